@@ -1,0 +1,170 @@
+"""Every error this package raises, in one tree.
+
+::
+
+    ZeroRenameError
+    ├── RefusedError                 nothing happened; it is safe to clean up and to try again
+    │   ├── InvalidInputError        an option, a table root, a partition name: mend the call
+    │   │   └── UnsupportedTypeError a column that Parquet or a directory name cannot hold
+    │   ├── TableMismatchError       the table has another layout, coordination or schema
+    │   ├── TableNotFoundError       no table of this package at that root
+    │   ├── StoreRefusedError        the store said no: credentials, rights, bucket
+    │   ├── StoreUnreachableError    no answer at all, before anything was written
+    │   ├── StoreUnfitError          the store lacks what the protocol needs
+    │   ├── CommitConflictError      another job changed a partition first; this one was aborted
+    │   │   └── DestinationExistsError  fail-if-exists met files
+    │   ├── JobFencedError           another process declared this job dead; it was aborted
+    │   └── TaskResultsError         the tasks' messages do not add up; nothing was decided
+    ├── OutcomeUnknownError          it may have happened: clean nothing up, look again
+    │   └── CommitStateUnknownError  the decision may be written: ask ``zero-rename jobs``
+    ├── DamagedError                 what is in the store cannot be right
+    │   ├── RecordDamagedError       a control object that cannot be read; names object and field
+    │   └── DataLostError            a decided file whose upload and object are both gone
+    ├── SnapshotGoneError            a later replace removed a file of the state being read
+    └── StreamError                  an output stream was used against its contract, or failed
+        └── StreamClosedError        write after close or after abort
+
+Refused and unknown are different classes because only the first allows cleaning up (the
+distinction of PyIceberg's ``CommitFailedException`` and ``CommitStateUnknownException``).
+"""
+
+from __future__ import annotations
+
+
+class ZeroRenameError(Exception):
+    """Base of all errors. Says what happened, to what, and what to do next.
+
+    :param message: what happened and what is safe now, one or more sentences.
+    :param table: the table's root, ``s3://bucket/prefix``.
+    :param job: the id of the job concerned, ``zr1-…``.
+    :param key: the object's key in the bucket.
+    :param remedy: what to do next, a sentence.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        table: str | None = None,
+        job: str | None = None,
+        key: str | None = None,
+        remedy: str | None = None,
+    ) -> None:
+        super().__init__(message, table, job, key, remedy)
+        self.message = message
+        self.table = table
+        self.job = job
+        self.key = key
+        self.remedy = remedy
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.args, dict(self.__dict__))
+
+    def __str__(self) -> str:
+        named = (("table", self.table), ("job", self.job), ("key", self.key))
+        context = ", ".join(f"{name} {printable(value)}" for name, value in named if value)
+        parts = [printable(self.message)]
+        if context:
+            parts.append(f"[{context}]")
+        if self.remedy:
+            parts.append(printable(self.remedy))
+        return " ".join(parts)
+
+
+def _rebuild(kind: type[ZeroRenameError], args: tuple[str, ...], state: dict) -> ZeroRenameError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+def printable(text: str) -> str:
+    """``text`` with control characters escaped: records and keys are untrusted when logged."""
+    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
+
+
+class RefusedError(ZeroRenameError):
+    """Nothing happened. Cleaning up and trying again are safe."""
+
+
+class InvalidInputError(RefusedError, ValueError):
+    """An argument, option, table root or partition name that cannot be right."""
+
+
+class UnsupportedTypeError(InvalidInputError):
+    """A column type that Parquet, Arrow or a partition directory cannot hold."""
+
+
+class TableMismatchError(RefusedError):
+    """The table exists with another layout, coordination or schema."""
+
+
+class TableNotFoundError(RefusedError):
+    """There is no ``_zero_rename/table.json`` below that root."""
+
+
+class StoreRefusedError(RefusedError):
+    """The store answered no: wrong credentials, missing rights, missing bucket."""
+
+
+class StoreUnreachableError(RefusedError):
+    """The store did not answer a request that changes nothing."""
+
+
+class StoreUnfitError(RefusedError):
+    """The store lacks a promise that the protocol needs."""
+
+
+class CommitConflictError(RefusedError):
+    """Another job changed a partition since this one opened; this one was aborted."""
+
+
+class DestinationExistsError(CommitConflictError):
+    """Mode fail-if-exists, and a partition that receives rows already holds files."""
+
+
+class JobFencedError(RefusedError):
+    """Another process wrote this job's abort decision; it can no longer commit."""
+
+
+class TaskResultsError(RefusedError):
+    """Task messages are missing, doubled or foreign. Nothing was decided."""
+
+
+class OutcomeUnknownError(ZeroRenameError):
+    """It may or may not have happened. Nothing may be cleaned up."""
+
+
+class CommitStateUnknownError(OutcomeUnknownError):
+    """The decision was sent and neither confirmed nor refuted."""
+
+
+class DamagedError(ZeroRenameError):
+    """What the store holds contradicts the protocol."""
+
+
+class RecordDamagedError(DamagedError):
+    """A control object that cannot be read: truncated, foreign or of a newer format.
+
+    :param field: the member at fault, dotted, or ``""`` for the object as a whole.
+    """
+
+    def __init__(self, message: str, *, field: str = "", **context: str | None) -> None:
+        super().__init__(message, **context)
+        self.field = field
+
+
+class DataLostError(DamagedError):
+    """A committed file whose upload and object are both gone."""
+
+
+class SnapshotGoneError(ZeroRenameError):
+    """A file of the planned state was removed by a later replace. Plan again."""
+
+
+class StreamError(ZeroRenameError, OSError):
+    """An output stream failed, or was used against its contract."""
+
+
+class StreamClosedError(StreamError):
+    """Write after close or abort."""

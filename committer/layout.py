@@ -1,0 +1,202 @@
+"""Where things are: table roots, job ids, and the keys of control and data objects."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import threading
+import time
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from .errors import InvalidInputError
+
+CONTROL = "_zero_rename"
+#: The name of the one partition of an unpartitioned table. No directory can be called so,
+#: since a partition directory's name contains ``=``.
+UNPARTITIONED = "_unpartitioned"
+JOB_ID = re.compile(r"zr1-[0-9A-HJKMNP-TV-Z]{26}")
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9.\-_]{1,253}[A-Za-z0-9]")
+_MAX_KEY_BYTES = 1024
+
+
+def _crockford(number: int, digits: int) -> str:
+    return "".join(_CROCKFORD[(number >> (5 * i)) & 31] for i in reversed(range(digits)))
+
+
+def new_ulid() -> str:
+    """A ULID: 48 bits of milliseconds, 80 bits of randomness, 26 characters."""
+    return _crockford(int(time.time() * 1000), 10) + _crockford(
+        int.from_bytes(os.urandom(10), "big"), 16
+    )
+
+
+def new_job_id() -> str:
+    """A job id. Random, made once per driver process, never derived: a restarted driver is
+    another job."""
+    return f"zr1-{new_ulid()}"
+
+
+def is_job_id(text: str) -> bool:
+    return JOB_ID.fullmatch(text) is not None
+
+
+def job_in_key(key: str) -> str | None:
+    """The job id in a data file's name, or ``None`` for a foreign key."""
+    found = JOB_ID.search(key.rsplit("/", 1)[-1])
+    return found.group() if found else None
+
+
+class WriteIds:
+    """Write ids that never repeat: a random process prefix and a counter.
+
+    Every control record carries one, since on most stores an ETag compares content and two
+    equal bodies would be taken for one write (ABA).
+    """
+
+    def __init__(self, prefix: str | None = None) -> None:
+        self._prefix = prefix or new_ulid()
+        self._count = 0
+        self._lock = threading.Lock()
+
+    def __call__(self) -> str:
+        with self._lock:
+            self._count += 1
+            return f"{self._prefix}-{self._count:x}"
+
+
+def is_hidden(name: str) -> bool:
+    """Whether Spark, Hive and Trino skip a file or directory of this name."""
+    return name.startswith(("_", "."))
+
+
+@dataclass(frozen=True)
+class TableRoot:
+    """A table's place: a bucket and a prefix without slashes at its ends."""
+
+    bucket: str
+    prefix: str
+
+    @staticmethod
+    def parse(url: str) -> TableRoot:
+        """Read ``s3://bucket/prefix`` (``s3a://`` and ``s3n://`` mean the same).
+
+        :raises InvalidInputError: not such a URL, no prefix, or a prefix that readers skip.
+        """
+        match = re.fullmatch(r"s3[an]?://([^/]+)/(.+?)/*", url or "")
+        remedy = "Name a table as s3://bucket/prefix."
+        if match is None:
+            raise InvalidInputError(
+                f"A table root is s3://bucket/prefix, not {url!r}; nothing was read or written.",
+                remedy=remedy,
+            )
+        bucket, prefix = match.groups()
+        if not _BUCKET.fullmatch(bucket):
+            raise InvalidInputError(f"{bucket!r} cannot be a bucket's name.", remedy=remedy)
+        parts = prefix.split("/")
+        if any(part in ("", ".", "..") for part in parts):
+            raise InvalidInputError(
+                f"The table root {url!r} has an empty, '.' or '..' component.", remedy=remedy
+            )
+        if any(is_hidden(part) for part in parts):
+            raise InvalidInputError(
+                f"The table root {url!r} has a component that begins with '_' or '.', which "
+                "Spark, Hive and Trino skip.",
+                remedy=remedy,
+            )
+        if any(not character.isprintable() for character in prefix):
+            raise InvalidInputError("A table root with control characters.", remedy=remedy)
+        return TableRoot(bucket, prefix)
+
+    @property
+    def url(self) -> str:
+        return f"s3://{self.bucket}/{self.prefix}"
+
+    def _control(self, *path: str) -> str:
+        return "/".join((self.prefix, CONTROL, *path))
+
+    @property
+    def table_key(self) -> str:
+        return self._control("table.json")
+
+    @property
+    def open_prefix(self) -> str:
+        return self._control("open", "")
+
+    def open_key(self, job: str) -> str:
+        return self._control("open", f"{job}.json")
+
+    @property
+    def decisions_prefix(self) -> str:
+        return self._control("jobs", "")
+
+    def decision_key(self, job: str) -> str:
+        return self._control("jobs", f"{job}.json")
+
+    def decision_part_key(self, job: str, write_id: str, number: int) -> str:
+        return self._control("jobs", f"{job}.{write_id}.{number}")
+
+    @property
+    def heads_prefix(self) -> str:
+        return self._control("heads", "")
+
+    def head_key(self, partition: str) -> str:
+        return self._control("heads", f"{partition}.json")
+
+    def partition_of_head_key(self, key: str) -> str | None:
+        """The inverse of :meth:`head_key`; ``None`` for a key that is not a head's."""
+        if key.startswith(self.heads_prefix) and key.endswith(".json"):
+            return key[len(self.heads_prefix) : -len(".json")]
+        return None
+
+    def manifest_key(self, write_id: str) -> str:
+        return self._control("manifests", f"{write_id}.json")
+
+    def once_key(self, once: str) -> str:
+        """The key of a run's ``once`` head: readable, and unique by a digest."""
+        digest = hashlib.sha256(once.encode()).hexdigest()[:16]
+        readable = quote(once, safe="")[:80]
+        return self._control("once", f"{readable}-{digest}.json")
+
+    def probe_key(self, name: str) -> str:
+        return self._control("probe", name)
+
+    def partition_prefix(self, partition: str) -> str:
+        """The prefix of a partition's files, ending with a slash: ``flights/day=1`` would also
+        list ``flights/day=10``."""
+        if partition == UNPARTITIONED:
+            return f"{self.prefix}/"
+        return f"{self.prefix}/{partition}/"
+
+    def data_key(self, partition: str, task: int, job: str, number: int) -> str:
+        """The key of a data file: ``part-<task>-<job>-<number>.parquet`` in its partition.
+
+        :raises InvalidInputError: the key is longer than S3's 1,024 bytes.
+        """
+        key = f"{self.partition_prefix(partition)}part-{task:05d}-{job}-{number:04d}.parquet"
+        longest = max(len(key.encode()), len(self.head_key(partition).encode()))
+        if longest > _MAX_KEY_BYTES:
+            raise InvalidInputError(
+                f"The partition {partition[:200]!r} makes keys of {longest} bytes; S3 takes "
+                f"{_MAX_KEY_BYTES}.",
+                table=self.url,
+                job=job,
+                remedy="Choose a shorter table root or a partition column with shorter values.",
+            )
+        return key
+
+    def partition_of_data_key(self, key: str) -> str | None:
+        """The partition a data key lies in, ``None`` for a key outside the table's data."""
+        inside = key.removeprefix(f"{self.prefix}/")
+        if inside == key or not inside:
+            return None
+        *directories, name = inside.split("/")
+        if is_hidden(name) or not name or any(is_hidden(d) or not d for d in directories):
+            return None
+        return "/".join(directories) or UNPARTITIONED
+
+    def marker_key(self, partition: str) -> str:
+        """The key of a partition's ``_SUCCESS``; the table's for :data:`UNPARTITIONED`."""
+        return f"{self.partition_prefix(partition)}_SUCCESS"

@@ -1,0 +1,51 @@
+"""Pending files: bytes in the store of which nothing is visible yet, and what a task reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class PendingFile:
+    """A multipart upload whose parts are all there and which is not completed.
+
+    :param key: whole key in the bucket.
+    :param partition: Hive-escaped partition path, or :data:`.layout.UNPARTITIONED`.
+    :param upload_id: the store's id of the upload.
+    :param etags: ETags of parts 1…n, without quotes.
+    :param size: bytes of the finished object.
+    :param rows: rows in the file.
+    :param checksum: ``sha256:<hex>`` of the finished object's bytes.
+    """
+
+    key: str
+    partition: str
+    upload_id: str
+    etags: tuple[str, ...]
+    size: int
+    rows: int
+    checksum: str
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """What one successful task attempt hands to the driver.
+
+    :param job: the job's id; a foreign one is refused before the decision.
+    :param task: the task's number, 0…n-1.
+    :param attempt: the attempt, unique among the task's attempts.
+    :param files: the pending files this attempt left; empty for a task without rows.
+    """
+
+    job: str
+    task: int
+    attempt: int
+    files: tuple[PendingFile, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.size for file in self.files)
