@@ -1,0 +1,32 @@
+# What a newcomer types. Everything lives in this checkout: .venv, .demo, build.
+PYTHON ?= python3
+PY := .venv/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint lock clean
+
+help:            ## What can be made
+	@sed -n 's/^\([a-z]*\): *[a-z]* *## */make \1\t/p' $(MAKEFILE_LIST)
+
+setup:           ## .venv, its packages, Java; quick when nothing changed
+	@$(PYTHON) tools/bootstrap.py
+
+demo: setup      ## Load real data through Airflow and Spark into an embedded S3
+	@$(PY) -m demo
+
+test: lint       ## Lint, types and all tests
+	@$(PY) -m pytest
+
+lint: setup      ## ruff and pyright
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m pyright
+
+lock: setup      ## Pin the newest versions that pyproject.toml allows
+	@.venv/bin/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --upgrade \
+	  --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
+	  -o requirements.lock --quiet
+
+clean:           ## Remove all that the other targets made
+	rm -rf .venv .demo build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,196 @@
+"""Set up the checkout: ``.venv`` from the lock file, this package in it, Java, a class archive.
+
+Runs under the user's own Python and uses nothing but its standard library; keep the syntax old
+enough for the version check below to be reached. Quick when nothing changed: everything the
+result depends on is in a digest kept in ``.venv``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LOCK = "requirements.lock"
+OLDEST_PYTHON = (3, 11)
+OLDEST_JAVA = 17
+JAVA_PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless", "default-jre-headless")
+JAVA_REMEDY = (
+    f"Spark needs Java {OLDEST_JAVA} or newer. On Debian or Ubuntu: sudo apt-get install "
+    "openjdk-17-jre-headless. On macOS: brew install openjdk@17. Where it is installed already, "
+    "put it on PATH or name its folder in JAVA_HOME. Then run the same command again."
+)
+
+
+class SetupError(Exception):
+    """What stopped the set-up and what to do about it, in one paragraph."""
+
+
+def main() -> int:
+    """Set up whatever is missing; one paragraph on stderr and 1 where that is impossible."""
+    try:
+        check_python(sys.version_info[:2])
+        ensure_java()
+        ensure_environment()
+    except SetupError as error:
+        print(f"set-up: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("set-up: interrupted; run the same command again.", file=sys.stderr)
+        return 130
+    return 0
+
+
+def check_python(version: tuple[int, int]) -> None:
+    """Refuse an interpreter that is too old.
+
+    :raises SetupError: with the version found and what to do.
+    """
+    if version < OLDEST_PYTHON:
+        raise SetupError(
+            "Python {}.{} or newer is needed, and {} is {}.{}. Name another one: "
+            "make PYTHON=python3.12 ….".format(*OLDEST_PYTHON, sys.executable, *version)
+        )
+
+
+def java_version(output: str) -> int | None:
+    """The major version in the output of ``java -version``: ``17.0.15`` is 17, ``1.8.0`` is 8."""
+    found = re.search(r'version "(?:1\.)?(\d+)', output)
+    return int(found.group(1)) if found else None
+
+
+def find_java() -> int | None:
+    """The major version of the Java that Spark would start, as it chooses it."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else "java"
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    return java_version(done.stderr + done.stdout)
+
+
+def ensure_java() -> None:
+    """Find Java, or install it with apt where we are root.
+
+    :raises SetupError: there is none, or too old a one, and it cannot be installed.
+    """
+    version = find_java()
+    if version is not None and version >= OLDEST_JAVA:
+        return
+    found = "none was found" if version is None else f"Java {version} was found"
+    can_install = shutil.which("apt-get") and os.geteuid() == 0 and not os.environ.get("JAVA_HOME")
+    if not can_install:
+        raise SetupError(f"{JAVA_REMEDY} ({found})")
+    with step(f"Java {OLDEST_JAVA} by apt, since {found}"):
+        install_java()
+    version = find_java()
+    if version is None or version < OLDEST_JAVA:
+        raise SetupError(f"apt installed Java, and `java -version` still finds none. {JAVA_REMEDY}")
+
+
+def install_java() -> None:
+    """Install the first Java runtime that this release of Debian or Ubuntu has."""
+    environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
+    run(["apt-get", "update", "-qq"], env=environment)
+    for package in JAVA_PACKAGES:
+        known = subprocess.run(["apt-cache", "show", package], capture_output=True, check=False)
+        if known.returncode == 0:
+            command = ["apt-get", "install", "-qq", "-y", "--no-install-recommends", package]
+            run(command, env=environment)
+            return
+    raise SetupError(f"apt knows none of {', '.join(JAVA_PACKAGES)}. {JAVA_REMEDY}")
+
+
+def ensure_environment() -> None:
+    """Make ``.venv`` agree with the lock file and the package, if it does not already."""
+    venv = ROOT / ".venv"
+    python = venv / "bin" / "python"
+    stamp = venv / "set-up.sha256"
+    digest = wanted()
+    if stamp.exists() and stamp.read_text() == digest and python.exists():
+        return
+    stamp.unlink(missing_ok=True)
+    with step(f".venv with Python {sys.version.split()[0]}"):
+        create_venv(venv)
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        run([*pip, locked("uv")])
+    uv = [str(venv / "bin" / "uv"), "pip", "install", "--python", str(python)]
+    if not sys.stderr.isatty():
+        uv.append("--quiet")
+    with step(f"packages of {LOCK}"):
+        run([*uv, "-r", LOCK])
+    with step("this package, as a tree of links"):
+        editable = ["--no-deps", "--no-build-isolation", "--config-setting", "editable_mode=strict"]
+        run([*uv, *editable, "--reinstall-package", "airflow-provider-zero-rename", "-e", "."])
+    if (ROOT / "spark" / "class_archive.py").exists():
+        with step("class archive, which halves the start of small Spark jobs"):
+            run([str(python), "-m", "zero_rename.spark.class_archive"])
+    stamp.write_text(digest)
+
+
+def wanted() -> str:
+    """A digest of all that the environment depends on; module names too, since each is a link."""
+    digest = hashlib.sha256(sys.version.encode())
+    for name in ("pyproject.toml", LOCK, "tools/bootstrap.py"):
+        digest.update((ROOT / name).read_bytes())
+    modules = [*ROOT.glob("*.py"), *ROOT.glob("[a-z]*/*.py")]
+    digest.update("\n".join(sorted(str(path.relative_to(ROOT)) for path in modules)).encode())
+    return digest.hexdigest()
+
+
+def locked(name: str) -> str:
+    """The pinned requirement of one package, ``uv==0.13.8``."""
+    found = re.search(rf"^{name}==\S+", (ROOT / LOCK).read_text(), re.MULTILINE)
+    if found is None:
+        raise SetupError(f"{LOCK} does not pin {name}; run make lock.")
+    return found.group()
+
+
+def create_venv(venv: Path) -> None:
+    """Create ``.venv``, or renew it where its interpreter is another one or gone."""
+    config = venv / "pyvenv.cfg"
+    version = sys.version.split()[0]
+    same = config.exists() and f"version = {version}\n" in config.read_text()
+    command = [sys.executable, "-m", "venv", *([] if same else ["--clear"]), str(venv)]
+    done = subprocess.run(command, check=False)
+    if done.returncode != 0:
+        raise SetupError(
+            f"{sys.executable} cannot create a virtual environment (its own message is above). "
+            "On Debian or Ubuntu: sudo apt-get install python3-venv. Then run this again."
+        )
+
+
+def run(command: list[str], env: dict[str, str] | None = None) -> None:
+    """Run a command whose output is the user's to see.
+
+    :raises SetupError: it failed.
+    """
+    done = subprocess.run(command, cwd=ROOT, env=env, check=False)
+    if done.returncode != 0:
+        raise SetupError(
+            f"`{' '.join(command)}` failed with {done.returncode} (its own message is above). "
+            "Nothing outside this checkout and the package caches was changed; run this again "
+            "when it is mended."
+        )
+
+
+@contextmanager
+def step(what: str) -> Iterator[None]:
+    """Say what is being done, and how long it took."""
+    begun = time.monotonic()
+    print(f"set-up: {what} …", flush=True)
+    yield
+    print(f"set-up: {what}: {time.monotonic() - begun:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
