@@ -129,8 +129,9 @@ def ensure_environment() -> None:
     with step(f"packages of {LOCK}"):
         run([*uv, "-r", LOCK])
     with step("this package, as a tree of links"):
-        editable = ["--no-deps", "--no-build-isolation", "--config-setting", "editable_mode=strict"]
-        run([*uv, *editable, "--reinstall-package", "airflow-provider-zero-rename", "-e", "."])
+        # uv takes editable_mode=strict from pyproject.toml, and only in the checkout's folder.
+        editable = ["--no-deps", "--no-build-isolation", "-e", "."]
+        run([*uv, *editable, "--reinstall-package", "airflow-provider-zero-rename"])
     if (ROOT / "spark" / "class_archive.py").exists():
         with step("class archive, which halves the start of small Spark jobs"):
             run([str(python), "-m", "zero_rename.spark.class_archive"])
