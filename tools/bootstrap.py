@@ -157,12 +157,14 @@ def locked(name: str) -> str:
 
 
 def create_venv(venv: Path) -> None:
-    """Create ``.venv``, or renew it where its interpreter is another one or gone."""
+    """Create ``.venv``, or renew it where its interpreter is another one or it is incomplete."""
     config = venv / "pyvenv.cfg"
     version = sys.version.split()[0]
-    same = config.exists() and f"version = {version}\n" in config.read_text()
-    command = [sys.executable, "-m", "venv", *([] if same else ["--clear"]), str(venv)]
-    done = subprocess.run(command, check=False)
+    if config.exists() and f"version = {version}\n" in config.read_text():
+        pip = [str(venv / "bin" / "python"), "-m", "pip", "--version"]
+        if subprocess.run(pip, capture_output=True, check=False).returncode == 0:
+            return
+    done = subprocess.run([sys.executable, "-m", "venv", "--clear", str(venv)], check=False)
     if done.returncode != 0:
         raise SetupError(
             f"{sys.executable} cannot create a virtual environment (its own message is above). "
