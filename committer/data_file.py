@@ -1,0 +1,30 @@
+"""A data file of a table's state, as readers and verifiers meet it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One Parquet object that a partition holds.
+
+    :param key: whole key in the bucket.
+    :param partition: Hive-escaped partition path, or :data:`.layout.UNPARTITIONED`.
+    :param size: bytes.
+    :param rows: rows; -1 for a foreign file that the table adopted, since nobody counted.
+    :param checksum: ``sha256:<hex>`` of the object's bytes; empty for a foreign file.
+    :param job: the job that wrote it; empty for a foreign file.
+    """
+
+    key: str
+    partition: str
+    size: int
+    rows: int
+    checksum: str
+    job: str
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the table adopted this file instead of writing it."""
+        return self.rows < 0
