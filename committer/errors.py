@@ -17,6 +17,7 @@
     │   └── TaskResultsError         the tasks' messages do not add up; nothing was decided
     ├── OutcomeUnknownError          it may have happened: clean nothing up, look again
     │   └── CommitStateUnknownError  the decision may be written: ask ``zero-rename jobs``
+    ├── UnfinishedCommitError        the job *is* committed; applying it is not finished
     ├── DamagedError                 what is in the store cannot be right
     │   ├── RecordDamagedError       a control object that cannot be read; names object and field
     │   └── DataLostError            a decided file whose upload and object are both gone
@@ -137,6 +138,10 @@ class OutcomeUnknownError(ZeroRenameError):
 
 class CommitStateUnknownError(OutcomeUnknownError):
     """The decision was sent and neither confirmed nor refuted."""
+
+
+class UnfinishedCommitError(ZeroRenameError):
+    """The job is committed and must not run again; any process can finish applying it."""
 
 
 class DamagedError(ZeroRenameError):

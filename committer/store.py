@@ -23,6 +23,7 @@ Which answers a request can get:
 ``AbortUpload``        :class:`Done` | :class:`Refused` (NoSuchUpload) | :class:`Unknown`
 ``Wait``               ``None``
 ``Clock``              ``float``
+``ServerName``         ``str``
 ``All``                ``list`` of the steps' results, in order
 =====================  ====================================================================
 
@@ -154,6 +155,11 @@ class Clock:
 
 
 @dataclass(frozen=True)
+class ServerName:
+    """Who the store says it is: the Server header of its last answer, ``""`` for none."""
+
+
+@dataclass(frozen=True)
 class All:
     """Carry out several steps at once; the answer is the list of their results.
 
@@ -178,6 +184,7 @@ Request = (
     | AbortUpload
     | Wait
     | Clock
+    | ServerName
     | All
 )
 

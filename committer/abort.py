@@ -1,0 +1,74 @@
+"""Step 7: abort that wins, or finds the job committed and says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .apply import finish
+from .close import close
+from .context import Context
+from .decide import decide
+from .decision import Decision
+from .head import Slot
+from .open_record import OpenRecord
+from .opened import Aborted, Committed
+from .slots import list_heads, release_claim
+from .store import All, Delete, ListObjects, Step
+
+
+def abort_slots(context: Context, job: str, slots: Iterable[Slot]) -> Step[Aborted | Committed]:
+    """Write the abort decision, unless a commit stands; clean up as the decision says.
+
+    :param slots: what the job may have claimed.
+    :returns: :class:`Committed` when the job is committed after all; it is then applied.
+    """
+    decided = yield from decide(context, Decision.abort(job, context.write_id()))
+    if decided.decision.is_commit:
+        return (yield from finish(context, decided))
+    # Claims first: uploads are what tells a recoverer which partitions may carry a claim.
+    yield All(tuple(release_claim(context, slot, job) for slot in slots))
+    yield from _remove_decision_parts(context, job)
+    swept = yield from close(context, job)
+    return Aborted(job, context.root.url, swept)
+
+
+def abort_job_id(
+    context: Context, record: OpenRecord, last_modified: float
+) -> Step[Aborted | Committed]:
+    """Abort a job of which only its open record is known.
+
+    :param last_modified: of the open record, by the store's clock.
+    """
+    slots = yield from claimable_slots(context, record, last_modified)
+    return (yield from abort_slots(context, record.job, slots))
+
+
+def claimable_slots(context: Context, record: OpenRecord, last_modified: float) -> Step[list[Slot]]:
+    """The slots that a job may have claimed: heads changed since it opened.
+
+    Both times are the store's. A first open record carries no time of its own: its
+    Last-Modified is the opening.
+    """
+    opened_at = record.opened_at if record.opened_at is not None else last_modified
+    heads = yield from list_heads(context)
+    slots = [listed.slot for listed in heads.values() if listed.last_modified >= opened_at - 1]
+    if record.once is not None:
+        slots.append(Slot.once(context.root, record.once))
+    return slots
+
+
+def _remove_decision_parts(context: Context, job: str) -> Step[None]:
+    """Parts of a commit decision that was never made."""
+    prefix = f"{context.root.decisions_prefix}{job}."
+    token = None
+    while True:
+        page = yield ListObjects(prefix, token=token)
+        own = [o.key for o in page.objects if o.key != context.root.decision_key(job)]
+        yield All(tuple(_delete(key) for key in own))
+        token = page.token
+        if token is None:
+            return
+
+
+def _delete(key: str) -> Step[None]:
+    yield Delete(key)

@@ -1,0 +1,54 @@
+"""What every protocol step needs to know besides its own arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from .capabilities import StoreFacts
+from .layout import TableRoot, WriteIds
+
+#: One sequence of write ids for the process.
+_WRITE_IDS = WriteIds()
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """How long a writer waits for another's undecided claim, in seconds.
+
+    A claim is held from the first claim to the decision: a few requests. So a claiming job is
+    silent long before a writing one is.
+
+    :param silence: fence the other job when nothing of it changed for so long, by this
+        process's own monotonic clock.
+    :param cap: fence it after so long in any case.
+    :param poll: time between looks.
+    """
+
+    silence: float = 120.0
+    cap: float = 1800.0
+    poll: float = 2.0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a commit is: ``done`` of ``total`` files made visible."""
+
+    job: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Context:
+    """A table's root, what its store keeps, and this process's ids and patience.
+
+    :param write_id: makes write ids that never repeat.
+    :param report: called as a commit goes on.
+    """
+
+    root: TableRoot
+    facts: StoreFacts = StoreFacts()
+    write_id: Callable[[], str] = _WRITE_IDS
+    waiting: Waiting = Waiting()
+    report: Callable[[Progress], None] = field(default=lambda progress: None)

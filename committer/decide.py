@@ -1,0 +1,121 @@
+"""Writing and reading decisions. The verdict read back counts, whoever wrote it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from .context import Context
+from .decision import (
+    Decision,
+    DecisionPart,
+    PartReference,
+    join_parts,
+    split_into_parts,
+)
+from .errors import CommitStateUnknownError, DamagedError, RecordDamagedError
+from .store import Absent, All, Delete, Found, Get, Put, Step
+from .swap import NotWritten, Uncertain, Written, put_record
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A decision that stands.
+
+    :param etag: the decision object's ETag.
+    :param date: when it was written, by the store's clock, seconds since the epoch.
+    """
+
+    decision: Decision
+    etag: str
+    date: float
+
+
+def read_decision(context: Context, job: str) -> Step[Decided | None]:
+    """The decision of ``job`` with all its parts, or ``None`` while it has none."""
+    found = yield Get(context.root.decision_key(job))
+    if isinstance(found, Absent):
+        return None
+    return (yield from _decoded(context, job, found))
+
+
+def _decoded(context: Context, job: str, found: Found) -> Step[Decided]:
+    decision = Decision.decode(found.body, found.key, context.root, job)
+    if decision.parts:
+        parts = yield All(tuple(_read_part(context, job, part) for part in decision.parts))
+        decision = join_parts(decision, parts)
+    return Decided(decision, found.etag, found.last_modified)
+
+
+def _read_part(context: Context, job: str, part: PartReference) -> Step[DecisionPart]:
+    found = yield Get(part.key)
+    if isinstance(found, Absent) or found.etag != part.etag:
+        raise DamagedError(
+            "A part of a job's decision is missing or is not the one that was decided; nothing "
+            "was changed.",
+            table=context.root.url,
+            job=job,
+            key=part.key,
+            remedy="Restore the object from a version or backup, then run recovery again.",
+        )
+    return DecisionPart.decode(found.body, part.key, context.root, job)
+
+
+def decide(context: Context, decision: Decision) -> Step[Decided]:
+    """Write a job's decision, unless one stands; return the one that stands.
+
+    :raises CommitStateUnknownError: the store never said; nothing may be cleaned up.
+    """
+    compact = decision
+    parts = split_into_parts(decision)
+    if parts:
+        written = yield All(tuple(_write_part(context, decision.job, part) for part in parts))
+        compact = replace(decision, parts=tuple(written))
+    key = context.root.decision_key(decision.job)
+    put = Put(key, compact.encode(), if_none_match=True)
+    outcome = yield from put_record(put, decision.write_id)
+    match outcome:
+        case Written():
+            return Decided(decision, outcome.etag, outcome.date)
+        case NotWritten(current=Found() as current):
+            if parts:
+                yield from _remove_parts(context, decision.job, compact.parts)
+            return (yield from _decoded(context, decision.job, current))
+        case NotWritten():
+            raise _unknown(context, decision, "the decision was there and is gone")
+        case Uncertain():
+            raise _unknown(context, decision, outcome.cause)
+
+
+def _write_part(context: Context, job: str, part: DecisionPart) -> Step[PartReference]:
+    key = context.root.decision_part_key(job, part.write_id, part.number)
+    outcome = yield from put_record(Put(key, part.encode(), if_none_match=True), part.write_id)
+    if not isinstance(outcome, Written):
+        raise RecordDamagedError(
+            "A part of a decision could not be written; nothing was decided.",
+            table=context.root.url,
+            job=job,
+            key=key,
+            remedy="Try the job again; recovery removes what this one left.",
+        )
+    return PartReference(key, outcome.etag)
+
+
+def _remove_parts(context: Context, job: str, parts: tuple[PartReference, ...]) -> Step[None]:
+    """Remove the parts of a commit decision that lost to an abort."""
+    yield All(tuple(_delete(part.key) for part in parts))
+
+
+def _delete(key: str) -> Step[None]:
+    yield Delete(key)
+
+
+def _unknown(context: Context, decision: Decision, cause: str) -> CommitStateUnknownError:
+    return CommitStateUnknownError(
+        f"The {decision.verdict} decision was sent and the store did not say whether it stands "
+        f"({cause}). The job may be committed. Nothing was cleaned up.",
+        table=context.root.url,
+        job=decision.job,
+        key=context.root.decision_key(decision.job),
+        remedy="Do not run the job again before recovery has settled it: "
+        f"zero-rename recover {context.root.url}",
+    )

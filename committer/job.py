@@ -1,0 +1,322 @@
+"""A job's commit from the tasks' results to the close, and its abort."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from .abort import abort_slots
+from .apply import finish
+from .claim import ClaimRequest, claim_all
+from .context import Context
+from .decide import decide, read_decision
+from .decision import Decision, PartitionDecision, StoredFile, Verdict
+from .errors import (
+    CommitStateUnknownError,
+    DestinationExistsError,
+    JobFencedError,
+    RefusedError,
+    TaskResultsError,
+    UnfinishedCommitError,
+    ZeroRenameError,
+)
+from .head import HeadState, Slot
+from .layout import UNPARTITIONED, is_hidden, job_in_key
+from .opened import Aborted, Committed, OpenedJob
+from .pending import PendingFile, TaskResult
+from .policy import Mode
+from .slots import list_heads
+from .store import All, ListedObject, ListObjects, Step
+
+
+@dataclass(frozen=True)
+class _Target:
+    """A partition the job changes.
+
+    :param replaces: whether what it holds goes.
+    :param drops: the earlier job of this run whose files go.
+    """
+
+    partition: str
+    files: tuple[PendingFile, ...] = ()
+    replaces: bool = False
+    drops: str | None = None
+
+
+def commit_job(
+    context: Context,
+    opened: OpenedJob,
+    results: Sequence[TaskResult],
+    expected_tasks: int | None = None,
+) -> Step[Committed]:
+    """Claim, list, decide, apply, close.
+
+    :param results: what the successful task attempts report, one a task.
+    :param expected_tasks: how many tasks there were, if known.
+    :raises TaskResultsError: the results do not add up. Nothing was decided.
+    :raises CommitConflictError: another job changed a partition; this one is aborted.
+    :raises CommitStateUnknownError: the decision may stand; nothing was cleaned up.
+    :raises UnfinishedCommitError: the job *is* committed; recovery finishes applying it.
+    """
+    if opened.repeated is not None:
+        return opened.repeated
+    context = replace(context, facts=opened.facts)
+    targets: tuple[_Target, ...] = ()
+    try:
+        check_results(opened, results, expected_tasks)
+        targets = yield from _targets(context, opened, results)
+        held = yield from claim_all(context, opened, _claims(context, opened, targets))
+        decision = yield from _decision(context, opened, targets, held)
+        decided = yield from decide(context, decision)
+    except CommitStateUnknownError:
+        raise
+    except ZeroRenameError as error:
+        outcome = yield from _abort_after(context, opened, _slots(context, opened, targets), error)
+        if outcome is None:
+            raise
+        return outcome
+    if not decided.decision.is_commit:
+        error = _fenced(opened)
+        yield from _abort_after(context, opened, list(held), error)
+        raise error
+    try:
+        return (yield from finish(context, decided, held))
+    except RefusedError as error:
+        raise UnfinishedCommitError(
+            f"The job is committed; applying it stopped: {error.message}",
+            table=context.root.url,
+            job=opened.job,
+            key=error.key,
+            remedy=f"Do not run the job again; finish it: zero-rename recover {context.root.url}",
+        ) from error
+
+
+def abort_job(
+    context: Context, opened: OpenedJob, results: Sequence[TaskResult]
+) -> Step[Aborted | Committed]:
+    """Abort an open job, or find it committed: then it is applied and the report says so."""
+    if opened.repeated is not None:
+        return opened.repeated
+    context = replace(context, facts=opened.facts)
+    targets = yield from _targets(context, opened, results)
+    return (yield from abort_slots(context, opened.job, _slots(context, opened, targets)))
+
+
+def check_results(
+    opened: OpenedJob, results: Sequence[TaskResult], expected_tasks: int | None
+) -> None:
+    """Refuse results that do not add up to one job, before anything is decided.
+
+    :raises TaskResultsError: a missing or doubled task, a foreign job, two files with one key, a
+        key outside its partition or the table.
+    """
+    tasks = [result.task for result in results]
+    problem = None
+    if expected_tasks is not None and len(results) != expected_tasks:
+        problem = f"{len(results)} of {expected_tasks} tasks reported"
+    elif len(set(tasks)) != len(tasks):
+        problem = f"task {_doubled(tasks)} reported twice"
+    elif foreign := [result.job for result in results if result.job != opened.job]:
+        problem = f"a task reported for another job, {foreign[0]}"
+    else:
+        problem = _bad_file(opened, [file for result in results for file in result.files])
+    if problem is not None:
+        raise TaskResultsError(
+            f"The tasks' results do not add up: {problem}. Nothing was decided.",
+            table=opened.root.url,
+            job=opened.job,
+            remedy="Run the job again.",
+        )
+
+
+def _bad_file(opened: OpenedJob, files: list[PendingFile]) -> str | None:
+    keys = [file.key for file in files]
+    if len(set(keys)) != len(keys):
+        return f"two files have the key {_doubled(keys)}"
+    allowed = opened.allowed_partitions
+    for file in files:
+        if opened.root.partition_of_data_key(file.key) != file.partition:
+            return f"the key {file.key} lies outside its partition {file.partition}"
+        if job_in_key(file.key) != opened.job:
+            return f"the key {file.key} does not carry this job's id"
+        if not file.etags or not file.upload_id:
+            return f"the upload of {file.key} has no parts"
+        if allowed is not None and file.partition not in allowed:
+            return f"{file.key} lies in none of the partitions to replace"
+    return None
+
+
+def _doubled(values: list) -> object:
+    return next(value for value in values if values.count(value) > 1)
+
+
+def _targets(
+    context: Context, opened: OpenedJob, results: Sequence[TaskResult]
+) -> Step[tuple[_Target, ...]]:
+    """The partitions the job changes: those with rows, those named, and those of the earlier try
+    whose files it replaces."""
+    replaces = opened.spec.mode is Mode.REPLACE
+    files: dict[str, list[PendingFile]] = {}
+    for file in (file for result in results for file in result.files):
+        files.setdefault(file.partition, []).append(file)
+    named = set(opened.spec.replace_partitions)
+    if opened.spec.replace_table:
+        named |= yield from _all_partitions(context, opened)
+    targets = {
+        name: _Target(name, tuple(files.get(name, ())), replaces) for name in named | set(files)
+    }
+    if opened.repeat_of is not None:
+        earlier = yield from read_decision(context, opened.repeat_of)
+        for change in earlier.decision.partitions if earlier else ():
+            target = targets.get(change.partition, _Target(change.partition))
+            targets[change.partition] = replace(target, drops=opened.repeat_of)
+    return tuple(targets[name] for name in sorted(targets))
+
+
+def _all_partitions(context: Context, opened: OpenedJob) -> Step[set[str]]:
+    """Every partition the table has: those with heads, and directories that hold files."""
+    heads = yield from list_heads(context)
+    if not opened.partition_by:
+        return {UNPARTITIONED}
+    names = set(heads)
+    prefix, token = f"{context.root.prefix}/", None
+    while True:
+        page = yield ListObjects(prefix, token=token)
+        for item in page.objects:
+            partition = context.root.partition_of_data_key(item.key)
+            if partition is not None and _has_columns(partition, opened.partition_by):
+                names.add(partition)
+        token = page.token
+        if token is None:
+            return names
+
+
+def _has_columns(partition: str, columns: tuple[str, ...]) -> bool:
+    parts = partition.split("/")
+    return len(parts) == len(columns) and all("=" in part for part in parts)
+
+
+def _slots(context: Context, opened: OpenedJob, targets: Iterable[_Target]) -> list[Slot]:
+    slots = [Slot.partition(context.root, target.partition) for target in targets]
+    if opened.spec.once is not None:
+        slots.append(Slot.once(context.root, opened.spec.once))
+    return slots
+
+
+def _claims(context: Context, opened: OpenedJob, targets: Iterable[_Target]) -> list[ClaimRequest]:
+    claims = [
+        ClaimRequest(
+            Slot.partition(context.root, target.partition),
+            opened.base.get(target.partition),
+            target.replaces,
+        )
+        for target in targets
+    ]
+    if opened.spec.once is not None:
+        slot = Slot.once(context.root, opened.spec.once)
+        claims.append(ClaimRequest(slot, opened.once_base, replaces=False))
+    return claims
+
+
+def _decision(
+    context: Context,
+    opened: OpenedJob,
+    targets: tuple[_Target, ...],
+    held: dict[Slot, HeadState],
+) -> Step[Decision]:
+    """Step 4 and the decision's text: what each partition gets and loses."""
+    changes = yield All(
+        tuple(
+            _change(context, opened, target, held[Slot.partition(context.root, target.partition)])
+            for target in targets
+        )
+    )
+    spec = opened.spec
+    once_epoch = 0
+    if spec.once is not None:
+        once_epoch = held[Slot.once(context.root, spec.once)].head.epoch
+    return Decision(
+        job=opened.job,
+        write_id=context.write_id(),
+        verdict=Verdict.COMMIT,
+        mode=spec.mode,
+        during_apply=spec.during_apply,
+        success_markers=spec.success_markers,
+        once=spec.once,
+        once_epoch=once_epoch,
+        owner=spec.owner,
+        partitions=tuple(changes),
+    )
+
+
+def _change(
+    context: Context, opened: OpenedJob, target: _Target, state: HeadState
+) -> Step[PartitionDecision]:
+    first = state.head.epoch == 0
+    change = PartitionDecision(
+        partition=target.partition,
+        base_epoch=state.head.epoch,
+        replace=target.replaces,
+        files=target.files,
+        dropped_job=target.drops,
+    )
+    exclusive = opened.spec.mode is Mode.FAIL_IF_EXISTS
+    if not (first or target.replaces or target.drops or exclusive):
+        return change
+    listed = yield from list_data(context, target.partition)
+    there = tuple(StoredFile(item.key, item.etag, item.size) for item in listed)
+    if exclusive and there:
+        raise DestinationExistsError(
+            f"The partition {target.partition} already holds {len(there)} files, and the mode is "
+            "fail-if-exists. Nothing of this job is visible.",
+            table=context.root.url,
+            job=opened.job,
+            key=there[0].key,
+            remedy="Append or overwrite instead, or write to another partition.",
+        )
+    if target.replaces:
+        return replace(change, removals=there)
+    own = tuple(f for f in there if target.drops and job_in_key(f.key) == target.drops)
+    adopted = tuple(f for f in there if f not in own) if first else ()
+    return replace(change, removals=own, adopted=adopted)
+
+
+def list_data(context: Context, partition: str) -> Step[list[ListedObject]]:
+    """A partition's direct children that are data: names that begin with ``_`` or ``.`` never
+    are, nor are the empty objects that some tools write for directories."""
+    prefix = context.root.partition_prefix(partition)
+    items: list[ListedObject] = []
+    token = None
+    while True:
+        page = yield ListObjects(prefix, delimiter=True, token=token)
+        for item in page.objects:
+            name = item.key.removeprefix(prefix)
+            if name and not is_hidden(name):
+                items.append(item)
+        token = page.token
+        if token is None:
+            return items
+
+
+def _abort_after(
+    context: Context, opened: OpenedJob, slots: list[Slot], error: ZeroRenameError
+) -> Step[Committed | None]:
+    """Abort because of ``error``; a failing abort is attached to it and never replaces it.
+
+    :returns: the report of a job that another process found committed.
+    """
+    try:
+        outcome = yield from abort_slots(context, opened.job, slots)
+    except ZeroRenameError as failure:
+        error.add_note(f"Aborting the job failed too, recovery will finish it: {failure}")
+        return None
+    return outcome if isinstance(outcome, Committed) else None
+
+
+def _fenced(opened: OpenedJob) -> JobFencedError:
+    return JobFencedError(
+        "Another process declared this job dead before it decided; nothing of it is visible.",
+        table=opened.root.url,
+        job=opened.job,
+        remedy="Run the job again; give signs of life or a longer maximum duration.",
+    )

@@ -1,0 +1,207 @@
+"""Recovery: for every open record, apply, finish the clean-up, leave alone, or fence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from .abort import abort_job_id
+from .apply import finish
+from .close import list_uploads
+from .context import Context
+from .decide import read_decision
+from .decision import Verdict
+from .errors import ZeroRenameError
+from .layout import job_in_key
+from .opened import Aborted
+from .opening import OpenEntry, list_open, read_open
+from .policy import Owner
+from .snapshot import read_table
+from .store import AbortUpload, All, ListedUpload, Refused, Step
+
+
+class Outcome(StrEnum):
+    """What became of an open job."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    LEFT = "left"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """What recovery did with one open job, and why."""
+
+    job: str
+    outcome: Outcome
+    detail: str
+
+
+@dataclass(frozen=True)
+class OpenJob:
+    """A job with an open record.
+
+    :param age_seconds: seconds without a sign of life, by the store's clock.
+    :param decided: its verdict; ``None`` while it has none.
+    """
+
+    job: str
+    owner: Owner
+    age_seconds: float
+    decided: Verdict | None
+    once: str | None
+
+
+class PurgeAction(StrEnum):
+    ABORTED = "aborted"
+    WOULD_ABORT = "would-abort"
+    KEPT = "kept"
+
+
+@dataclass(frozen=True)
+class PurgeEntry:
+    """What purge did with one upload. ``initiated``: seconds since the epoch, store's clock."""
+
+    key: str
+    upload_id: str
+    job: str | None
+    initiated: float
+    action: PurgeAction
+    reason: str
+
+
+@dataclass(frozen=True)
+class PurgeReport:
+    """What a purge found."""
+
+    entries: tuple[PurgeEntry, ...]
+    recovered: tuple[Recovered, ...]
+
+
+def open_jobs(context: Context) -> Step[list[OpenJob]]:
+    """The jobs with an open record, oldest first."""
+    jobs = yield from list_open(context)
+    found = yield All(tuple(_open_job(context, job) for job in sorted(jobs)))
+    return [job for job in found if job is not None]
+
+
+def _open_job(context: Context, job: str) -> Step[OpenJob | None]:
+    entry = yield from read_open(context, job)
+    if entry is None:
+        return None
+    decided = yield from read_decision(context, job)
+    verdict = decided.decision.verdict if decided else None
+    return OpenJob(job, entry.record.owner, entry.silent_for, verdict, entry.record.once)
+
+
+def recover(context: Context, patience: float | None = None) -> Step[list[Recovered]]:
+    """Settle every open job of a table.
+
+    :param patience: seconds an undecided job may be silent; ``None`` takes each job's own: ten
+        of its intervals, or its maximum duration where nobody gives signs of life.
+    """
+    table = yield from read_table(context)
+    context = replace(context, facts=table.facts)
+    outcomes = []
+    for job in sorted((yield from list_open(context))):
+        try:
+            outcome = yield from _recover_one(context, job, patience)
+        except ZeroRenameError as error:
+            outcome = Recovered(job, Outcome.FAILED, str(error))
+        if outcome is not None:
+            outcomes.append(outcome)
+    return outcomes
+
+
+def _recover_one(context: Context, job: str, patience: float | None) -> Step[Recovered | None]:
+    entry: OpenEntry | None = yield from read_open(context, job)
+    if entry is None:
+        return None
+    decided = yield from read_decision(context, job)
+    if decided is not None and decided.decision.is_commit:
+        report = yield from finish(context, decided)
+        return Recovered(job, Outcome.COMMITTED, f"applied: {report.rows} rows")
+    allowed = entry.record.patience if patience is None else patience
+    if decided is None and entry.silent_for <= allowed:
+        return Recovered(
+            job,
+            Outcome.LEFT,
+            f"undecided, last sign of life {entry.silent_for:.0f} s ago of {allowed:.0f} s allowed",
+        )
+    result = yield from abort_job_id(context, entry.record, entry.last_modified)
+    if isinstance(result, Aborted):
+        why = "its clean-up is finished" if decided else f"silent for {entry.silent_for:.0f} s"
+        return Recovered(job, Outcome.ABORTED, f"{why}; {result.uploads} uploads aborted")
+    return Recovered(job, Outcome.COMMITTED, f"decided meanwhile: {result.rows} rows")
+
+
+def purge(
+    context: Context,
+    *,
+    patience: float | None = None,
+    foreign_older_than: float | None = None,
+    dry_run: bool = False,
+    now: float | None = None,
+) -> Step[PurgeReport]:
+    """Recover, then abort the uploads that nobody will complete.
+
+    :param foreign_older_than: abort foreign uploads initiated so many seconds ago; ``None``
+        leaves them.
+    :param dry_run: say what would be done; nothing is recovered or aborted.
+    :param now: the store's time, seconds since the epoch; foreign uploads are dated by it.
+    """
+    table = yield from read_table(context)
+    context = replace(context, facts=table.facts)
+    recovered: list[Recovered] = []
+    if not dry_run:
+        recovered = yield from recover(context, patience)
+    # Uploads first, then the open records: a job that opens in between has no upload listed.
+    uploads = yield from list_uploads(context)
+    still_open = yield from list_open(context)
+    jobs = sorted({j for u in uploads if (j := job_in_key(u.key)) and j not in still_open})
+    found = yield All(tuple(read_decision(context, job) for job in jobs))
+    decisions = dict(zip(jobs, found, strict=True))
+    entries = []
+    for upload in uploads:
+        job = job_in_key(upload.key)
+        if job is None or (job not in still_open and decisions[job] is None):
+            abort, reason = _judge_foreign(upload, foreign_older_than, now)
+        elif job in still_open:
+            abort, reason = False, "its job is open: recovery decides"
+        else:
+            decision = decisions[job].decision
+            named = (upload.key, upload.upload_id) in decision.upload_ids
+            abort = not named
+            reason = (
+                "the committed decision names it"
+                if named
+                else f"its job is closed ({decision.verdict}) and its decision does not name it"
+            )
+        entries.append((yield from _carry_out(upload, job, abort, reason, dry_run)))
+    return PurgeReport(tuple(entries), tuple(recovered))
+
+
+def _judge_foreign(
+    upload: ListedUpload, older_than: float | None, now: float | None
+) -> tuple[bool, str]:
+    if older_than is None or now is None:
+        return False, "foreign: left unless foreign uploads are asked for, by age"
+    age = now - upload.initiated
+    if age < older_than:
+        return False, f"foreign and {age:.0f} s old, younger than {older_than:.0f} s"
+    return True, f"foreign and {age:.0f} s old"
+
+
+def _carry_out(
+    upload: ListedUpload, job: str | None, abort: bool, reason: str, dry_run: bool
+) -> Step[PurgeEntry]:
+    action = PurgeAction.KEPT
+    if abort:
+        action = PurgeAction.WOULD_ABORT
+        if not dry_run:
+            answer = yield AbortUpload(upload.key, upload.upload_id)
+            gone = isinstance(answer, Refused)
+            reason += "; it was gone already" if gone else ""
+            action = PurgeAction.ABORTED
+    return PurgeEntry(upload.key, upload.upload_id, job, upload.initiated, action, reason)
