@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -42,6 +42,19 @@ class S3Clients:
     retrying: Any
     once: Any
     parallel: int = PARALLEL
+    _heard: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for client in (self.retrying, self.once):
+            client.meta.events.register("after-call.s3", self._hear)
+
+    def _hear(self, http_response: Any, **_: Any) -> None:
+        self._heard["server"] = http_response.headers.get("server", "")
+
+    @property
+    def server_name(self) -> str:
+        """The ``Server`` header of the last answer, ``""`` before the first or without one."""
+        return self._heard.get("server", "")
 
     @property
     def endpoint(self) -> str:
@@ -139,8 +152,8 @@ def _adapt(client: Any) -> Any:
 def _drop_expect(params: dict[str, Any], **_: Any) -> None:
     """boto3 asks for ``100 Continue`` before any body, however small: a round trip each."""
     body = params.get("body")
-    size = len(body.getbuffer()) if hasattr(body, "getbuffer") else None
-    if size is not None and size < _EXPECT_FROM:
+    view = getattr(body, "getbuffer", None)
+    if view is not None and len(view()) < _EXPECT_FROM:
         params["headers"].pop("Expect", None)
 
 

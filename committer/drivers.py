@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 from .clients import S3Clients
 from .s3_requests import S3Requests
 from .scheduler import Scheduler, Ticket
-from .store import Clock, Request, Step, Wait
+from .store import Clock, Request, ServerName, Step, Wait
 
 T = TypeVar("T")
 
@@ -146,6 +146,8 @@ class _Run:
         driver = self._driver
         if isinstance(request, Clock):
             self._scheduler.answer(ticket, driver._clock())
+        elif isinstance(request, ServerName):
+            self._scheduler.answer(ticket, driver.clients.server_name)
         elif isinstance(request, Wait):
             self._count += 1
             due = driver._clock() + request.seconds

@@ -1,0 +1,92 @@
+"""Fixtures all tests share: an S3 server, a bucket of one's own, a driver on it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from support.counting import RequestCounter
+from support.moto_server import S3Server, running
+from zero_rename.committer.drivers import BotoDriver, connect
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """moto's S3 server, a process of its own for the whole test run."""
+    with running() as server:
+        yield server
+
+
+@pytest.fixture
+def s3_env(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    """The server, with the environment pointing boto3 at it and at nothing else."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+    for name, value in s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    return s3_server
+
+
+@pytest.fixture(scope="session")
+def s3_client(s3_server: S3Server) -> Any:
+    """A plain boto3 client of the server, to look at what our code did."""
+    return s3_server.client()
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A bucket nobody else uses.
+
+    :param counter: counts the requests to this bucket as they arrive at the server.
+    """
+
+    name: str
+    client: Any
+    counter: RequestCounter
+
+    def keys(self, prefix: str = "") -> list[str]:
+        pages = self.client.get_paginator("list_objects_v2").paginate(
+            Bucket=self.name, Prefix=prefix
+        )
+        return [entry["Key"] for page in pages for entry in page.get("Contents", ())]
+
+    def read(self, key: str) -> bytes:
+        return self.client.get_object(Bucket=self.name, Key=key)["Body"].read()
+
+    def put(self, key: str, body: bytes) -> None:
+        self.client.put_object(Bucket=self.name, Key=key, Body=body)
+
+    def uploads(self, prefix: str = "") -> list[str]:
+        listed = self.client.list_multipart_uploads(Bucket=self.name, Prefix=prefix)
+        return [entry["Key"] for entry in listed.get("Uploads", ())]
+
+
+@pytest.fixture
+def s3_bucket(s3_env: S3Server, s3_client: Any) -> Bucket:
+    """An empty bucket; the environment points at its server."""
+    name = f"test-{os.getpid()}-{next(_numbers)}"
+    s3_client.create_bucket(Bucket=name)
+    counter = s3_env.counter(name)
+    counter.reset()
+    return Bucket(name, s3_client, counter)
+
+
+@pytest.fixture
+def bucket(s3_bucket: Bucket) -> str:
+    """The name of an empty bucket; the environment points at its server."""
+    return s3_bucket.name
+
+
+@pytest.fixture
+def driver(bucket: str) -> BotoDriver:
+    """A driver on the empty bucket."""
+    return connect(bucket)

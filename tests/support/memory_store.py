@@ -1,0 +1,387 @@
+"""An S3 bucket in memory, and a driver that runs steps on it in one thread.
+
+Strongly consistent, conditions checked atomically. Used by unit tests and by the simulation of
+the protocol, so it is deterministic: no threads, no randomness, time from a clock that is passed.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from zero_rename.committer import store as s
+from zero_rename.committer.scheduler import Scheduler
+
+T = TypeVar("T")
+#: Called with a request and what carries it out; returns the answer. May answer without
+#: applying, apply and answer ``Unknown``, apply twice, or raise.
+Fault = Callable[[Any, Callable[[Any], Any]], Any]
+
+
+class ManualClock:
+    """Time that passes only when told. The default is a plausible epoch time."""
+
+    def __init__(self, now: float = 1_700_000_000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    body: bytes
+    etag: str
+    last_modified: float
+    metadata: dict[str, str] = field(default_factory=dict)
+    content_type: str = "binary/octet-stream"
+    storage_class: str | None = None
+    tags: dict[str, str] = field(default_factory=dict)
+    upload_id: str | None = None
+
+
+@dataclass(frozen=True)
+class StoredUpload:
+    key: str
+    initiated: float
+    settings: s.ObjectSettings
+    parts: dict[int, tuple[str, bytes]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """What S3 stores differ in.
+
+    :param complete_again: what a repeated ``CompleteUpload`` does: ``resurrect`` writes the object
+        again (moto, versitygw), ``no_such_upload`` (what AWS answers after a while).
+    :param conditional_delete: whether ``If-Match`` of deletes is honoured; MinIO and Ceph do
+        not, nor moto in ``DeleteObjects``.
+    :param conditional_put: whether conditions of puts are honoured.
+    :param lists_uploads: whether ``ListUploads`` with a prefix shows anything; MinIO does not.
+    :param smallest_part: bytes of any part but the last; S3 has 5 MiB.
+    :param page: entries per page of a listing.
+    :param server_name: what the Server header says.
+    """
+
+    complete_again: str = "no_such_upload"
+    conditional_delete: bool = True
+    conditional_put: bool = True
+    lists_uploads: bool = True
+    smallest_part: int = 0
+    page: int = 1000
+    server_name: str = "MemoryStore"
+
+
+class MemoryStore:
+    """The bucket. ``apply`` carries out one request and answers as S3 would.
+
+    :param clock: the store's own clock, epoch seconds.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float] | None = None, behaviour: Behaviour | None = None
+    ) -> None:
+        self.clock = clock or ManualClock()
+        self.behaviour = behaviour or Behaviour()
+        self.objects: dict[str, StoredObject] = {}
+        self.uploads: dict[str, StoredUpload] = {}
+        #: Completed uploads, for a store that completes them again.
+        self.completed: dict[str, StoredUpload] = {}
+        self._count = 0
+        self._calls: dict[type, Callable[[Any], Any]] = {
+            s.Get: lambda r: self._read(r.key, with_body=True),
+            s.Head: lambda r: self._read(r.key, with_body=False),
+            s.Put: self._put,
+            s.Delete: self._delete,
+            s.DeleteMany: self._delete_many,
+            s.ListObjects: self._list_objects,
+            s.ListUploads: self._list_uploads,
+            s.CreateUpload: self._create_upload,
+            s.UploadPart: self._upload_part,
+            s.CompleteUpload: self._complete_upload,
+            s.AbortUpload: self._abort_upload,
+        }
+
+    def apply(self, request: Any) -> Any:
+        return self._calls[type(request)](request)
+
+    def copy(self) -> MemoryStore:
+        """An independent store of the same content, sharing the clock: for exploring branches."""
+        other = MemoryStore(self.clock, self.behaviour)
+        # The values are never changed in place.
+        other.objects = dict(self.objects)
+        other.uploads = dict(self.uploads)
+        other.completed = dict(self.completed)
+        other._count = self._count
+        return other
+
+    def keys(self, prefix: str = "") -> list[str]:
+        return sorted(key for key in self.objects if key.startswith(prefix))
+
+    def upload_keys(self, prefix: str = "") -> list[str]:
+        return sorted(u.key for u in self.uploads.values() if u.key.startswith(prefix))
+
+    def _now(self) -> float:
+        # HTTP dates have whole seconds.
+        return float(int(self.clock()))
+
+    def _read(self, key: str, with_body: bool) -> s.Found | s.Absent:
+        found = self.objects.get(key)
+        if found is None:
+            return s.Absent(self._now())
+        return s.Found(
+            key,
+            found.etag,
+            len(found.body),
+            found.last_modified,
+            self._now(),
+            found.body if with_body else b"",
+            copy.copy(found.metadata),
+        )
+
+    def _refused(self, key: str, if_match: str | None, if_none_match: bool) -> s.Refused | None:
+        found = self.objects.get(key)
+        if if_none_match and found is not None:
+            return s.Refused("PreconditionFailed")
+        if if_match is not None and found is None:
+            return s.Refused("NoSuchKey")
+        if if_match is not None and found is not None and found.etag != if_match:
+            return s.Refused("PreconditionFailed")
+        return None
+
+    def _put(self, request: s.Put) -> s.Done | s.Refused:
+        if self.behaviour.conditional_put:
+            refused = self._refused(request.key, request.if_match, request.if_none_match)
+            if refused is not None:
+                return refused
+        etag = hashlib.md5(request.body, usedforsecurity=False).hexdigest()
+        self.objects[request.key] = StoredObject(
+            bytes(request.body), etag, self._now(), content_type=request.content_type
+        )
+        return s.Done(etag, self._now())
+
+    def _delete(self, request: s.Delete) -> s.Done | s.Refused:
+        if self.behaviour.conditional_delete:
+            refused = self._refused(request.key, request.if_match, False)
+            if refused is not None and refused.code != "NoSuchKey":
+                return refused
+        self.objects.pop(request.key, None)
+        return s.Done(date=self._now())
+
+    def _delete_many(self, request: s.DeleteMany) -> s.Deleted:
+        errors = {}
+        for key, etag in request.items:
+            answer = self._delete(s.Delete(key, etag))
+            if isinstance(answer, s.Refused):
+                errors[key] = answer.code
+        return s.Deleted(errors)
+
+    def _list_objects(self, request: s.ListObjects) -> s.ObjectPage:
+        objects: list[s.ListedObject] = []
+        prefixes: list[str] = []
+        last = ""
+        for key in self.keys(request.prefix):
+            entry = key
+            if request.delimiter and "/" in key[len(request.prefix) :]:
+                entry = key[: key.index("/", len(request.prefix)) + 1]
+            if entry == last or (request.token is not None and entry <= request.token):
+                continue
+            if len(objects) + len(prefixes) == self.behaviour.page:
+                return s.ObjectPage(tuple(objects), tuple(prefixes), last, self._now())
+            last = entry
+            if entry is key or entry == key:
+                found = self.objects[key]
+                objects.append(
+                    s.ListedObject(key, found.etag, len(found.body), found.last_modified)
+                )
+            else:
+                prefixes.append(entry)
+        return s.ObjectPage(tuple(objects), tuple(prefixes), None, self._now())
+
+    def _list_uploads(self, request: s.ListUploads) -> s.UploadPage:
+        if request.prefix and not self.behaviour.lists_uploads:
+            return s.UploadPage((), None, self._now())
+        listed = sorted(
+            (upload.key, upload_id, upload.initiated)
+            for upload_id, upload in self.uploads.items()
+            if upload.key.startswith(request.prefix)
+            and (request.marker is None or (upload.key, upload_id) > request.marker)
+        )
+        page = tuple(s.ListedUpload(*entry) for entry in listed[: self.behaviour.page])
+        more = len(listed) > len(page)
+        marker = (page[-1].key, page[-1].upload_id) if more else None
+        return s.UploadPage(page, marker, self._now())
+
+    def _create_upload(self, request: s.CreateUpload) -> s.Created:
+        self._count += 1
+        upload_id = f"upload-{self._count:06d}"
+        self.uploads[upload_id] = StoredUpload(request.key, self._now(), request.settings)
+        return s.Created(upload_id)
+
+    def _upload_of(self, key: str, upload_id: str) -> StoredUpload | None:
+        upload = self.uploads.get(upload_id)
+        return upload if upload is not None and upload.key == key else None
+
+    def _upload_part(self, request: s.UploadPart) -> s.Done | s.Refused:
+        upload = self._upload_of(request.key, request.upload_id)
+        if upload is None:
+            return s.Refused("NoSuchUpload")
+        body = bytes(request.body)
+        etag = hashlib.md5(body, usedforsecurity=False).hexdigest()
+        parts = {**upload.parts, request.number: (etag, body)}
+        self.uploads[request.upload_id] = replace(upload, parts=parts)
+        return s.Done(etag, self._now())
+
+    def _complete_upload(self, request: s.CompleteUpload) -> s.Done | s.Refused:
+        upload = self._upload_of(request.key, request.upload_id)
+        if upload is None and self.behaviour.complete_again == "resurrect":
+            upload = self.completed.get(request.upload_id)
+        if upload is None:
+            return s.Refused("NoSuchUpload")
+        if not request.etags:
+            return s.Refused("MalformedXML")
+        bodies = []
+        for number, etag in enumerate(request.etags, start=1):
+            known, body = upload.parts.get(number, ("", b""))
+            if known != etag:
+                return s.Refused("InvalidPart")
+            bodies.append(body)
+        if any(len(body) < self.behaviour.smallest_part for body in bodies[:-1]):
+            return s.Refused("EntityTooSmall")
+        digests = b"".join(bytes.fromhex(etag) for etag in request.etags)
+        md5 = hashlib.md5(digests, usedforsecurity=False).hexdigest()
+        settings = upload.settings
+        made = StoredObject(
+            b"".join(bodies),
+            f"{md5}-{len(bodies)}",
+            self._now(),
+            dict(settings.metadata),
+            storage_class=settings.storage_class,
+            tags=dict(settings.tags),
+            upload_id=request.upload_id,
+        )
+        self.objects[request.key] = made
+        self.uploads.pop(request.upload_id, None)
+        self.completed[request.upload_id] = upload
+        return s.Done(made.etag, self._now())
+
+    def _abort_upload(self, request: s.AbortUpload) -> s.Done | s.Refused:
+        if self._upload_of(request.key, request.upload_id) is None:
+            return s.Refused("NoSuchUpload")
+        del self.uploads[request.upload_id]
+        return s.Done(date=self._now())
+
+
+def flatten(step: s.Step[T]) -> s.Step[T]:
+    """The same step as single requests one after the other, members of ``All`` in turns.
+
+    For a simulator: it sees every request of the step and chooses what happens between them.
+    """
+    scheduler = Scheduler(step)
+    try:
+        while not scheduler.finished:
+            taken = scheduler.take()
+            assert taken is not None, "a step waits for nothing"
+            ticket, request = taken
+            try:
+                answer = yield request
+            except Exception as error:
+                scheduler.throw(ticket, error)
+            else:
+                scheduler.answer(ticket, answer)
+    finally:
+        if not scheduler.finished:
+            scheduler.close()
+    return scheduler.result()
+
+
+class MemoryDriver:
+    """Runs steps on a :class:`MemoryStore`, deterministically, members of ``All`` in turns.
+
+    :param store: the store; several drivers may share one, as processes do.
+    :param fault: what happens to requests instead of just being applied.
+    :param clock: this process's monotonic clock; ``Wait`` advances it, and the store's where
+        both are the same :class:`ManualClock`.
+    """
+
+    parallel = 4
+
+    def __init__(
+        self,
+        store: MemoryStore | None = None,
+        fault: Fault | None = None,
+        clock: Callable[[], float] | None = None,
+        bucket: str = "bucket",
+    ) -> None:
+        self.store = store or MemoryStore()
+        self.fault = fault
+        self.clock = clock or self.store.clock
+        self.bucket = bucket
+        #: Every request to the store, in order.
+        self.requests: list[Any] = []
+
+    def perform(self, request: Any) -> Any:
+        if isinstance(request, s.Clock):
+            return self.clock()
+        if isinstance(request, s.ServerName):
+            return self.store.behaviour.server_name
+        if isinstance(request, s.Wait):
+            advance = getattr(self.clock, "advance", None)
+            if advance is not None:
+                advance(request.seconds)
+            return None
+        self.requests.append(request)
+        if self.fault is not None:
+            return self.fault(request, self.store.apply)
+        return self.store.apply(request)
+
+    def submit(self, request: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(self.perform(request))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def run(self, step: s.Step[T]) -> T:
+        single = flatten(step)
+        answer: Any = None
+        error: Exception | None = None
+        while True:
+            try:
+                request = single.throw(error) if error else single.send(answer)
+            except StopIteration as stop:
+                return stop.value
+            try:
+                answer, error = self.perform(request), None
+            except Exception as raised:
+                error = raised
+
+    def close(self) -> None:
+        """As the real driver's; nothing to end."""
+
+    def counts(self) -> dict[str, int]:
+        """Requests so far by kind."""
+        counts: dict[str, int] = {}
+        for request in self.requests:
+            name = type(request).__name__
+            counts[name] = counts.get(name, 0) + 1
+        return counts
+
+
+def pages(driver: Any, prefix: str) -> Iterator[s.ListedObject]:
+    """All objects below a prefix."""
+    token: str | None = None
+    while True:
+        page = driver.perform(s.ListObjects(prefix, token=token))
+        yield from page.objects
+        token = page.token
+        if token is None:
+            return

@@ -1,0 +1,125 @@
+"""moto's S3 server as a process of its own, behind a request counter.
+
+Run as a script it serves until it is told to end: ``python moto_server.py --port 9000``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+if __package__:
+    from .counting import CountingMiddleware, RequestCounter
+else:
+    from counting import CountingMiddleware, RequestCounter  # run as a script
+
+#: moto takes any credentials; these are not worth keeping secret.
+ACCESS_KEY, SECRET_KEY, REGION = "test-access-key", "test-secret-key", "us-east-1"
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """A running server."""
+
+    endpoint: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables with which boto3, and child processes, reach it."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+            "AWS_REGION": REGION,
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def client(self) -> Any:
+        import boto3
+
+        return boto3.session.Session().client(
+            "s3",
+            endpoint_url=self.endpoint,
+            aws_access_key_id=ACCESS_KEY,
+            aws_secret_access_key=SECRET_KEY,
+            region_name=REGION,
+        )
+
+    def counter(self, bucket: str | None = None) -> RequestCounter:
+        return RequestCounter(self.endpoint, bucket)
+
+
+@contextlib.contextmanager
+def running(*, port: int = 0, latency: float = 0.0, serialise: bool = True) -> Iterator[S3Server]:
+    """Start a server on ``port`` (0: a free one) and end it afterwards."""
+    command = [sys.executable, str(Path(__file__).resolve()), "--port", str(port)]
+    command += ["--latency", str(latency)]
+    if not serialise:
+        command.append("--racy")
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        endpoint = process.stdout.readline().strip()
+        if not endpoint.startswith("http://"):
+            raise RuntimeError(f"moto's server did not start (exit {process.wait(10)})")
+        yield S3Server(endpoint)
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def serve(port: int, latency: float, serialise: bool) -> None:
+    """Serve in this process; prints the endpoint once connections are taken."""
+    # Tests use small parts; S3's own minimum is 5 MiB.
+    os.environ.setdefault("S3_UPLOAD_PART_MIN_SIZE", "1")
+    from moto.moto_server.werkzeug_app import (
+        DomainDispatcherApplication,
+        MotoRequestHandler,
+        create_backend_app,
+    )
+    from werkzeug.serving import make_server
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    app = CountingMiddleware(DomainDispatcherApplication(create_backend_app), latency, serialise)
+    server = make_server("127.0.0.1", port, app, threaded=True, request_handler=MotoRequestHandler)
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    print(f"http://127.0.0.1:{server.server_port}", flush=True)
+    parent = os.getppid()
+    import threading
+
+    def follow() -> None:
+        # A test run that is killed cannot end its server: it ends when its parent is gone.
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(0)
+
+    threading.Thread(target=follow, daemon=True).start()
+    server.serve_forever()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--latency", type=float, default=0.0, help="seconds per request")
+    parser.add_argument("--racy", action="store_true", help="leave moto's races in")
+    options = parser.parse_args()
+    serve(options.port, options.latency, not options.racy)
+
+
+if __name__ == "__main__":
+    main()
