@@ -1,0 +1,111 @@
+"""The commit protocol on S3. Knows boto3 and pyarrow; knows neither Spark nor Airflow."""
+
+from .context import Context, Progress, Waiting
+from .data_file import DataFile
+from .decision import Verdict
+from .errors import (
+    CommitConflictError,
+    CommitStateUnknownError,
+    DamagedError,
+    DataLostError,
+    DestinationExistsError,
+    InvalidInputError,
+    JobFencedError,
+    OutcomeUnknownError,
+    RecordDamagedError,
+    RefusedError,
+    SnapshotGoneError,
+    StoreRefusedError,
+    StoreUnfitError,
+    StoreUnreachableError,
+    StreamClosedError,
+    StreamError,
+    TableMismatchError,
+    TableNotFoundError,
+    TaskResultsError,
+    UnfinishedCommitError,
+    UnsupportedTypeError,
+    ZeroRenameError,
+)
+from .layout import UNPARTITIONED, TableRoot
+from .opened import Aborted, Committed, OpenedJob, PartitionCommit
+from .pending import PendingFile, TaskResult
+from .plain_job import PlainJob
+from .policy import (
+    Coordination,
+    DuringApply,
+    FileOptions,
+    JobSpec,
+    Mode,
+    OnConflict,
+    OnRepeat,
+    Owner,
+    SuccessMarkers,
+)
+from .recovery import OpenJob, Outcome, PurgeAction, PurgeEntry, PurgeReport, Recovered
+from .snapshot import Snapshot
+from .stream import DelayedOutputStream
+from .success_marker import ManifestReference, SuccessMarker
+from .table import JobState, Table
+from .task_writer import TaskWriter
+
+__all__ = [
+    "UNPARTITIONED",
+    "Aborted",
+    "CommitConflictError",
+    "CommitStateUnknownError",
+    "Committed",
+    "Context",
+    "Coordination",
+    "DamagedError",
+    "DataFile",
+    "DataLostError",
+    "DelayedOutputStream",
+    "DestinationExistsError",
+    "DuringApply",
+    "FileOptions",
+    "InvalidInputError",
+    "JobFencedError",
+    "JobSpec",
+    "JobState",
+    "ManifestReference",
+    "Mode",
+    "OnConflict",
+    "OnRepeat",
+    "OpenJob",
+    "OpenedJob",
+    "Outcome",
+    "OutcomeUnknownError",
+    "Owner",
+    "PartitionCommit",
+    "PendingFile",
+    "PlainJob",
+    "Progress",
+    "PurgeAction",
+    "PurgeEntry",
+    "PurgeReport",
+    "RecordDamagedError",
+    "Recovered",
+    "RefusedError",
+    "Snapshot",
+    "SnapshotGoneError",
+    "StoreRefusedError",
+    "StoreUnfitError",
+    "StoreUnreachableError",
+    "StreamClosedError",
+    "StreamError",
+    "SuccessMarker",
+    "SuccessMarkers",
+    "Table",
+    "TableMismatchError",
+    "TableNotFoundError",
+    "TableRoot",
+    "TaskResult",
+    "TaskResultsError",
+    "TaskWriter",
+    "UnfinishedCommitError",
+    "UnsupportedTypeError",
+    "Verdict",
+    "Waiting",
+    "ZeroRenameError",
+]

@@ -1,0 +1,292 @@
+"""A table on S3 as users meet it: jobs into it, its state, and what is left to finish."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from enum import StrEnum
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from .apply import committed
+from .beat import beat
+from .context import Context, Progress
+from .data_file import DataFile
+from .decide import read_decision
+from .drivers import BotoDriver, connect
+from .head import Slot
+from .job import abort_job, commit_job
+from .layout import UNPARTITIONED, TableRoot
+from .opened import Aborted, Committed, OpenedJob
+from .opening import open_job, read_open
+from .parquet_reader import read_batches
+from .pending import TaskResult
+from .plain_job import PlainJob, this_process
+from .policy import JobSpec, Mode
+from .recovery import OpenJob, PurgeReport, Recovered, open_jobs, purge, recover
+from .schema_types import normalise
+from .slots import read_head
+from .snapshot import Snapshot, read_table, take_snapshot
+from .store import Get, Head, ObjectSettings, Step
+from .stream import DelayedOutputStream
+from .success_marker import SuccessMarker
+from .table_record import TableRecord
+from .task_writer import TaskWriter
+
+_READERS = 4
+
+
+class JobState(StrEnum):
+    """What is known of a job. Unknown: no decision and no open record."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNDECIDED = "undecided"
+    UNKNOWN = "unknown"
+
+
+class Table:
+    """A partitioned table on S3, written by jobs that commit without renames.
+
+    :param url: ``s3://bucket/prefix``.
+    :param client: a boto3 S3 client whose credentials and endpoint are used; ``None`` for boto3's
+        standard chain, ``AWS_ENDPOINT_URL`` included.
+    :raises InvalidInputError: not a table root.
+
+    Making one sends no request.
+    """
+
+    def __init__(self, url: str, client: Any = None) -> None:
+        self.root = TableRoot.parse(url)
+        self.driver: BotoDriver = connect(self.root.bucket, client)
+        self._context = Context(self.root)
+        self._record: TableRecord | None = None
+
+    def __repr__(self) -> str:
+        return f"Table({self.root.url!r})"
+
+    # What the table is
+
+    def _read_record(self) -> TableRecord:
+        if self._record is None:
+            self._record = self.driver.run(read_table(self._context))
+        return self._record
+
+    def exists(self) -> bool:
+        """Whether there is a table at this root."""
+        found = self.driver.run(_answer(Head(self.root.table_key)))
+        return hasattr(found, "etag")
+
+    @property
+    def schema(self) -> pa.Schema:
+        """All columns, partition columns included.
+
+        :raises TableNotFoundError: no table here.
+        """
+        return self._read_record().schema
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """The partition columns, outermost first; empty for an unpartitioned table."""
+        return self._read_record().partition_by
+
+    # Jobs
+
+    def open_job(self, spec: JobSpec) -> OpenedJob:
+        """Begin a job: its open record, the checks of schema and layout, its base.
+
+        :raises RefusedError: nothing was written but an open record, which is removed again.
+        """
+        spec = replace(spec, schema=normalise(spec.schema))
+        return self.driver.run(open_job(self._context, spec))
+
+    def job(
+        self,
+        schema: pa.Schema | None = None,
+        *,
+        mode: Mode | str = Mode.APPEND,
+        partition_by: Sequence[str] | None = None,
+        **policy: Any,
+    ) -> PlainJob:
+        """A job from plain Python: ``with table.job(mode="append") as job: job.write(data)``.
+
+        :param schema: the rows' columns; ``None`` takes the table's.
+        :param partition_by: partition columns; ``None`` takes the table's.
+        :param policy: further members of :class:`.policy.JobSpec`, such as ``once``.
+        :raises TableNotFoundError: no schema given and no table here.
+        """
+        policy.setdefault("owner", this_process())
+        columns = tuple(partition_by) if partition_by is not None else None
+        spec = JobSpec(schema or self.schema, Mode(mode), columns, **policy)
+        return PlainJob(self, spec)
+
+    def task_writer(self, opened: OpenedJob, task: int, attempt: int) -> TaskWriter:
+        """The writer of one task attempt of an open job."""
+        return TaskWriter(
+            opened.root,
+            opened.job,
+            task,
+            attempt,
+            opened.schema,
+            opened.partition_by,
+            opened.spec.files,
+            partial(self._open_stream, opened.spec.files.part_bytes),
+            opened.allowed_partitions,
+        )
+
+    def _open_stream(
+        self, part_bytes: int, key: str, settings: ObjectSettings
+    ) -> DelayedOutputStream:
+        return DelayedOutputStream(self.driver, key, settings, part_bytes=part_bytes)
+
+    def commit(
+        self,
+        opened: OpenedJob,
+        results: Sequence[TaskResult],
+        expected_tasks: int | None = None,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> Committed:
+        """Commit an open job. See :func:`.job.commit_job` for what is raised when.
+
+        :param progress: called in this thread as files become visible.
+        """
+        context = self._context if progress is None else replace(self._context, report=progress)
+        return self.driver.run(commit_job(context, opened, results, expected_tasks))
+
+    def abort(self, opened: OpenedJob, results: Sequence[TaskResult] = ()) -> Aborted | Committed:
+        """Abort an open job, or find that it is committed."""
+        return self.driver.run(abort_job(self._context, opened, results))
+
+    def beat(self, job: str, interval: float = 30.0) -> bool:
+        """Give a sign of life for a job; ``False`` when it is no longer open."""
+        return self.driver.run(beat(self._context, job, interval))
+
+    def job_state(self, job: str) -> JobState:
+        """Whether a job is committed, aborted, undecided, or unknown here."""
+        decided = self.driver.run(read_decision(self._context, job))
+        if decided is not None:
+            return JobState.COMMITTED if decided.decision.is_commit else JobState.ABORTED
+        return JobState.UNKNOWN if self.is_closed(job) else JobState.UNDECIDED
+
+    def result(self, job: str) -> Committed | None:
+        """What a committed job did; ``None`` for any other.
+
+        It is ready for readers that list only when :meth:`is_closed` says so too.
+        """
+        decided = self.driver.run(read_decision(self._context, job))
+        if decided is None or not decided.decision.is_commit:
+            return None
+        return committed(self._context, decided)
+
+    def is_closed(self, job: str) -> bool:
+        """Whether a job has no open record: nothing of it is left to do."""
+        return self.driver.run(read_open(self._context, job)) is None
+
+    def once_job(self, once: str) -> str | None:
+        """The job that last did the work of this run's key, or ``None``.
+
+        A decided commit counts before it is applied.
+        """
+        slot = Slot.once(self.root, once)
+        head = self.driver.run(read_head(self._context, slot)).head
+        if head.claim is not None and self.job_state(head.claim) is JobState.COMMITTED:
+            return head.claim
+        return head.last_job
+
+    def open_jobs(self) -> list[OpenJob]:
+        """The jobs that are not wholly cleaned up yet, oldest first."""
+        return self.driver.run(open_jobs(self._context))
+
+    def recover(self, patience: float | None = None) -> list[Recovered]:
+        """Settle every open job: finish committed ones, clean up aborted ones, fence dead ones.
+
+        :param patience: seconds an undecided job may be silent; ``None`` takes each job's own.
+        """
+        return self.driver.run(recover(self._context, patience))
+
+    def purge(
+        self,
+        older_than: float | None = None,
+        foreign: bool = False,
+        dry_run: bool = False,
+        patience: float | None = None,
+    ) -> PurgeReport:
+        """Recover, then abort the uploads that nobody will complete.
+
+        :param older_than: with ``foreign``, the least age in seconds of foreign uploads.
+        :param foreign: abort uploads that no job of this package made, by age.
+        :param dry_run: only say what would be done.
+        :raises ValueError: ``foreign`` without ``older_than``.
+        """
+        if foreign and older_than is None:
+            raise ValueError("purge(foreign=True) needs older_than, in seconds")
+        step = purge(
+            self._context,
+            patience=patience,
+            foreign_older_than=older_than if foreign else None,
+            dry_run=dry_run,
+            now=time.time(),
+        )
+        return self.driver.run(step)
+
+    # The table's state
+
+    def snapshot(self, partitions: Collection[str] | None = None) -> Snapshot:
+        """One consistent state of the partitions named (Hive-escaped paths), or of all."""
+        return self.driver.run(take_snapshot(self._context, partitions))
+
+    def partitions(self) -> list[str]:
+        """The partitions that hold files, sorted."""
+        return sorted({file.partition for file in self.snapshot().files})
+
+    def files(self, partition: str | None = None) -> list[DataFile]:
+        """The files of one partition, or of all."""
+        wanted = None if partition is None else (partition,)
+        return list(self.snapshot(wanted).files)
+
+    def to_arrow(
+        self,
+        columns: Sequence[str] | None = None,
+        partitions: Collection[str] | None = None,
+    ) -> pa.Table:
+        """Read one state into memory.
+
+        :param columns: names in the order wanted; ``None`` for all.
+        :raises SnapshotGoneError: a replace removed a file meanwhile; read again.
+        """
+        snapshot = self.snapshot(partitions)
+        names = list(columns) if columns is not None else snapshot.schema.names
+        schema = pa.schema([snapshot.schema.field(name) for name in names])
+        read = partial(self._read_file, snapshot, columns)
+        with ThreadPoolExecutor(_READERS) as pool:
+            batches = [batch for found in pool.map(read, snapshot.files) for batch in found]
+        return pa.Table.from_batches(batches, schema)
+
+    def _read_file(
+        self, snapshot: Snapshot, columns: Sequence[str] | None, file: DataFile
+    ) -> list[pa.RecordBatch]:
+        return list(self.read_file(snapshot, file, columns))
+
+    def read_file(
+        self, snapshot: Snapshot, file: DataFile, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Read one file of a snapshot as Arrow batches, partition columns attached."""
+        return read_batches(self.driver, snapshot.schema, snapshot.partition_by, file, columns)
+
+    def marker(self, partition: str | None = None) -> SuccessMarker | None:
+        """The ``_SUCCESS`` of a partition, or the table's; ``None`` where there is none.
+
+        :raises RecordDamagedError: one that is empty (a classic committer's) or unreadable.
+        """
+        key = self.root.marker_key(UNPARTITIONED if partition is None else partition)
+        found = self.driver.run(_answer(Get(key)))
+        return SuccessMarker.parse(found.body, key) if hasattr(found, "body") else None
+
+
+def _answer(request: Get | Head) -> Step[Any]:
+    return (yield request)
+
