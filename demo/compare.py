@@ -1,0 +1,56 @@
+"""What a reader of the table sees, and whether that is what the CSV says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zero_rename import Table
+
+from .dataset import Content, content
+from .store import Store
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A partition that is not as it should be."""
+
+    partition: str
+    what: str
+
+
+def committed(table: Table, partitions: list[str] | None = None) -> dict[str, Content]:
+    """The content of a table's partitions, as its reader sees it now."""
+    found: dict[str, Content] = {}
+    for partition in partitions if partitions is not None else table.partitions():
+        rows = table.to_arrow(partitions=[partition]).to_pylist()
+        found[partition] = content(rows)
+    return found
+
+
+def differences(expected: Mapping[str, Content], found: Mapping[str, Content]) -> list[Difference]:
+    """Partitions missing, too many, or of another content."""
+    wrong = []
+    for partition in sorted({*expected, *found}):
+        want, have = expected.get(partition, Content()), found.get(partition, Content())
+        if want == have:
+            continue
+        what = f"{have.rows:,} rows committed, {want.rows:,} in the CSV"
+        if want.rows == have.rows:
+            what = f"{want.rows:,} rows in both, of other content: {have.short}, not {want.short}"
+        wrong.append(Difference(partition, what))
+    return wrong
+
+
+def strays(table: Table, store: Store) -> list[Difference]:
+    """What the bucket holds below the table beside what the table names: readers that only
+    list would see those files, and uploads nobody completes cost money."""
+    named = {file.key for file in table.files()}
+    listed = {key for key in store.keys(f"{table.root.prefix}/") if key.endswith(".parquet")}
+    wrong = [Difference(key, "listed, but not the table's") for key in sorted(listed - named)]
+    wrong += [Difference(key, "the table's, but not there") for key in sorted(named - listed)]
+    wrong += [
+        Difference(key, "an upload left behind")
+        for key, _ in store.uploads(f"{table.root.prefix}/")
+    ]
+    return wrong

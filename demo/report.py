@@ -1,0 +1,87 @@
+"""What the user sees: progress, one table of runs, a partition before and after."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table as Grid
+
+from .dataset import Content
+
+
+@dataclass
+class Run:
+    """One row of the table of runs. ``None`` is shown as a dash."""
+
+    name: str
+    partitions: int | None = None
+    csv_rows: int | None = None
+    rows: int | None = None
+    files: int | None = None
+    bytes: int | None = None
+    requests: int | None = None
+    seconds: float = 0.0
+
+
+class Report:
+    """Prints to the user's terminal; plain lines where there is none.
+
+    :param console: where to; its width is raised to that of the widest table.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(highlight=False, soft_wrap=True)
+        self.begun = time.monotonic()
+        self.runs: list[Run] = []
+
+    def say(self, text: str) -> None:
+        """One line, with the seconds since the start."""
+        passed = time.monotonic() - self.begun
+        self.console.print(f"[dim]{passed:6.1f} s[/]  {text}")
+
+    @contextmanager
+    def step(self, text: str) -> Iterator[None]:
+        """Show that something is under way, and how long it took."""
+        begun = time.monotonic()
+        if self.console.is_terminal:
+            with self.console.status(text):
+                yield
+        else:
+            self.say(f"{text} …")
+            yield
+        self.say(f"{text}: {time.monotonic() - begun:.1f} s")
+
+    def table_of_runs(self) -> None:
+        """The one table."""
+        grid = Grid(title="Runs", title_justify="left", title_style="bold")
+        grid.add_column("run", no_wrap=True)
+        for name in ("partitions", "rows in CSV", "rows committed", "files", "bytes"):
+            grid.add_column(name, justify="right", no_wrap=True)
+        grid.add_column("requests to S3", justify="right", no_wrap=True)
+        grid.add_column("seconds", justify="right", no_wrap=True)
+        for run in self.runs:
+            numbers = (run.partitions, run.csv_rows, run.rows, run.files, run.bytes, run.requests)
+            cells = ["-" if number is None else f"{number:,}" for number in numbers]
+            grid.add_row(run.name, *cells, f"{run.seconds:.1f}")
+        self._print(grid)
+
+    def before_and_after(self, partition: str, seen: Mapping[str, Content]) -> None:
+        """One partition as a reader saw it at several moments."""
+        grid = Grid(title=f"What a reader of {partition} sees", title_justify="left")
+        grid.title_style = "bold"
+        grid.add_column("when")
+        grid.add_column("rows", justify="right")
+        grid.add_column("content")
+        for when, what in seen.items():
+            grid.add_row(when, f"{what.rows:,}", what.short)
+        self._print(grid)
+
+    def _print(self, grid: Grid) -> None:
+        # Measured, since a table that is wider than the terminal would lose columns.
+        width = max(self.console.width, self.console.measure(grid).maximum)
+        self.console.print()
+        self.console.print(grid, width=width)

@@ -1,0 +1,158 @@
+"""The S3 that the demonstration loads into: moto's server, or the one the user names."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from .errors import DemoError
+from .processes import started, tail
+from .workspace import CHECKOUT, shown
+
+_SERVER = CHECKOUT / "tests" / "support" / "moto_server.py"
+#: For the embedded server, which takes any.
+_CREDENTIALS = {"AWS_ACCESS_KEY_ID": "demo", "AWS_SECRET_ACCESS_KEY": "demo"}
+_REGION = "us-east-1"
+
+
+@dataclass(frozen=True)
+class Store:
+    """An S3 endpoint and a bucket on it.
+
+    :param endpoint: its URL; ``None`` for AWS itself.
+    :param environment: the variables with which child processes reach it.
+    :param embedded: whether it is ours, and counts requests.
+    """
+
+    endpoint: str | None
+    environment: Mapping[str, str]
+    bucket: str
+    client: Any
+    embedded: bool
+
+    def requests(self) -> int | None:
+        """Requests to the bucket so far, as counted by the server; ``None``: it cannot say."""
+        if not self.embedded:
+            return None
+        from tests.support.counting import RequestCounter
+
+        return RequestCounter(self.endpoint or "", self.bucket).total()
+
+    def uploads(self, prefix: str) -> list[tuple[str, str]]:
+        """Key and upload id of the multipart uploads under way below a prefix.
+
+        Lists the whole bucket: on some stores a listing by prefix is empty always.
+        """
+        pages = self.client.get_paginator("list_multipart_uploads").paginate(Bucket=self.bucket)
+        found = [(u["Key"], u["UploadId"]) for page in pages for u in page.get("Uploads", ())]
+        return [(key, upload_id) for key, upload_id in found if key.startswith(prefix)]
+
+    def keys(self, prefix: str) -> list[str]:
+        """All keys below a prefix."""
+        pages = self.client.get_paginator("list_objects_v2").paginate(
+            Bucket=self.bucket, Prefix=prefix
+        )
+        return [entry["Key"] for page in pages for entry in page.get("Contents", ())]
+
+
+@contextlib.contextmanager
+def store(logs: Path, environ: Mapping[str, str] = os.environ) -> Iterator[Store]:
+    """The user's server where ``S3_ENDPOINT`` names one, else an embedded one.
+
+    :raises DemoError: it does not answer, refuses the credentials or the bucket.
+    """
+    endpoint = environ.get("S3_ENDPOINT")
+    if endpoint:
+        variables = {name: v for name, v in environ.items() if name.startswith("AWS_")}
+        variables.setdefault("AWS_DEFAULT_REGION", variables.get("AWS_REGION", _REGION))
+        variables["AWS_ENDPOINT_URL"] = endpoint
+        with _bucket(endpoint, variables, environ.get("S3_BUCKET")) as made:
+            yield made
+        return
+    with _server(logs) as address:
+        variables = {
+            **_CREDENTIALS,
+            "AWS_ENDPOINT_URL": address,
+            "AWS_DEFAULT_REGION": _REGION,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            # The user's own profiles and settings have no part in this.
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        }
+        made = Store(address, variables, "demo", _client(address, variables), embedded=True)
+        made.client.create_bucket(Bucket=made.bucket)
+        yield made
+
+
+@contextlib.contextmanager
+def _server(logs: Path) -> Iterator[str]:
+    """moto's server on a free port, which it prints when it takes connections."""
+    log = logs / "s3-server.log"
+    clean = {name: v for name, v in os.environ.items() if not name.startswith("AWS_")}
+    # S3's own smallest part; the tests use a smaller one.
+    clean["S3_UPLOAD_PART_MIN_SIZE"] = str(5 * 1024 * 1024)
+    with started([sys.executable, str(_SERVER)], clean, log, stdout=-1) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        if not address.startswith("http://"):
+            raise DemoError(
+                f"The embedded S3 server did not start; {shown(log)} ends with:\n{tail(log)}"
+            )
+        yield address
+
+
+def _client(endpoint: str, variables: Mapping[str, str]) -> Any:
+    return boto3.session.Session().client(
+        "s3",
+        endpoint_url=endpoint,
+        region_name=variables.get("AWS_REGION", variables.get("AWS_DEFAULT_REGION")),
+        aws_access_key_id=variables.get("AWS_ACCESS_KEY_ID"),
+        aws_secret_access_key=variables.get("AWS_SECRET_ACCESS_KEY"),
+        aws_session_token=variables.get("AWS_SESSION_TOKEN"),
+        config=Config(
+            connect_timeout=3,
+            read_timeout=20,
+            retries={"total_max_attempts": 2, "mode": "standard"},
+            s3={"addressing_style": "path"},
+        ),
+    )
+
+
+@contextlib.contextmanager
+def _bucket(endpoint: str, variables: Mapping[str, str], named: str | None) -> Iterator[Store]:
+    """A bucket of our own on the user's server, removed afterwards; or the named one."""
+    name = named or f"zero-rename-demo-{uuid.uuid4().hex[:8]}"
+    try:
+        client = _client(endpoint, variables)
+        made = Store(endpoint, variables, name, client, embedded=False)
+        client.head_bucket(Bucket=name) if named else client.create_bucket(Bucket=name)
+    except (BotoCoreError, ClientError, ValueError) as error:
+        raise DemoError(
+            f"The S3 server at {endpoint} cannot be used: {error}. Nothing was written there. "
+            "Check S3_ENDPOINT, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION; "
+            "S3_BUCKET names an existing bucket where these keys may not create one. Without "
+            "S3_ENDPOINT an embedded server is used."
+        ) from error
+    try:
+        yield made
+    finally:
+        if not named:
+            _remove(made)
+
+
+def _remove(made: Store) -> None:
+    for key, upload_id in made.uploads(""):
+        made.client.abort_multipart_upload(Bucket=made.bucket, Key=key, UploadId=upload_id)
+    for key in made.keys(""):
+        made.client.delete_object(Bucket=made.bucket, Key=key)
+    made.client.delete_bucket(Bucket=made.bucket)
