@@ -26,6 +26,7 @@ __all__ = [
     "from_json",
     "normalise",
     "to_json",
+    "type_differences",
 ]
 
 
@@ -142,21 +143,27 @@ def _differences(table: Iterable[pa.Field], job: Iterable[pa.Field], path: str) 
         found.append(f"{prefix}{name} is not in the table{_case_hint(name, wanted)}")
     for name in wanted:
         if name in given:
-            found += _type_differences(wanted[name], given[name], f"{prefix}{name}")
+            found += type_differences(wanted[name], given[name], f"{prefix}{name}")
     return found
 
 
-def _type_differences(table: pa.DataType, job: pa.DataType, path: str) -> list[str]:
+def type_differences(table: pa.DataType, job: pa.DataType, path: str) -> list[str]:
+    """What keeps values of a type from being kept in a column of a table, in words.
+
+    :param table: the column's type.
+    :param job: the values' type, normalised.
+    :param path: the column's path, for the words.
+    """
     if table == job or _widens(job, table):
         return []
     if pt.is_struct(table) and pt.is_struct(job):
         return _differences(table, job, path)
     if pt.is_list(table) and pt.is_list(job):
-        return _type_differences(table.value_type, job.value_type, f"{path}[]")
+        return type_differences(table.value_type, job.value_type, f"{path}[]")
     if pt.is_map(table) and pt.is_map(job):
         return [
-            *_type_differences(table.key_type, job.key_type, f"{path}.key"),
-            *_type_differences(table.item_type, job.item_type, f"{path}.value"),
+            *type_differences(table.key_type, job.key_type, f"{path}.key"),
+            *type_differences(table.item_type, job.item_type, f"{path}.value"),
         ]
     return [f"{path} is {job}, in the table {table}"]
 
