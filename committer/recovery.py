@@ -123,7 +123,7 @@ def _recover_one(context: Context, job: str, patience: float | None) -> Step[Rec
         report = yield from finish(context, decided)
         return Recovered(job, Outcome.COMMITTED, f"applied: {report.rows} rows")
     allowed = entry.record.patience if patience is None else patience
-    if decided is None and entry.silent_for <= allowed:
+    if decided is None and entry.silent_for < allowed:
         return Recovered(
             job,
             Outcome.LEFT,

@@ -1,0 +1,117 @@
+"""Protocol steps on a store in memory, with data files of a few bytes: no Parquet needed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from support.memory_store import MemoryDriver, MemoryStore
+from zero_rename.committer.context import Context
+from zero_rename.committer.job import abort_job, commit_job
+from zero_rename.committer.layout import TableRoot
+from zero_rename.committer.opened import Committed, OpenedJob
+from zero_rename.committer.opening import open_job
+from zero_rename.committer.pending import PendingFile, TaskResult
+from zero_rename.committer.policy import JobSpec, Mode
+from zero_rename.committer.recovery import purge, recover
+from zero_rename.committer.snapshot import Snapshot, take_snapshot
+from zero_rename.committer.store import CreateUpload, ObjectSettings, Step, UploadPart
+
+ROOT = TableRoot("bucket", "flights")
+SCHEMA = pa.schema([("value", pa.int64()), ("day", pa.int32())])
+DAY1, DAY2, DAY3 = "day=1", "day=2", "day=3"
+
+
+def write_file(
+    opened: OpenedJob, partition: str, number: int = 0, task: int = 0, rows: int = 1
+) -> Step[PendingFile]:
+    """One pending file, as a task leaves it: create, one part, no complete."""
+    key = opened.root.data_key(partition, task, opened.job, number)
+    body = f"{rows} rows of {opened.job} {number}".encode()
+    created = yield CreateUpload(key, ObjectSettings({"zero-rename-job": opened.job}))
+    part = yield UploadPart(key, created.upload_id, 1, body)
+    checksum = f"sha256:{hashlib.sha256(body).hexdigest()}"
+    return PendingFile(key, partition, created.upload_id, (part.etag,), len(body), rows, checksum)
+
+
+def write_task(
+    opened: OpenedJob, partitions: Sequence[str], task: int = 0, rows: int = 1
+) -> Step[TaskResult]:
+    """A task attempt with one file in each of ``partitions``."""
+    files = []
+    for number, partition in enumerate(partitions):
+        files.append((yield from write_file(opened, partition, number, task, rows)))
+    return TaskResult(opened.job, task, 0, tuple(files))
+
+
+class World:
+    """A table on a store in memory."""
+
+    def __init__(self, store: MemoryStore | None = None, **facts: Any) -> None:
+        self.store = store if store is not None else MemoryStore()
+        self.driver = MemoryDriver(self.store)
+        self.context = Context(ROOT)
+
+    def open(self, mode: Mode = Mode.APPEND, **policy: Any) -> OpenedJob:
+        policy.setdefault("partition_by", ("day",))
+        schema = policy.pop("schema", SCHEMA)
+        return self.driver.run(open_job(self.context, JobSpec(schema, mode, **policy)))
+
+    def write(
+        self, opened: OpenedJob, *partitions: str, task: int = 0, rows: int = 1
+    ) -> TaskResult:
+        return self.driver.run(write_task(opened, partitions, task, rows))
+
+    def commit(self, opened: OpenedJob, *results: TaskResult) -> Committed:
+        return self.driver.run(commit_job(self.context, opened, results))
+
+    def abort(self, opened: OpenedJob, *results: TaskResult) -> Any:
+        return self.driver.run(abort_job(self.context, opened, results))
+
+    def load(self, *partitions: str, mode: Mode = Mode.APPEND, rows: int = 1, **policy: Any):
+        """A whole job with one file in each of ``partitions``."""
+        opened = self.open(mode, **policy)
+        return self.commit(opened, self.write(opened, *partitions, rows=rows))
+
+    def recover(self, patience: float | None = None):
+        return self.driver.run(recover(self.context, patience))
+
+    def purge(self, **options: Any):
+        return self.driver.run(purge(self.context, **options))
+
+    def snapshot(self, partitions: Sequence[str] | None = None) -> Snapshot:
+        return self.driver.run(take_snapshot(self.context, partitions))
+
+    def jobs_of(self, partition: str) -> list[str]:
+        """The jobs whose files readers through the heads see, in order."""
+        return [file.job for file in self.snapshot([partition]).files]
+
+    def listed(self, partition: str) -> list[str]:
+        """The data files that readers who list see."""
+        prefix = ROOT.partition_prefix(partition)
+        return [
+            key
+            for key in self.store.keys(prefix)
+            if not key.removeprefix(prefix).startswith(("_", "."))
+        ]
+
+    def assert_clean(self) -> None:
+        """Nothing is left to do: no open record, no upload, no claim."""
+        assert self.store.keys(ROOT.open_prefix) == []
+        assert self.store.upload_keys() == []
+        for key in self.store.keys(ROOT.heads_prefix):
+            assert b'"claim":null' in self.store.objects[key].body
+
+    def with_context(self, **changes: Any) -> World:
+        """The same store seen by another process."""
+        other = World(self.store)
+        other.context = replace(self.context, **changes)
+        return other
+
+
+def rows_by_partition(committed: Committed) -> Mapping[str, int]:
+    return {change.partition: change.rows for change in committed.partitions}
