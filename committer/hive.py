@@ -177,7 +177,7 @@ def normalise_partition(path: str, schema: pa.Schema, partition_by: Sequence[str
 
     :raises InvalidInputError: see :func:`partition_values`; also a plain ``/`` in a value.
     """
-    values = partition_values(path.strip().strip("/"), schema, partition_by)
+    values = partition_values(path.strip("/"), schema, partition_by)
     return partition_path(values, schema)
 
 

@@ -68,9 +68,7 @@ class FakeStream:
         if self.state != "closed":
             raise StreamError(f"{self.key} is {self.state}")
         digest = hashlib.sha256(self.data).hexdigest()
-        return FakeUpload(
-            self.key, self.upload_id, ("etag",), len(self.data), f"sha256:{digest}"
-        )
+        return FakeUpload(self.key, self.upload_id, ("etag",), len(self.data), f"sha256:{digest}")
 
 
 @dataclass
