@@ -1,0 +1,1 @@
+"""Operators: Spark submissions, and maintenance of what interrupted jobs left."""

@@ -1,0 +1,217 @@
+"""Maintenance: settle interrupted jobs, and abort the uploads that nobody will complete."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
+
+from ..committer.errors import InvalidInputError, ZeroRenameError
+from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
+from ..provider.reports import text_table
+from ..provider.settings import config_number
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from ..committer import Table
+
+
+class _TableMaintenance(BaseOperator):
+    """Does something to several tables; one that fails does not keep the others from it."""
+
+    template_fields: Sequence[str] = ("tables", "zero_rename_conn_id")
+    ui_color = "#f2eee6"
+
+    def __init__(
+        self,
+        *,
+        tables: str | Sequence[str],
+        patience: float | timedelta | None = None,
+        zero_rename_conn_id: str = DEFAULT_CONN_ID,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.tables = tables
+        self.patience = patience
+        self.zero_rename_conn_id = zero_rename_conn_id
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Treat every table, then fail if one of them failed.
+
+        :return: ``tables``: one report a table, each with its ``table``.
+        :raises AirflowFailException: a call that no retry can mend.
+        :raises ZeroRenameError: the first error met, with the others as notes.
+        """
+        reports, errors = [], []
+        try:
+            hook = ZeroRenameHook(self.zero_rename_conn_id)
+            tables = [hook.get_table(name) for name in self._names()]
+            self._check(hook)
+        except InvalidInputError as error:
+            raise AirflowFailException(str(error)) from error
+        for table in tables:
+            try:
+                report = self._treat(table, hook)
+            except ZeroRenameError as error:
+                self.log.error("%s: %s", table.root.url, error)
+                errors.append(error)
+            else:
+                reports.append({"table": table.root.url, **report})
+                if report.get("failed"):
+                    errors.append(
+                        ZeroRenameError(
+                            f"{report['failed']} jobs could not be settled; the log says why.",
+                            table=table.root.url,
+                        )
+                    )
+        if errors:
+            for other in errors[1:]:
+                errors[0].add_note(str(other))
+            raise errors[0]
+        return {"tables": reports}
+
+    def _names(self) -> list[str]:
+        names = [self.tables] if isinstance(self.tables, str) else list(self.tables)
+        if not names:
+            raise InvalidInputError("tables names no table.", remedy="Give one or more tables.")
+        return names
+
+    def _check(self, hook: ZeroRenameHook) -> None:
+        """:raises InvalidInputError: an argument that cannot be right."""
+
+    @abstractmethod
+    def _treat(self, table: Table, hook: ZeroRenameHook) -> dict[str, Any]: ...
+
+    def _log_recovered(self, table: Table, recovered: Sequence[Any]) -> dict[str, Any]:
+        rows = [(job.job, str(job.outcome), job.detail) for job in recovered]
+        listed = text_table(("job", "outcome", "detail"), rows) if rows else "no open jobs"
+        self.log.info("%s\n%s", table.root.url, listed)
+        names = ("job", "outcome", "detail")
+        return {
+            "recovered": [dict(zip(names, row, strict=True)) for row in rows],
+            "failed": sum(1 for row in rows if row[1] == "failed"),
+        }
+
+
+class RecoverJobsOperator(_TableMaintenance):
+    """Settle interrupted jobs: apply committed ones, finish aborted ones, fence dead ones.
+
+    Safe beside running jobs: those that give signs of life are left alone. Returns (XCom)
+    ``tables``, each with ``recovered`` (``job``, ``outcome``, ``detail``) and ``failed``.
+
+    :param tables: one table or several, whole or below the connection's table root.
+        (templated)
+    :param patience: seconds (or a timedelta) an undecided job may be silent before it is
+        declared dead; ``None`` takes each job's own.
+    :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
+    """
+
+    def _treat(self, table: Table, hook: ZeroRenameHook) -> dict[str, Any]:
+        return self._log_recovered(table, table.recover(_seconds(self.patience)))
+
+
+class PurgeStaleUploadsOperator(_TableMaintenance):
+    """Settle interrupted jobs, then abort the multipart uploads that nobody will complete.
+
+    What belongs to a job is judged by its records alone, whatever its age. Uploads that no job
+    of this package made, such as those of Spark's own writers, are aborted only with
+    ``foreign=True`` and by age. Returns (XCom) ``tables``, each with ``uploads`` (``key``,
+    ``upload_id``, ``job``, ``initiated``, ``action``, ``reason``), ``aborted``, ``kept``,
+    ``would_abort``, ``recovered`` and ``failed``.
+
+    :param tables: one table or several, whole or below the connection's table root.
+        (templated)
+    :param foreign: abort foreign uploads too.
+    :param older_than: their least age, seconds or a timedelta; ``None`` takes the connection's,
+        else ``[zero_rename] purge_older_than_hours``. Below ``[zero_rename]
+        purge_floor_hours`` it is refused.
+    :param dry_run: change nothing and report what would be done.
+    :param patience: as in :class:`RecoverJobsOperator`.
+    :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
+    """
+
+    def __init__(
+        self,
+        *,
+        foreign: bool = False,
+        older_than: float | timedelta | None = None,
+        dry_run: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.foreign = foreign
+        self.older_than = older_than
+        # Not "dry_run": operators have a method of that name.
+        self._only_report = dry_run
+
+    def _age(self, hook: ZeroRenameHook) -> float | None:
+        if not self.foreign:
+            return None
+        age = _seconds(self.older_than)
+        return hook.purge_age if age is None else age
+
+    def _check(self, hook: ZeroRenameHook) -> None:
+        if self.older_than is not None and not self.foreign:
+            raise InvalidInputError(
+                "older_than is the age of foreign uploads, and foreign=True is not given.",
+                remedy="Give foreign=True as well, or leave older_than out: what belongs to a "
+                "job is judged by its records.",
+            )
+        age, floor = self._age(hook), 3600.0 * config_number("purge_floor_hours")
+        if age is not None and age < floor:
+            raise InvalidInputError(
+                f"Foreign uploads are to be purged from an age of {age:.0f} s, which is below "
+                f"[zero_rename] purge_floor_hours ({floor:.0f} s): another tool may still be "
+                "writing them. Nothing was purged.",
+                remedy="Give a greater older_than, or lower the floor in Airflow's configuration.",
+            )
+
+    def _treat(self, table: Table, hook: ZeroRenameHook) -> dict[str, Any]:
+        found = table.purge(
+            older_than=self._age(hook),
+            foreign=self.foreign,
+            dry_run=self._only_report,
+            patience=_seconds(self.patience),
+        )
+        report = self._log_recovered(table, found.recovered)
+        uploads = [
+            {
+                "key": entry.key,
+                "upload_id": entry.upload_id,
+                "job": entry.job,
+                "initiated": entry.initiated,
+                "action": str(entry.action),
+                "reason": entry.reason,
+            }
+            for entry in found.entries
+        ]
+        self._log_uploads(table, uploads)
+        actions = [upload["action"] for upload in uploads]
+        return report | {
+            "uploads": uploads,
+            "aborted": actions.count("aborted"),
+            "would_abort": actions.count("would-abort"),
+            "kept": actions.count("kept"),
+        }
+
+    def _log_uploads(self, table: Table, uploads: Sequence[dict[str, Any]]) -> None:
+        rows = [
+            (
+                upload["action"],
+                datetime.fromtimestamp(upload["initiated"], UTC).isoformat(timespec="seconds"),
+                upload["key"],
+                upload["reason"],
+            )
+            for upload in uploads
+        ]
+        header = ("action", "initiated", "key", "reason")
+        listed = text_table(header, rows) if rows else "no multipart uploads"
+        self.log.info("%s\n%s", table.root.url, listed)
+
+
+def _seconds(value: float | timedelta | None) -> float | None:
+    return value.total_seconds() if isinstance(value, timedelta) else value

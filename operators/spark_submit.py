@@ -1,0 +1,355 @@
+"""Run a Spark application whose output this package commits, and see that it was committed."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.providers.common.compat.sdk import (
+    AirflowFailException,
+    AirflowNotFoundException,
+    Asset,
+)
+
+from ..committer.errors import (
+    InvalidInputError,
+    OutcomeUnknownError,
+    RefusedError,
+    ZeroRenameError,
+)
+from ..provider.credentials import refuse_in_arguments, refuse_in_settings
+from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
+from ..provider.links import TableConsoleLink
+from ..provider.partitions import ANY, check_partition, resolve_partitions
+from ..provider.reports import commit_report, one_line
+from ..provider.runs import TaskRun, check_on_repeat
+from ..provider.settings import check_committer, config_number
+from ..provider.submission import Cluster, MaskingSparkSubmitHook, Submission, prepare
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from ..committer import Committed, Table
+
+#: What ``mode`` may be, and the committer's word for it.
+MODES = {
+    "append": "append",
+    "overwrite": "replace",
+    "replace": "replace",
+    "fail-if-exists": "fail-if-exists",
+}
+_ON_CONFLICT = ("fail", "last_wins")
+
+
+class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
+    """Submit a Spark application that writes one table with ``format("zero_rename")``.
+
+    Takes every argument of :class:`SparkSubmitOperator`. The application says *what* is
+    written; it calls ``zero_rename.spark.register(spark)``, and need not repeat what is said
+    here. The run's ``once`` key makes a retry report what an earlier try has committed instead
+    of loading twice. The task succeeds only if this run's job is committed and listable.
+
+    Credentials of the AWS connection go to the driver by environment and to a cluster by a
+    properties file of mode 0600; those found in ``conf``, ``application_args`` and, where they
+    would reach a command line, ``env_vars`` are refused.
+
+    Returns (XCom) ``job``, ``table``, ``partitions`` (each with its ``epoch``, ``files``,
+    ``rows``, ``bytes``, ``removed``), totals of ``rows``, ``files``, ``bytes``,
+    ``decided_at``, ``repeated``, and for a single partition its ``partition`` and ``epoch``.
+
+    :param table: ``s3://bucket/prefix``, or a name below the connection's table root.
+        (templated)
+    :param partition: the partition or partitions that the run may write, as
+        ``year=2013/month=2/day=1``; with ``mode="overwrite"`` they are replaced even if no row
+        arrives. ``"*"`` for whatever partitions the rows have, and for an unpartitioned table.
+        Left out, it is the run's partition key where that is such a path, else
+        ``partition_format``. (templated)
+    :param partition_format: ``strftime`` codes that make the partition from the run's date: its
+        ``partition_date``, else the start of its data interval. (templated)
+    :param partition_timezone: time zone in which that date is taken.
+    :param mode: ``append``, ``overwrite`` (the same as ``replace``) or ``fail-if-exists``;
+        ``None`` leaves it to the application. (templated)
+    :param on_conflict: ``fail`` or ``last_wins``, when another job changed a partition since
+        this one began; ``None`` takes the connection's. (templated)
+    :param on_repeat: when this run has committed before. ``auto``: report that commit after a
+        retry, replace it after the task was cleared. Or always ``skip``, ``replace_own`` or
+        ``append``. (templated)
+    :param committer: ``zero_rename``; ``None`` takes the connection's. (templated)
+    :param ship_package: hand this package to the executors with ``--py-files``; not needed
+        where it is installed on them. They need boto3 and pyarrow in any case.
+    :param pass_credentials: hand over the AWS connection's keys, endpoint and region. ``False``
+        where driver and executors have an identity of their own.
+    :param asset_partitions: let the events of outlet assets carry the partitions written.
+    :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
+    """
+
+    template_fields: Sequence[str] = (
+        *SparkSubmitOperator.template_fields,
+        "table",
+        "partition",
+        "partition_format",
+        "mode",
+        "on_conflict",
+        "on_repeat",
+        "committer",
+        "zero_rename_conn_id",
+    )
+    operator_extra_links = (TableConsoleLink(),)
+    ui_color = "#e6f2ec"
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        partition: str | Sequence[str] | None = None,
+        partition_format: str | None = None,
+        partition_timezone: str = "UTC",
+        mode: str | None = None,
+        on_conflict: str | None = None,
+        on_repeat: str = "auto",
+        committer: str | None = None,
+        ship_package: bool = True,
+        pass_credentials: bool = True,
+        asset_partitions: bool = False,
+        zero_rename_conn_id: str = DEFAULT_CONN_ID,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.partition = partition
+        self.partition_format = partition_format
+        self.partition_timezone = partition_timezone
+        self.mode = mode
+        self.on_conflict = on_conflict
+        self.on_repeat = on_repeat
+        self.committer = committer
+        self.ship_package = ship_package
+        self.pass_credentials = pass_credentials
+        self.asset_partitions = asset_partitions
+        self.zero_rename_conn_id = zero_rename_conn_id
+        self._submission: Submission | None = None
+        self._console_url = ""
+        self._check_arguments(parsing=True)
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Submit unless this run has committed already; then report its job.
+
+        :raises AirflowFailException: a call that no retry can mend.
+        :raises ZeroRenameError: the job is not committed, or not known to be.
+        """
+        try:
+            self._check_arguments()
+            run = TaskRun.of(context)
+            partitions = self._partitions(context)
+            hook = ZeroRenameHook(self.zero_rename_conn_id)
+            check_committer(self.committer or hook.settings.committer)
+            table = hook.get_table(self.table)
+            self._console_url = TableConsoleLink.url(table.root.url, hook)
+        except InvalidInputError as error:
+            raise AirflowFailException(str(error)) from error
+        report = self._load(context, run, hook, table, partitions)
+        self._tell_outlets(context, report)
+        return report
+
+    def on_kill(self) -> None:
+        """Kill the application. What it has not decided is fenced by this run's next try or by
+        maintenance; what it has decided is applied by them."""
+        if self._hook is None:
+            return
+        super().on_kill()
+        self.log.info(
+            "Killed before it was known whether the job committed. Nothing half-written is "
+            "visible; the next try, or RecoverJobsOperator, settles it."
+        )
+
+    def _load(
+        self,
+        context: Context,
+        run: TaskRun,
+        hook: ZeroRenameHook,
+        table: Table,
+        partitions: tuple[str, ...],
+    ) -> dict[str, Any]:
+        on_repeat = run.on_repeat(self.on_repeat)
+        if run.try_number > 1:
+            self._settle_earlier_tries(table, run)
+        earlier = table.once_job(run.once)
+        if earlier is not None and on_repeat == "skip":
+            report = commit_report(self._settled(table, earlier))
+            self.log.info("Not submitted: an earlier try committed %s", one_line(report))
+            self.log.info("Clear the task, or give on_repeat='replace_own', to load again.")
+            return report | {"repeated": True}
+        variables = run.environment() | self._variables(hook, table, partitions, on_repeat)
+        self._submit(context, run, hook, table, variables)
+        job = table.once_job(run.once)
+        if job is None or job == earlier:
+            raise self._nothing_committed(table, run, earlier)
+        report = commit_report(self._settled(table, job))
+        self.log.info("Committed %s", one_line(report))
+        return report
+
+    def _submit(
+        self,
+        context: Context,
+        run: TaskRun,
+        hook: ZeroRenameHook,
+        table: Table,
+        variables: Mapping[str, str],
+    ) -> None:
+        try:
+            with self._prepared(hook, variables):
+                super().execute(context)
+        except InvalidInputError as error:
+            raise AirflowFailException(str(error)) from error
+        except Exception:
+            self._log_what_is_left(table, run)
+            raise
+
+    @contextmanager
+    def _prepared(self, hook: ZeroRenameHook, variables: Mapping[str, str]) -> Iterator[None]:
+        with tempfile.TemporaryDirectory(prefix="zero-rename-") as folder:
+            self._submission = prepare(
+                self._cluster(),
+                Path(folder),
+                conf=self.conf or {},
+                env_vars=self.env_vars or {},
+                variables=variables,
+                credentials=hook.credentials_env() if self.pass_credentials else {},
+                py_files=self.py_files,
+                properties_file=self.properties_file,
+                ship_package=self.ship_package,
+            )
+            yield
+
+    def _cluster(self) -> Cluster:
+        """Where the Spark connection leads, and whether the arguments may go there.
+
+        :raises InvalidInputError: no such connection (the apache-spark provider would go to
+            YARN), or ``env_vars`` with credentials that would reach a command line.
+        """
+        try:
+            SparkSubmitHook.get_connection(self._conn_id)
+        except AirflowNotFoundException as error:
+            raise InvalidInputError(
+                f"There is no Spark connection {self._conn_id!r}; nothing was submitted.",
+                remedy=f"Add it: airflow connections add {self._conn_id} --conn-type spark "
+                "--conn-host 'local[*]', or name another one as conn_id.",
+            ) from error
+        known = SparkSubmitHook(conn_id=self._conn_id, deploy_mode=self._deploy_mode)._connection
+        cluster = Cluster(known["master"], known["deploy_mode"])
+        if cluster.master.startswith(("yarn", "k8s")):
+            refuse_in_settings(self.env_vars, "env_vars")
+        return cluster
+
+    def _get_hook(self) -> SparkSubmitHook:
+        """The base class's hook, made into one that keeps secrets."""
+        assert self._submission is not None, "a hook is made within execute"
+        made = super()._get_hook()
+        return MaskingSparkSubmitHook.adopt(made, self._submission, self.conf or {})
+
+    def _variables(
+        self, hook: ZeroRenameHook, table: Table, partitions: tuple[str, ...], on_repeat: str
+    ) -> dict[str, str]:
+        settings = hook.settings
+        given = {
+            "ZERO_RENAME_TABLE": table.root.url,
+            "ZERO_RENAME_ON_REPEAT": on_repeat,
+            "ZERO_RENAME_MODE": MODES.get(self.mode or ""),
+            "ZERO_RENAME_ON_CONFLICT": self.on_conflict or settings.on_conflict,
+            "ZERO_RENAME_SUCCESS_MARKERS": settings.success_markers,
+            "ZERO_RENAME_PARTITION": ",".join(partitions),
+        }
+        return {name: value for name, value in given.items() if value}
+
+    def _partitions(self, context: Context) -> tuple[str, ...]:
+        return resolve_partitions(
+            context, self.partition, self.partition_format, self.partition_timezone
+        )
+
+    def _settled(self, table: Table, job: str) -> Committed:
+        """A decided job, applied to its end if its application did not live to do so."""
+        if not table.is_closed(job):
+            self.log.info("%s is committed and not yet listable: applying it", job)
+            for found in table.recover(config_number("recover_patience_seconds")):
+                self.log.info("%s: %s %s", found.job, found.outcome, found.detail)
+        committed = table.result(job)
+        if committed is None or not table.is_closed(job):
+            raise OutcomeUnknownError(
+                "The job is decided, and could not be applied to its end just now.",
+                table=table.root.url,
+                job=job,
+                remedy="Let the task be retried, or run RecoverJobsOperator on the table.",
+            )
+        return committed
+
+    def _settle_earlier_tries(self, table: Table, run: TaskRun) -> None:
+        """Apply what an earlier try decided and did not live to apply: its ``once`` key moves
+        only then."""
+        for job in table.open_jobs():
+            if run.owns(job.owner) and job.decided == "commit":
+                self._settled(table, job.job)
+
+    def _log_what_is_left(self, table: Table, run: TaskRun) -> None:
+        """After a failed submission. What this finds out must not hide why it failed."""
+        try:
+            left = [job for job in table.open_jobs() if run.owns(job.owner)]
+        except ZeroRenameError as error:
+            self.log.warning("Whether a job of this run is left could not be read: %s", error)
+            return
+        for job in left:
+            state = f"decided ({job.decided})" if job.decided else "undecided"
+            self.log.info("%s is left %s; the next try settles it", job.job, state)
+
+    def _nothing_committed(self, table: Table, run: TaskRun, earlier: str | None) -> RefusedError:
+        stands = f" What an earlier try committed, {earlier}, stands." if earlier else ""
+        return RefusedError(
+            f"The application ended well, but committed no job of {run} to this table.{stands}",
+            table=table.root.url,
+            remedy="It has to write this table with df.write.format('zero_rename') in the driver "
+            "that spark-submit starts, and may not override the option 'once'.",
+        )
+
+    def _tell_outlets(self, context: Context, report: Mapping[str, Any]) -> None:
+        """Put the report into the events of the task's outlet assets."""
+        for outlet in self.outlets or ():
+            if not isinstance(outlet, Asset):
+                continue
+            event = context["outlet_events"][outlet]  # pyright: ignore
+            event.extra = {name: report[name] for name in ("job", "rows", "files", "bytes")}
+            if self.asset_partitions and report["partitions"]:
+                event.add_partitions([p["partition"] for p in report["partitions"]])
+
+    def _check_arguments(self, parsing: bool = False) -> None:
+        """Refuse what cannot be right; while parsing, what is a template is left for later.
+
+        :raises InvalidInputError: names the argument and what it may be.
+        """
+
+        def known(value: str | None) -> bool:
+            return value is not None and not (parsing and "{{" in value)
+
+        if not self.table:
+            raise InvalidInputError("table is empty.", remedy="Name the table that is written.")
+        if known(self.mode) and self.mode not in MODES:
+            raise _unknown("mode", self.mode, MODES)
+        if known(self.on_conflict) and self.on_conflict not in _ON_CONFLICT:
+            raise _unknown("on_conflict", self.on_conflict, _ON_CONFLICT)
+        if known(self.on_repeat):
+            check_on_repeat(self.on_repeat)
+        if known(self.committer):
+            check_committer(self.committer or "")
+        if isinstance(self.partition, str) and self.partition != ANY and known(self.partition):
+            check_partition(self.partition)
+        refuse_in_settings(self.conf, "conf")
+        refuse_in_arguments(self.application_args, "application_args")
+
+
+def _unknown(name: str, value: object, choices: Iterable[str]) -> InvalidInputError:
+    return InvalidInputError(
+        f"{name}={value!r} is unknown.", remedy=f"Choose one of {', '.join(choices)}."
+    )

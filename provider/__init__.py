@@ -1,0 +1,152 @@
+"""What Airflow discovers: provider information, the connection and its hook, triggers, links.
+
+This module is imported by every Airflow process that lists providers, so it imports nothing
+but the standard library.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+#: Must equal the distribution's name, or Airflow refuses the provider.
+PACKAGE_NAME = "airflow-provider-zero-rename"
+#: The connection type, and the name of its configuration section.
+CONNECTION_TYPE = "zero_rename"
+_INTEGRATION = "Zero Rename"
+
+
+def get_provider_info() -> dict[str, Any]:
+    """What Airflow's ``apache_airflow_provider`` entry point hands out.
+
+    :return: a dictionary valid against ``airflow/provider_info.schema.json``; its connection
+        types are valid against the stricter ``airflow/provider.yaml.schema.json`` too.
+    """
+    return {
+        "package-name": PACKAGE_NAME,
+        "name": _INTEGRATION,
+        "description": (
+            "Load partitioned tables on S3 with PySpark, committed without renames: "
+            "each job becomes visible once, whole, or not at all."
+        ),
+        "integrations": [
+            {
+                "integration-name": _INTEGRATION,
+                "external-doc-url": f"https://pypi.org/project/{PACKAGE_NAME}/",
+                "tags": ["aws", "apache"],
+            }
+        ],
+        "operators": _modules("operators.spark_submit", "operators.maintenance"),
+        "sensors": _modules("sensors.success_manifest"),
+        "hooks": _modules("provider.hooks"),
+        "triggers": _modules("provider.triggers"),
+        "extra-links": ["zero_rename.provider.links.TableConsoleLink"],
+        "connection-types": [_connection_type()],
+        "config": {CONNECTION_TYPE: _config_section()},
+    }
+
+
+def _modules(*names: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "integration-name": _INTEGRATION,
+            "python-modules": [f"zero_rename.{name}" for name in names],
+        }
+    ]
+
+
+def _connection_type() -> dict[str, Any]:
+    """The connection holds policy only; keys stay in the AWS connection it names."""
+    return {
+        "connection-type": CONNECTION_TYPE,
+        "hook-class-name": "zero_rename.provider.hooks.ZeroRenameHook",
+        "hook-name": _INTEGRATION,
+        "ui-field-behaviour": {
+            "hidden-fields": ["host", "port", "login", "password", "schema", "extra"],
+            "relabeling": {},
+            "placeholders": {
+                "table_root": "s3://lake/warehouse",
+                "aws_conn_id": "aws_default",
+            },
+        },
+        "conn-fields": {
+            "table_root": {
+                "label": "Table root",
+                "description": "Where tables named without s3:// are, such as s3://lake/warehouse",
+                "schema": {"type": ["string", "null"]},
+            },
+            "aws_conn_id": {
+                "label": "AWS connection",
+                "description": "Id of the connection that holds the credentials and the endpoint",
+                "schema": {"type": ["string", "null"], "default": "aws_default"},
+            },
+            "committer": {
+                "label": "Committer",
+                "description": "Who commits Spark's output, unless the operator says otherwise",
+                "schema": {
+                    "type": ["string", "null"],
+                    "enum": ["zero_rename"],
+                    "default": "zero_rename",
+                },
+            },
+            "on_conflict": {
+                "label": "On conflict",
+                "description": (
+                    "When another job changed a partition since this one began: fail, or go on "
+                    "after it (last_wins)"
+                ),
+                "schema": {
+                    "type": ["string", "null"],
+                    "enum": ["fail", "last_wins"],
+                    "default": "fail",
+                },
+            },
+            "success_markers": {
+                "label": "_SUCCESS markers",
+                "description": "Where _SUCCESS is written",
+                "schema": {
+                    "type": ["string", "null"],
+                    "enum": ["partition_and_table", "table", "none"],
+                    "default": "partition_and_table",
+                },
+            },
+            "purge_older_than_hours": {
+                "label": "Purge foreign uploads older than (hours)",
+                "description": "Used where the purge operator is asked for foreign uploads",
+                "schema": {"type": ["number", "null"], "minimum": 1},
+            },
+        },
+    }
+
+
+def _config_section() -> dict[str, Any]:
+    """The ``[zero_rename]`` section; :mod:`.settings` reads its defaults from here."""
+    return {
+        "description": "Defaults of the Zero Rename provider.",
+        "options": {
+            "purge_older_than_hours": _number(
+                "Age in hours from which the purge operator aborts multipart uploads that no "
+                "job of this package made, where a task asks for those and gives no age.",
+                "168",
+            ),
+            "purge_floor_hours": _number(
+                "No task may purge foreign uploads younger than so many hours: another tool's "
+                "upload may still be under way.",
+                "24",
+            ),
+            "recover_patience_seconds": _number(
+                "A job whose open record was not touched for so long, and which has not "
+                "decided, is declared dead by the maintenance operators.",
+                "600",
+            ),
+        },
+    }
+
+
+def _number(description: str, default: str) -> dict[str, Any]:
+    return {
+        "description": description,
+        "version_added": "0.1.0",
+        "type": "float",
+        "example": None,
+        "default": default,
+    }

@@ -1,0 +1,166 @@
+"""The hook of the ``zero_rename`` connection: tables, and credentials for spark-submit."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
+
+from ..committer.errors import InvalidInputError, ZeroRenameError
+from . import CONNECTION_TYPE
+from .settings import ConnectionSettings, config_number
+
+if TYPE_CHECKING:
+    from airflow.providers.amazon.aws.hooks.s3 import S3Hook
+
+    from ..committer import Table
+
+DEFAULT_CONN_ID = "zero_rename_default"
+DEFAULT_AWS_CONN_ID = "aws_default"
+
+
+class ZeroRenameHook(BaseHook):
+    """Opens tables with the policy of a ``zero_rename`` connection and the credentials of the
+    AWS connection it names.
+
+    The default connections need not exist: without ``zero_rename_default`` tables are named by
+    their whole URL, and without ``aws_default`` credentials come from boto3's own chain. Any
+    other connection that is named has to exist.
+
+    :param zero_rename_conn_id: a connection of type ``zero_rename``.
+    """
+
+    conn_name_attr = "zero_rename_conn_id"
+    default_conn_name = DEFAULT_CONN_ID
+    conn_type = CONNECTION_TYPE
+    hook_name = "Zero Rename"
+
+    def __init__(self, zero_rename_conn_id: str = DEFAULT_CONN_ID, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.zero_rename_conn_id = zero_rename_conn_id
+
+    @cached_property
+    def settings(self) -> ConnectionSettings:
+        """The connection's policy.
+
+        :raises InvalidInputError: no such connection, or one that holds what it must not.
+        """
+        connection = _find(self.zero_rename_conn_id, DEFAULT_CONN_ID)
+        if connection is None:
+            return ConnectionSettings(conn_id=self.zero_rename_conn_id)
+        return ConnectionSettings.from_connection(connection)
+
+    @cached_property
+    def s3(self) -> S3Hook:
+        """The Amazon provider's S3 hook for the AWS connection.
+
+        :raises InvalidInputError: the AWS connection is named and does not exist.
+        """
+        from airflow.providers.amazon.aws.hooks.s3 import S3Hook
+
+        # S3Hook itself falls back to boto3's chain where the connection is missing, which would
+        # write with whatever identity the worker happens to have.
+        aws_conn_id = self.settings.aws_conn_id
+        known = _find(aws_conn_id, DEFAULT_AWS_CONN_ID) is not None
+        return S3Hook(aws_conn_id=aws_conn_id if known else None)
+
+    def get_conn(self) -> Any:
+        """A boto3 S3 client with the AWS connection's credentials, region and endpoint."""
+        return self.s3.get_conn()
+
+    def table_url(self, table: str) -> str:
+        """The whole root, ``s3://bucket/prefix``, of a table named whole or relative."""
+        return self.settings.table_url(table)
+
+    def get_table(self, table: str) -> Table:
+        """Open a table; nothing is read or written yet.
+
+        :param table: ``s3://bucket/prefix``, or a name below the connection's table root.
+        :raises InvalidInputError: not such a name.
+        """
+        from ..committer import Table
+        from ..committer.layout import TableRoot
+
+        root = TableRoot.parse(self.table_url(table))
+        return Table(root.url, client=self.get_conn())
+
+    @property
+    def purge_age(self) -> float:
+        """Age in seconds from which foreign uploads are purged: the connection's, else
+        ``[zero_rename] purge_older_than_hours``."""
+        hours = self.settings.purge_older_than_hours
+        return 3600.0 * (config_number("purge_older_than_hours") if hours is None else hours)
+
+    def credentials_env(self) -> dict[str, str]:
+        """Environment variables by which boto3 elsewhere does what this hook's client does.
+
+        Keys are given only where the AWS connection itself decides them (its keys, profile or
+        role). Else the job finds its own, as its machines are meant to: keys taken from this
+        worker's instance role would expire under a longer job.
+
+        :return: ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN``,
+            ``AWS_REGION``, ``AWS_DEFAULT_REGION``, ``AWS_ENDPOINT_URL``, ``AWS_CA_BUNDLE``, as
+            far as they apply. The secret ones are masked in task logs from here on.
+        """
+        config = self.s3.conn_config
+        found: dict[str, str] = {}
+        if config.aws_access_key_id or config.role_arn or config.profile_name:
+            credentials = self.s3.get_credentials()
+            found["AWS_ACCESS_KEY_ID"] = credentials.access_key or ""
+            found["AWS_SECRET_ACCESS_KEY"] = credentials.secret_key or ""
+            # An empty one, too: a token left in the worker's environment belongs to other keys.
+            found["AWS_SESSION_TOKEN"] = credentials.token or ""
+        endpoint = config.get_service_endpoint_url("s3")
+        if endpoint:
+            found["AWS_ENDPOINT_URL"] = endpoint
+        if isinstance(self.s3.verify, str):
+            found["AWS_CA_BUNDLE"] = self.s3.verify
+        if self.s3.region_name:
+            found["AWS_REGION"] = found["AWS_DEFAULT_REGION"] = self.s3.region_name
+        return found
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Whether the store answers, for the button in Airflow's connection form.
+
+        Lists at most one key below the table root; without a root, reads the credentials only.
+        """
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        from ..committer.layout import TableRoot
+
+        try:
+            root = self.settings.table_root
+            if not root:
+                found = self.s3.get_session().get_credentials()
+                if found is None:
+                    return False, "No AWS credentials were found. Set aws_conn_id or table_root."
+                return True, "Credentials were found. Set table_root to test the bucket too."
+            place = TableRoot.parse(root)
+            self.get_conn().list_objects_v2(
+                Bucket=place.bucket, Prefix=f"{place.prefix}/", MaxKeys=1
+            )
+            return True, f"{place.url} can be listed."
+        except (ZeroRenameError, AirflowNotFoundException) as error:
+            return False, str(error)
+        except ClientError as error:
+            code = error.response.get("Error", {}).get("Code", "unknown")
+            return False, f"The store refused to list {root}: {code}."
+        except BotoCoreError as error:
+            return False, f"The store did not answer: {error}"
+
+
+def _find(conn_id: str, optional: str) -> Any:
+    """An Airflow connection; ``None`` where it is missing and may be."""
+    try:
+        return BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException as error:
+        if conn_id == optional:
+            return None
+        raise InvalidInputError(
+            f"There is no Airflow connection {conn_id!r}; nothing was read or written.",
+            remedy=f"Add it: airflow connections add {conn_id} --conn-type …",
+        ) from error
+
+
+__all__ = ["DEFAULT_AWS_CONN_ID", "DEFAULT_CONN_ID", "ZeroRenameHook"]

@@ -1,0 +1,15 @@
+"""The Airflow plugin: macros for templates."""
+
+from __future__ import annotations
+
+from airflow.plugins_manager import AirflowPlugin
+
+from .runs import once_key
+
+
+class ZeroRenamePlugin(AirflowPlugin):
+    """Registered through the ``airflow.plugins`` entry point. Templates then have
+    ``macros.zero_rename.once_key(dag_id, run_id, task_id)``."""
+
+    name = "zero_rename"
+    macros = [once_key]  # noqa: RUF012 - the base class declares it so

@@ -1,0 +1,182 @@
+"""Wait until a particular job is committed and its files can be listed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import (
+    AirflowFailException,
+    BaseSensorOperator,
+    PokeReturnValue,
+    conf,
+)
+
+from ..committer.errors import InvalidInputError, StoreUnreachableError
+from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
+from ..provider.runs import TaskRun, once_key
+from ..provider.triggers import SuccessManifestTrigger
+from ..provider.waiting import FAILED, READY, WAITING, Answer, Question
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class SuccessManifestSensor(BaseSensorOperator):
+    """Wait for *this* job of a table, never for a file to exist.
+
+    Give one of ``job``, ``upstream_task_id``, ``once``, or ``partition`` with
+    ``newer_than_epoch``. Ready means committed and closed: readers that list see every file,
+    and none that the job replaced. An aborted job, or one with too few rows, fails the task
+    without waiting for the timeout.
+
+    Returns (XCom) the job's report, as the submit operator's; with ``partition`` of that one
+    alone. A partition that was emptied is ready with ``rows`` 0.
+
+    :param table: ``s3://bucket/prefix``, or a name below the connection's table root.
+        (templated)
+    :param job: the job's id, as ``"{{ ti.xcom_pull('load')['job'] }}"``. (templated)
+    :param upstream_task_id: the task of this DAG run whose job is meant. (templated)
+    :param upstream_map_index: its map index, where it is mapped.
+    :param once: a run's key, for the task of another DAG:
+        ``"{{ macros.zero_rename.once_key('flights', run_id, 'load') }}"``. (templated)
+    :param partition: wait for this partition; the job has to have changed it. (templated)
+    :param newer_than_epoch: any job that moved ``partition`` beyond this epoch; 0 waits for the
+        first one ever. (templated)
+    :param min_rows: fail when fewer rows were committed.
+    :param apply: finish a committed job whose owner died, rather than wait for maintenance;
+        needs the right to write.
+    :param on_foreign_marker: where nothing is committed and a ``_SUCCESS`` of another committer
+        lies there, ``wait`` (and say so) or ``fail``.
+    :param deferrable: wait in the triggerer, without a worker slot.
+    :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
+    """
+
+    template_fields: Sequence[str] = (
+        "table",
+        "job",
+        "upstream_task_id",
+        "once",
+        "partition",
+        "newer_than_epoch",
+        "zero_rename_conn_id",
+    )
+    ui_color = "#e6f2ec"
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        job: str | None = None,
+        upstream_task_id: str | None = None,
+        upstream_map_index: int = -1,
+        once: str | None = None,
+        partition: str | None = None,
+        newer_than_epoch: int | str | None = None,
+        min_rows: int | None = None,
+        apply: bool = False,
+        on_foreign_marker: str = "wait",
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        zero_rename_conn_id: str = DEFAULT_CONN_ID,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.job = job
+        self.upstream_task_id = upstream_task_id
+        self.upstream_map_index = upstream_map_index
+        self.once = once
+        self.partition = partition
+        self.newer_than_epoch = newer_than_epoch
+        self.min_rows = min_rows
+        self.apply = apply
+        self.on_foreign_marker = on_foreign_marker
+        self.deferrable = deferrable
+        self.zero_rename_conn_id = zero_rename_conn_id
+        self._said = ""
+
+    def execute(self, context: Context) -> Any:
+        """Look once; then wait in the triggerer, or here."""
+        if not self.deferrable:
+            return super().execute(context)
+        result = self.poke(context)
+        if result.is_done:
+            return result.xcom_value
+        self.defer(
+            trigger=SuccessManifestTrigger(
+                question=self._question(context).as_dict(),
+                zero_rename_conn_id=self.zero_rename_conn_id,
+                poke_interval=self.poke_interval,
+            ),
+            method_name="execute_complete",
+            timeout=timedelta(seconds=self.timeout),
+        )
+
+    def poke(self, context: Context) -> PokeReturnValue:
+        """Look once.
+
+        :raises AirflowFailException: waiting is in vain, or the call cannot be right.
+        """
+        try:
+            hook = ZeroRenameHook(self.zero_rename_conn_id)
+            answer = self._question(context).ask(hook)
+        except InvalidInputError as error:
+            raise AirflowFailException(str(error)) from error
+        except StoreUnreachableError as error:
+            answer = Answer(WAITING, str(error))
+        return self._judge(answer)
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any] | None:
+        """What the trigger answered.
+
+        :raises AirflowFailException: waiting is in vain.
+        """
+        return self._judge(Answer(**event)).xcom_value
+
+    def _judge(self, answer: Answer) -> PokeReturnValue:
+        if answer.state == FAILED:
+            raise AirflowFailException(answer.explanation)
+        if answer.explanation != self._said:
+            self._said = answer.explanation
+            self.log.info("%s: %s", answer.state.capitalize(), answer.explanation)
+        return PokeReturnValue(answer.state == READY, answer.report)
+
+    def _question(self, context: Context) -> Question:
+        """The rendered arguments as a question.
+
+        :raises InvalidInputError: they do not say which job is meant.
+        """
+        once = self.once
+        if self.upstream_task_id is not None:
+            if once is not None:
+                raise InvalidInputError("once and upstream_task_id both say which job is meant.")
+            run = TaskRun.of(context)
+            once = once_key(run.dag_id, run.run_id, self.upstream_task_id, self.upstream_map_index)
+        question = Question(
+            table=ZeroRenameHook(self.zero_rename_conn_id).table_url(self.table),
+            job=self.job,
+            once=once,
+            partition=self.partition,
+            newer_than_epoch=_epoch(self.newer_than_epoch),
+            min_rows=self.min_rows,
+            apply=self.apply,
+            on_foreign_marker=self.on_foreign_marker,
+        )
+        question.check()
+        return question
+
+
+def _epoch(value: int | str | None) -> int | None:
+    if value is None:
+        return None
+    try:
+        epoch = int(value)
+    except ValueError:
+        epoch = -1
+    if epoch < 0:
+        raise InvalidInputError(
+            f"newer_than_epoch={value!r} is not an epoch.",
+            remedy="Give a whole number of at least 0, such as an earlier report's epoch.",
+        )
+    return epoch
