@@ -163,8 +163,6 @@ def _complete(
                 yield from _bury(context, job, slot, file)
             count.one_more()
             return
-        if isinstance(answer, Unknown):
-            continue
         found = yield Head(file.key)
         if isinstance(found, Found):
             _check_object(context, job, file, found)
@@ -173,7 +171,7 @@ def _complete(
         state = yield from read_head(context, slot)
         if state.head.claim != job:
             return  # Another applier moved the head: the file was done, and may be replaced.
-        # Still claimed: another applier may be in the middle of it. Look again.
+        # Still claimed: the answer was lost, or another applier is in the middle of it.
     if isinstance(answer, Refused):
         raise DataLostError(
             f"A committed file is lost: its upload {file.upload_id} is gone ({answer.code}) and "
