@@ -1,0 +1,23 @@
+"""The PySpark data source ``zero_rename``, and starting Spark for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .environment import check_environment
+    from .launch import jvm_options
+    from .registration import register
+
+__all__ = ["check_environment", "jvm_options", "register"]
+
+_MODULES = {"check_environment": "environment", "jvm_options": "launch", "register": "registration"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on use: Spark's workers import this package and need none of these."""
+    from importlib import import_module
+
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_MODULES[name]}", __name__), name)

@@ -1,0 +1,108 @@
+"""The data source ``zero_rename``: what Spark calls, in processes of its own choosing.
+
+Importing this module imports PySpark and nothing else that may be missing: Spark's discovery
+imports it, and an error there would hide every Python data source of the session.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from .reader import TableReader
+    from .writer import TableWriter
+
+FORMAT = "zero_rename"
+
+
+class ZeroRenameDataSource(DataSource):
+    """``format("zero_rename")``.
+
+    Each method may run in another process: what one finds out reaches the next only by being
+    pickled with this object.
+    """
+
+    _known: Any = None  # what schema() read, for reader()
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def writer(self, schema: StructType, overwrite: bool) -> TableWriter:
+        """Check everything that can be checked before rows move, and open the job."""
+        from .worker import readable_errors
+        from .writer import open_writer
+
+        with readable_errors():
+            return open_writer(schema, overwrite, self.options)
+
+    def schema(self) -> StructType:
+        """The table's columns, or those that the option ``columns`` names."""
+        from .reader import known_table
+        from .worker import readable_errors
+
+        with readable_errors():
+            self._known = known_table(self.options)
+            return self._known.spark_schema
+
+    def reader(self, schema: StructType) -> TableReader:
+        """A reader with filter push-down where Spark asks for filters, one without elsewhere.
+
+        A reader that can take filters is refused as a whole while
+        ``spark.sql.python.filterPushdown.enabled`` is off. Spark asks for filters in a worker
+        program of its own, which is how to tell.
+        """
+        from .reader import PushdownTableReader, TableReader, known_table
+        from .worker import readable_errors
+
+        with readable_errors():
+            known = self._known or known_table(self.options)
+            kind = PushdownTableReader if _asked_for_filters() else TableReader
+            return kind(known, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
+        """Refuse ``writeStream``: a micro-batch has no job of its own to commit."""
+        raise _no_stream(
+            "writeStream",
+            "Use df.writeStream.foreachBatch(lambda batch, n: …) with a batch write of its own and "
+            '.option("once", f"…-{n}"), so that a replayed batch is not doubled.',
+        )
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Refuse ``readStream``, by a reader that raises when it is used: of an error raised
+        here, PySpark 4.3 would show ``UnboundLocalError`` instead."""
+        return _NoStreamReader()
+
+
+class _NoStreamReader(DataSourceStreamReader):
+    def initialOffset(self) -> NoReturn:
+        raise _no_stream("readStream", "Use scheduled runs with a batch read each.")
+
+    def latestOffset(self, start: dict, limit: Any) -> NoReturn:
+        self.initialOffset()
+
+    def partitions(self, start: dict, end: dict) -> NoReturn:
+        self.initialOffset()
+
+    def read(self, partition: Any) -> NoReturn:
+        self.initialOffset()
+
+
+def _asked_for_filters() -> bool:
+    program = "pyspark.sql.worker.data_source_pushdown_filters"
+    main = getattr(sys.modules["__main__"], "__spec__", None)
+    return program in sys.modules or getattr(main, "name", "") == program
+
+
+def _no_stream(what: str, remedy: str) -> Exception:
+    from ..committer.errors import InvalidInputError
+    from .worker import hide_traceback
+
+    hide_traceback()
+    message = f"zero_rename has no {what}: it commits and reads whole jobs; nothing was done."
+    return InvalidInputError(message, remedy=remedy)

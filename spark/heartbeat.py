@@ -1,0 +1,129 @@
+"""Signs of life for open jobs, from the one process that lives as long as the application.
+
+Spark opens a job in a Python worker that ends soon after, so a thread there would fall silent
+during a long shuffle. The user's own process lives on. :func:`zero_rename.spark.register` makes
+a private folder, hands its name to the data source's workers in their environment, and starts a
+thread in the user's process: workers leave a note for each job they open, and the thread rewrites
+the open records of the jobs noted. Planner, commit and the user's process share a host in local,
+client and cluster mode. Where there is no folder (no ``register``), a job counts as dead only
+after its option ``maxDuration``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from ..committer.errors import ZeroRenameError
+from ..committer.layout import is_job_id
+from ..committer.table import Table
+
+logger = logging.getLogger("zero_rename.spark.heartbeat")
+#: Names the folder of notes in the environment of the data source's workers.
+FOLDER_VARIABLE = "ZERO_RENAME_OPEN_JOBS"
+#: Seconds between signs of life. A job is dead after ten of them, and ten minutes at least.
+INTERVAL = 30.0
+_LOOK_EVERY = 1.0
+
+
+def announce(job: str, table: str) -> None:
+    """Note an open job, so that signs of life are given for it. Does nothing where nobody
+    listens; a job that cannot be noted is logged and falls back to its maximum duration."""
+    folder = os.environ.get(FOLDER_VARIABLE)
+    if not folder:
+        return
+    note, part = Path(folder, f"{job}.json"), Path(folder, f".{job}")
+    try:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump({"job": job, "table": table}, file)
+        part.rename(note)
+    except OSError as error:
+        logger.warning("no signs of life for job %s: %s", job, error)
+
+
+def withdraw(job: str) -> None:
+    """Take a job's note away: it is over."""
+    folder = os.environ.get(FOLDER_VARIABLE)
+    if folder:
+        try:
+            Path(folder, f"{job}.json").unlink(missing_ok=True)
+        except OSError as error:
+            logger.warning("the note on job %s stays: %s", job, error)
+
+
+class Heartbeat(threading.Thread):
+    """Gives signs of life for the jobs noted in a folder, until told to stop.
+
+    Never raises: a sign that could not be given is logged, and tried again an interval later.
+
+    :param folder: where workers leave their notes.
+    :param alive: whether the application still runs.
+    :param beat: gives one sign for a job of a table; ``False`` when the job is over.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        alive: Callable[[], bool],
+        beat: Callable[[str, str], bool] | None = None,
+        interval: float = INTERVAL,
+    ) -> None:
+        super().__init__(name="zero-rename-heartbeat", daemon=True)
+        self.folder = folder
+        self._alive = alive
+        self._beat = beat or self._beat_in_store
+        self._interval = interval
+        self._stopped = threading.Event()
+        self._waited = interval
+        self._tables: dict[str, Table] = {}
+
+    def stop(self) -> None:
+        """End the thread; returns at once."""
+        self._stopped.set()
+
+    def run(self) -> None:
+        try:
+            while not self._stopped.wait(_LOOK_EVERY) and self._alive():
+                self.look(_LOOK_EVERY)
+        except Exception:
+            logger.exception("signs of life have ended; open jobs keep their maximum duration")
+
+    def look(self, passed: float) -> None:
+        """Give signs of life if it is time to.
+
+        :param passed: seconds since the last look.
+        """
+        self._waited += passed
+        if self._waited < self._interval:
+            return
+        notes = sorted(self.folder.glob("*.json"))
+        if notes:
+            # Without open jobs the time has been up for long: a new job gets its first sign,
+            # and with it a short patience, at once.
+            self._waited = 0.0
+        for note in notes:
+            self._sign(note)
+
+    def _sign(self, note: Path) -> None:
+        try:
+            content = json.loads(note.read_text("utf-8"))
+            job, table = content["job"], content["table"]
+            if not is_job_id(job) or not self._beat(job, table):
+                note.unlink(missing_ok=True)
+        except FileNotFoundError:
+            return  # The job is over.
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            logger.warning("a note on an open job cannot be used, %s: %s", note.name, error)
+        except ZeroRenameError as error:
+            logger.warning("no sign of life this time: %s", error)
+
+    def _beat_in_store(self, job: str, table: str) -> bool:
+        known = self._tables.get(table)
+        if known is None:
+            known = self._tables[table] = Table(table)
+        return known.beat(job, self._interval)

@@ -1,0 +1,180 @@
+"""Reading: one state of the table, fixed at planning, as Arrow batches.
+
+The state is a list of files (:meth:`zero_rename.committer.Table.snapshot`). A replace that takes
+one of them away while the scan runs makes it fail with ``SnapshotGoneError``, never come out
+short. Spark tells Python data sources no columns, so all are read unless the option ``columns``
+names some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from ..committer.data_file import DataFile
+from ..committer.errors import InvalidInputError, SnapshotGoneError, TableMismatchError
+from ..committer.hive import normalise_partition
+from ..committer.parquet_reader import read_batches
+from ..committer.table import Table
+from .environment import check_versions
+from .filters import Condition, Selected, claim, parse_filter
+from .options import ReaderOptions, read_reader_options
+from .types import arrow_schema, for_spark, spark_schema
+from .worker import readable_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+#: What opening a file costs, in bytes that could be read meanwhile (as Spark's
+#: ``spark.sql.files.openCostInBytes``).
+_OPEN_COST = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class KnownTable:
+    """What a reader knows of its table before any file is listed.
+
+    :param schema: the table's, all columns.
+    :param spark_schema: the columns to read, as Spark sees them.
+    """
+
+    options: ReaderOptions
+    root: str
+    schema: pa.Schema
+    partition_by: tuple[str, ...]
+    spark_schema: StructType
+
+
+def known_table(given: Mapping[str, str]) -> KnownTable:
+    """Read the options and the table's record.
+
+    :raises InvalidInputError: an option that cannot be right.
+    :raises TableNotFoundError: no table there.
+    """
+    check_versions()
+    options = read_reader_options(given)
+    if options.path is None:
+        raise InvalidInputError(
+            "The read reached zero_rename without a table root.",
+            remedy='Read with spark.read.format("zero_rename").load("s3://bucket/table").',
+        )
+    table = Table(options.path)
+    columns = spark_schema(table.schema, options.columns)
+    return KnownTable(options, table.root.url, table.schema, table.partition_by, columns)
+
+
+class FileGroup(InputPartition):
+    """Files that one Spark task reads, one after the other."""
+
+    def __init__(self, files: Sequence[DataFile]) -> None:
+        super().__init__(tuple(files))
+
+
+class TableReader(DataSourceReader):
+    """Reads one state of a table.
+
+    :param schema: the columns that Spark expects: the table's, or what the user gave to
+        ``spark.read.schema(…)``.
+    """
+
+    def __init__(self, known: KnownTable, schema: StructType) -> None:
+        self._known = known
+        self._schema = arrow_schema(_checked(known, schema))
+        self._conditions: list[Condition] = []
+        if known.options.partition_filter is not None:
+            text = known.options.partition_filter
+            self._conditions = parse_filter(text, known.schema, known.partition_by)
+
+    def partitions(self) -> list[InputPartition]:
+        """Fix the state that is read. An empty list makes Spark call :meth:`read` once, with a
+        partition of its own."""
+        with readable_errors():
+            return [FileGroup(group) for group in pack(self._files(), self._target())]
+
+    def _target(self) -> int:
+        return self._known.options.target_partition_bytes
+
+    def _files(self) -> Sequence[DataFile]:
+        known = self._known
+        named = known.options.partitions
+        if named is not None:
+            schema, columns = known.schema, known.partition_by
+            named = tuple(normalise_partition(path, schema, columns) for path in named)
+        wanted = Selected(self._conditions, known.schema, known.partition_by, named)
+        snapshot = Table(known.root).snapshot(wanted)
+        if not snapshot.schema.equals(known.schema):
+            raise TableMismatchError(
+                "The table's schema changed while the query was planned.",
+                table=known.root,
+                remedy="Run the query again.",
+            )
+        return snapshot.files
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the files of one group. Runs in a task."""
+        with readable_errors():
+            if isinstance(partition, FileGroup):
+                yield from self._read(partition.value)
+
+    def _read(self, files: Sequence[DataFile]) -> Iterator[pa.RecordBatch]:
+        known = self._known
+        driver = Table(known.root).driver
+        columns = self._schema.names
+        for file in files:
+            batches = read_batches(driver, known.schema, known.partition_by, file, columns)
+            try:
+                for batch in batches:
+                    yield for_spark(batch, self._schema)
+            except SnapshotGoneError as error:
+                error.table = error.table or known.root
+                error.remedy = error.remedy or "Run the query again: it will see the new state."
+                raise
+
+
+class PushdownTableReader(TableReader):
+    """A reader that takes filters on partition columns from Spark."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Claim what can be decided by the partition alone; give the rest back to Spark."""
+        with readable_errors():
+            rest = []
+            for pushed in filters:
+                condition = claim(pushed, self._known.schema, self._known.partition_by)
+                if condition is None:
+                    rest.append(pushed)
+                else:
+                    self._conditions.append(condition)
+            return rest
+
+
+def _checked(known: KnownTable, schema: StructType) -> StructType:
+    """The columns Spark expects, if they are the table's own."""
+    own = {field.name: field.dataType for field in known.spark_schema.fields}
+    for field in schema.fields:
+        if field.name not in own or field.dataType.jsonValue() != own[field.name].jsonValue():
+            there = f"there {own[field.name].simpleString()}" if field.name in own else "missing"
+            raise TableMismatchError(
+                f"The column {field.name!r} is {field.dataType.simpleString()} in the schema "
+                f"given to spark.read, and {there} in the table.",
+                table=known.root,
+                remedy="Leave .schema(…) out, and select and cast the columns after load().",
+            )
+    return schema
+
+
+def pack(files: Sequence[DataFile], target: int) -> list[list[DataFile]]:
+    """Group files, in their order, up to about ``target`` bytes a group."""
+    groups: list[list[DataFile]] = []
+    filled = 0
+    for file in files:
+        cost = file.size + _OPEN_COST
+        if not groups or filled + cost > target:
+            groups.append([])
+            filled = 0
+        groups[-1].append(file)
+        filled += cost
+    return groups

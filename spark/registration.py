@@ -1,0 +1,85 @@
+"""Registering the data source with a session, and what only the user's process can do for it."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .data_source import ZeroRenameDataSource
+from .environment import check_versions, check_worker_python
+from .heartbeat import FOLDER_VARIABLE, Heartbeat
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger("zero_rename.spark.registration")
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+_lock = threading.Lock()
+_heartbeats: dict[int, Heartbeat] = {}
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``format("zero_rename")`` known to a session, with all it can do.
+
+    Where the package is installed for the workers' Python, Spark finds the format by itself.
+    This is for the rest: a package that came by ``--py-files``, filters on partition columns
+    pushed to the reader, and signs of life for the jobs this application opens (see
+    :mod:`.heartbeat`). May be called again, and for several sessions.
+
+    :param spark: a session; of Spark Connect, it is registered without signs of life.
+    :raises InvalidInputError: the workers' Python on this machine cannot work.
+    """
+    check_versions()
+    spark.conf.set(_PUSHDOWN, "true")
+    if getattr(spark, "_jsparkSession", None) is None:
+        spark.dataSource.register(ZeroRenameDataSource)
+        return
+    _check_workers(spark)
+    heartbeat = _heartbeat(spark.sparkContext)
+    with _environment(spark.sparkContext, FOLDER_VARIABLE, str(heartbeat.folder)):
+        # The environment at this moment is kept with the registered class.
+        spark.dataSource.register(ZeroRenameDataSource)
+
+
+def _check_workers(spark: SparkSession) -> None:
+    """Check the interpreter of the workers on this host, where the package is not shipped."""
+    import os
+
+    context = spark.sparkContext
+    if not context.getConf().get("spark.submit.pyFiles", ""):
+        check_worker_python({**os.environ, "PYSPARK_PYTHON": context.pythonExec})
+
+
+def _heartbeat(context: Any) -> Heartbeat:
+    with _lock:
+        known = _heartbeats.get(id(context))
+        if known is not None and known.is_alive():
+            return known
+        folder = Path(tempfile.mkdtemp(prefix="zero-rename-"))  # for its owner alone, 0700
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        # SparkContext.stop() takes its JVM context away.
+        heartbeat = Heartbeat(folder, alive=lambda: context._jsc is not None)
+        heartbeat.start()
+        _heartbeats[id(context)] = heartbeat
+        return heartbeat
+
+
+@contextlib.contextmanager
+def _environment(context: Any, name: str, value: str) -> Iterator[None]:
+    environment = context.environment
+    before = environment.get(name)
+    environment[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del environment[name]
+        else:
+            environment[name] = before

@@ -1,0 +1,213 @@
+"""Spark's types and Arrow's: what a table stores of a data frame, and how Spark gets it back.
+
+A table's schema is Arrow's, normalised (:mod:`zero_rename.committer.schema_types`). What Arrow
+does not tell apart (variant from struct, char and varchar from string, user-defined types, day
+from hour intervals) is kept where Spark itself keeps it, as JSON in the metadata of schema and
+files: a table is read back with the types it was written with, by this package and by
+``spark.read.parquet`` alike.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from ..committer.errors import InvalidInputError, UnsupportedTypeError
+from ..committer.schema import normalise
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+#: Where Spark keeps the schema of a Parquet file (``ParquetReadSupport.SPARK_METADATA_KEY``).
+#: Partition columns are not in it: they are not in the file either.
+ROW_METADATA = b"org.apache.spark.sql.parquet.row.metadata"
+#: Spark takes dates before 1582 of files without it for possibly Julian ones.
+SPARK_VERSION = b"org.apache.spark.version"
+
+#: Types that Spark cannot send or Parquet cannot hold, and what to write instead.
+_UNSUPPORTED = {
+    "YearMonthIntervalType": "Store the months as a number, such as extract(MONTH from c) and "
+    "extract(YEAR from c).",
+    "CalendarIntervalType": "Store its parts as numbers, or use a day-time interval.",
+    "GeometryType": "Store it as binary, by st_asbinary(c).",
+    "GeographyType": "Store it as binary, by st_asbinary(c).",
+}
+
+
+def table_schema(schema: StructType, partition_by: Sequence[str]) -> pa.Schema:
+    """The Arrow schema under which a data frame is stored.
+
+    Year-month intervals would fail in the running tasks only (``KeyError: 21``), columns of one
+    name only when they are read: refused here instead.
+
+    :param partition_by: partition columns as the user named them; they need not exist.
+    :raises UnsupportedTypeError: names the column, with its path where it is nested.
+    :raises InvalidInputError: no column at all, or two of one name.
+    """
+    import pyspark
+    from pyspark.sql import types as st
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    for field in schema.fields:
+        _check(field.name, field.dataType)
+    stored = normalise(to_arrow_schema(schema, timezone="UTC"))
+    data = st.StructType([f for f in _nullable(schema).fields if f.name not in partition_by])
+    metadata = {ROW_METADATA: data.json().encode(), SPARK_VERSION: pyspark.__version__.encode()}
+    return stored.with_metadata(metadata)
+
+
+def _check(path: str, kind: DataType) -> None:
+    from pyspark.sql import types as st
+
+    if isinstance(kind, st.UserDefinedType):
+        _check(path, kind.sqlType())
+    elif isinstance(kind, st.ArrayType):
+        _check(f"{path}[]", kind.elementType)
+    elif isinstance(kind, st.MapType):
+        _check(f"{path}.key", kind.keyType)
+        _check(f"{path}.value", kind.valueType)
+    elif isinstance(kind, st.StructType):
+        for field in kind.fields:
+            _check(f"{path}.{field.name}", field.dataType)
+    elif (remedy := _UNSUPPORTED.get(type(kind).__name__)) is not None:
+        raise UnsupportedTypeError(
+            f"The column {path!r} has the type {kind.simpleString()}, which Spark cannot hand "
+            "to a Python data source in a form that Parquet holds; nothing was written.",
+            remedy=remedy,
+        )
+
+
+def _nullable(kind: Any) -> Any:
+    """A Spark type with everything nullable, as files have it (Scala's ``asNullable``)."""
+    from pyspark.sql import types as st
+
+    if isinstance(kind, st.ArrayType):
+        return st.ArrayType(_nullable(kind.elementType), True)
+    if isinstance(kind, st.MapType):
+        return st.MapType(_nullable(kind.keyType), _nullable(kind.valueType), True)
+    if isinstance(kind, st.StructType):
+        fields = kind.fields
+        return st.StructType(
+            [st.StructField(f.name, _nullable(f.dataType), True, f.metadata) for f in fields]
+        )
+    return kind
+
+
+def spark_schema(schema: pa.Schema, columns: Sequence[str] | None = None) -> StructType:
+    """The Spark schema under which a table is read.
+
+    :param schema: the table's; written by Spark or by anything else.
+    :param columns: these alone, in this order; ``None`` for all.
+    :raises InvalidInputError: a column that the table does not have.
+    :raises UnsupportedTypeError: a column that Spark has no type for; leave it out by the
+        option ``columns``.
+    """
+    from pyspark.sql import types as st
+
+    kept = (schema.metadata or {}).get(ROW_METADATA)
+    known = {} if kept is None else {f.name: f for f in st.StructType.fromJson(json.loads(kept))}
+    fields = []
+    for name in schema.names if columns is None else columns:
+        index = schema.get_field_index(name)
+        if index < 0:
+            raise InvalidInputError(
+                f"The table has no column {name!r}.",
+                remedy=f"Its columns are {', '.join(schema.names)}.",
+            )
+        fields.append(known.get(name) or _spark_field(name, schema.field(index).type))
+    return st.StructType(fields)
+
+
+def _spark_field(name: str, kind: pa.DataType) -> Any:
+    """A nullable Spark column that holds every value of an Arrow type."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import from_arrow_type
+    from pyspark.sql.types import StructField
+
+    try:
+        return StructField(name, from_arrow_type(_for_spark(kind)), True)
+    except PySparkException as error:
+        raise UnsupportedTypeError(
+            f"Spark has no type for the column {name!r}, whose type is {kind}.",
+            remedy="Read the other columns, by the option columns.",
+        ) from error
+
+
+#: Normalised Arrow types that Spark lacks, and the smallest of its types that holds their values.
+_WIDENED: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (
+    (pt.is_uint8, pa.int16()),
+    (pt.is_uint16, pa.int32()),
+    (pt.is_uint32, pa.int64()),
+    (pt.is_uint64, pa.decimal128(20, 0)),
+    (pt.is_fixed_size_binary, pa.binary()),
+)
+
+
+def _for_spark(kind: pa.DataType) -> pa.DataType:
+    for holds, widened in _WIDENED:
+        if holds(kind):
+            return widened
+    if pt.is_list(kind):
+        return pa.list_(_for_spark(kind.value_type))
+    if pt.is_map(kind):
+        return pa.map_(_for_spark(kind.key_type), _for_spark(kind.item_type))
+    if pt.is_struct(kind) and not is_variant(kind):
+        return pa.struct([f.with_type(_for_spark(f.type)) for f in kind])
+    return kind
+
+
+def is_variant(kind: pa.DataType) -> bool:
+    """Whether an Arrow struct is Spark's form of a variant."""
+    index = kind.get_field_index("metadata") if pt.is_struct(kind) else -1
+    if index < 0 or kind.get_field_index("value") < 0:
+        return False
+    return (kind.field(index).metadata or {}).get(b"variant") == b"true"
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow schema, nullability included, that Spark demands of a reader's batches."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def for_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch of a table as Spark wants it.
+
+    :param schema: :func:`arrow_schema` of columns that the batch has.
+    """
+    columns = [_retype(batch.column(field.name), field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _retype(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """An array in another type, without copying where the layout is the same.
+
+    Variants come back with their parts ``not null``, as Spark demands, although a null variant
+    has null parts in a file: Arrow's own cast refuses that, so structs are put together anew.
+    """
+    if array.type.equals(kind):
+        return array
+    if pt.is_struct(kind):
+        children = [_retype(array.field(i), field.type) for i, field in enumerate(kind)]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
+    if pt.is_map(kind):
+        keys, items = _retype(array.keys, kind.key_type), _retype(array.items, kind.item_type)
+        offsets, mask = _layout(array)
+        return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=mask)
+    if pt.is_list(kind):
+        offsets, mask = _layout(array)
+        values = _retype(array.values, kind.value_type)
+        return pa.ListArray.from_arrays(offsets, values, type=kind, mask=mask)
+    return array.cast(kind)
+
+
+def _layout(array: Any) -> tuple[pa.Array, pa.Array]:
+    """Offsets into the whole of the values, and which elements are null."""
+    # pyarrow takes a mask only with offsets that are no slice: a copy.
+    return pc.call_function("add", [array.offsets, 0]), array.is_null()

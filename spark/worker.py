@@ -1,0 +1,122 @@
+"""What is particular to Spark's Python workers: their log, their errors, whose children they are.
+
+Spark runs a data source's methods in workers that its JVM starts: nobody has set up logging
+there, and whatever a method raises reaches the user as the text of a traceback.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from ..committer.errors import ZeroRenameError
+
+logger = logging.getLogger("zero_rename.spark")
+#: Level of this package's log in Spark's workers.
+LEVEL_VARIABLE = "ZERO_RENAME_LOG_LEVEL"
+
+
+def in_worker() -> bool:
+    """Whether this process is a Python worker of Spark's."""
+    return os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER"
+
+
+class _Stderr(logging.StreamHandler[TextIO]):
+    """Writes to whatever ``sys.stderr`` is now: Spark swaps it to capture a worker's output."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> TextIO:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return sys.stderr
+
+
+def set_up_logging() -> None:
+    """Let this package's log reach the worker's stderr, which Spark puts into the task's log.
+
+    Does nothing elsewhere, nor where a handler is set up.
+    """
+    package = logging.getLogger("zero_rename")
+    if not in_worker() or package.handlers or logging.getLogger().handlers:
+        return
+    handler = _Stderr()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    package.addHandler(handler)
+    package.setLevel(os.environ.get(LEVEL_VARIABLE, "INFO").upper())
+
+
+@contextmanager
+def readable_errors() -> Iterator[None]:
+    """Let errors of this package end up as their one paragraph, without a traceback.
+
+    Spark shows the text of the worker's traceback. Those of our own errors say nothing that
+    their message does not; all others keep theirs.
+    """
+    set_up_logging()
+    try:
+        yield
+    except ZeroRenameError as error:
+        logger.debug("what led to the error", exc_info=True)
+        hide_traceback()
+        raise error from None
+
+
+def hide_traceback() -> None:
+    """Let Spark show the message alone of the error that is about to be raised.
+
+    Read by ``pyspark.util.handle_worker_exception``; the worker ends after an error.
+    """
+    if in_worker():
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+
+
+def application() -> str | None:
+    """What tells this worker's Spark application from others on any host and at any time: the
+    JVM's process and start. ``None`` where the operating system does not say."""
+    pid = os.getpid()
+    for _ in range(4):
+        parent = _parent(pid)
+        if parent is None:
+            return None
+        pid, command, started = parent
+        if command.startswith("java"):
+            return f"jvm-{pid}-{started}"
+    return None
+
+
+def _parent(pid: int) -> tuple[int, str, str] | None:
+    """Pid, command and start of a process's parent."""
+    stat = _stat(pid)
+    if stat is not None:
+        parent = _stat(int(stat[1]))
+        return None if parent is None else (int(stat[1]), parent[0], parent[2])
+    try:
+        up = _ps(pid, "ppid=")
+        return int(up), Path(_ps(int(up), "comm=")).name, _ps(int(up), "lstart=").replace(" ", "_")
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+
+
+def _stat(pid: int) -> tuple[str, str, str] | None:
+    """Command, parent and start (ticks since boot) from Linux's ``/proc``."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+    except OSError:
+        return None
+    command = text[text.index("(") + 1 : text.rindex(")")]
+    rest = text[text.rindex(")") + 2 :].split()
+    return command, rest[1], rest[19]
+
+
+def _ps(pid: int, column: str) -> str:
+    answer = subprocess.run(
+        ["ps", "-o", column, "-p", str(pid)], capture_output=True, text=True, timeout=5, check=True
+    )
+    return answer.stdout.strip()

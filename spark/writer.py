@@ -1,0 +1,276 @@
+"""Writing: the job is opened at planning, tasks upload, the driver commits or aborts.
+
+Spark's own metrics: a Python data source has no way to report any (PySpark 4.3: neither
+``DataSourceArrowWriter`` nor its commit message carries metrics, and the JVM side reports only
+the rows and bytes exchanged with the Python worker, which Spark's UI shows at the plan's
+``MapInArrow`` node). Rows and bytes written are therefore in the tasks' logs and in the commit's.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from ..committer.context import Context, Progress
+from ..committer.decide import read_decision
+from ..committer.errors import (
+    InvalidInputError,
+    OutcomeUnknownError,
+    TaskResultsError,
+)
+from ..committer.file_options import check_options
+from ..committer.hive import normalise_partition
+from ..committer.opened import Aborted, Committed, OpenedJob
+from ..committer.pending import TaskResult
+from ..committer.policy import JobSpec
+from ..committer.table import Table
+from . import heartbeat
+from .environment import check_versions
+from .options import WriterOptions, read_writer_options
+from .types import table_schema
+from .worker import application, readable_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+logger = logging.getLogger("zero_rename.spark.writer")
+#: Seconds between two lines of log on a long commit.
+_REPORT_EVERY = 5.0
+
+
+@dataclass(frozen=True)
+class TaskMessage(WriterCommitMessage):
+    """A task's commit message."""
+
+    result: TaskResult
+
+
+def open_writer(schema: StructType, overwrite: bool, given: Mapping[str, str]) -> TableWriter:
+    """Check everything there is to check and open the job. Runs once per write, at planning.
+
+    :raises RefusedError: nothing was written.
+    """
+    check_versions()
+    options = read_writer_options(given)
+    table = Table(_path(options.path))
+    stored = table_schema(schema, options.partition_by or ())
+    spec = JobSpec(
+        schema=stored,
+        mode=options.mode(overwrite),
+        partition_by=options.partition_by,
+        replace_partitions=_replaced(table, options, stored),
+        replace_table=options.replace_table,
+        on_conflict=options.on_conflict,
+        during_apply=options.during_apply,
+        success_markers=options.success_markers,
+        once=options.once,
+        on_repeat=options.on_repeat,
+        coordination=options.coordination,
+        max_duration=options.max_duration,
+        owner=options.owner(application()),
+        files=options.files(),
+    )
+    check_options(spec.files)
+    opened = table.open_job(spec)
+    _refuse_second_use(table, opened, once_given="once" in {k.lower() for k in given})
+    if opened.repeated is not None:
+        logger.warning(
+            "%s: job %s has done this already (once key %r); nothing is written",
+            table.root.url,
+            opened.repeated.job,
+            options.once,
+        )
+    else:
+        heartbeat.announce(opened.job, table.root.url)
+        logger.info("%s: job %s opened, mode %s", table.root.url, opened.job, spec.mode)
+    return TableWriter(opened)
+
+
+def _path(path: str | None) -> str:
+    if path is not None:
+        return path
+    raise InvalidInputError(
+        "The write reached zero_rename without a table root; nothing was written.",
+        remedy='Write with df.write.format("zero_rename").mode("append").save("s3://bucket/table")'
+        ". Spark hands Python data sources no options by insertInto, INSERT INTO, CREATE TABLE … "
+        "AS SELECT or saveAsTable without a path.",
+    )
+
+
+def _replaced(table: Table, options: WriterOptions, stored: pa.Schema) -> tuple[str, ...]:
+    """The named partitions in their canonical spelling."""
+    if not options.replace_partitions:
+        return ()
+    columns = options.partition_by
+    if columns is None:
+        columns = table.partition_by if table.exists() else ()
+    for column in columns:
+        if column not in stored.names:
+            raise InvalidInputError(
+                f"The partition column {column!r} is not among the columns "
+                f"{', '.join(stored.names)}; nothing was written.",
+                remedy="Add the column to the data or correct its name.",
+            )
+    named = (normalise_partition(path, stored, columns) for path in options.replace_partitions)
+    return tuple(dict.fromkeys(named))
+
+
+def _refuse_second_use(table: Table, opened: OpenedJob, once_given: bool) -> None:
+    """Refuse a second write of one application under the run's own ``once`` key.
+
+    The operator's key reaches every write of a script. Two writes into one table would share
+    it, and the second would be skipped, or would replace the first.
+    """
+    earlier = opened.repeated.job if opened.repeated is not None else opened.repeat_of
+    own = opened.spec.owner.application
+    if earlier is None or own is None or once_given:
+        return
+    decided = table.driver.run(read_decision(Context(table.root), earlier))
+    if decided is None or decided.decision.owner.application != own:
+        return
+    if opened.repeated is None:
+        table.abort(opened)
+    raise InvalidInputError(
+        "This application has committed a write into this table already under the run's once "
+        f"key, {opened.spec.once!r}, which comes from the environment; this second one was not "
+        "begun.",
+        table=table.root.url,
+        job=earlier,
+        remedy='If it is another write, give both keys of their own: .option("once", "…"). If it '
+        "repeats the first, there is nothing left to do.",
+    )
+
+
+class TableWriter(DataSourceArrowWriter):
+    """One open job. Pickled from the planner to every task, and to commit and abort."""
+
+    def __init__(self, opened: OpenedJob) -> None:
+        self.opened = opened
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
+        """Upload one task's rows; they stay invisible. Runs in a worker, once per attempt."""
+        with readable_errors():
+            return TaskMessage(self._write(iterator))
+
+    def _write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
+        task, attempt = _task()
+        if self.opened.repeated is not None:
+            return TaskResult(self.opened.job, task, attempt, ())
+        started = time.monotonic()
+        table = Table(self.opened.root.url)
+        writer = table.task_writer(self.opened, task, attempt)
+        try:
+            for batch in iterator:
+                writer.write(batch)
+            result = writer.close()
+        except BaseException:
+            writer.abort()
+            raise
+        logger.info(
+            "%s: task %d wrote %d rows, %d bytes in %d files, %.1f s, job %s",
+            self.opened.root.url,
+            task,
+            result.rows,
+            result.bytes,
+            len(result.files),
+            time.monotonic() - started,
+            self.opened.job,
+        )
+        return result
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Make the job visible. Runs on the driver's host when all tasks have succeeded."""
+        with readable_errors():
+            results = _results(messages)
+            if len(results) < len(messages):
+                raise TaskResultsError(
+                    f"Only {len(results)} of {len(messages)} tasks reported; nothing was decided.",
+                    table=self.opened.root.url,
+                    job=self.opened.job,
+                    remedy="Run the job again.",
+                )
+            table = Table(self.opened.root.url)
+            done = table.commit(self.opened, results, len(messages), _Report(table.root.url))
+            heartbeat.withdraw(self.opened.job)
+            _log_commit(done)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Undo the job. Messages of unfinished tasks are ``None``, and those tasks may still be
+        writing; the abort decision makes whatever they leave rubbish that is known as such.
+
+        :raises OutcomeUnknownError: the job *is* committed, whatever Spark says.
+        """
+        with readable_errors():
+            outcome = Table(self.opened.root.url).abort(self.opened, _results(messages))
+            heartbeat.withdraw(self.opened.job)
+            if isinstance(outcome, Aborted):
+                logger.warning(
+                    "%s: job %s aborted, %d uploads removed; nothing of it is visible",
+                    outcome.table,
+                    outcome.job,
+                    outcome.uploads,
+                )
+                return
+            _log_commit(outcome)
+            raise OutcomeUnknownError(
+                "Spark calls this write failed, but its job is committed: its rows are visible.",
+                table=outcome.table,
+                job=outcome.job,
+                remedy="Do not run it again without a once key: that would double its rows.",
+            )
+
+
+def _task() -> tuple[int, int]:
+    """Number of the task, and of its attempt. Spark counts attempts anew in a retried stage, so
+    it is the application-wide attempt id that is unique."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is None:
+        return 0, 0
+    return context.partitionId(), context.taskAttemptId()
+
+
+def _results(messages: Sequence[WriterCommitMessage | None]) -> list[TaskResult]:
+    return [message.result for message in messages if isinstance(message, TaskMessage)]
+
+
+class _Report:
+    """Logs how far a commit is, every few seconds."""
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+        self._next = time.monotonic() + _REPORT_EVERY
+
+    def __call__(self, progress: Progress) -> None:
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + _REPORT_EVERY
+            logger.info(
+                "%s: committing job %s, %d of %d files visible",
+                self._table,
+                progress.job,
+                progress.done,
+                progress.total,
+            )
+
+
+def _log_commit(done: Committed) -> None:
+    if done.repeated:
+        logger.info("%s: job %s had committed this run's rows before", done.table, done.job)
+        return
+    logger.info(
+        "%s: job %s committed, %d rows, %d bytes, %d files in %d partitions, %d files replaced",
+        done.table,
+        done.job,
+        done.rows,
+        done.bytes,
+        done.files,
+        len(done.partitions),
+        sum(partition.removed for partition in done.partitions),
+    )

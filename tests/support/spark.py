@@ -1,0 +1,112 @@
+"""One Spark session for all tests that need one, and short programs with a session of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.moto_server import S3Server
+from zero_rename.spark.launch import jvm_options
+
+#: Settings of every session in tests: nothing but loopback, nothing to clean up.
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.timeType.enabled": "true",
+    "spark.sql.session.timeZone": "America/New_York",
+    "spark.log.level": "ERROR",
+}
+
+
+def settings(folder: Path) -> dict[str, str]:
+    """:data:`SETTINGS`, and those that depend on the machine.
+
+    :param folder: for whatever Spark writes.
+    """
+    return SETTINGS | {
+        "spark.driver.extraJavaOptions": jvm_options() + f" -Dderby.system.home={folder}",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.local.dir": str(folder),
+    }
+
+
+def environment(server: S3Server) -> dict[str, str]:
+    """Variables for a process that starts Spark against the server."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    return (
+        kept
+        | server.environment
+        | {
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+    )
+
+
+@pytest.fixture(scope="session")
+def spark(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A session on ``local[2,3]`` (two tasks at once, three attempts each), registered."""
+    from pyspark.sql import SparkSession
+
+    from zero_rename.spark import register
+
+    before = dict(os.environ)
+    os.environ.update(environment(s3_server))
+    try:
+        # The JVM and all its workers keep the environment of this moment.
+        builder = SparkSession.builder.master("local[2,3]").appName("tests")
+        for name, value in settings(tmp_path_factory.mktemp("spark")).items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+    register(session)
+    yield session
+    session.stop()
+
+
+def run_program(
+    program: str,
+    variables: Mapping[str, str],
+    *arguments: str,
+    python: str = sys.executable,
+    folder: Path,
+    timeout: float = 120.0,
+) -> subprocess.CompletedProcess[str]:
+    """Run a program in a process of its own, with its folder as the working directory.
+
+    The program finds ``session()`` in its builtins' place: a function that starts a session.
+    """
+    script = folder / "program.py"
+    script.write_text(_PRELUDE.format(settings=settings(folder)) + program, "utf-8")
+    return subprocess.run(
+        [python, str(script), *arguments],
+        cwd=folder,
+        env=dict(variables),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+
+
+_PRELUDE = """
+from pyspark.sql import SparkSession
+
+def session(master="local[2]"):
+    builder = SparkSession.builder.master(master)
+    for name, value in {settings!r}.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+"""
