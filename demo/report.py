@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rich.console import Console
 from rich.table import Table as Grid
 
+from .compare import Difference
 from .dataset import Content
 
 
@@ -79,6 +80,19 @@ class Report:
         for when, what in seen.items():
             grid.add_row(when, f"{what.rows:,}", what.short)
         self._print(grid)
+
+    def verdict(self, wrong: Sequence[Difference]) -> int:
+        """Say how it ended. Returns the exit code."""
+        self.table_of_runs()
+        self.console.print()
+        for difference in wrong:
+            self.console.print(f"[red]{difference.partition}: {difference.what}[/]")
+        seconds = time.monotonic() - self.begun
+        if wrong:
+            self.console.print(f"[red]{len(wrong)} differences[/], after {seconds:.0f} s")
+            return 1
+        self.console.print(f"[green]Every committed row is the CSV's[/], {seconds:.0f} s in all")
+        return 0
 
     def _print(self, grid: Grid) -> None:
         # Measured, since a table that is wider than the terminal would lose columns.

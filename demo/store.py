@@ -15,6 +15,8 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from tests.support.counting import RequestCounter
+
 from .errors import DemoError
 from .processes import started, tail
 from .workspace import CHECKOUT, shown
@@ -42,11 +44,7 @@ class Store:
 
     def requests(self) -> int | None:
         """Requests to the bucket so far, as counted by the server; ``None``: it cannot say."""
-        if not self.embedded:
-            return None
-        from tests.support.counting import RequestCounter
-
-        return RequestCounter(self.endpoint or "", self.bucket).total()
+        return self._counter().total() if self.embedded else None
 
     def uploads(self, prefix: str) -> list[tuple[str, str]]:
         """Key and upload id of the multipart uploads under way below a prefix.
@@ -56,6 +54,17 @@ class Store:
         pages = self.client.get_paginator("list_multipart_uploads").paginate(Bucket=self.bucket)
         found = [(u["Key"], u["UploadId"]) for page in pages for u in page.get("Uploads", ())]
         return [(key, upload_id) for key, upload_id in found if key.startswith(prefix)]
+
+    def has_uploaded(self, prefix: str) -> bool:
+        """Whether a part of an upload below a prefix has arrived."""
+        if not self.embedded:
+            return bool(self.uploads(prefix))
+        # The server's own log, since a listing would count as a request.
+        log = self._counter().log()
+        return any(name == "UploadPart" and key.startswith(prefix) for name, key in log)
+
+    def _counter(self) -> RequestCounter:
+        return RequestCounter(self.endpoint or "", self.bucket)
 
     def keys(self, prefix: str) -> list[str]:
         """All keys below a prefix."""
