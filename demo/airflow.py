@@ -59,6 +59,7 @@ class Airflow:
 
     def has_answered(self, timeout: float) -> bool:
         """Whether the run has ended; waits at most ``timeout`` seconds for it."""
+        assert self.process.stdout is not None
         return bool(select.select([self.process.stdout], [], [], timeout)[0])
 
     def kill(self) -> int:
