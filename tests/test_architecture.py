@@ -62,7 +62,8 @@ def test_imports_point_one_way(folder: str) -> None:
         f"{path.relative_to(ROOT)} imports {name}"
         for path in modules(folder)
         for name in imports(path)
-        if (target := known_folder(name)) is not None and target not in allowed
+        if (target := known_folder(name)) is not None
+        and target not in allowed
         # The examples import as users do, from the package itself too.
         and not (folder == "example_dags" and target == "")
     ]
