@@ -143,8 +143,8 @@ def _has_own_endpoint(client: Any) -> bool:
 
 def _adapt(client: Any) -> Any:
     events = client.meta.events
-    events.register_last("before-call.s3.PutObject", _drop_expect, "zero-rename-expect")
-    events.register_last("before-call.s3.UploadPart", _drop_expect, "zero-rename-expect-part")
+    # For all of S3, since handlers of a single operation run before the one that adds the header.
+    events.register_last("before-call.s3", _drop_expect, "zero-rename-expect")
     events.register_last("before-call.s3.DeleteObjects", _add_md5, "zero-rename-md5")
     return client
 

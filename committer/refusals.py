@@ -119,7 +119,8 @@ def refusal_of(error: Exception, endpoint: str, bucket: str, request: Any) -> Ex
             **context,
         )
     if isinstance(error, boto.ParamValidationError):
-        return InvalidInputError(f"{asked} is not a request S3 can take: {error}", **context)
+        reason = " ".join(str(error).split())
+        return InvalidInputError(f"{asked} is not a request S3 can take: {reason}", **context)
     return None
 
 
@@ -157,5 +158,6 @@ def unreachable(error: Exception, endpoint: str, bucket: str, request: Any) -> Z
 def describe(error: Exception) -> str:
     """An error in a few words that hold no URL and no secret."""
     if isinstance(error, boto.ClientError):
-        return f"{status_of(error)} {code_of(error)}"
+        status, code = str(status_of(error)), code_of(error)
+        return status if code == status else f"{status} {code}"
     return type(error).__name__

@@ -41,7 +41,7 @@ class Scheduler(Generic[T]):
         self._result: Any = None
         self._error: Exception | None = None
         self.finished = False
-        self._start(self._root)
+        self._run(self._root, None, None)
 
     def take(self) -> tuple[Ticket, Any] | None:
         """The oldest request not taken yet with the ticket to answer it under, or ``None``."""
@@ -73,51 +73,51 @@ class Scheduler(Generic[T]):
         self._alive.clear()
         self._waiting.clear()
 
-    def _start(self, ticket: Ticket) -> None:
-        self._alive.add(ticket)
-        self._run(ticket, None, None)
-
     def _run(self, ticket: Ticket, value: Any, error: Exception | None) -> None:
-        """Advance ``ticket``; a loop rather than recursion where a child wakes its parent."""
-        while True:
+        """Advance ``ticket`` and whatever that sets going, until all wait for answers.
+
+        A queue rather than recursion: members that make no request wake their parents at once.
+        """
+        going: deque[tuple[Ticket, Any, Exception | None]] = deque([(ticket, value, error)])
+        while going:
+            ticket, value, error = going.popleft()
+            self._alive.add(ticket)
             try:
                 request = ticket.step.throw(error) if error else ticket.step.send(value)
             except StopIteration as stop:
-                outcome, failure = stop.value, None
+                self._end(ticket, stop.value, None, going)
             except Exception as raised:
-                outcome, failure = None, raised
+                self._end(ticket, None, raised, going)
             else:
                 if not isinstance(request, All):
                     self._waiting.append((ticket, request))
-                    return
-                if request.steps:
-                    self._spread(ticket, request)
-                    return
-                value, error = [], None
-                continue
-            self._alive.discard(ticket)
-            parent = ticket.parent
-            if parent is None:
-                self._result, self._error, self.finished = outcome, failure, True
-                return
-            parent.results[ticket.place] = outcome
-            if failure is not None:
-                parent.errors[ticket.place] = failure
-            parent.open -= 1
-            if parent.open:
-                return
-            ticket, value, error = parent, parent.results, _first_of(parent.errors)
+                elif request.steps:
+                    ticket.results, ticket.errors = [None] * len(request.steps), {}
+                    ticket.open = len(request.steps)
+                    members = (Ticket(step, ticket, n) for n, step in enumerate(request.steps))
+                    going.extend((member, None, None) for member in members)
+                else:
+                    going.append((ticket, [], None))
 
-    def _spread(self, parent: Ticket, request: All) -> None:
-        count = len(request.steps)
-        parent.results, parent.errors = [None] * count, {}
-        # One more than there are members: the parent must not wake while members still start.
-        parent.open = count + 1
-        for place, step in enumerate(request.steps):
-            self._start(Ticket(step, parent, place))
+    def _end(
+        self,
+        ticket: Ticket,
+        value: Any,
+        error: Exception | None,
+        going: deque[tuple[Ticket, Any, Exception | None]],
+    ) -> None:
+        """Note what a generator came to; the last member of an ``All`` wakes its parent."""
+        self._alive.discard(ticket)
+        parent = ticket.parent
+        if parent is None:
+            self._result, self._error, self.finished = value, error, True
+            return
+        parent.results[ticket.place] = value
+        if error is not None:
+            parent.errors[ticket.place] = error
         parent.open -= 1
         if not parent.open:
-            self._run(parent, parent.results, _first_of(parent.errors))
+            going.append((parent, parent.results, _first_of(parent.errors)))
 
 
 def _first_of(errors: dict[int, Exception]) -> Exception | None:

@@ -59,8 +59,9 @@ class StoredUpload:
 class Behaviour:
     """What S3 stores differ in.
 
-    :param complete_again: what a repeated ``CompleteUpload`` does: ``resurrect`` writes the object
-        again (moto, versitygw), ``no_such_upload`` (what AWS answers after a while).
+    :param complete_again: what a repeated ``CompleteUpload`` does: ``no_such_upload`` refuses;
+        ``repeats`` answers as the first time while the object is there, then refuses (AWS);
+        ``resurrect`` writes the object again, even a deleted one.
     :param conditional_delete: whether ``If-Match`` of deletes is honoured; MinIO and Ceph do
         not, nor moto in ``DeleteObjects``.
     :param conditional_put: whether conditions of puts are honoured.
@@ -241,8 +242,14 @@ class MemoryStore:
 
     def _complete_upload(self, request: s.CompleteUpload) -> s.Done | s.Refused:
         upload = self._upload_of(request.key, request.upload_id)
-        if upload is None and self.behaviour.complete_again == "resurrect":
-            upload = self.completed.get(request.upload_id)
+        if upload is None:
+            there = self.objects.get(request.key)
+            again = self.behaviour.complete_again
+            if again == "repeats" and there is not None:
+                if there.upload_id == request.upload_id:
+                    return s.Done(there.etag, self._now())
+            elif again == "resurrect":
+                upload = self.completed.get(request.upload_id)
         if upload is None:
             return s.Refused("NoSuchUpload")
         if not request.etags:

@@ -87,6 +87,8 @@ def serve(port: int, latency: float, serialise: bool) -> None:
     """Serve in this process; prints the endpoint once connections are taken."""
     # Tests use small parts; S3's own minimum is 5 MiB.
     os.environ.setdefault("S3_UPLOAD_PART_MIN_SIZE", "1")
+    # Short pages, so that listings are followed with few objects; S3 has 1,000 keys.
+    os.environ.setdefault("MOTO_S3_DEFAULT_MAX_KEYS", "100")
     from moto.moto_server.werkzeug_app import (
         DomainDispatcherApplication,
         MotoRequestHandler,
