@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,25 +17,22 @@ from airflow.providers.common.compat.sdk import (
     Asset,
 )
 
-from ..committer.errors import (
-    InvalidInputError,
-    OutcomeUnknownError,
-    RefusedError,
-    ZeroRenameError,
-)
+from ..committer.errors import InvalidInputError
 from ..provider.credentials import refuse_in_arguments, refuse_in_settings
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.links import TableConsoleLink
+from ..provider.outcomes import check_partitions, log_what_is_left, nothing_committed, settled
 from ..provider.partitions import ANY, check_partition, resolve_partitions
+from ..provider.pulse import Pulse
 from ..provider.reports import commit_report, one_line
 from ..provider.runs import TaskRun, check_on_repeat
-from ..provider.settings import check_committer, config_number
+from ..provider.settings import check_committer
 from ..provider.submission import Cluster, MaskingSparkSubmitHook, Submission, prepare
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from ..committer import Committed, Table
+    from ..committer import Table
 
 #: What ``mode`` may be, and the committer's word for it.
 MODES = {
@@ -176,21 +174,21 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         partitions: tuple[str, ...],
     ) -> dict[str, Any]:
         on_repeat = run.on_repeat(self.on_repeat)
-        if run.try_number > 1:
-            self._settle_earlier_tries(table, run)
         earlier = table.once_job(run.once)
         if earlier is not None and on_repeat == "skip":
-            report = commit_report(self._settled(table, earlier))
-            self.log.info("Not submitted: an earlier try committed %s", one_line(report))
-            self.log.info("Clear the task, or give on_repeat='replace_own', to load again.")
+            report = commit_report(settled(table, earlier))
+            self.log.info("Not submitted: this run has committed %s", one_line(report))
+            self.log.info("To load again, clear the task or give on_repeat='replace_own'.")
             return report | {"repeated": True}
         variables = run.environment() | self._variables(hook, table, partitions, on_repeat)
         self._submit(context, run, hook, table, variables)
         job = table.once_job(run.once)
         if job is None or job == earlier:
-            raise self._nothing_committed(table, run, earlier)
-        report = commit_report(self._settled(table, job))
+            raise nothing_committed(table, run, earlier)
+        committed = settled(table, job)
+        report = commit_report(committed)
         self.log.info("Committed %s", one_line(report))
+        check_partitions(committed, partitions)
         return report
 
     def _submit(
@@ -202,12 +200,12 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         variables: Mapping[str, str],
     ) -> None:
         try:
-            with self._prepared(hook, variables):
+            with self._prepared(hook, variables), Pulse(table, run):
                 super().execute(context)
         except InvalidInputError as error:
             raise AirflowFailException(str(error)) from error
         except Exception:
-            self._log_what_is_left(table, run)
+            log_what_is_left(table, run)
             raise
 
     @contextmanager
@@ -255,63 +253,22 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
     def _variables(
         self, hook: ZeroRenameHook, table: Table, partitions: tuple[str, ...], on_repeat: str
     ) -> dict[str, str]:
-        settings = hook.settings
+        settings, mode = hook.settings, MODES.get(self.mode or "")
         given = {
             "ZERO_RENAME_TABLE": table.root.url,
             "ZERO_RENAME_ON_REPEAT": on_repeat,
-            "ZERO_RENAME_MODE": MODES.get(self.mode or ""),
+            "ZERO_RENAME_MODE": mode,
             "ZERO_RENAME_ON_CONFLICT": self.on_conflict or settings.on_conflict,
             "ZERO_RENAME_SUCCESS_MARKERS": settings.success_markers,
-            "ZERO_RENAME_PARTITION": ",".join(partitions),
         }
+        if mode == "replace" and partitions:
+            # JSON, since a partition's value may hold any separator.
+            given["ZERO_RENAME_REPLACE_PARTITIONS"] = json.dumps(partitions)
         return {name: value for name, value in given.items() if value}
 
     def _partitions(self, context: Context) -> tuple[str, ...]:
         return resolve_partitions(
             context, self.partition, self.partition_format, self.partition_timezone
-        )
-
-    def _settled(self, table: Table, job: str) -> Committed:
-        """A decided job, applied to its end if its application did not live to do so."""
-        if not table.is_closed(job):
-            self.log.info("%s is committed and not yet listable: applying it", job)
-            for found in table.recover(config_number("recover_patience_seconds")):
-                self.log.info("%s: %s %s", found.job, found.outcome, found.detail)
-        committed = table.result(job)
-        if committed is None or not table.is_closed(job):
-            raise OutcomeUnknownError(
-                "The job is decided, and could not be applied to its end just now.",
-                table=table.root.url,
-                job=job,
-                remedy="Let the task be retried, or run RecoverJobsOperator on the table.",
-            )
-        return committed
-
-    def _settle_earlier_tries(self, table: Table, run: TaskRun) -> None:
-        """Apply what an earlier try decided and did not live to apply: its ``once`` key moves
-        only then."""
-        for job in table.open_jobs():
-            if run.owns(job.owner) and job.decided == "commit":
-                self._settled(table, job.job)
-
-    def _log_what_is_left(self, table: Table, run: TaskRun) -> None:
-        """After a failed submission. What this finds out must not hide why it failed."""
-        try:
-            left = [job for job in table.open_jobs() if run.owns(job.owner)]
-        except ZeroRenameError as error:
-            self.log.warning("Whether a job of this run is left could not be read: %s", error)
-            return
-        for job in left:
-            state = f"decided ({job.decided})" if job.decided else "undecided"
-            self.log.info("%s is left %s; the next try settles it", job.job, state)
-
-    def _nothing_committed(self, table: Table, run: TaskRun, earlier: str | None) -> RefusedError:
-        stands = f" What an earlier try committed, {earlier}, stands." if earlier else ""
-        return RefusedError(
-            f"The application ended well, but committed no job of {run} to this table.{stands}",
-            table=table.root.url,
-            remedy="It has to write this table with df.write.format('zero_rename') in the driver "
-            "that spark-submit starts, and may not override the option 'once'.",
         )
 
     def _tell_outlets(self, context: Context, report: Mapping[str, Any]) -> None:

@@ -133,11 +133,6 @@ def _config_section() -> dict[str, Any]:
                 "upload may still be under way.",
                 "24",
             ),
-            "recover_patience_seconds": _number(
-                "A job whose open record was not touched for so long, and which has not "
-                "decided, is declared dead by the maintenance operators.",
-                "600",
-            ),
         },
     }
 

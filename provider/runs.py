@@ -88,9 +88,9 @@ class TaskRun:
         """What the Spark writer reads to fill in a job's ``once`` key and owner."""
         return {
             "ZERO_RENAME_ONCE": self.once,
-            "ZERO_RENAME_DAG_ID": self.dag_id,
-            "ZERO_RENAME_RUN_ID": self.run_id,
-            "ZERO_RENAME_TASK_ID": self.task_id,
+            "ZERO_RENAME_DAG": self.dag_id,
+            "ZERO_RENAME_RUN": self.run_id,
+            "ZERO_RENAME_TASK": self.task_id,
             "ZERO_RENAME_MAP_INDEX": str(self.map_index),
             "ZERO_RENAME_TRY_NUMBER": str(self.try_number),
         }

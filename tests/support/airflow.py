@@ -7,12 +7,14 @@ before the first import of Airflow, which is why the folders' conftest.py import
 from __future__ import annotations
 
 import atexit
+import importlib.metadata
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -85,3 +87,30 @@ def run_task(task: Any, context: dict[str, Any]) -> Any:
     """Render a task's templates and execute it."""
     task.render_template_fields(context)
     return task.execute(context)
+
+
+def installed(folder: Path) -> dict[str, str]:
+    """The environment of a child process in which the distribution's entry points are found.
+
+    Where the package is not installed, as in a checkout that is only on the path, its metadata
+    are written to ``folder`` from ``pyproject.toml``.
+    """
+    try:
+        importlib.metadata.distribution("airflow-provider-zero-rename")
+    except importlib.metadata.PackageNotFoundError:
+        root = Path(__file__).parents[2]
+        project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+        info = folder / f"airflow_provider_zero_rename-{project['version']}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+        )
+        groups = project["entry-points"].items()
+        (info / "entry_points.txt").write_text(
+            "\n".join(
+                f"[{group}]\n" + "\n".join(f"{name} = {value}" for name, value in entries.items())
+                for group, entries in groups
+            )
+        )
+        return {**os.environ, "PYTHONPATH": str(folder)}
+    return dict(os.environ)
