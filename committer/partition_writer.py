@@ -109,6 +109,6 @@ class PartitionWriter:
 
 def _own(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A small slice of something large as a copy: what waits must not keep the rest in memory."""
-    if batch.get_total_buffer_size() <= 4 * batch.nbytes + 65536:
+    if batch.get_total_buffer_size() <= 4 * batch.nbytes + 1024:
         return batch
     return batch.take(pa.arange(0, batch.num_rows, 1))

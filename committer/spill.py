@@ -20,6 +20,8 @@ import pyarrow as pa
 from .errors import StreamError
 
 _MIB = 1024 * 1024
+#: What a batch takes in memory besides its values: many tiny ones must not pass for nothing.
+BATCH_OVERHEAD = 2048
 
 
 class Spill:
@@ -71,7 +73,7 @@ class Spill:
         :raises StreamError: they cannot be written to local disk.
         """
         self._gathered.setdefault(partition, []).append(batch)
-        self._gathered_bytes += batch.nbytes
+        self._gathered_bytes += batch.nbytes + BATCH_OVERHEAD
         self.rows += batch.num_rows
         if self._gathered_bytes >= self._buffer_bytes:
             self._write_run()

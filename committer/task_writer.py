@@ -17,7 +17,7 @@ from .partitioning import Splitter
 from .pending import PendingFile, TaskResult
 from .policy import FileOptions
 from .schema import cast, normalise
-from .spill import Spill
+from .spill import BATCH_OVERHEAD, Spill
 from .store import ObjectSettings
 
 _MIB = 1024 * 1024
@@ -28,6 +28,8 @@ _BUFFER_BYTES = 128 * _MIB
 #: Batches are gathered to about this size before they are split by partition: Spark's have
 #: 10,000 rows, and splitting costs per batch and partition, not per row.
 _STAGE_BYTES = 16 * _MIB
+#: Where there is nothing to split, only tiny batches are gathered.
+_STAGE_BYTES_UNPARTITIONED = 1 * _MIB
 #: An open partition that got no rows for so many splits makes room for another: data sorted by
 #: partition is then written without spilling.
 _IDLE_SPLITS = 4
@@ -87,7 +89,7 @@ class TaskWriter:
             {**options.metadata, JOB_METADATA: job}, options.storage_class, options.tags
         )
         self._splitter = Splitter(self._schema, partition_by)
-        self._partitioned = bool(partition_by)
+        self._stage_bytes = _STAGE_BYTES if partition_by else _STAGE_BYTES_UNPARTITIONED
         self._staged: list[pa.RecordBatch] = []
         self._staged_bytes = 0
         self._splits = 0
@@ -184,8 +186,8 @@ class TaskWriter:
         if not batch.num_rows:
             return
         self._staged.append(batch)
-        self._staged_bytes += batch.nbytes
-        if not self._partitioned or self._staged_bytes >= _STAGE_BYTES:
+        self._staged_bytes += batch.nbytes + BATCH_OVERHEAD
+        if self._staged_bytes >= self._stage_bytes:
             self._split()
 
     def _split(self) -> None:
