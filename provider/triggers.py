@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from ..committer.errors import InvalidInputError, StoreUnreachableError, ZeroRenameError
+from ..committer.errors import StoreUnreachableError, ZeroRenameError
 from .hooks import ZeroRenameHook
 from .waiting import FAILED, WAITING, Answer, Question
+
+if TYPE_CHECKING:
+    from ..committer import Table
 
 _log = logging.getLogger(__name__)
 
@@ -49,31 +53,24 @@ class SuccessManifestTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yields one event: ``state`` (``ready`` or ``failed``), ``explanation``, ``report``."""
         question = Question(**self.question)
-        said = ""
+        table, said = None, ""
         while True:
-            answer = await asyncio.to_thread(self._ask, question)
+            table, answer = await asyncio.to_thread(self._look, question, table)
             if answer.state != WAITING:
-                yield TriggerEvent(
-                    {
-                        "state": answer.state,
-                        "explanation": answer.explanation,
-                        "report": answer.report,
-                    }
-                )
+                yield TriggerEvent(asdict(answer))
                 return
             if answer.explanation != said:
                 said = answer.explanation
                 _log.info("Waiting: %s", said)
             await asyncio.sleep(self.poke_interval)
 
-    def _ask(self, question: Question) -> Answer:
+    def _look(self, question: Question, table: Table | None) -> tuple[Table | None, Answer]:
+        """Look once, in a thread; the table is made there too and kept for the next look."""
         try:
-            # A hook a look: credentials of a role may have been renewed meanwhile.
-            return question.ask(ZeroRenameHook(self.zero_rename_conn_id))
+            if table is None:
+                table = ZeroRenameHook(self.zero_rename_conn_id).get_table(question.table)
+            return table, question.ask(table)
         except StoreUnreachableError as error:
-            return Answer(WAITING, str(error))
-        except (ZeroRenameError, InvalidInputError) as error:
-            return Answer(FAILED, str(error))
-
-
-__all__ = ["SuccessManifestTrigger"]
+            return table, Answer(WAITING, str(error))
+        except ZeroRenameError as error:
+            return table, Answer(FAILED, str(error))

@@ -11,7 +11,6 @@ from ..committer.head import Slot
 from ..committer.layout import is_job_id
 from ..committer.slots import read_head
 from ..committer.table import JobState
-from .hooks import ZeroRenameHook
 from .partitions import check_partition
 from .reports import commit_report, one_line
 
@@ -104,12 +103,13 @@ class Question:
             return f"the job of {self.once}"
         return f"a change of {self.partition} after epoch {self.newer_than_epoch}"
 
-    def ask(self, hook: ZeroRenameHook) -> Answer:
+    def ask(self, table: Table) -> Answer:
         """Look once.
 
+        :param table: the table at :attr:`table`; made once and kept, since making its clients
+            costs more than looking.
         :raises ZeroRenameError: the store refused or did not answer, or a record is damaged.
         """
-        table = hook.get_table(self.table)
         job = self._find_job(table)
         if job is None:
             return self._not_there(table)

@@ -22,6 +22,8 @@ from ..provider.waiting import FAILED, READY, WAITING, Answer, Question
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from ..committer import Table
+
 
 class SuccessManifestSensor(BaseSensorOperator):
     """Wait for *this* job of a table, never for a file to exist.
@@ -95,6 +97,7 @@ class SuccessManifestSensor(BaseSensorOperator):
         self.deferrable = deferrable
         self.zero_rename_conn_id = zero_rename_conn_id
         self._said = ""
+        self._table: Table | None = None
 
     def execute(self, context: Context) -> Any:
         """Look once; then wait in the triggerer, or here."""
@@ -119,8 +122,10 @@ class SuccessManifestSensor(BaseSensorOperator):
         :raises AirflowFailException: waiting is in vain, or the call cannot be right.
         """
         try:
-            hook = ZeroRenameHook(self.zero_rename_conn_id)
-            answer = self._question(context).ask(hook)
+            question = self._question(context)
+            if self._table is None:
+                self._table = ZeroRenameHook(self.zero_rename_conn_id).get_table(question.table)
+            answer = question.ask(self._table)
         except InvalidInputError as error:
             raise AirflowFailException(str(error)) from error
         except StoreUnreachableError as error:

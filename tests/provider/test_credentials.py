@@ -101,15 +101,15 @@ def test_ordinary_arguments() -> None:
 
 def test_masking() -> None:
     line = f"spark-submit --conf fs.s3a.access.key=AKIAABCDEFGHIJKLMNOP --token={SECRET} in.csv"
-    assert mask(line, []) == (
-        "spark-submit --conf fs.s3a.access.key=****** --token=****** in.csv"
-    )
+    assert mask(line, []) == ("spark-submit --conf fs.s3a.access.key=****** --token=****** in.csv")
     assert mask(f"got {SECRET}!", [SECRET]) == "got ******!"
     assert mask('password="two words" x=1', []) == "password=****** x=1"
     assert mask("the cat", ["cat"]) == "the cat"
 
 
-@pytest.mark.parametrize("line", ["-" * 200_000, "a=" * 100_000, "-D" * 100_000, "x" + " " * 200_000])
+@pytest.mark.parametrize(
+    "line", ["-" * 200_000, "a=" * 100_000, "-D" * 100_000, "x" + " " * 200_000]
+)
 def test_masking_a_long_line_takes_linear_time(line: str) -> None:
     started = time.process_time()
     mask(line, [SECRET])

@@ -61,7 +61,7 @@ def test_keys_are_refused(extra: dict[str, str]) -> None:
 @pytest.mark.parametrize("field", ["login", "password"])
 def test_login_and_password_are_refused(field: str) -> None:
     with pytest.raises(InvalidInputError, match="login or password"):
-        ConnectionSettings.from_connection(connection(**{field: "me"}))
+        ConnectionSettings.from_connection(connection({}, **{field: "me"}))
 
 
 @pytest.mark.parametrize(

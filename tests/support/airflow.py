@@ -15,11 +15,16 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+import pyarrow as pa
+import pytest
 
 HOME = Path(tempfile.mkdtemp(prefix="zero-rename-airflow-"))
 atexit.register(shutil.rmtree, HOME, ignore_errors=True)
@@ -32,6 +37,11 @@ SETTINGS = {
     "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
 }
 os.environ.update(SETTINGS)
+
+from zero_rename.committer import JobSpec  # noqa: E402
+from zero_rename.committer.job import commit_job  # noqa: E402
+from zero_rename.committer.store import Put  # noqa: E402
+from zero_rename.provider.hooks import ZeroRenameHook  # noqa: E402
 
 
 @cache
@@ -114,3 +124,98 @@ def installed(folder: Path) -> dict[str, str]:
         )
         return {**os.environ, "PYTHONPATH": str(folder)}
     return dict(os.environ)
+
+
+SCHEMA = pa.schema([("day", pa.int32()), ("flight", pa.string())])
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Tables in a bucket of their own, reached with what an AWS connection says alone."""
+
+    bucket: Any
+    _made: dict[str, Any] = field(default_factory=dict)
+
+    def url(self, name: str = "flights") -> str:
+        return f"s3://{self.bucket.name}/wh/{name}"
+
+    def table(self, name: str = "flights") -> Any:
+        if name not in self._made:
+            self._made[name] = ZeroRenameHook().get_table(self.url(name))
+        return self._made[name]
+
+    def load(self, *days: int, name: str = "flights", rows: int = 2, **policy: Any) -> Any:
+        """Commit ``rows`` rows for each day."""
+        job = self.table(name).job(SCHEMA, partition_by=("day",), **policy)
+        with job:
+            job.write(day_rows(days, rows))
+        return job.committed
+
+    def decided(self, day: int, name: str = "flights", **policy: Any) -> str:
+        """A job whose driver died right after it wrote its decision."""
+        table = self.table(name)
+        opened = table.open_job(JobSpec(SCHEMA, partition_by=("day",), **policy))
+        writer = table.task_writer(opened, 0, 0)
+        writer.write(day_rows((day,), 2))
+        try:
+            table.driver.run(_dying(commit_job(table._context, opened, [writer.close()])))
+        except _Died:
+            return opened.job
+        raise AssertionError("the job did not come to its decision")
+
+    def undecided(self, day: int, name: str = "flights", **policy: Any) -> str:
+        """A job whose driver died before it decided; it leaves an upload."""
+        table = self.table(name)
+        opened = table.open_job(JobSpec(SCHEMA, partition_by=("day",), **policy))
+        writer = table.task_writer(opened, 0, 0)
+        writer.write(day_rows((day,), 2))
+        writer.close()
+        return opened.job
+
+
+def day_rows(days: Iterable[int], rows: int) -> pa.Table:
+    values = [(day, f"{day}-{n}") for day in days for n in range(rows)]
+    return pa.table(
+        {"day": [day for day, _ in values], "flight": [flight for _, flight in values]},
+        schema=SCHEMA,
+    )
+
+
+class _Died(BaseException):
+    """The driver's process has ended."""
+
+
+def _dying(step: Any) -> Any:
+    """Carry a commit out up to its decision, and no further."""
+    answer = None
+    while True:
+        request = step.send(answer)
+        answer = yield request
+        if isinstance(request, Put) and "/jobs/" in request.key:
+            raise _Died
+
+
+@pytest.fixture
+def aws_connection(s3_server: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The default AWS connection leads to the test server; the environment has no keys."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+    known = s3_server.environment
+    monkeypatch.setenv(
+        *connection_variable(
+            "aws_default",
+            conn_type="aws",
+            login=known["AWS_ACCESS_KEY_ID"],
+            password=known["AWS_SECRET_ACCESS_KEY"],
+            extra={"endpoint_url": s3_server.endpoint, "region_name": known["AWS_REGION"]},
+        )
+    )
+    return "aws_default"
+
+
+@pytest.fixture
+def tables(s3_bucket: Any, aws_connection: str) -> Tables:
+    """Tables in an empty bucket."""
+    return Tables(s3_bucket)

@@ -1,0 +1,128 @@
+"""The hook against a real S3 server, reached with what the AWS connection says alone."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from support.airflow import Tables, connection_variable
+from support.moto_server import ACCESS_KEY, REGION, SECRET_KEY, S3Server
+from zero_rename.committer import InvalidInputError
+from zero_rename.provider.hooks import ZeroRenameHook
+
+
+@pytest.fixture
+def define(monkeypatch: pytest.MonkeyPatch):
+    def define(conn_id: str, **fields) -> None:
+        monkeypatch.setenv(*connection_variable(conn_id, **fields))
+
+    return define
+
+
+def test_the_default_connections_need_not_exist(s3_env: S3Server) -> None:
+    """Credentials are then boto3's own affair, and none are handed on."""
+    hook = ZeroRenameHook()
+    assert hook.table_url("s3://b/t") == "s3://b/t"
+    assert hook.get_conn().list_buckets()["ResponseMetadata"]["HTTPStatusCode"] == 200
+    assert hook.credentials_env() == {}
+
+
+def test_named_connections_have_to_exist(define) -> None:
+    with pytest.raises(InvalidInputError, match="no Airflow connection 'lake'"):
+        ZeroRenameHook("lake").table_url("s3://b/t")
+    define("lake", conn_type="zero_rename", extra={"aws_conn_id": "missing"})
+    with pytest.raises(InvalidInputError, match="no Airflow connection 'missing'"):
+        ZeroRenameHook("lake").get_conn()
+
+
+def test_a_table_below_the_root(tables: Tables, define) -> None:
+    root = tables.url("")
+    define("lake", conn_type="zero_rename", extra={"table_root": root})
+    tables.load(1, 2)
+    table = ZeroRenameHook("lake").get_table("flights")
+    assert table.root.url == tables.url("flights")
+    assert table.partitions() == ["day=1", "day=2"]
+
+
+def test_a_name_that_is_no_table(tables: Tables) -> None:
+    with pytest.raises(InvalidInputError, match="s3://bucket/prefix"):
+        ZeroRenameHook().get_table("s3://bucket-only")
+
+
+def test_credentials_are_those_of_the_connection(tables: Tables, s3_server: S3Server) -> None:
+    assert ZeroRenameHook().credentials_env() == {
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+        "AWS_SESSION_TOKEN": "",
+        "AWS_ENDPOINT_URL": s3_server.endpoint,
+        "AWS_REGION": REGION,
+        "AWS_DEFAULT_REGION": REGION,
+    }
+
+
+def test_credentials_work_in_a_process_of_their_own(tables: Tables) -> None:
+    """An empty session token must not be sent as one."""
+    import boto3
+
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        assert name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ZeroRenameHook().credentials_env().items():
+            patch.setenv(name, value)
+        found = boto3.session.Session().client("s3").list_buckets()
+    assert tables.bucket.name in [b.get("Name") for b in found["Buckets"]]
+
+
+def test_a_token_and_a_certificate_bundle_are_handed_on(define) -> None:
+    define(
+        "aws_default",
+        conn_type="aws",
+        login="key-id",
+        password="key-secret",
+        extra={"aws_session_token": "a-token", "verify": "/etc/ca.pem", "region_name": "eu-x"},
+    )
+    given = ZeroRenameHook().credentials_env()
+    assert given["AWS_SESSION_TOKEN"] == "a-token"
+    assert given["AWS_CA_BUNDLE"] == "/etc/ca.pem"
+    assert "AWS_ENDPOINT_URL" not in given
+
+
+class TestTheConnectionFormsButton:
+    def test_without_a_root(self, tables: Tables) -> None:
+        fine, said = ZeroRenameHook().test_connection()
+        assert fine
+        assert "table_root" in said
+
+    def test_with_one(self, tables: Tables, define) -> None:
+        define("lake", conn_type="zero_rename", extra={"table_root": tables.url()})
+        assert ZeroRenameHook("lake").test_connection() == (
+            True,
+            f"{tables.url()} can be listed.",
+        )
+
+    def test_a_missing_bucket(self, tables: Tables, define) -> None:
+        define("lake", conn_type="zero_rename", extra={"table_root": "s3://no-such-bucket/t"})
+        fine, said = ZeroRenameHook("lake").test_connection()
+        assert not fine
+        assert "NoSuchBucket" in said
+
+    def test_no_server(self, define) -> None:
+        define(
+            "aws_default",
+            conn_type="aws",
+            login="key-id",
+            password="key-secret",
+            extra={"endpoint_url": "http://127.0.0.1:9", "region_name": "eu-x"},
+        )
+        define("lake", conn_type="zero_rename", extra={"table_root": "s3://bucket/t"})
+        fine, said = ZeroRenameHook("lake").test_connection()
+        assert not fine
+        assert "did not answer" in said
+        assert "key-secret" not in said
+
+    def test_a_connection_with_keys(self, define) -> None:
+        define("lake", conn_type="zero_rename", login="me", password="x")
+        fine, said = ZeroRenameHook("lake").test_connection()
+        assert not fine
+        assert "holds a credential" in said
