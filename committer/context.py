@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from .capabilities import StoreFacts
-from .layout import TableRoot, WriteIds
+from .layout import TableRoot, WriteIds, new_job_id
 
 #: One sequence of write ids for the process.
 _WRITE_IDS = WriteIds()
@@ -44,11 +44,13 @@ class Context:
     """A table's root, what its store keeps, and this process's ids and patience.
 
     :param write_id: makes write ids that never repeat.
+    :param job_id: makes job ids, at random; a simulation names its own.
     :param report: called as a commit goes on.
     """
 
     root: TableRoot
     facts: StoreFacts = StoreFacts()
     write_id: Callable[[], str] = _WRITE_IDS
+    job_id: Callable[[], str] = new_job_id
     waiting: Waiting = Waiting()
     report: Callable[[Progress], None] = field(default=lambda progress: None)

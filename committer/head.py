@@ -8,6 +8,7 @@ from .data_file import DataFile
 from .decision import PartitionDecision, PartReference
 from .layout import UNPARTITIONED, TableRoot, is_job_id
 from .record import Fields, decode, encode
+from .store import Found
 
 #: Former states a head remembers, so that an ETag from a listing can be dated by epoch.
 TRAIL_LENGTH = 16
@@ -228,3 +229,18 @@ def partition_of_slot_key(root: TableRoot, key: str) -> str | None:
     if name is None or (name != UNPARTITIONED and "=" not in name):
         return None
     return name
+
+
+def head_at(root: TableRoot, found: Found) -> HeadState:
+    """The head in an object that was listed, a partition's or a run's.
+
+    :raises RecordDamagedError: it is not the head that belongs at its key.
+    """
+    read = decode(found.body, "head", found.key)
+    name = read.string("name")
+    slot = Slot.partition(root, name)
+    if slot.key != found.key:
+        slot = Slot.once(root, name)
+    if slot.key != found.key:
+        raise read.damaged("name", "is not what its key says")
+    return HeadState(slot, Head.decode(found.body, slot, root), found.etag)

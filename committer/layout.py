@@ -154,6 +154,10 @@ class TableRoot:
     def manifest_key(self, write_id: str) -> str:
         return self._control("manifests", f"{write_id}.json")
 
+    @property
+    def once_prefix(self) -> str:
+        return self._control("once", "")
+
     def once_key(self, once: str) -> str:
         """The key of a run's ``once`` head: readable, and unique by a digest."""
         digest = hashlib.sha256(once.encode()).hexdigest()[:16]

@@ -17,7 +17,7 @@ from .errors import (
     ZeroRenameError,
 )
 from .head import HeadState, Slot
-from .layout import is_hidden, new_job_id
+from .layout import is_hidden
 from .open_record import OpenRecord
 from .opened import Committed, OpenedJob
 from .policy import Coordination, JobSpec, OnRepeat
@@ -44,7 +44,7 @@ def open_job(context: Context, spec: JobSpec) -> Step[OpenedJob]:
     :raises StoreUnfitError: the store cannot hold the protocol, or cannot hold a second writer.
     """
     check_types(spec.schema, spec.partition_by or ())
-    job = new_job_id()
+    job = context.job_id()
     yield from _write_open_record(context, job, spec)
     try:
         opened = yield from _opened(context, job, spec)

@@ -9,15 +9,27 @@ from .abort import abort_job_id
 from .apply import finish
 from .close import list_uploads
 from .context import Context
-from .decide import read_decision
-from .decision import Verdict
+from .decide import decide, read_decision
+from .decision import Decision, Verdict
 from .errors import ZeroRenameError
+from .head import HeadState, head_at
 from .layout import job_in_key
 from .opened import Aborted
 from .opening import OpenEntry, list_open, read_open
 from .policy import Owner
+from .slots import list_heads, release_claim
 from .snapshot import read_table
-from .store import AbortUpload, All, ListedUpload, Refused, Step
+from .store import (
+    AbortUpload,
+    Absent,
+    All,
+    Found,
+    Get,
+    ListedUpload,
+    ListObjects,
+    Refused,
+    Step,
+)
 
 
 class Outcome(StrEnum):
@@ -156,6 +168,7 @@ def purge(
     recovered: list[Recovered] = []
     if not dry_run:
         recovered = yield from recover(context, patience)
+        recovered += yield from release_dead_claims(context)
     # Uploads first, then the open records: a job that opens in between has no upload listed.
     uploads = yield from list_uploads(context)
     still_open = yield from list_open(context)
@@ -180,6 +193,50 @@ def purge(
             )
         entries.append((yield from _carry_out(upload, job, abort, reason, dry_run)))
     return PurgeReport(tuple(entries), tuple(recovered))
+
+
+def release_dead_claims(context: Context) -> Step[list[Recovered]]:
+    """Resolve claims of jobs that have no open record any more: one GET a head.
+
+    A job that was declared dead while it still wrote may put its claim on a head after its
+    clean-up was done, and then die: nothing but the head tells. Whoever claims the head next takes
+    such a claim off; this does it for partitions that nobody writes.
+    """
+    states = yield from _all_heads(context)
+    outcomes = []
+    for state in states:
+        job = state.head.claim
+        if job is None or (yield from read_open(context, job)) is not None:
+            continue
+        decided = yield from decide(context, Decision.abort(job, context.write_id()))
+        if decided.decision.is_commit:
+            yield from finish(context, decided)
+            outcomes.append(Recovered(job, Outcome.COMMITTED, f"applied {state.slot.name}"))
+        else:
+            yield from release_claim(context, state.slot, job)
+            outcomes.append(
+                Recovered(job, Outcome.ABORTED, f"took its claim off {state.slot.name}")
+            )
+    return outcomes
+
+
+def _all_heads(context: Context) -> Step[list[HeadState]]:
+    """The heads of all partitions and of all runs."""
+    partitions = yield from list_heads(context)
+    keys = [listed.slot.key for listed in partitions.values()]
+    token = None
+    while True:
+        page = yield ListObjects(context.root.once_prefix, token=token)
+        keys += [item.key for item in page.objects]
+        token = page.token
+        if token is None:
+            break
+    found = yield All(tuple(_get(key) for key in keys))
+    return [head_at(context.root, item) for item in found if isinstance(item, Found)]
+
+
+def _get(key: str) -> Step[Found | Absent]:
+    return (yield Get(key))
 
 
 def _judge_foreign(

@@ -1,0 +1,106 @@
+"""Local states of suspended generators as hashable values.
+
+Two generators stopped at the same instruction with the same local variables *and the same
+evaluation stack* (loops keep their iterators there) go on in the same way. The garbage
+collector's view of a generator shows both.
+"""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import lru_cache
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    GeneratorType,
+    MethodDescriptorType,
+    MethodType,
+    ModuleType,
+)
+from typing import Any
+
+import pyarrow as pa
+
+#: Types whose instances are the same throughout a simulation, or do not steer a participant.
+_CONSTANT = {"Context", "Ids", "_Count", "TableRoot", "StoreFacts"}
+_PLAIN = (str, bytes, int, float, bool, type(None), range, Enum)
+_RECORDS_KEPT = 100_000
+#: Records by identity; each is held on to, so that its identity stays its own.
+_records: dict[int, tuple[Any, Any]] = {}
+
+
+def freeze(value: Any) -> Any:
+    """A hashable value that is equal for equal states.
+
+    :raises TypeError: something whose state cannot be told.
+    """
+    if isinstance(value, _PLAIN):
+        return value
+    name = type(value).__name__
+    if name in _CONSTANT:
+        return name
+    if isinstance(value, list | tuple):
+        return (name, *map(freeze, value))
+    if isinstance(value, dict):
+        return (name, *((freeze(key), freeze(item)) for key, item in value.items()))
+    if isinstance(value, set | frozenset):
+        return (name, *sorted(map(freeze, value), key=repr))
+    if isinstance(value, GeneratorType):
+        return _freeze_generator(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return _freeze_record(name, value)
+    if isinstance(value, BaseException):
+        return (name, freeze(value.args))
+    return _freeze_machinery(name, value)
+
+
+def _freeze_record(name: str, value: Any) -> Any:
+    """A dataclass by its fields. Those of the committer are frozen, so each is looked at once."""
+    known = _records.get(id(value))
+    if known is not None:
+        return known[1]
+    frozen = (name, *(freeze(getattr(value, field)) for field in _field_names(type(value))))
+    if len(_records) > _RECORDS_KEPT:
+        _records.clear()
+    _records[id(value)] = (value, frozen)
+    return frozen
+
+
+@lru_cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
+def _freeze_generator(generator: GeneratorType) -> Any:
+    frame = generator.gi_frame
+    if frame is None:
+        return ("finished",)
+    # The frame object appears among the referents once somebody has asked for it.
+    held = [item for item in gc.get_referents(generator) if not isinstance(item, FrameType)]
+    return (generator.gi_code.co_qualname, frame.f_lasti, *map(freeze, held))
+
+
+def _freeze_machinery(name: str, value: Any) -> Any:
+    if isinstance(value, FunctionType):
+        cells = value.__closure__ or ()
+        return (value.__qualname__, *map(freeze, cells))
+    if isinstance(value, CellType):
+        try:
+            return ("cell", freeze(value.cell_contents))
+        except ValueError:
+            return ("empty cell",)
+    if isinstance(value, MethodType | BuiltinFunctionType):
+        owner = value.__self__
+        return (value.__name__, None if isinstance(owner, ModuleType) else freeze(owner))
+    if isinstance(value, CodeType | type | ModuleType | MethodDescriptorType):
+        return getattr(value, "__qualname__", None) or getattr(value, "co_qualname", name)
+    if isinstance(value, pa.Schema | pa.DataType):
+        return str(value)
+    if name.endswith("iterator") or name in ("enumerate", "zip", "map", "filter", "reversed"):
+        return (name, freeze(value.__reduce__()[1:]))
+    raise TypeError(f"the state of a {name} cannot be told: {value!r}")

@@ -1,0 +1,267 @@
+"""What must hold, by the six names of the zero-rename paper (section VIII.A).
+
+* completeness: every committed job's rows are visible exactly once unless replaced;
+* exclusivity: nothing of a job that is not committed is visible;
+* consistency: readers see all partitions of a job or none, files of one state;
+* concurrent: writers of one partition follow each other, no change is lost;
+* ability to abort: after recovery no upload, claim or open record is left, and every
+  participant's answer is true;
+* continuity of correctness: what wakes up late changes nothing: decisions stand, epochs and
+  markers never go back, removed files stay away.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from functools import lru_cache
+from typing import Any
+
+from simulation.program import Node
+from simulation.sim_store import Store
+
+from zero_rename.committer import (
+    UNPARTITIONED,
+    Committed,
+    RefusedError,
+    SnapshotGoneError,
+    TableRoot,
+    UnfinishedCommitError,
+)
+from zero_rename.committer.contents import files_of_decision
+from zero_rename.committer.decision import Decision, DecisionPart, PartitionDecision, join_parts
+from zero_rename.committer.head import Head, Manifest, Slot
+from zero_rename.committer.layout import job_in_key
+from zero_rename.committer.snapshot import Snapshot
+
+ROOT = TableRoot("bucket", "t")
+
+
+class Violation(AssertionError):
+    """An invariant does not hold.
+
+    :param invariant: its name, one of the six.
+    """
+
+    def __init__(self, invariant: str, what: str) -> None:
+        super().__init__(f"{invariant}: {what}")
+        self.invariant = invariant
+
+
+@lru_cache(maxsize=200_000)
+def _decision(key: str, body: bytes) -> Decision:
+    job = key.rsplit("/", 1)[-1].removesuffix(".json")
+    return Decision.decode(body, key, ROOT, job)
+
+
+def decision_of(store: Store, job: str) -> Decision | None:
+    """The decision of ``job``, its parts included."""
+    key = ROOT.decision_key(job)
+    found = store.objects.get(key)
+    if found is None:
+        return None
+    decision = _decision(key, found.body)
+    if decision.parts:
+        parts = [
+            DecisionPart.decode(store.objects[part.key].body, part.key, ROOT, job)
+            for part in decision.parts
+        ]
+        decision = join_parts(decision, parts)
+    return decision
+
+
+def _jobs(store: Store) -> list[str]:
+    prefix = ROOT.decisions_prefix
+    names = (key.removeprefix(prefix) for key in store.objects if key.startswith(prefix))
+    return sorted(name.removesuffix(".json") for name in names if name.endswith(".json"))
+
+
+def changes(store: Store) -> dict[str, list[tuple[str, PartitionDecision]]]:
+    """What committed jobs do to each partition, in the order of their base epochs.
+
+    :raises Violation: two jobs changed a partition from one epoch.
+    """
+    found: dict[str, list[tuple[str, PartitionDecision]]] = {}
+    for job in _jobs(store):
+        decision = decision_of(store, job)
+        if decision is None or not decision.is_commit:
+            continue
+        for change in decision.partitions:
+            found.setdefault(change.partition, []).append((job, change))
+    for partition, log in found.items():
+        log.sort(key=lambda entry: entry[1].base_epoch)
+        if [change.base_epoch for _, change in log] != list(range(len(log))):
+            epochs = [(job, change.base_epoch) for job, change in log]
+            raise Violation("concurrent", f"{partition} was changed from {epochs}")
+    return found
+
+
+def content_after(log: list[tuple[str, PartitionDecision]], epoch: int) -> list[str]:
+    """The keys a partition holds at an epoch, by carrying out its changes one after another."""
+    keys: list[str] = []
+    for job, change in log[:epoch]:
+        if change.replace:
+            keys = []
+        if change.dropped_job is not None:
+            keys = [key for key in keys if job_in_key(key) != change.dropped_job]
+        decision = Decision(job, "", verdict="commit", partitions=(change,))  # type: ignore[arg-type]
+        keys += [file.key for file in files_of_decision(decision, change.partition)]
+    return keys
+
+
+def check_step(before: Store, after: Store) -> None:
+    """What no single request may do.
+
+    :raises Violation: it did.
+    """
+    if before.objects is after.objects:
+        return
+    for key in after.objects.keys() - before.objects.keys():
+        job = job_in_key(key)
+        if job is not None and "/_zero_rename/" not in key and not _is_committed(after, job):
+            raise Violation("exclusivity", f"{key} became visible without a commit decision")
+    for key in before.objects.keys() & after.objects.keys():
+        if before.objects[key].etag != after.objects[key].etag:
+            _check_overwrite(key, before.objects[key].body, after.objects[key].body)
+    for key in before.objects.keys() - after.objects.keys():
+        if "/_zero_rename/heads/" in key or ("/_zero_rename/jobs/" in key and ".json" in key):
+            raise Violation("continuity of correctness", f"{key} was deleted")
+
+
+def _is_committed(store: Store, job: str) -> bool:
+    found = store.objects.get(ROOT.decision_key(job))
+    return found is not None and _decision(ROOT.decision_key(job), found.body).is_commit
+
+
+def _check_overwrite(key: str, old: bytes, new: bytes) -> None:
+    if "/_zero_rename/jobs/" in key or "/_zero_rename/manifests/" in key:
+        raise Violation("continuity of correctness", f"{key} was overwritten")
+    if "/_zero_rename/heads/" in key:
+        step = json.loads(new)["epoch"] - json.loads(old)["epoch"]
+        if step not in (0, 1):
+            raise Violation("continuity of correctness", f"{key} went {step} epochs on")
+    if key.endswith("_SUCCESS"):
+        _check_marker(key, json.loads(old)["manifest"], json.loads(new)["manifest"])
+
+
+def _check_marker(key: str, old: dict[str, Any], new: dict[str, Any]) -> None:
+    partition = ROOT.partition_of_data_key(key.removesuffix("_SUCCESS") + "x")
+    if partition == UNPARTITIONED and UNPARTITIONED not in old["epochs"]:
+        went_back = new["decided_at"] < old["decided_at"]
+    else:
+        went_back = new["epochs"].get(partition, 0) < old["epochs"].get(partition, 0)
+    if went_back:
+        raise Violation(
+            "continuity of correctness", f"{key} went from {old['job']} back to {new['job']}"
+        )
+
+
+def check_reader(store: Store, snapshot: Snapshot, partitions: Collection[str]) -> None:
+    """A reader's result is files of one state, all partitions of a job or none.
+
+    :raises Violation: it is not.
+    """
+    log = changes(store)
+    seen: dict[str, list[str]] = {partition: [] for partition in partitions}
+    for file in snapshot.files:
+        seen[file.partition].append(file.key)
+    for partition, keys in seen.items():
+        epoch = snapshot.epochs.get(partition, 0)
+        expected = content_after(log.get(partition, []), epoch)
+        if keys != expected:
+            raise Violation("consistency", f"{partition} at epoch {epoch} read {keys}")
+    for partition in partitions:
+        for job, change in log.get(partition, []):
+            decision = decision_of(store, job)
+            for other in decision.partitions if decision else ():
+                if other.partition in seen and (
+                    (snapshot.epochs.get(partition, 0) > change.base_epoch)
+                    != (snapshot.epochs.get(other.partition, 0) > other.base_epoch)
+                ):
+                    raise Violation(
+                        "consistency",
+                        f"{job} is seen in one of {partition} and {other.partition} only",
+                    )
+
+
+def check_outcome(store: Store, job: str, outcome: Node, final: bool) -> None:
+    """A participant's answer is true now, and after recovery.
+
+    :raises Violation: it is not.
+    """
+    decision = decision_of(store, job)
+    is_commit = decision is not None and decision.is_commit
+    value = outcome.value
+    says_commit = isinstance(value, UnfinishedCommitError) or (
+        isinstance(value, Committed) and value.job == job
+    )
+    says_nothing = outcome.kind == "raised" and isinstance(value, RefusedError)
+    if says_commit and not is_commit:
+        raise Violation("ability to abort", f"{job} was told committed and is not")
+    if says_nothing and is_commit:
+        raise Violation("ability to abort", f"{job} was told refused and is committed: {value!r}")
+    if outcome.kind == "raised" and not isinstance(value, Exception | SnapshotGoneError):
+        raise Violation("ability to abort", f"{job} ended by {value!r}")
+
+
+def check_recovered(store: Store) -> None:
+    """After everybody is done and recovery ran: heads, listings and markers agree with the
+    decisions, and nothing is left over.
+
+    :raises Violation: they do not, or something is.
+    """
+    _check_nothing_left(store)
+    log = changes(store)
+    for partition, entries in log.items():
+        slot = Slot.partition(ROOT, partition)
+        body = store.objects[slot.key].body
+        head = Head.decode(body, slot, ROOT)
+        if (head.epoch, head.last_job) != (len(entries), entries[-1][0]):
+            raise Violation("completeness", f"{partition} is at {head.epoch} of {len(entries)}")
+        expected = content_after(entries, len(entries))
+        if _content_of(store, head) != expected:
+            raise Violation("completeness", f"{partition}'s head holds {_content_of(store, head)}")
+        prefix = ROOT.partition_prefix(partition)
+        listed = [
+            key
+            for key in store.objects
+            if key.startswith(prefix)
+            and "/" not in key[len(prefix) :]
+            and not key[len(prefix) :].startswith("_")
+        ]
+        if sorted(listed) != sorted(expected):
+            name = "completeness" if set(expected) - set(listed) else "continuity of correctness"
+            raise Violation(name, f"{partition} lists {sorted(listed)}, not {sorted(expected)}")
+        _check_last_marker(store, partition, entries[-1][0])
+
+
+def _check_nothing_left(store: Store) -> None:
+    if store.uploads:
+        raise Violation("ability to abort", f"uploads are left: {sorted(store.uploads)}")
+    for key, found in store.objects.items():
+        if key.startswith(ROOT.open_prefix):
+            raise Violation("ability to abort", f"an open record is left: {key}")
+        if "/heads/" in key or "/once/" in key:
+            claim = json.loads(found.body)["claim"]
+            if claim is not None:
+                raise Violation("ability to abort", f"{key} still carries the claim of {claim}")
+
+
+def _check_last_marker(store: Store, partition: str, job: str) -> None:
+    marker = store.objects.get(ROOT.marker_key(partition))
+    if marker is None or json.loads(marker.body)["jobId"] != job:
+        raise Violation("continuity of correctness", f"{partition}'s marker is not {job}'s")
+
+
+def _content_of(store: Store, head: Head) -> list[str]:
+    keys: list[str] = []
+    if head.manifest is not None:
+        body = store.objects[head.manifest.key].body
+        manifest = Manifest.decode(body, head.manifest.key, ROOT, head.name)
+        keys += [file.key for file in manifest.files if file.job not in head.dropped]
+    for job in head.decisions:
+        decision = decision_of(store, job)
+        if decision is None or not decision.is_commit:
+            raise Violation("exclusivity", f"{head.name} names {job}, which has no commit")
+        keys += [file.key for file in files_of_decision(decision, head.name)]
+    return keys

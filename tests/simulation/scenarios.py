@@ -1,0 +1,123 @@
+"""Who takes part in a simulation, and the store they begin on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from simulation.explore import Explorer, Participant, run_to_end
+from simulation.invariants import ROOT
+from simulation.program import Ids, Program
+from simulation.sim_store import EMPTY, Behaviour, Store, apply
+
+from zero_rename.committer import Context, JobSpec, Mode, Waiting
+from zero_rename.committer.capabilities import StoreFacts
+from zero_rename.committer.errors import StreamError, TaskResultsError
+from zero_rename.committer.job import abort_job, commit_job
+from zero_rename.committer.opened import OpenedJob
+from zero_rename.committer.opening import open_job
+from zero_rename.committer.pending import PendingFile, TaskResult
+from zero_rename.committer.policy import Coordination
+from zero_rename.committer.recovery import purge, recover
+from zero_rename.committer.snapshot import take_snapshot
+from zero_rename.committer.store import CreateUpload, ObjectSettings, Put, Refused, Step, UploadPart
+from zero_rename.committer.table_record import TableRecord
+
+SCHEMA = pa.schema([("value", pa.int64()), ("day", pa.int32())])
+ONE, TWO = "day=1", "day=2"
+_WAITING = Waiting(silence=2.0, cap=4.0, poll=1.0)
+
+
+def job_id(name: str) -> str:
+    """A job id with ``name`` in it, in the letters that ids have."""
+    return f"zr1-{name.upper().translate(str.maketrans('ILOU', '1100')):0>26}"
+
+
+def context_of(ids: Ids, name: str = "") -> Context:
+    return Context(ROOT, write_id=ids, job_id=lambda: job_id(name), waiting=_WAITING)
+
+
+def _write(opened: OpenedJob, partitions: Sequence[str]) -> Step[TaskResult]:
+    files = []
+    for number, partition in enumerate(partitions):
+        key = ROOT.data_key(partition, 0, opened.job, number)
+        metadata = {"zero-rename-job": opened.job}
+        created = yield CreateUpload(key, ObjectSettings(metadata))
+        part = yield UploadPart(key, created.upload_id, 1, key.encode())
+        if isinstance(part, Refused):
+            raise StreamError("The upload was aborted.", key=key)
+        files.append(PendingFile(key, partition, created.upload_id, (part.etag,), len(key), 1, ""))
+    return TaskResult(opened.job, 0, 0, tuple(files))
+
+
+def _job(context: Context, spec: JobSpec, partitions: Sequence[str]) -> Step[Any]:
+    opened = yield from open_job(context, spec)
+    if opened.repeated is not None:
+        return opened.repeated
+    try:
+        result = yield from _write(opened, partitions)
+    except StreamError as error:
+        yield from abort_job(context, opened, [])
+        raise TaskResultsError(error.message) from error
+    return (yield from commit_job(context, opened, [result]))
+
+
+def writer(name: str, mode: Mode, *partitions: str, **policy: Any) -> Participant:
+    """A job with one file in each of ``partitions``, from open to close."""
+    spec = JobSpec(SCHEMA, mode, ("day",), **policy)
+    program = Program(name, lambda ids: _job(context_of(ids, name), spec, partitions))
+    return Participant(program, job=job_id(name))
+
+
+def reader(*partitions: str, name: str = "reader") -> Participant:
+    """A reader of several partitions as one state."""
+    program = Program(name, lambda ids: take_snapshot(context_of(ids), partitions))
+    return Participant(program, reads=partitions)
+
+
+def recoverer(patience: float = 0.0, name: str = "recoverer") -> Participant:
+    """Recovery that takes every undecided job for dead: fencing is safe at any time."""
+    program = Program(name, lambda ids: recover(context_of(ids), patience))
+    return Participant(program)
+
+
+def purger(name: str = "purger") -> Participant:
+    """A purge that leaves undecided jobs alone."""
+    program = Program(name, lambda ids: purge(context_of(ids), patience=1e9))
+    return Participant(program)
+
+
+def table(behaviour: Behaviour, *before: tuple[Mode, Sequence[str]]) -> Store:
+    """A table as earlier jobs left it."""
+    facts = StoreFacts(
+        server="simulation",
+        complete_resurrects=behaviour.resurrects,
+        conditional_delete=behaviour.delete_conditions,
+        uploads_by_prefix=behaviour.lists_by_prefix,
+    )
+    record = TableRecord("w", ("day",), SCHEMA, Coordination.STORE, facts)
+    store, _ = apply(EMPTY, Put(ROOT.table_key, record.encode()), behaviour)
+    for number, (mode, partitions) in enumerate(before):
+        name = f"before{number}"
+        ids = Ids()
+        ids.prefix = name
+        spec = JobSpec(SCHEMA, mode, ("day",))
+        store = run_to_end(store, _job(context_of(ids, name), spec, partitions), behaviour)
+    return store
+
+
+def explorer(
+    *participants: Participant,
+    behaviour: Behaviour | None = None,
+    before: Sequence[tuple[Mode, Sequence[str]]] = ((Mode.APPEND, (ONE, TWO)),),
+    crashes: int = 0,
+    faults: int = 0,
+) -> Explorer:
+    """Explores ``participants`` on a table with some history."""
+    behaviour = behaviour or Behaviour()
+    start = table(behaviour, *before)
+    return Explorer(participants, start, behaviour, context_of, crashes=crashes, faults=faults)
+
+
+__all__ = ["ONE", "TWO", "explorer", "job_id", "purger", "reader", "recoverer", "writer"]
