@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -98,6 +99,9 @@ class S3Clients:
         http = getattr(getattr(client, "_endpoint", None), "http_session", None)
         own = client.meta.config
         pool = max(parallel, own.max_pool_connections)
+        # Its endpoint counts, not the one AWS_ENDPOINT_URL may name by now.
+        endpoint: dict[str, Any] = {"ignore_configured_endpoint_urls": True}
+        ours = Config(max_pool_connections=pool, **endpoint, **_CHECKSUMS)
 
         def build(**changes: Any) -> Any:
             return _adapt(
@@ -106,7 +110,7 @@ class S3Clients:
                     region_name=client.meta.region_name,
                     endpoint_url=client.meta.endpoint_url if _has_own_endpoint(client) else None,
                     verify=getattr(http, "_verify", None),
-                    config=own.merge(Config(max_pool_connections=pool, **_CHECKSUMS, **changes)),
+                    config=own.merge(ours).merge(Config(**changes)),
                 )
             )
 
@@ -136,9 +140,10 @@ def _config(parallel: int, attempts: int) -> Config:
 
 
 def _has_own_endpoint(client: Any) -> bool:
-    """Whether the endpoint was given: AWS's own must be left to botocore's endpoint rules."""
+    """Whether the endpoint was given: AWS's regional ones must be left to botocore's rules, which
+    put the bucket into the host's name. A VPC endpoint is a given one."""
     host = urlsplit(client.meta.endpoint_url).hostname or ""
-    return not host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
+    return re.fullmatch(r"s3[a-z0-9.-]*\.amazonaws\.com(\.cn)?", host) is None
 
 
 def _adapt(client: Any) -> Any:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from pathlib import Path
+import os
 from typing import Any
 
 import boto3
 import pytest
+from botocore.config import Config
 
 from support.faulty_server import DROPPED, FaultyServer, Reply, always, s3_error
 from support.moto_server import S3Server
@@ -145,11 +146,14 @@ def test_derived_clients_reach_what_the_own_client_reaches(
     assert client.meta.config is before
 
 
-def test_derived_clients_keep_settings_of_the_own_client(tmp_path: Path) -> None:
-    from botocore.config import Config
-
-    bundle = tmp_path / "ca.pem"
-    bundle.write_text("")
+@pytest.mark.parametrize(
+    "endpoint", [None, "https://bucket.vpce-1a2b.s3.eu-west-3.vpce.amazonaws.com"]
+)
+def test_derived_clients_keep_settings_of_the_own_client(
+    endpoint: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
     config = Config(
         s3={"addressing_style": "path"},
         proxies={"https": "http://proxy"},
@@ -160,11 +164,13 @@ def test_derived_clients_keep_settings_of_the_own_client(tmp_path: Path) -> None
     client = boto3.session.Session().client(
         "s3",
         region_name="eu-west-3",
+        endpoint_url=endpoint,
         config=config,
         verify=False,
         aws_access_key_id="a",
         aws_secret_access_key="b",
     )
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     clients = S3Clients.derived_from(client)
     for derived in (clients.retrying, clients.once):
         kept = derived.meta.config
