@@ -31,24 +31,37 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
 
 
-def write_spark_conf(workspace: Workspace) -> None:
-    """Write ``spark-defaults.conf``: quick for small jobs, nothing outside the workspace."""
+def write_log_settings(workspace: Workspace) -> None:
+    """Write what Spark's JVM may log; ``variables`` names the file."""
+    _log_settings(workspace).write_text(_LOG4J)
+
+
+def _log_settings(workspace: Workspace) -> Path:
+    return workspace.root / "log4j2.properties"
+
+
+def spark_options(workspace: Workspace) -> str:
+    """Options for the JVM of ``spark-submit``: quick for small jobs, nothing outside the
+    workspace.
+
+    Settings come as system properties rather than in a ``SPARK_CONF_DIR``: that folder would be
+    first on the class path, and the JVM would ignore a class archive made without it.
+    """
     temporary = workspace.temporary
-    # The flags use the class archive made at set-up; it saves half of a small job's time.
-    java = f'{jvm_options()} {_NO_FILES} -Djava.io.tmpdir="{temporary}"'
     settings = {
-        "spark.driver.extraJavaOptions": java,
-        "spark.local.dir": str(temporary),
-        "spark.sql.warehouse.dir": str(temporary / "warehouse"),
+        "java.io.tmpdir": temporary,
+        "log4j2.configurationFile": _log_settings(workspace).as_uri(),
+        "spark.local.dir": temporary,
+        "spark.sql.warehouse.dir": temporary / "warehouse",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
     }
-    lines = "".join(f"{name} {value}\n" for name, value in settings.items())
-    (workspace.spark_conf / "spark-defaults.conf").write_text(lines)
-    (workspace.spark_conf / "log4j2.properties").write_text(_LOG4J)
+    # The flags use the class archive made at set-up; it saves half of a small job's time.
+    properties = (f'"-D{name}={value}"' for name, value in settings.items())
+    return " ".join((jvm_options(), _NO_FILES, *properties))
 
 
 def variables(
@@ -64,7 +77,7 @@ def variables(
         "PATH": f"{scripts}{os.pathsep}{environ.get('PATH', os.defpath)}",
         "TMPDIR": str(workspace.temporary),
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
-        "SPARK_CONF_DIR": str(workspace.spark_conf),
+        "SPARK_SUBMIT_OPTS": spark_options(workspace),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(workspace.temporary),
         # The JVM that makes up the command line of the one that does the work.

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from rich import box
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table as Grid
 
 from .compare import Difference
@@ -31,7 +33,7 @@ class Run:
 class Report:
     """Prints to the user's terminal; plain lines where there is none.
 
-    :param console: where to; its width is raised to that of the widest table.
+    :param console: where to.
     """
 
     def __init__(self, console: Console | None = None) -> None:
@@ -58,12 +60,11 @@ class Report:
 
     def table_of_runs(self) -> None:
         """The one table."""
-        grid = Grid(title="Runs", title_justify="left", title_style="bold")
+        grid = _grid("Runs")
         grid.add_column("run", no_wrap=True)
-        for name in ("partitions", "rows in CSV", "rows committed", "files", "bytes"):
+        names = ("partitions", "rows\nin CSV", "rows\ncommitted", "files", "bytes")
+        for name in (*names, "requests\nto S3", "seconds"):
             grid.add_column(name, justify="right", no_wrap=True)
-        grid.add_column("requests to S3", justify="right", no_wrap=True)
-        grid.add_column("seconds", justify="right", no_wrap=True)
         for run in self.runs:
             numbers = (run.partitions, run.csv_rows, run.rows, run.files, run.bytes, run.requests)
             cells = ["-" if number is None else f"{number:,}" for number in numbers]
@@ -72,8 +73,7 @@ class Report:
 
     def before_and_after(self, partition: str, seen: Mapping[str, Content]) -> None:
         """One partition as a reader saw it at several moments."""
-        grid = Grid(title=f"What a reader of {partition} sees", title_justify="left")
-        grid.title_style = "bold"
+        grid = _grid(f"What a reader of {partition} sees")
         grid.add_column("when")
         grid.add_column("rows", justify="right")
         grid.add_column("content")
@@ -95,7 +95,12 @@ class Report:
         return 0
 
     def _print(self, grid: Grid) -> None:
-        # Measured, since a table that is wider than the terminal would lose columns.
-        width = max(self.console.width, self.console.measure(grid).maximum)
+        # Its own width: squeezed into a narrow terminal, or none, it would lose digits.
+        roomy = self.console.options.update_width(1000)
         self.console.print()
-        self.console.print(grid, width=width)
+        self.console.print(grid, width=Measurement.get(self.console, roomy, grid).maximum)
+        self.console.print()
+
+
+def _grid(title: str) -> Grid:
+    return Grid(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)

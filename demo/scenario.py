@@ -14,7 +14,7 @@ from zero_rename import Table
 from .airflow import CLEARED, FIRST, RETRIED, Airflow, airflow
 from .compare import Difference, committed, differences, strays
 from .dataset import Content, Flights, partition_on
-from .environment import airflow_variables, variables, write_spark_conf
+from .environment import airflow_variables, variables, write_log_settings
 from .errors import DemoError
 from .processes import started, tail
 from .report import Report, Run
@@ -161,7 +161,7 @@ def tell(workspace: Workspace, store: Store, report: Report) -> list[Difference]
     with report.step("unpack flights.csv, 336,776 rows"):
         flights = Flights.unpack(workspace.data)
         csv = flights.contents(MONTHS)
-    write_spark_conf(workspace)
+    write_log_settings(workspace)
     root = f"s3://{store.bucket}"
     environment = variables(workspace, store)
     environment |= airflow_variables(workspace, store, root)

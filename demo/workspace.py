@@ -35,11 +35,6 @@ class Workspace:
         return self.root / "airflow"
 
     @property
-    def spark_conf(self) -> Path:
-        """SPARK_CONF_DIR."""
-        return self.root / "spark-conf"
-
-    @property
     def temporary(self) -> Path:
         """What TMPDIR, ``java.io.tmpdir`` and ``spark.local.dir`` name."""
         return self.root / "tmp"
@@ -68,7 +63,7 @@ def workspace(root: Path = CHECKOUT / ".demo") -> Iterator[Workspace]:
             if path.name != "lock":
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         made = Workspace(root)
-        for folder in (made.data, made.airflow, made.spark_conf, made.temporary, made.logs):
+        for folder in (made.data, made.airflow, made.temporary, made.logs):
             folder.mkdir()
         yield made
 
