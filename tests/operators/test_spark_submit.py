@@ -1,0 +1,408 @@
+"""The submit operator, with a stand-in for spark-submit that really commits."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.exceptions import AirflowException
+from airflow.sdk import Asset
+from airflow.sdk.exceptions import AirflowFailException
+
+from support.airflow import Tables, connection_variable, run_task, task_context
+from support.fake_spark import FAILS, FAILS_AFTERWARDS, IDLE, FakeSpark
+from support.moto_server import ACCESS_KEY, SECRET_KEY
+from zero_rename.committer import (
+    InvalidInputError,
+    RefusedError,
+    StoreRefusedError,
+    TaskResultsError,
+)
+from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
+
+ONCE = "flights/scheduled__2013-02-02/load"
+
+
+def operator(tables: Tables | None = None, **arguments: Any) -> ZeroRenameSparkSubmitOperator:
+    given = {
+        "task_id": "load",
+        "application": "/jobs/flights_job.py",
+        "table": tables.url() if tables else "s3://bucket/flights",
+        "partition": "*",
+    }
+    return ZeroRenameSparkSubmitOperator(**given | arguments)
+
+
+def run(task: ZeroRenameSparkSubmitOperator, **context: Any) -> dict[str, Any]:
+    return run_task(task, task_context(task, **context))
+
+
+class TestALoad:
+    def test_reports_what_this_run_committed(self, tables: Tables, spark: FakeSpark) -> None:
+        report = run(operator(tables))
+        assert report["job"] == tables.table().once_job(ONCE)
+        assert report["rows"] == 1
+        assert report["files"] == 1
+        assert report["repeated"] is False
+        assert (report["partition"], report["epoch"]) == ("day=1", 1)
+        assert report["partitions"][0]["partition"] == "day=1"
+        assert report == json.loads(json.dumps(report))
+        assert tables.table().files()[0].job == report["job"]
+
+    def test_hands_the_run_to_the_writer(self, tables: Tables, spark: FakeSpark) -> None:
+        run(operator(tables, on_conflict="last_wins", mode="append"), try_number=2, map_index=4)
+        env = spark.calls()[0]["env"]
+        assert {name: env[name] for name in env if name.startswith("ZERO_RENAME_")} == {
+            "ZERO_RENAME_TABLE": tables.url(),
+            "ZERO_RENAME_ONCE": f"{ONCE}/4",
+            "ZERO_RENAME_ON_REPEAT": "skip",
+            "ZERO_RENAME_ON_CONFLICT": "last_wins",
+            "ZERO_RENAME_MODE": "append",
+            "ZERO_RENAME_DAG": "flights",
+            "ZERO_RENAME_RUN": "scheduled__2013-02-02",
+            "ZERO_RENAME_TASK": "load",
+            "ZERO_RENAME_MAP_INDEX": "4",
+            "ZERO_RENAME_TRY_NUMBER": "2",
+        }
+        assert env["PYSPARK_PYTHON"] == sys.executable
+
+    def test_policy_comes_from_the_connection_unless_given(
+        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        extra = {"table_root": tables.url(""), "on_conflict": "last_wins"}
+        monkeypatch.setenv(*connection_variable("zr", conn_type="zero_rename", extra=extra))
+        run(operator(table="flights", zero_rename_conn_id="zr"))
+        run(operator(table="flights", zero_rename_conn_id="zr", on_conflict="fail"), run_id="r2")
+        given = [call["env"]["ZERO_RENAME_ON_CONFLICT"] for call in spark.calls()]
+        assert given == ["last_wins", "fail"]
+        assert tables.table().exists()
+
+    def test_templates_are_rendered(self, tables: Tables, spark: FakeSpark) -> None:
+        task = operator(
+            table=tables.url("{{ params.name }}"),
+            partition="day={{ data_interval_start.day }}",
+            mode="{{ params.mode }}",
+        )
+        report = run(task, params={"name": "flights", "mode": "overwrite"})
+        assert report["table"] == tables.url()
+        given = spark.calls()[0]["env"]["ZERO_RENAME_REPLACE_PARTITIONS"]
+        assert json.loads(given) == ["day=1"]
+
+    def test_outlets_are_told(self, tables: Tables, spark: FakeSpark) -> None:
+        asset = Asset("flights", uri=tables.url())
+        added: list[str] = []
+        event = SimpleNamespace(extra={}, add_partitions=added.extend)
+        task = operator(tables, outlets=[asset], asset_partitions=True)
+        report = run(task, outlet_events={asset: event})
+        assert event.extra == {name: report[name] for name in ("job", "rows", "files", "bytes")}
+        assert added == ["day=1"]
+
+
+class TestThePartition:
+    def test_an_overwrite_without_rows_empties_it(
+        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        tables.load(1)
+        monkeypatch.setenv("TEST_DAYS", "")
+        task = operator(tables, partition=None, partition_format="day=%-d", mode="overwrite")
+        report = run(task)
+        assert (report["partition"], report["rows"], report["epoch"]) == ("day=1", 0, 2)
+        assert tables.table().files() == []
+
+    def test_rows_for_another_are_refused(
+        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("TEST_DAYS", "1,2")
+        with pytest.raises(AirflowException, match="Error code is: 1"):
+            run(operator(tables, partition="day=1", mode="overwrite"))
+        assert tables.table().files() == []
+
+    def test_appended_rows_for_another_are_found_out(
+        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("TEST_DAYS", "1,2")
+        with pytest.raises(TaskResultsError, match="does not name: day=2"):
+            run(operator(tables, partition="day=1", mode="append"))
+
+    def test_of_a_partitioned_run(self, tables: Tables, spark: FakeSpark) -> None:
+        task = operator(tables, partition=None, partition_format="day=%-d", mode="overwrite")
+        moment = datetime(2013, 2, 1, tzinfo=UTC)
+        report = run(task, start=None, partition_key="2013-02-01", partition_date=moment)
+        assert report["partition"] == "day=1"
+
+    def test_nothing_says_it(self, tables: Tables, spark: FakeSpark) -> None:
+        with pytest.raises(AirflowFailException, match=r"Give partition='year="):
+            run(operator(tables, partition=None))
+        assert spark.calls() == []
+
+
+class TestTries:
+    def test_a_retry_reports_what_an_earlier_try_committed(
+        self, tables: Tables, spark: FakeSpark, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        spark.runs(FAILS_AFTERWARDS)
+        with pytest.raises(AirflowException, match="Error code is: 3"):
+            run(operator(tables, retries=2))
+        job = tables.table().once_job(ONCE)
+        report = run(operator(tables, retries=2), try_number=2)
+        assert (report["job"], report["repeated"], report["rows"]) == (job, True, 1)
+        assert len(spark.calls()) == 1
+        assert "Not submitted" in capsys.readouterr().out
+
+    def test_a_retry_finishes_what_an_earlier_try_decided(
+        self, tables: Tables, spark: FakeSpark
+    ) -> None:
+        job = tables.decided(1, once=ONCE)
+        report = run(operator(tables, retries=2), try_number=2)
+        assert (report["job"], report["rows"]) == (job, 2)
+        assert spark.calls() == []
+        assert tables.table().open_jobs() == []
+
+    def test_a_retry_after_a_failure_loads(self, tables: Tables, spark: FakeSpark) -> None:
+        working = spark.folder / "application.py"
+        written = working.read_text()
+        spark.runs(FAILS)
+        with pytest.raises(AirflowException, match="Error code is: 4"):
+            run(operator(tables, retries=2))
+        spark.runs(written)
+        report = run(operator(tables, retries=2), try_number=2)
+        assert (report["repeated"], report["rows"]) == (False, 1)
+
+    def test_a_cleared_task_replaces_what_it_loaded(self, tables: Tables, spark: FakeSpark) -> None:
+        tables.load(1, rows=5)
+        first = run(operator(tables, retries=2))
+        again = run(operator(tables, retries=2), try_number=2, max_tries=3)
+        assert again["job"] != first["job"]
+        assert (again["repeated"], again["rows"]) == (False, 1)
+        assert sum(file.rows for file in tables.table().files()) == 6
+
+    @pytest.mark.parametrize(("on_repeat", "rows"), [("append", 2), ("replace_own", 1)])
+    def test_on_repeat(self, tables: Tables, spark: FakeSpark, on_repeat: str, rows: int) -> None:
+        run(operator(tables))
+        run(operator(tables, on_repeat=on_repeat), try_number=2)
+        assert sum(file.rows for file in tables.table().files()) == rows
+
+    def test_other_runs_and_mapped_tasks_are_others(self, tables: Tables, spark: FakeSpark) -> None:
+        run(operator(tables))
+        run(operator(tables), run_id="other")
+        run(operator(tables), map_index=0)
+        run(operator(tables), map_index=1)
+        assert sum(file.rows for file in tables.table().files()) == 4
+
+
+class TestNothingCommitted:
+    def test_an_application_that_wrote_nothing(self, tables: Tables, spark: FakeSpark) -> None:
+        spark.runs(IDLE)
+        with pytest.raises(RefusedError, match="committed no job of task 'load'") as caught:
+            run(operator(tables))
+        assert "zero_rename" in str(caught.value)
+
+    def test_an_application_that_wrote_elsewhere(
+        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("TEST_TABLE", tables.url("elsewhere"))
+        with pytest.raises(RefusedError, match="committed no job"):
+            run(operator(tables))
+
+    def test_a_cleared_task_that_wrote_nothing(self, tables: Tables, spark: FakeSpark) -> None:
+        first = run(operator(tables))
+        spark.runs(IDLE)
+        with pytest.raises(RefusedError, match=f"{first['job']}, stands"):
+            run(operator(tables), try_number=2, max_tries=1)
+
+    def test_what_a_failed_one_leaves_is_named(
+        self, tables: Tables, spark: FakeSpark, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        spark.runs(
+            (spark.folder / "application.py")
+            .read_text()
+            .replace("with job:", "job.__enter__(); os._exit(9)\nwith job:")
+        )
+        with pytest.raises(AirflowException, match="Error code is: 9"):
+            run(operator(tables))
+        (left,) = tables.table().open_jobs()
+        assert f"{left.job} is left undecided" in caplog.text
+
+
+class TestSecrets:
+    def test_reach_the_driver_by_environment_and_appear_nowhere(
+        self, tables: Tables, spark: FakeSpark, caplog: pytest.LogCaptureFixture, capfd: Any
+    ) -> None:
+        caplog.set_level(logging.DEBUG)
+        task = operator(tables)
+        run(task)
+        (call,) = spark.calls()
+        assert call["env"]["AWS_SECRET_ACCESS_KEY"] == SECRET_KEY
+        assert SECRET_KEY not in " ".join(call["argv"])
+        assert ACCESS_KEY not in " ".join(call["argv"])
+        shown = caplog.text + "".join(capfd.readouterr())
+        assert "the application says AWS_SECRET_ACCESS_KEY" in shown
+        assert SECRET_KEY not in shown
+        assert SECRET_KEY not in json.dumps([getattr(task, n) for n in task.template_fields])
+
+    def test_stay_out_of_the_error_too(self, tables: Tables, spark: FakeSpark) -> None:
+        spark.runs("import os, sys\nprint(os.environ['AWS_SECRET_ACCESS_KEY'])\nsys.exit(4)")
+        with pytest.raises(AirflowException) as caught:
+            run(operator(tables))
+        assert SECRET_KEY not in str(caught.value)
+
+    def test_reach_a_clusters_executors_by_a_private_file(
+        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        monkeypatch.setenv(
+            *connection_variable("spark_default", conn_type="spark", host="spark://master:7077")
+        )
+        run(operator(tables))
+        (call,) = spark.calls()
+        name = call["argv"][call["argv"].index("--properties-file") + 1]
+        file = call["files"][name]
+        assert file["mode"] == "0o600"
+        assert f"spark.executorEnv.AWS_SECRET_ACCESS_KEY={SECRET_KEY}" in file["text"]
+        assert SECRET_KEY not in " ".join(call["argv"])
+        assert not Path(name).exists()
+
+    def test_reach_a_driver_in_the_cluster_by_a_private_file(
+        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The stand-in has the file's variables only if it reads them, so nothing commits."""
+        spark.runs(IDLE)
+        monkeypatch.setenv(*connection_variable("spark_default", conn_type="spark", host="yarn"))
+        with pytest.raises(RefusedError):
+            run(operator(tables, deploy_mode="cluster", durable=False))
+        (call,) = spark.calls()
+        (text,) = [f["text"] for n, f in call["files"].items() if n.endswith(".properties")]
+        assert f"spark.yarn.appMasterEnv.AWS_SECRET_ACCESS_KEY={SECRET_KEY}" in text
+        assert f"spark.yarn.appMasterEnv.ZERO_RENAME_ONCE={ONCE}" in text
+        assert f"spark.executorEnv.AWS_SECRET_ACCESS_KEY={SECRET_KEY}" in text
+        assert SECRET_KEY not in " ".join(call["argv"])
+        assert "ZERO_RENAME_ONCE" not in call["env"]
+
+    def test_are_not_passed_where_nobody_wants_them(
+        self, tables: Tables, spark: FakeSpark
+    ) -> None:
+        spark.runs(IDLE)
+        with pytest.raises(RefusedError):
+            run(operator(tables, pass_credentials=False, env_vars={"X": "1"}))
+        (call,) = spark.calls()
+        assert call["env"]["X"] == "1"
+        assert not {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} & set(call["env"])
+
+    @pytest.mark.parametrize(
+        ("arguments", "named"),
+        [
+            ({"conf": {"spark.hadoop.fs.s3a.secret.key": "abc123"}}, "fs.s3a.secret.key"),
+            ({"conf": {"spark.hadoop.fs.s3a.access.key": "abc123"}}, "fs.s3a.access.key"),
+            ({"application_args": ["--token=abc123"]}, "--token"),
+        ],
+    )
+    def test_are_refused_on_the_command_line(self, arguments: dict[str, Any], named: str) -> None:
+        with pytest.raises(InvalidInputError, match=named) as caught:
+            operator(**arguments)
+        assert "abc123" not in str(caught.value)
+        assert "aws_conn_id" in str(caught.value)
+
+    def test_of_a_template_are_refused_once_rendered(
+        self, tables: Tables, spark: FakeSpark
+    ) -> None:
+        task = operator(tables, application_args=["--{{ params.name }}=abc123"])
+        with pytest.raises(AirflowFailException, match="--token"):
+            run(task, params={"name": "token"})
+        assert spark.calls() == []
+
+    def test_in_env_vars_are_refused_where_those_become_words(
+        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        given = {"AWS_SECRET_ACCESS_KEY": "abc123"}
+        monkeypatch.setenv(*connection_variable("spark_default", conn_type="spark", host="yarn"))
+        with pytest.raises(AirflowFailException, match="env_vars"):
+            run(operator(tables, env_vars=given))
+        assert spark.calls() == []
+
+
+class TestShipping:
+    def test_a_local_job_needs_none(self, tables: Tables, spark: FakeSpark) -> None:
+        run(operator(tables))
+        assert "--py-files" not in spark.calls()[0]["argv"]
+
+    def test_executors_get_the_package(
+        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        other = tmp_path / "other.py"
+        other.write_text("")
+        monkeypatch.setenv(
+            *connection_variable("spark_default", conn_type="spark", host="spark://master:7077")
+        )
+        task = operator(tables, py_files=str(other))
+        run(task)
+        (call,) = spark.calls()
+        names = call["argv"][call["argv"].index("--py-files") + 1].split(",")
+        assert [Path(name).name for name in names] == ["zero_rename.zip", "other.py"]
+        assert task.py_files == str(other)
+        run(operator(tables, ship_package=False), run_id="r2")
+        assert "--py-files" not in spark.calls()[1]["argv"]
+
+
+class TestTheCall:
+    def test_conf_is_not_changed(self, tables: Tables, spark: FakeSpark) -> None:
+        conf = {"spark.sql.shuffle.partitions": "2"}
+        task = operator(tables, conf=conf)
+        run(task)
+        assert conf == task.conf == {"spark.sql.shuffle.partitions": "2"}
+        assert "spark.sql.shuffle.partitions=2" in spark.calls()[0]["argv"]
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ({"committer": "magic"}, "not yet in this version"),
+            ({"committer": "rename"}, "no committer 'rename'"),
+            ({"mode": "ignore"}, "mode='ignore'"),
+            ({"on_conflict": "wait"}, "on_conflict='wait'"),
+            ({"on_repeat": "never"}, "on_repeat='never'"),
+            ({"partition": "2013-02-01"}, "not a partition path"),
+            ({"table": ""}, "table is empty"),
+        ],
+    )
+    def test_bad_arguments_break_the_import(self, arguments: dict[str, Any], message: str) -> None:
+        with pytest.raises(InvalidInputError, match=message):
+            operator(**arguments)
+
+    def test_bad_templates_fail_for_good(self, tables: Tables, spark: FakeSpark) -> None:
+        task = operator(tables, committer="{{ params.committer }}")
+        with pytest.raises(AirflowFailException, match="not yet in this version"):
+            run(task, params={"committer": "magic"})
+        assert spark.calls() == []
+
+    @pytest.mark.parametrize("table", ["s3://bucket", "hdfs://nn/x", "flights"])
+    def test_a_table_that_is_none(self, spark: FakeSpark, tables: Tables, table: str) -> None:
+        with pytest.raises(AirflowFailException):
+            run(operator(table=table))
+        assert spark.calls() == []
+
+    def test_a_spark_connection_that_does_not_exist(self, tables: Tables, spark: FakeSpark) -> None:
+        """The base operator would go to YARN."""
+        with pytest.raises(AirflowFailException, match="no Spark connection 'nowhere'"):
+            run(operator(tables, conn_id="nowhere"))
+        assert spark.calls() == []
+
+    def test_a_bucket_that_does_not_exist(self, tables: Tables, spark: FakeSpark) -> None:
+        with pytest.raises(StoreRefusedError, match="no-such-bucket"):
+            run(operator(table="s3://no-such-bucket/t"))
+        assert spark.calls() == []
+
+    def test_cluster_mode_on_a_standalone_cluster(
+        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv(
+            *connection_variable("spark_default", conn_type="spark", host="spark://master:7077")
+        )
+        with pytest.raises(AirflowFailException, match="runs no Python application"):
+            run(operator(tables, deploy_mode="cluster"))
+
+    def test_killing_it_before_it_runs_is_harmless(self) -> None:
+        operator().on_kill()

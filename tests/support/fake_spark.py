@@ -1,0 +1,96 @@
+"""A ``spark-submit`` that runs the application in plain Python and records how it was called.
+
+It stands for Spark where a test is about what reaches the application: words of the command
+line, variables, files. ``tests/operators/test_real_spark.py`` has the real one.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_SUBMIT = """#!{python}
+import json, os, runpy, sys
+files = {{}}
+for option in ("--properties-file", "--py-files"):
+    if option in sys.argv:
+        for name in sys.argv[sys.argv.index(option) + 1].split(","):
+            files[name] = {{
+                "mode": oct(os.stat(name).st_mode & 0o777),
+                "text": open(name, "rb").read().decode("latin-1"),
+            }}
+with open({record!r}, "a") as record:
+    record.write(json.dumps(
+        {{"argv": sys.argv, "env": dict(os.environ), "files": files}}) + "\\n")
+print("the application says AWS_SECRET_ACCESS_KEY", os.environ.get("AWS_SECRET_ACCESS_KEY"))
+sys.stdout.flush()
+runpy.run_path({application!r}, run_name="__main__")
+"""
+
+#: Writes rows for ``DAY`` as the data source would, by the same options and variables.
+WRITES = """
+import os
+import pyarrow as pa
+from zero_rename import committer
+from zero_rename.spark.options import read_writer_options
+
+url = os.environ.get("TEST_TABLE", os.environ["ZERO_RENAME_TABLE"])
+options = read_writer_options({"path": url, "partitionBy": "day"}, os.environ)
+schema = pa.schema([("day", pa.int32()), ("flight", pa.string())])
+days = [int(day) for day in os.environ.get("TEST_DAYS", "1").split(",") if day]
+overwrite = os.environ.get("TEST_OVERWRITE") == "1" or bool(options.replace_partitions)
+job = committer.Table(url).job(
+    schema,
+    mode=options.mode(overwrite),
+    partition_by=options.partition_by,
+    replace_partitions=options.replace_partitions,
+    on_conflict=options.on_conflict,
+    once=options.once,
+    on_repeat=options.on_repeat,
+    owner=options.owner("test"),
+)
+with job:
+    job.write(pa.table({"day": days, "flight": [f"f{day}" for day in days]}, schema=schema))
+print("wrote", job.committed.job)
+"""
+#: Ends well without writing anything.
+IDLE = "print('nothing to do')\n"
+#: Writes, and fails afterwards.
+FAILS_AFTERWARDS = WRITES + "\nraise SystemExit(3)\n"
+#: Fails before anything.
+FAILS = "raise SystemExit(4)\n"
+
+
+@dataclass(frozen=True)
+class FakeSpark:
+    """The stand-in's folder. Put ``bin`` first on PATH."""
+
+    folder: Path
+
+    @property
+    def bin(self) -> Path:
+        return self.folder / "bin"
+
+    @property
+    def record(self) -> Path:
+        return self.folder / "record.jsonl"
+
+    def runs(self, application: str) -> None:
+        """From now on, ``application`` is what runs."""
+        source = self.folder / "application.py"
+        source.write_text(application)
+        self.bin.mkdir(exist_ok=True)
+        script = self.bin / "spark-submit"
+        script.write_text(
+            _SUBMIT.format(python=sys.executable, record=str(self.record), application=str(source))
+        )
+        script.chmod(0o755)
+
+    def calls(self) -> list[dict[str, Any]]:
+        """How it was called so far: ``argv``, ``env``, ``files``."""
+        if not self.record.exists():
+            return []
+        return [json.loads(line) for line in self.record.read_text().splitlines()]
