@@ -69,6 +69,8 @@ def finish(
         committed and any process can finish it.
     """
     decision = decided.decision
+    if context.facts.complete_resurrects:
+        held = None  # The owner looks at the heads too: a Complete of a file that is gone harms.
     count = _Count(context, decision.job, len(decision.files))
     steps = [
         _apply_partition(context, decided, change, held, count) for change in decision.partitions

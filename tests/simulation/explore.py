@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from simulation.invariants import (
+    ROOT,
     Violation,
     check_outcome,
     check_reader,
@@ -143,6 +144,9 @@ class Explorer:
     :param behaviour: what the store lacks.
     :param crashes: participants that may die, at any request; ``faults``: answers that may go
         wrong.
+    :param fuse: carry out a task's uploads, and reads of what never changes, as soon as they are
+        asked for: they commute with everything others do. Only without maintenance beside, which
+        looks at the uploads of all jobs, and without crashes.
     """
 
     def __init__(
@@ -154,7 +158,9 @@ class Explorer:
         *,
         crashes: int = 0,
         faults: int = 0,
+        fuse: bool = False,
     ) -> None:
+        self._fuse = fuse
         self._participants = participants
         self._behaviour = behaviour
         self._context = context
@@ -198,25 +204,44 @@ class Explorer:
         """
         chance = random.Random(seed)
         world, trace, steps = self._start, None, 0
+        current = ""
         while True:
             moves = list(self._moves(world, trace, seed))
             if not moves:
                 self._check_end(world, trace, seed)
                 return steps
-            plain = [move for move in moves if not move[0][0].startswith("!")]
-            # Faults are many and their budget is small: a walk that took them as they come would
-            # spend it on the first requests.
-            rare = [move for move in moves if move[0][0].startswith("!")]
-            chosen = rare if rare and (not plain or chance.random() < 0.04) else plain
-            label, world = chance.choice(chosen)
-            trace = (trace, label)
+            move, world = self._choose(chance, moves, current)
+            current = move[1]
+            trace = (trace, move)
             self.seen.add(world.key)
             steps += 1
+
+    @staticmethod
+    def _choose(
+        chance: random.Random, moves: list[tuple[Move, World]], current: str
+    ) -> tuple[Move, World]:
+        """Mostly the participant that moved last, so that others stall for long; seldom a fault,
+        so that the few there are fall anywhere."""
+        plain = [move for move in moves if not move[0][0].startswith("!")]
+        rare = [move for move in moves if move[0][0].startswith("!")]
+        if rare and (not plain or chance.random() < 0.03):
+            return chance.choice(rare)
+        own = [move for move in plain if move[0][1] == current]
+        if own and chance.random() < 0.93:
+            return chance.choice(own)
+        who = chance.choice(sorted({move[0][1] for move in plain}))
+        return chance.choice([move for move in plain if move[0][1] == who])
 
     def _moves(
         self, world: World, trace: Trace, seed: int | None = None
     ) -> Iterator[tuple[Move, World]]:
-        """Everything that can happen next."""
+        """Everything that can happen next; where somebody's next request commutes with all that
+        others can do, that alone."""
+        if self._fuse:
+            alone = self._commuting(world, trace, seed)
+            if alone is not None:
+                yield alone
+                return
         for number, participant in enumerate(self._participants):
             state = world.states[number]
             if world.dead >> number & 1:

@@ -211,6 +211,7 @@ def check_recovered(store: Store) -> None:
     :raises Violation: they do not, or something is.
     """
     _check_nothing_left(store)
+    _check_once(store)
     log = changes(store)
     for partition, entries in log.items():
         slot = Slot.partition(ROOT, partition)
@@ -233,6 +234,18 @@ def check_recovered(store: Store) -> None:
             name = "completeness" if set(expected) - set(listed) else "continuity of correctness"
             raise Violation(name, f"{partition} lists {sorted(listed)}, not {sorted(expected)}")
         _check_last_marker(store, partition, entries[-1][0])
+
+
+def _check_once(store: Store) -> None:
+    """The tries of a run, told to skip what is done, do its work once."""
+    done: dict[str, str] = {}
+    for job in _jobs(store):
+        decision = decision_of(store, job)
+        if decision is None or not decision.is_commit or decision.once is None:
+            continue
+        if decision.once in done:
+            raise Violation("completeness", f"{done[decision.once]} and {job} did one run's work")
+        done[decision.once] = job
 
 
 def _check_nothing_left(store: Store) -> None:

@@ -113,11 +113,12 @@ def explorer(
     before: Sequence[tuple[Mode, Sequence[str]]] = ((Mode.APPEND, (ONE, TWO)),),
     crashes: int = 0,
     faults: int = 0,
+    fuse: bool = False,
 ) -> Explorer:
     """Explores ``participants`` on a table with some history."""
     behaviour = behaviour or Behaviour()
     start = table(behaviour, *before)
-    return Explorer(participants, start, behaviour, context_of, crashes=crashes, faults=faults)
+    return Explorer(participants, start, behaviour, context_of, crashes=crashes, faults=faults, fuse=fuse)
 
 
 __all__ = ["ONE", "TWO", "explorer", "job_id", "purger", "reader", "recoverer", "writer"]
