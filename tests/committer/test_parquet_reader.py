@@ -174,7 +174,7 @@ def test_another_size_is_damage(
     file = put(s3_bucket, several())
     body = s3_bucket.read(KEY)
     s3_bucket.put(KEY, body + b"x" if change > 0 else body[:change])
-    with pytest.raises(DamagedError, match=KEY):
+    with pytest.raises(DamagedError, match="should have"):
         read(s3_bucket, several(1).schema, file)
 
 

@@ -293,6 +293,25 @@ def test_memory_does_not_grow_with_partitions(monkeypatch: pytest.MonkeyPatch) -
     assert {file.partition for file in result.files} == {f"p={n}" for n in range(500)}
 
 
+def test_the_largest_buffer_is_written_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zero_rename.committer.task_writer._BUFFER_BYTES", 10_000)
+    monkeypatch.setattr("zero_rename.committer.task_writer._STAGE_BYTES", 1000)
+    store = FakeStore()
+    task = writer(store, numbers(1).schema, ("p",))
+    table = pa.table({"p": [0 if n % 10 else n % 4 for n in range(5000)], "v": list(range(5000))})
+    for batch in table.to_batches(max_chunksize=100):
+        task.write(batch)
+        assert task._buffered <= 10_000
+    result = task.close()
+    groups = {
+        file.partition: pq.read_metadata(pa.BufferReader(store.body(file))).num_row_groups
+        for file in result.files
+    }
+    assert groups["p=0"] > 2
+    assert groups["p=2"] == 1
+    assert rows_of(*written(store, result, table.schema, ("p",))) == rows_of(table)
+
+
 def test_tiny_batches_are_gathered() -> None:
     store = FakeStore()
     task = writer(store, numbers(1).schema)
@@ -380,6 +399,19 @@ def test_after_any_failure_everything_is_aborted(
     with pytest.raises(StreamClosedError):
         task.close()
     assert task.abort() == ()
+
+
+def test_an_upload_of_another_size_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = FakeStore()
+    monkeypatch.setattr(
+        "support.fake_stream.FakeStream.close",
+        lambda self: (self.data.pop(), setattr(self, "state", "closed")),
+    )
+    task = writer(store, numbers(1).schema)
+    task.write(numbers(3))
+    with pytest.raises(StreamError, match="uploaded"):
+        task.close()
+    assert store.left == []
 
 
 def test_a_failing_abort_is_noted_and_hides_nothing() -> None:
