@@ -420,6 +420,20 @@ class TestParallel:
         driver.run(one(All((member(Wait(0.3)), member(Head("a")), member(Head("b"))))))
         assert order == [Head, Head, Wait]
 
+    def test_a_wait_ends_while_a_request_is_under_way(self, at: Any) -> None:
+        waited = threading.Event()
+
+        def hold(_: Received, __: Callable[[], Reply]) -> Reply:
+            return s3_error(404, "NoSuchKey") if waited.wait(10) else s3_error(403, "AccessDenied")
+
+        def wait() -> Step[None]:
+            yield Wait(0.05)
+            waited.set()
+
+        with FaultyServer(hold) as server:
+            answers = at(server.endpoint).run(one(All((wait(), one(Get("a")), one(Get("b"))))))
+        assert [type(answer) for answer in answers] == [type(None), Absent, Absent]
+
     def test_an_error_in_the_pool_is_raised_into_its_step(self, at: Any) -> None:
         with FaultyServer(always(s3_error(403, "AccessDenied"))) as server:
             driver = at(server.endpoint)
