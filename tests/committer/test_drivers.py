@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -736,8 +737,10 @@ class TestUploadListings:
         def answer(got: Received, _: Callable[[], Reply]) -> Reply:
             if "upload-id-marker" in got.path:
                 return s3_error(400, "InvalidArgument")
-            if "key-marker=p/ke" in got.path or "key-marker=p%2Fke" in got.path:
-                return uploads_page([("p/key", "1"), ("p/key", "2")], False)
+            marker = parse_qs(urlsplit(got.path).query).get("key-marker", [""])[0]
+            listed = [entry for entry in (("p/key", "1"), ("p/key", "2")) if entry[0] > marker]
+            if marker:
+                return uploads_page(listed, False)
             return uploads_page([("p/key", "1")], True)
 
         with FaultyServer(answer) as server:
