@@ -164,6 +164,14 @@ class TestTries:
         assert spark.calls() == []
         assert tables.table().open_jobs() == []
 
+    def test_a_retry_fences_what_a_killed_try_left(self, tables: Tables, spark: FakeSpark) -> None:
+        left = tables.undecided(1, once=ONCE)
+        report = run(operator(tables, retries=2), try_number=2)
+        assert report["rows"] == 1
+        assert report["job"] != left
+        assert tables.table().job_state(left) == "aborted"
+        assert tables.bucket.uploads() == []
+
     def test_a_retry_after_a_failure_loads(self, tables: Tables, spark: FakeSpark) -> None:
         working = spark.folder / "application.py"
         written = working.read_text()
@@ -283,9 +291,7 @@ class TestSecrets:
         assert SECRET_KEY not in " ".join(call["argv"])
         assert "ZERO_RENAME_ONCE" not in call["env"]
 
-    def test_are_not_passed_where_nobody_wants_them(
-        self, tables: Tables, spark: FakeSpark
-    ) -> None:
+    def test_are_not_passed_where_nobody_wants_them(self, tables: Tables, spark: FakeSpark) -> None:
         spark.runs(IDLE)
         with pytest.raises(RefusedError):
             run(operator(tables, pass_credentials=False, env_vars={"X": "1"}))

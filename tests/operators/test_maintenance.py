@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from support.airflow import Tables, connection_variable, run_task, task_context
+from zero_rename.committer import TableNotFoundError
+from zero_rename.operators.maintenance import PurgeStaleUploadsOperator, RecoverJobsOperator
+
+
+def run(kind: type, tables: Any, **arguments: Any) -> dict[str, Any]:
+    task = kind(task_id="maintain", tables=tables, **arguments)
+    report = run_task(task, task_context(task))
+    assert json.loads(json.dumps(report)) == report
+    return report
+
+
+def foreign_upload(tables: Tables) -> str:
+    key = "wh/flights/day=1/part-00000-2b1f.snappy.parquet"
+    tables.bucket.client.create_multipart_upload(Bucket=tables.bucket.name, Key=key)
+    return key
+
+
+class TestRecover:
+    def test_settles_what_was_interrupted(self, tables: Tables) -> None:
+        committed, dead = tables.decided(1), tables.undecided(2)
+        (report,) = run(RecoverJobsOperator, tables.url(), patience=timedelta(0))["tables"]
+        assert report["table"] == tables.url()
+        assert {job["job"]: job["outcome"] for job in report["recovered"]} == {
+            committed: "committed",
+            dead: "aborted",
+        }
+        assert tables.table().open_jobs() == []
+        assert tables.bucket.uploads() == []
+        assert [file.partition for file in tables.table().files()] == ["day=1"]
+
+    def test_leaves_what_may_live(self, tables: Tables) -> None:
+        alive = tables.undecided(2)
+        (report,) = run(RecoverJobsOperator, tables.url())["tables"]
+        assert [job["outcome"] for job in report["recovered"]] == ["left"]
+        assert [job.job for job in tables.table().open_jobs()] == [alive]
+
+    def test_several_tables_of_which_one_is_none(self, tables: Tables) -> None:
+        job = tables.decided(1)
+        names = [tables.url("missing"), tables.url()]
+        with pytest.raises(TableNotFoundError, match="missing"):
+            run(RecoverJobsOperator, names)
+        assert tables.table().is_closed(job)
+
+
+class TestPurge:
+    def test_recovers_first(self, tables: Tables) -> None:
+        tables.undecided(2)
+        (report,) = run(PurgeStaleUploadsOperator, tables.url(), patience=0.0)["tables"]
+        assert [job["outcome"] for job in report["recovered"]] == ["aborted"]
+        assert tables.bucket.uploads() == []
+
+    def test_only_says_so_in_a_dry_run(self, tables: Tables) -> None:
+        job = tables.undecided(2)
+        tables.table().recover(patience=0.0)
+        key = f"wh/flights/day=2/part-00000-{job}-0009.parquet"
+        tables.bucket.client.create_multipart_upload(Bucket=tables.bucket.name, Key=key)
+        (report,) = run(PurgeStaleUploadsOperator, tables.url(), dry_run=True)["tables"]
+        assert (report["would_abort"], report["aborted"], report["kept"]) == (1, 0, 0)
+        assert [(u["key"], u["job"]) for u in report["uploads"]] == [(key, job)]
+        assert tables.bucket.uploads() == [key]
+        (report,) = run(PurgeStaleUploadsOperator, tables.url())["tables"]
+        assert report["aborted"] == 1
+        assert tables.bucket.uploads() == []
+
+    def test_foreign_uploads_are_left(self, tables: Tables) -> None:
+        tables.load(1)
+        key = foreign_upload(tables)
+        (report,) = run(PurgeStaleUploadsOperator, tables.url())["tables"]
+        assert (report["aborted"], report["kept"]) == (0, 1)
+        assert tables.bucket.uploads() == [key]
+
+    def test_foreign_uploads_are_purged_by_age(self, tables: Tables) -> None:
+        """moto dates every upload to 2010."""
+        tables.load(1)
+        key = foreign_upload(tables)
+        old = timedelta(days=365 * 100)
+        (report,) = run(PurgeStaleUploadsOperator, tables.url(), foreign=True, older_than=old)[
+            "tables"
+        ]
+        assert (report["aborted"], report["kept"]) == (0, 1)
+        assert "younger than 3153600000 s" in report["uploads"][0]["reason"]
+        (report,) = run(PurgeStaleUploadsOperator, tables.url(), foreign=True)["tables"]
+        assert [u["key"] for u in report["uploads"] if u["action"] == "aborted"] == [key]
+        assert tables.bucket.uploads() == []
+
+    def test_the_age_is_the_connections_else_the_configurations(
+        self, tables: Tables, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        tables.load(1)
+        key = foreign_upload(tables)
+        monkeypatch.setenv("AIRFLOW__ZERO_RENAME__PURGE_OLDER_THAN_HOURS", "900000")
+        run(PurgeStaleUploadsOperator, tables.url(), foreign=True)
+        assert tables.bucket.uploads() == [key]
+        extra = {"purge_older_than_hours": 100, "table_root": tables.url("")}
+        monkeypatch.setenv(*connection_variable("zr", conn_type="zero_rename", extra=extra))
+        run(PurgeStaleUploadsOperator, "flights", foreign=True, zero_rename_conn_id="zr")
+        assert tables.bucket.uploads() == []
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ({"foreign": True, "older_than": 3600}, "below \\[zero_rename\\] purge_floor_hours"),
+            ({"foreign": True, "older_than": timedelta(hours=23)}, "below"),
+            ({"older_than": 360000}, "foreign=True is not given"),
+        ],
+    )
+    def test_ages_that_are_refused(
+        self, tables: Tables, arguments: dict[str, Any], message: str
+    ) -> None:
+        key = foreign_upload(tables)
+        with pytest.raises(AirflowFailException, match=message):
+            run(PurgeStaleUploadsOperator, tables.url(), **arguments)
+        assert tables.bucket.uploads() == [key]
+
+    def test_no_table_named(self, tables: Tables) -> None:
+        with pytest.raises(AirflowFailException, match="names no table"):
+            run(PurgeStaleUploadsOperator, [])

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    TaskDeferralTimeout,
+    TaskDeferred,
+)
+
+from support.airflow import Tables, run_task, task_context
+from zero_rename.committer import StoreUnreachableError
+from zero_rename.provider.waiting import Question
+from zero_rename.sensors.success_manifest import SuccessManifestSensor
+
+
+def sensor(tables: Tables | None = None, **arguments: Any) -> SuccessManifestSensor:
+    given = {
+        "task_id": "wait",
+        "table": tables.url() if tables else "s3://bucket/flights",
+        "poke_interval": 0.05,
+        "timeout": 0.2,
+    }
+    return SuccessManifestSensor(**given | arguments)
+
+
+def run(task: SuccessManifestSensor, **context: Any) -> Any:
+    return run_task(task, task_context(task, **context))
+
+
+class TestHere:
+    def test_a_job_from_a_template(self, tables: Tables) -> None:
+        job = tables.load(1).job
+        report = run(sensor(tables, job="{{ params.job }}"), params={"job": job})
+        assert (report["job"], report["rows"], report["partition"]) == (job, 2, "day=1")
+
+    def test_the_task_of_this_run(self, tables: Tables) -> None:
+        job = tables.load(1, once="flights/scheduled__2013-02-02/load").job
+        assert run(sensor(tables, upstream_task_id="load"))["job"] == job
+        with pytest.raises(AirflowSensorTimeout):
+            run(sensor(tables, upstream_task_id="load"), run_id="another")
+
+    def test_a_mapped_task_of_this_run(self, tables: Tables) -> None:
+        job = tables.load(1, once="flights/scheduled__2013-02-02/load/2").job
+        waiting = sensor(tables, upstream_task_id="load", upstream_map_index=2)
+        assert run(waiting)["job"] == job
+
+    def test_an_epoch_from_a_template(self, tables: Tables) -> None:
+        job = tables.load(1).job
+        waiting = sensor(tables, partition="day=1", newer_than_epoch="{{ params.epoch }}")
+        assert run(waiting, params={"epoch": 0})["job"] == job
+
+    def test_mere_existence_times_out(self, tables: Tables) -> None:
+        tables.load(1)
+        with pytest.raises(AirflowSensorTimeout):
+            run(sensor(tables, once="some/other/run", partition="day=1"))
+
+    def test_in_vain(self, tables: Tables) -> None:
+        job = tables.load(1).job
+        with pytest.raises(AirflowFailException, match="min_rows"):
+            run(sensor(tables, job=job, min_rows=10, timeout=3600))
+
+    def test_a_foreign_marker(self, tables: Tables) -> None:
+        tables.bucket.put("wh/flights/_SUCCESS", b"")
+        with pytest.raises(AirflowFailException, match="classic rename committer"):
+            run(sensor(tables, once="k", on_foreign_marker="fail"))
+
+    def test_a_call_that_cannot_be_right(self, tables: Tables) -> None:
+        with pytest.raises(AirflowFailException, match="nothing says which"):
+            run(sensor(tables, partition="day=1"))
+        with pytest.raises(AirflowFailException, match="is not an epoch"):
+            run(sensor(tables, partition="day=1", newer_than_epoch="soon"))
+        with pytest.raises(AirflowFailException, match="both say"):
+            run(sensor(tables, once="k", upstream_task_id="load"))
+
+    def test_a_store_out_of_reach_is_asked_again(
+        self, tables: Tables, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        job, ask = tables.load(1).job, Question.ask
+        failures = [StoreUnreachableError("no answer")]
+
+        def flaky(self: Question, table: Any) -> Any:
+            if failures:
+                raise failures.pop()
+            return ask(self, table)
+
+        monkeypatch.setattr(Question, "ask", flaky)
+        assert run(sensor(tables, job=job, timeout=60))["job"] == job
+
+
+class TestDeferred:
+    def test_ready_at_once_is_not_deferred(self, tables: Tables) -> None:
+        job = tables.load(1).job
+        assert run(sensor(tables, job=job, deferrable=True))["job"] == job
+
+    def test_it_is_deferred_once_with_its_whole_timeout(self, tables: Tables) -> None:
+        with pytest.raises(TaskDeferred) as caught:
+            run(sensor(tables, once="k", min_rows=1, deferrable=True, timeout=90))
+        deferred = caught.value
+        assert deferred.timeout == timedelta(seconds=90)
+        assert deferred.method_name == "execute_complete"
+        _, kwargs = deferred.trigger.serialize()
+        assert kwargs["poke_interval"] == 0.05
+        assert kwargs["question"]["once"] == "k"
+        assert kwargs["question"]["min_rows"] == 1
+
+    def test_the_answer_is_the_end(self, tables: Tables) -> None:
+        """No second deferral, which would begin the timeout anew."""
+        task = sensor(tables, once="k", deferrable=True)
+        event = {"state": "ready", "explanation": "x", "report": {"rows": 0}}
+        assert task.execute_complete({}, event) == {"rows": 0}  # pyright: ignore
+        event = {"state": "failed", "explanation": "aborted", "report": None}
+        with pytest.raises(AirflowFailException, match="aborted"):
+            task.execute_complete({}, event)  # pyright: ignore
+
+    @pytest.mark.parametrize(
+        ("soft_fail", "expected"), [(False, AirflowSensorTimeout), (True, AirflowSkipException)]
+    )
+    def test_a_timeout_in_the_triggerer(
+        self, soft_fail: bool, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        task = sensor(once="k", deferrable=True, soft_fail=soft_fail)
+
+        def timed_out(*_: Any, **__: Any) -> None:
+            raise TaskDeferralTimeout("too long")
+
+        monkeypatch.setattr(task, "execute_complete", timed_out)
+        with pytest.raises(expected):
+            task.resume_execution("execute_complete", {"event": {}}, {})  # pyright: ignore
+
+    def test_soft_fail(self, tables: Tables) -> None:
+        job = tables.load(1).job
+        task = sensor(tables, job=job, min_rows=10, soft_fail=True)
+        with pytest.raises(AirflowException):
+            run(task)
