@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
+from importlib import metadata
 
 from ..committer.errors import InvalidInputError
 from .launch import java_command, java_version
@@ -65,8 +65,8 @@ def check_versions() -> None:
 
 def _version(package: str, wanted: str) -> str:
     try:
-        return version(package)
-    except PackageNotFoundError:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
         pass
     try:
         # On a cluster PySpark comes by PYTHONPATH, without a distribution.

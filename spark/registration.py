@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import logging
+import os
 import shutil
 import tempfile
 import threading
@@ -50,10 +51,9 @@ def register(spark: SparkSession) -> None:
 
 def _check_workers(spark: SparkSession) -> None:
     """Check the interpreter of the workers on this host, where the package is not shipped."""
-    import os
-
     context = spark.sparkContext
-    if not context.getConf().get("spark.submit.pyFiles", ""):
+    shipped = context._python_includes or context.getConf().get("spark.submit.pyFiles", "")
+    if not shipped:
         check_worker_python({**os.environ, "PYSPARK_PYTHON": context.pythonExec})
 
 

@@ -1,0 +1,238 @@
+"""What goes wrong, in tasks and at planning: what the user reads, and that nothing is left."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from support.spark_tables import (
+    data_keys,
+    open_records,
+    read,
+    rows,
+    worker_environment,
+    write,
+)
+from zero_rename.committer import Table
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def url(s3_bucket):
+    return f"s3://{s3_bucket.name}/lake/table"
+
+
+def nothing_left(bucket):
+    """Neither data nor uploads nor open jobs."""
+    assert bucket.uploads() == []
+    assert data_keys(bucket, "lake/") == []
+    assert open_records(bucket, "lake/table") == []
+    return True
+
+
+def message(caught):
+    """What the user reads: one paragraph, without the traceback of a worker."""
+    text = str(caught.value)
+    assert "Traceback" not in text
+    assert "zero_rename.committer.errors." in text
+    return text
+
+
+def test_a_failing_task_leaves_no_upload(spark, s3_bucket, url):
+    # Task 1 has uploaded a file of its own before it meets the bad row, task 0 is done by then.
+    bad = "if(id = 199, '__HIVE_DEFAULT_PARTITION__', concat('p', id div 150)) as p"
+    frame = spark.range(200).repartitionByRange(2, "id").selectExpr("id", bad)
+    with pytest.raises(Exception, match="would be read back as null") as caught:
+        write(frame, url, partitionBy="p", rowsPerFile="10")
+    assert "InvalidInputError" in message(caught)
+    assert s3_bucket.counter.counts()["AbortMultipartUpload"] > 0
+    assert nothing_left(s3_bucket)
+
+
+def test_an_error_of_the_user_s_own_code(spark, s3_bucket, url):
+    frame = spark.range(100).selectExpr("assert_true(id < 90) as a", "id")
+    with pytest.raises(Exception, match="USER_RAISED_EXCEPTION"):
+        write(frame, url)
+    assert nothing_left(s3_bucket)
+
+
+def test_a_retried_task_counts_once(spark, s3_bucket, url):
+    def fail_first(batches):
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        yield from batches
+        if context.attemptNumber() < 2 and context.partitionId() == 1:
+            raise RuntimeError("not yet")
+
+    frame = spark.range(0, 100, 1, 2).mapInArrow(fail_first, "id long")
+    write(frame, url)
+    assert read(spark, url).selectExpr("count(*)", "sum(id)").collect() == [(100, 4950)]
+    assert len(data_keys(s3_bucket, "lake/")) == 2
+    assert s3_bucket.uploads() == []
+    assert open_records(s3_bucket, "lake/table") == []
+
+
+def test_a_killed_worker_leaves_what_the_abort_sweeps(spark, s3_bucket, url):
+    def die(batches):
+        import os
+        import signal
+
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        for batch in batches:
+            yield batch
+            if context.partitionId() == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    frame = spark.range(0, 40, 1, 2).mapInArrow(die, "id long")
+    with pytest.raises(Exception, match="crashed"):
+        write(frame, url)
+    assert nothing_left(s3_bucket)
+
+
+def test_mismatches_are_refused_before_any_upload(spark, s3_bucket, url):
+    write(spark.sql("select 1 n, 'x' p"), url, partitionBy="p")
+    there = data_keys(s3_bucket, "lake/")
+    s3_bucket.counter.reset()
+    cases = {
+        "select 'one' n, 'x' p": "n is string, in the table int32",
+        "select 1 n": "p is missing",
+        "select 1 n, 'x' p, 2 m": "m is not in the table",
+    }
+    for query, problem in cases.items():
+        with pytest.raises(Exception, match=problem) as caught:
+            write(spark.sql(query), url)
+        assert "TableMismatchError" in message(caught)
+    with pytest.raises(Exception, match="The table is partitioned by p") as caught:
+        write(spark.sql("select 1 n, 'x' p"), url, partitionBy="n")
+    message(caught)
+    assert "CreateMultipartUpload" not in s3_bucket.counter.counts()
+    assert data_keys(s3_bucket, "lake/") == there
+    assert open_records(s3_bucket, "lake/table") == []
+
+
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [
+        ("select interval '3' month a", "'a' has the type interval month"),
+        ("select array(named_struct('b', interval '3' month)) a", r"'a\[\].b' has the type"),
+        ("select 1 a, 2 a", "Two columns are named 'a' and 'a'"),
+        ("select 1 a, 2 A", "Two columns are named 'a' and 'A'"),
+        ("select st_geomfromwkb(X'0101000000000000000000F03F0000000000000040') g", "geometry"),
+        ("select struct() a", "without fields"),
+    ],
+)
+def test_types_that_cannot_be_kept_are_refused_at_planning(spark, s3_bucket, url, query, problem):
+    with pytest.raises(Exception, match=problem) as caught:
+        write(spark.sql(query), url)
+    message(caught)
+    assert s3_bucket.counter.total() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"replacePartition": "p=x"}, "Is replacePartitions meant"),
+        ({"secretKey": "hush"}, "looks like a credential"),
+        ({"partitionBy": "q"}, "'q' is not among the columns"),
+        ({"partitionBy": "n,p"}, "Every column is a partition column"),
+        ({"compression": "zip"}, "'zip' is not available"),
+        ({"replaceTable": "true"}, "needs mode overwrite"),
+    ],
+)
+def test_bad_options(spark, s3_bucket, url, options, problem):
+    with pytest.raises(Exception, match=problem) as caught:
+        write(spark.sql("select 1 n, 'x' p"), url, **options)
+    assert "hush" not in message(caught)
+    assert s3_bucket.keys() == []
+
+
+@pytest.mark.parametrize("root", ["/tmp/table", "s3://bucket", "s3://me:hush@bucket/table"])
+def test_bad_roots(spark, root):
+    with pytest.raises(Exception, match="InvalidInputError") as caught:
+        write(spark.sql("select 1 n"), root)
+    assert "hush" not in message(caught)
+
+
+def test_sql_reaches_the_writer_without_options(spark, s3_bucket, url):
+    spark.sql("create table if not exists by_sql (n int) using zero_rename")
+    writes = (
+        lambda: spark.sql("insert into by_sql values (1)"),
+        lambda: spark.sql("select 1 n").write.insertInto("by_sql"),
+        lambda: spark.sql(
+            f"create table by_ctas using zero_rename options (path '{url}') as select 1 n"
+        ),
+        lambda: spark.sql("select 1 n").write.format("zero_rename").mode("append").save(),
+    )
+    for attempt in writes:
+        with pytest.raises(Exception, match="without a table root") as caught:
+            attempt()
+        assert ".save(" in message(caught)
+    spark.sql("drop table by_sql")
+
+
+def test_streams_are_refused(spark, tmp_path, url):
+    rate = spark.readStream.format("rate").load().writeStream.format("zero_rename")
+    query = rate.option("checkpointLocation", str(tmp_path / "out")).start(url)
+    with pytest.raises(Exception, match="has no writeStream"):
+        query.processAllAvailable()
+    write(spark.sql("select 1 n"), url)
+    source = spark.readStream.format("zero_rename").load(url).writeStream.format("noop")
+    with pytest.raises(Exception, match="has no readStream"):
+        source.option("checkpointLocation", str(tmp_path / "in")).start().processAllAvailable()
+
+
+def test_a_missing_bucket(spark):
+    with pytest.raises(Exception, match="there is no such bucket") as caught:
+        write(spark.sql("select 1 n"), "s3://no-such-bucket-anywhere/table")
+    assert "Create the bucket" in message(caught)
+
+
+def test_an_endpoint_that_does_not_answer(spark, url):
+    # Nothing listens on port 9: the workers' own environment overrides the session's.
+    with worker_environment(spark, AWS_ENDPOINT_URL="http://127.0.0.1:9"):
+        started = time.monotonic()
+        with pytest.raises(Exception, match="AWS_ENDPOINT_URL") as caught:
+            write(spark.sql("select 1 n"), url)
+        took = time.monotonic() - started
+    assert "127.0.0.1:9" in message(caught)
+    assert took < 30
+
+
+def test_an_aborted_job_of_which_a_commit_stands(spark, s3_bucket, url):
+    """Spark calls a write failed whose commit was decided: the user is told it is committed."""
+    from zero_rename.committer import JobSpec, OutcomeUnknownError
+    from zero_rename.spark.types import table_schema
+    from zero_rename.spark.writer import TableWriter, TaskMessage
+
+    frame = spark.sql("select 1 n")
+    table = Table(url)
+    opened = table.open_job(JobSpec(table_schema(frame.schema, ())))
+    writer = TableWriter(opened)
+    done = writer.write(iter(frame.toArrow().to_batches()))
+    assert isinstance(done, TaskMessage)
+    writer.commit([done])
+    with pytest.raises(OutcomeUnknownError, match="its rows are visible"):
+        writer.abort([done, None])
+    assert rows(read(spark, url)) == [{"n": 1}]
+
+
+def test_a_missing_message_is_refused(spark, s3_bucket, url):
+    from zero_rename.committer import JobSpec, TaskResultsError
+    from zero_rename.spark.types import table_schema
+    from zero_rename.spark.writer import TableWriter
+
+    frame = spark.sql("select 1 n")
+    opened = Table(url).open_job(JobSpec(table_schema(frame.schema, ())))
+    writer = TableWriter(opened)
+    done = writer.write(iter(frame.toArrow().to_batches()))
+    with pytest.raises(TaskResultsError, match="Only 1 of 2 tasks reported"):
+        writer.commit([done, None])
+    writer.abort([done, None])
+    assert nothing_left(s3_bucket)

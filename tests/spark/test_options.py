@@ -1,0 +1,257 @@
+"""Options of reads and writes: spellings, values, contradictions, the environment."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from zero_rename.committer import InvalidInputError
+from zero_rename.committer.policy import (
+    Coordination,
+    DuringApply,
+    FileOptions,
+    Mode,
+    OnConflict,
+    OnRepeat,
+    SuccessMarkers,
+)
+from zero_rename.spark import option_values as values
+from zero_rename.spark.options import (
+    ReaderOptions,
+    WriterOptions,
+    camel,
+    markdown,
+    read_reader_options,
+    read_writer_options,
+)
+
+
+def test_no_options_are_the_committers_defaults():
+    options = read_writer_options({}, {})
+    assert options == WriterOptions()
+    assert options.files() == FileOptions()
+    assert options.mode(overwrite=False) is Mode.APPEND
+    assert options.mode(overwrite=True) is Mode.REPLACE
+
+
+@pytest.mark.parametrize("name", ["partitionBy", "partitionby", "partition_by", "PARTITION-BY"])
+def test_spellings_are_one_option(name):
+    assert read_writer_options({name: "year, month"}, {}).partition_by == ("year", "month")
+
+
+def test_every_option_is_read():
+    given = {
+        "path": "s3://bucket/t",
+        "partitionBy": '["a,b", "c"]',
+        "failIfExists": "true",
+        "replacePartitions": "day=1;day=2;",
+        "replaceTable": "TRUE",
+        "onConflict": "last-wins",
+        "duringApply": "NO_DUPLICATES",
+        "successMarkers": "table",
+        "once": "dag/run",
+        "onRepeat": "replace_own",
+        "compression": "snappy",
+        "rowsPerFile": "10",
+        "bytesPerFile": "64 MiB",
+        "rowGroupRows": "5",
+        "maxOpenPartitions": "3",
+        "partBytes": "8m",
+        "storageClass": "STANDARD_IA",
+        "tags": "a=b, c=d=e",
+        "metadata": '{"x": "1,2"}',
+        "maxDuration": "90min",
+        "coordination": "none",
+        "dag": "d",
+        "run": "r",
+        "task": "t",
+        "mapIndex": "-1",
+        "tryNumber": "2",
+    }
+    expected = WriterOptions(
+        path="s3://bucket/t",
+        partition_by=("a,b", "c"),
+        fail_if_exists=True,
+        replace_partitions=("day=1", "day=2"),
+        replace_table=True,
+        on_conflict=OnConflict.LAST_WINS,
+        during_apply=DuringApply.NO_DUPLICATES,
+        success_markers=SuccessMarkers.TABLE,
+        once="dag/run",
+        on_repeat=OnRepeat.REPLACE_OWN,
+        compression="snappy",
+        rows_per_file=10,
+        bytes_per_file=64 * 1024 * 1024,
+        row_group_rows=5,
+        max_open_partitions=3,
+        part_bytes=8 * 1024 * 1024,
+        storage_class="STANDARD_IA",
+        tags={"a": "b", "c": "d=e"},
+        metadata={"x": "1,2"},
+        max_duration=5400.0,
+        coordination=Coordination.NONE,
+        dag="d",
+        run="r",
+        task="t",
+        map_index=-1,
+        try_number=2,
+    )
+    assert set(given) == {camel(field.name) for field in dataclasses.fields(WriterOptions)}
+    assert read_writer_options({name.lower(): value for name, value in given.items()}, {}) == (
+        expected
+    )
+    assert expected.files().tags == {"a": "b", "c": "d=e"}
+    assert expected.owner("app").run_id == "r"
+
+
+def test_an_empty_partition_by_is_an_unpartitioned_table():
+    assert read_writer_options({"partitionBy": ""}, {}).partition_by == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("replacePartition", "Is replacePartitions meant?"),
+        ("partition", "Is partitionBy meant?"),
+        ("endpoint", "AWS_ENDPOINT_URL"),
+        ("columns", "for reading only"),
+        ("xyz", "There are path, partitionBy"),
+    ],
+)
+def test_unknown_options_are_refused_with_what_was_meant(name, remedy):
+    with pytest.raises(InvalidInputError, match="is no option of zero_rename") as caught:
+        read_writer_options({name: "x"}, {})
+    assert remedy in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"fs.s3a.access.key": "hush"},
+        {"awsSecretAccessKey": "hush"},
+        {"session_token": "hush"},
+        {"password": "hush"},
+        {"path": "s3://AKIA:hush@bucket/table"},
+        {"metadata": "owner=me,secret_key=hush"},
+    ],
+)
+def test_secrets_are_refused_and_not_repeated(given):
+    with pytest.raises(InvalidInputError, match="boto3's own chain") as caught:
+        read_writer_options(given, {})
+    assert "hush" not in str(caught.value)
+    assert "hush" not in repr(caught.value.__cause__)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("failIfExists", "yes"),
+        ("rowsPerFile", "0"),
+        ("rowsPerFile", "1.5"),
+        ("bytesPerFile", "0"),
+        ("bytesPerFile", "many"),
+        ("maxDuration", "0"),
+        ("maxDuration", "1 fortnight"),
+        ("onConflict", "maybe"),
+        ("partitionBy", "a,,b"),
+        ("partitionBy", "[1]"),
+        ("partitionBy", "['a']"),
+        ("tags", "a"),
+        ("tags", '{"a": 1}'),
+        ("path", " "),
+        ("mapIndex", "first"),
+    ],
+)
+def test_values_that_cannot_be_right_are_refused_by_name(name, value):
+    with pytest.raises(InvalidInputError, match=f"The option {name} ") as caught:
+        read_writer_options({name: value}, {})
+    assert caught.value.remedy
+
+
+def test_contradictions_are_refused():
+    with pytest.raises(InvalidInputError, match="failIfExists contradicts"):
+        WriterOptions(fail_if_exists=True).mode(overwrite=True)
+    with pytest.raises(InvalidInputError, match=r"replacePartitions .* needs mode overwrite"):
+        WriterOptions(replace_partitions=("a=1",)).mode(overwrite=False)
+    with pytest.raises(InvalidInputError, match=r"replaceTable .* needs mode overwrite"):
+        WriterOptions(replace_table=True).mode(overwrite=False)
+    with pytest.raises(InvalidInputError, match="contradict each other"):
+        WriterOptions(replace_partitions=("a=1",), replace_table=True).mode(overwrite=True)
+    assert WriterOptions(fail_if_exists=True).mode(overwrite=False) is Mode.FAIL_IF_EXISTS
+
+
+ENVIRONMENT = {
+    "ZERO_RENAME_ONCE": "d/r/t",
+    "ZERO_RENAME_ON_REPEAT": "replace_own",
+    "ZERO_RENAME_ON_CONFLICT": "last_wins",
+    "ZERO_RENAME_REPLACE_PARTITIONS": "day=1",
+    "ZERO_RENAME_DAG": "d",
+    "ZERO_RENAME_RUN": "r",
+    "ZERO_RENAME_TASK": "t",
+    "ZERO_RENAME_MAP_INDEX": "3",
+    "ZERO_RENAME_TRY_NUMBER": "1",
+}
+
+
+def test_the_environment_completes_the_options():
+    options = read_writer_options({"run": "mine"}, ENVIRONMENT)
+    assert options == WriterOptions(
+        run="mine",
+        once="d/r/t",
+        on_repeat=OnRepeat.REPLACE_OWN,
+        on_conflict=OnConflict.LAST_WINS,
+        replace_partitions=("day=1",),
+        dag="d",
+        task="t",
+        map_index=3,
+        try_number=1,
+    )
+
+
+def test_the_environment_may_speak_of_one_table_only():
+    environment = ENVIRONMENT | {"ZERO_RENAME_TABLE": "s3://bucket/t/"}
+    assert read_writer_options({"path": "s3a://bucket/t"}, environment).once == "d/r/t"
+    assert read_writer_options({"path": "s3://bucket/other"}, environment).once is None
+
+
+def test_a_bad_variable_is_named():
+    with pytest.raises(InvalidInputError, match="variable ZERO_RENAME_TRY_NUMBER is a whole"):
+        read_writer_options({}, {"ZERO_RENAME_TRY_NUMBER": "x"})
+
+
+def test_reader_options():
+    given = {
+        "path": "s3://bucket/t",
+        "columns": "a,b",
+        "partitions": "day=1;day=2",
+        "partition_filter": "day > 1",
+        "targetPartitionBytes": "1g",
+    }
+    assert read_reader_options(given) == ReaderOptions(
+        "s3://bucket/t", ("a", "b"), ("day=1", "day=2"), "day > 1", 1024**3
+    )
+    with pytest.raises(InvalidInputError, match="for writing only"):
+        read_reader_options({"partitionBy": "a"})
+
+
+def test_every_option_is_in_the_documented_table():
+    for kind in (WriterOptions, ReaderOptions):
+        table = markdown(kind)
+        for field in dataclasses.fields(kind):
+            assert f"| `{camel(field.name)}` |" in table
+            assert "\n\n" not in table
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("1", 1), ("1k", 1024), ("2KB", 2048), ("3 mib", 3 * 1024**2), ("4T", 2**42)]
+)
+def test_sizes(text, size):
+    assert values.size(text) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("1.5", 1.5), ("2m", 120), ("3 h", 10800), ("1d", 86400), ("9s", 9)]
+)
+def test_durations(text, seconds):
+    assert values.seconds(text) == seconds

@@ -1,0 +1,107 @@
+"""Programs with a Spark of their own: how the data source is found, and shipped."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import zero_rename
+from support.spark import environment, run_program, settings
+from zero_rename.committer import Table
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+PACKAGE = Path(zero_rename.__file__).parent
+_SITE = Path(sysconfig.get_path("purelib"))
+
+DISCOVERED = """
+import json, sys
+url = sys.argv[1]
+spark = session()
+frame = spark.sql("select 1 n, 'x' p union all select 2, 'y'")
+frame.write.format("zero_rename").mode("append").option("partitionBy", "p").save(url)
+# Without register() filters are not pushed, and Spark evaluates them.
+found = spark.read.format("zero_rename").load(url).where("p = 'y'").collect()
+print(json.dumps([list(row) for row in found]))
+"""
+
+SHIPPED = """
+import json, sys
+from zero_rename.spark import register
+url = sys.argv[1]
+spark = session()
+register(spark)
+import zero_rename
+assert ".zip" in zero_rename.__file__, zero_rename.__file__
+frame = spark.sql("select 1 n, 'x' p union all select 2, 'y'")
+frame.write.format("zero_rename").mode("append").option("partitionBy", "p").save(url)
+found = spark.read.format("zero_rename").load(url).where("p = 'y'").collect()
+print(json.dumps([list(row) for row in found]))
+"""
+
+
+def answer(process):
+    assert process.returncode == 0, process.stderr[-3000:]
+    return json.loads(process.stdout.strip().splitlines()[-1])
+
+
+def test_it_is_found_where_it_is_installed(s3_bucket, s3_server, tmp_path):
+    """In a fresh process, started by the path of the virtual environment's Python."""
+    url = f"s3://{s3_bucket.name}/t"
+    variables = environment(s3_server)
+    found = run_program(DISCOVERED, variables, url, folder=tmp_path)
+    assert answer(found) == [[2, "y"]]
+    assert Table(url).to_arrow().num_rows == 2
+
+
+def test_it_is_shipped_as_a_zip(s3_bucket, s3_server, tmp_path):
+    """To a Python that lacks the package: by ``spark-submit --py-files`` and ``register()``."""
+    bare = tmp_path / "site"
+    bare.mkdir()
+    for entry in _SITE.iterdir():
+        if "zero_rename" not in entry.name and entry.suffix != ".pth":
+            (bare / entry.name).symlink_to(entry)
+    archive = tmp_path / "zero_rename.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for path in [
+            *PACKAGE.glob("*.py"),
+            *PACKAGE.glob("committer/*.py"),
+            *PACKAGE.glob("spark/*.py"),
+        ]:
+            if path.name != "pyspark_zero_rename.py" and path.is_file():
+                file.write(path, f"zero_rename/{path.relative_to(PACKAGE)}")
+    python = os.path.realpath(sys.executable)
+    variables = environment(s3_server) | {
+        "PYSPARK_PYTHON": python,
+        "PYTHONPATH": str(bare),
+        "PYTHONNOUSERSITE": "1",
+        "SPARK_HOME": str(bare / "pyspark"),
+    }
+    lacks = subprocess.run(
+        [python, "-c", "import pyspark, zero_rename"], env=variables, capture_output=True, text=True
+    )
+    assert "No module named 'zero_rename'" in lacks.stderr
+
+    program = tmp_path / "program.py"
+    program.write_text("session = lambda: SparkSession.builder.getOrCreate()\n" + SHIPPED)
+    program.write_text("from pyspark.sql import SparkSession\n" + program.read_text())
+    options = [f"--conf={name}={value}" for name, value in settings(tmp_path).items()]
+    url = f"s3://{s3_bucket.name}/t"
+    command = [str(bare / "pyspark/bin/spark-submit"), "--master", "local[2]", *options]
+    submitted = subprocess.run(
+        [*command, "--py-files", str(archive), str(program), url],
+        cwd=tmp_path,
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert answer(submitted) == [[2, "y"]]
+    assert Table(url).to_arrow().num_rows == 2

@@ -1,0 +1,163 @@
+"""Pruning, columns, packing and the fixed state of ``spark.read.format("zero_rename")``."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.spark_tables import data_keys, read, rows, write
+from zero_rename.committer import DataFile, Table
+from zero_rename.spark.reader import pack
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+def files_read(bucket):
+    """Data files whose bytes were asked for since the counter was set back."""
+    keys = {key for name, key in bucket.counter.log() if name == "GetObject"}
+    return sorted(key for key in keys if key.endswith(".parquet"))
+
+
+def heads_read(bucket):
+    return [key for name, key in bucket.counter.log() if name == "GetObject" and "/heads/" in key]
+
+
+def counted(bucket, frame):
+    """The rows of a query, while requests are counted."""
+    bucket.counter.reset()
+    return rows(frame)
+
+
+def test_files_are_packed_in_their_order():
+    def files(*sizes):
+        return [DataFile(f"k{n}", "_unpartitioned", s, 1, "", "") for n, s in enumerate(sizes)]
+
+    mib = 1024 * 1024
+    assert pack([], 100) == []
+    groups = pack(files(10 * mib, 10 * mib, 200 * mib, 1, 1), 128 * mib)
+    assert [[file.key for file in group] for group in groups] == [
+        ["k0", "k1"],
+        ["k2"],
+        ["k3", "k4"],
+    ]
+    assert len(pack(files(1, 1, 1), 1)) == 3
+
+
+@pytest.mark.spark
+class TestPruning:
+    """On one table: twelve days of two carriers, the last day's carrier null."""
+
+    @pytest.fixture(scope="class")
+    def table(self, spark, s3_server):
+        client = s3_server.client()
+        client.create_bucket(Bucket="test-pruning")
+        frame = spark.sql(
+            "select cast(id as int) n, date_add(date'2013-01-01', cast(id as int)) day, "
+            "if(id = 11, null, concat('c', id % 2)) carrier, cast(id as int) as num "
+            "from range(12)"
+        ).coalesce(1)
+        write(frame, "s3://test-pruning/days", partitionBy="day,carrier,num")
+        return frame
+
+    @pytest.fixture
+    def bucket(self, s3_bucket, s3_server, table):
+        return type(s3_bucket)("test-pruning", s3_bucket.client, s3_server.counter("test-pruning"))
+
+    @pytest.mark.parametrize(
+        ("condition", "expected"),
+        [
+            ("day >= date'2013-01-09' and day < '2013-01-11'", 2),
+            ("num > 9", 2),  # as numbers, not as text
+            ("num in (1, 5, 77)", 2),
+            ("carrier is null", 1),
+            ("carrier is not null and num <> 0", 10),
+            ("carrier like 'c%' and not (carrier = 'c1')", 6),
+            ("carrier <=> null", 1),
+            ("num = 3 and n = 3", 1),
+            ("num = 3 or n = 4", 12),  # not pushed
+            ("n = 3", 12),  # no partition column
+            ("upper(carrier) = 'C1'", 11),  # as little as that no null fits
+            ("num = 100", 0),
+        ],
+    )
+    def test_by_pushed_filters(self, spark, bucket, table, condition, expected):
+        pruned = read(spark, "s3://test-pruning/days").where(condition)
+        assert counted(bucket, pruned) == rows(table.where(condition))
+        assert len(files_read(bucket)) == expected
+        # Heads of pruned partitions are not even read.
+        assert len(heads_read(bucket)) == expected
+
+    def test_by_option_where_filters_are_not_pushed(self, spark, bucket, table):
+        url = "s3://test-pruning/days"
+        spark.conf.set(PUSHDOWN, "false")
+        try:
+            condition = "day > 2013-01-10 and carrier = 'c0'"
+            assert [r["n"] for r in rows(read(spark, url, partitionFilter=condition))] == [10]
+            named = "day=2013-1-2/carrier=c1/num=01;day=2013-01-01/carrier=c0/num=0"
+            some = read(spark, url, partitions=named)
+            assert [row["n"] for row in counted(bucket, some)] == [0, 1]
+            assert len(files_read(bucket)) == 2
+            assert read(spark, url).where("num = 3").count() == 1
+        finally:
+            spark.conf.set(PUSHDOWN, "true")
+
+    def test_columns(self, spark, bucket, table):
+        some = read(spark, "s3://test-pruning/days", columns="num,n")
+        assert some.columns == ["num", "n"]
+        assert rows(some.where("num > 10")) == [{"num": 11, "n": 11}]
+        alone = read(spark, "s3://test-pruning/days", columns="day")
+        assert alone.distinct().count() == 12
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"columns": "nn"}, "has no column 'nn'"),
+            ({"partitions": "n=1"}, "is no partition of this table"),
+            ({"partitionFilter": "n = 1"}, "no partition column"),
+            ({"partitionBy": "day"}, "option for writing only"),
+        ],
+    )
+    def test_options_that_cannot_be_right(self, spark, bucket, options, message):
+        with pytest.raises(Exception, match=message):
+            read(spark, "s3://test-pruning/days", **options).count()
+
+    def test_a_schema_of_the_user_s(self, spark, bucket):
+        some = spark.read.format("zero_rename").schema("n int, carrier string")
+        assert some.load("s3://test-pruning/days").where("n = 3").collect() == [(3, "c1")]
+        wrong = spark.read.format("zero_rename").schema("n bigint")
+        with pytest.raises(Exception, match="'n' is bigint in the schema given"):
+            wrong.load("s3://test-pruning/days").count()
+
+
+@pytest.mark.spark
+def test_an_empty_table(spark, s3_bucket):
+    url = f"s3://{s3_bucket.name}/empty"
+    write(spark.sql("select 1 n, 'x' p").where("false"), url, partitionBy="p")
+    assert read(spark, url).count() == 0
+    assert rows(read(spark, url).where("p = 'x'")) == []
+    with pytest.raises(Exception, match="TableNotFoundError: There is no zero_rename table here"):
+        read(spark, url + "r")
+
+
+@pytest.mark.spark
+def test_a_scan_that_outlives_a_replace_fails(spark, s3_bucket):
+    url = f"s3://{s3_bucket.name}/moving"
+    frame = spark.range(10).selectExpr("id", "'x' p")
+    write(frame, url, partitionBy="p")
+    planned = read(spark, url)
+    planned.rdd.getNumPartitions()  # fixes the state of this data frame's plan
+    write(frame.where("id < 5"), url, "overwrite")
+    with pytest.raises(Exception, match="SnapshotGoneError") as caught:
+        planned.rdd.count()
+    assert "again" in str(caught.value)
+    assert read(spark, url).count() == 5
+
+
+@pytest.mark.spark
+def test_many_small_files_make_few_tasks(spark, s3_bucket):
+    url = f"s3://{s3_bucket.name}/small"
+    write(spark.range(40).selectExpr("id", "id p").coalesce(1), url, partitionBy="p")
+    assert len(data_keys(s3_bucket, "small")) == 40
+    assert read(spark, url).rdd.getNumPartitions() == 2
+    assert read(spark, url, targetPartitionBytes="1").rdd.getNumPartitions() == 40
+    assert read(spark, url).selectExpr("sum(id)").collect()[0][0] == 780
+    assert Table(url).to_arrow().num_rows == 40
