@@ -85,7 +85,6 @@ def variables(
         "PYSPARK_PYTHON": sys.executable,
         # Python's own: the pandas that PySpark does not know yet is no news to the user.
         "PYTHONWARNINGS": "ignore::FutureWarning",
-        "TZ": "UTC",
     }
 
 

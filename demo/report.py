@@ -11,6 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table as Grid
+from rich.text import Text
 
 from .compare import Difference
 from .dataset import Content
@@ -95,11 +96,13 @@ class Report:
         return 0
 
     def _print(self, grid: Grid) -> None:
-        # Its own width: squeezed into a narrow terminal, or none, it would lose digits.
-        roomy = self.console.options.update_width(1000)
+        # In its own width: squeezed into a narrow terminal, or none, it would lose digits.
+        options = self.console.options.update_width(1000)
+        width = Measurement.get(self.console, options, grid).maximum
+        lines = self.console.render_lines(grid, options.update_width(width))
         self.console.print()
-        self.console.print(grid, width=Measurement.get(self.console, roomy, grid).maximum)
-        self.console.print()
+        for line in lines:
+            self.console.print(Text.assemble(*((s.text, s.style or "") for s in line)))
 
 
 def _grid(title: str) -> Grid:

@@ -127,7 +127,8 @@ def ensure_environment() -> None:
     if not sys.stderr.isatty():
         uv.append("--quiet")
     with step(f"packages of {LOCK}"):
-        run([*uv, "-r", LOCK])
+        run([*uv, "--compile-bytecode", "-r", LOCK])
+        run([str(python), "tools/compile_pyspark.py"])
     with step("this package, as a tree of links"):
         # uv takes editable_mode=strict from pyproject.toml, and only in the checkout's folder.
         editable = ["--no-deps", "--no-build-isolation", "-e", "."]
@@ -141,7 +142,7 @@ def ensure_environment() -> None:
 def wanted() -> str:
     """A digest of all that the environment depends on; module names too, since each is a link."""
     digest = hashlib.sha256(sys.version.encode())
-    for name in ("pyproject.toml", LOCK, "tools/bootstrap.py"):
+    for name in ("pyproject.toml", LOCK, "tools/bootstrap.py", "tools/compile_pyspark.py"):
         digest.update((ROOT / name).read_bytes())
     modules = [*ROOT.glob("*.py"), *ROOT.glob("[a-z]*/*.py")]
     digest.update("\n".join(sorted(str(path.relative_to(ROOT)) for path in modules)).encode())
