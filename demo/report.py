@@ -61,7 +61,7 @@ class Report:
 
     def table_of_runs(self) -> None:
         """The one table."""
-        grid = _grid("Runs")
+        grid = Grid(box=box.SIMPLE_HEAD)
         grid.add_column("run", no_wrap=True)
         names = ("partitions", "rows\nin CSV", "rows\ncommitted", "files", "bytes")
         for name in (*names, "requests\nto S3", "seconds"):
@@ -70,17 +70,17 @@ class Report:
             numbers = (run.partitions, run.csv_rows, run.rows, run.files, run.bytes, run.requests)
             cells = ["-" if number is None else f"{number:,}" for number in numbers]
             grid.add_row(run.name, *cells, f"{run.seconds:.1f}")
-        self._print(grid)
+        self._print("Runs", grid)
 
     def before_and_after(self, partition: str, seen: Mapping[str, Content]) -> None:
         """One partition as a reader saw it at several moments."""
-        grid = _grid(f"What a reader of {partition} sees")
+        grid = Grid(box=box.SIMPLE_HEAD)
         grid.add_column("when")
         grid.add_column("rows", justify="right")
         grid.add_column("content")
         for when, what in seen.items():
             grid.add_row(when, f"{what.rows:,}", what.short)
-        self._print(grid)
+        self._print(f"What a reader of {partition} sees", grid)
 
     def verdict(self, wrong: Sequence[Difference]) -> int:
         """Say how it ended. Returns the exit code."""
@@ -95,15 +95,11 @@ class Report:
         self.console.print(f"[green]Every committed row is the CSV's[/], {seconds:.0f} s in all")
         return 0
 
-    def _print(self, grid: Grid) -> None:
+    def _print(self, title: str, grid: Grid) -> None:
         # In its own width: squeezed into a narrow terminal, or none, it would lose digits.
         options = self.console.options.update_width(1000)
         width = Measurement.get(self.console, options, grid).maximum
         lines = self.console.render_lines(grid, options.update_width(width))
-        self.console.print()
+        self.console.print(f"\n[bold]{title}[/]")
         for line in lines:
             self.console.print(Text.assemble(*((s.text, s.style or "") for s in line)))
-
-
-def _grid(title: str) -> Grid:
-    return Grid(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)

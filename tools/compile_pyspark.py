@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import py_compile
+import shutil
 import tempfile
 import zipfile
 from importlib.util import find_spec
@@ -29,25 +30,24 @@ def add_compiled(archive: Path) -> int:
         if not modules or f"{modules[0]}c" in names:
             return 0
         with tempfile.TemporaryDirectory() as folder:
+            source.extractall(folder, modules)
             made = Path(folder, archive.name)
-            with zipfile.ZipFile(made, "w") as target:
-                for info in source.infolist():
-                    target.writestr(info, source.read(info), zipfile.ZIP_DEFLATED)
+            # A copy: installers link one file into many environments.
+            shutil.copyfile(archive, made)
+            with zipfile.ZipFile(made, "a") as target:
                 for name in modules:
-                    target.write(_compiled(source.extract(name, folder), name), f"{name}c")
-            # Another file in its place: installers link the same one into many environments.
+                    target.write(_compiled(Path(folder, name), name), f"{name}c")
             part = archive.with_name(f".{archive.name}.part")
-            part.write_bytes(made.read_bytes())
+            shutil.move(made, part)
             os.replace(part, archive)
     return len(modules)
 
 
-def _compiled(module: str, name: str) -> str:
+def _compiled(module: Path, name: str) -> Path:
+    made = module.with_suffix(".pyc")
     unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
-    py_compile.compile(
-        module, f"{module}c", dfile=name, doraise=True, quiet=2, invalidation_mode=unchecked
-    )
-    return f"{module}c"
+    py_compile.compile(str(module), str(made), name, doraise=True, invalidation_mode=unchecked)
+    return made
 
 
 def main() -> None:
