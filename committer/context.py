@@ -10,6 +10,7 @@ from .layout import TableRoot, WriteIds, new_job_id
 
 #: One sequence of write ids for the process.
 _WRITE_IDS = WriteIds()
+_UNPROBED = StoreFacts()
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Context:
     """
 
     root: TableRoot
-    facts: StoreFacts = StoreFacts()
+    facts: StoreFacts = _UNPROBED
     write_id: Callable[[], str] = _WRITE_IDS
     job_id: Callable[[], str] = new_job_id
     waiting: Waiting = Waiting()

@@ -9,7 +9,7 @@ from typing import Any
 from .layout import TableRoot, job_in_key
 from .open_record import owner_from
 from .pending import PendingFile
-from .policy import DuringApply, Mode, Owner, SuccessMarkers
+from .policy import NOBODY, DuringApply, Mode, Owner, SuccessMarkers
 from .record import Fields, decode, encode
 
 #: So many files and removals a decision object holds before its partitions move to parts.
@@ -83,7 +83,7 @@ class Decision:
     success_markers: SuccessMarkers = SuccessMarkers.PARTITION_AND_TABLE
     once: str | None = None
     once_epoch: int = 0
-    owner: Owner = Owner()
+    owner: Owner = NOBODY
     partitions: tuple[PartitionDecision, ...] = ()
     parts: tuple[PartReference, ...] = ()
 

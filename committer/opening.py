@@ -16,6 +16,7 @@ from .errors import (
     TableMismatchError,
     ZeroRenameError,
 )
+from .file_options import check_options
 from .head import HeadState, Slot
 from .layout import is_hidden
 from .open_record import OpenRecord
@@ -40,10 +41,12 @@ class OpenEntry:
 def open_job(context: Context, spec: JobSpec) -> Step[OpenedJob]:
     """Begin a job.
 
+    :raises InvalidInputError: options or columns that cannot be right; nothing was sent.
     :raises TableMismatchError: another schema, layout or coordination than the table's.
     :raises StoreUnfitError: the store cannot hold the protocol, or cannot hold a second writer.
     """
     check_types(spec.schema, spec.partition_by or ())
+    check_options(spec.files)
     job = context.job_id()
     yield from _write_open_record(context, job, spec)
     try:

@@ -68,6 +68,9 @@ class Owner:
     pid: int | None = None
 
 
+NOBODY = Owner()
+
+
 @dataclass(frozen=True)
 class FileOptions:
     """How data files are written.
@@ -122,5 +125,5 @@ class JobSpec:
     on_repeat: OnRepeat = OnRepeat.SKIP
     coordination: Coordination = Coordination.STORE
     max_duration: float = 24 * 3600.0
-    owner: Owner = Owner()
+    owner: Owner = NOBODY
     files: FileOptions = FileOptions()

@@ -54,9 +54,7 @@ def read_table(context: Context) -> Step[TableRecord]:
     return TableRecord.decode(found.body, found.key)
 
 
-def take_snapshot(
-    context: Context, partitions: Collection[str] | None = None
-) -> Step[Snapshot]:
+def take_snapshot(context: Context, partitions: Collection[str] | None = None) -> Step[Snapshot]:
     """Read one state of several partitions.
 
     LIST the heads, read them and the decisions of claiming jobs, LIST again: accepted when the

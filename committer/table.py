@@ -289,4 +289,3 @@ class Table:
 
 def _answer(request: Get | Head) -> Step[Any]:
     return (yield request)
-

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from simulation.invariants import (
-    ROOT,
     Violation,
     check_outcome,
     check_reader,
@@ -144,9 +143,6 @@ class Explorer:
     :param behaviour: what the store lacks.
     :param crashes: participants that may die, at any request; ``faults``: answers that may go
         wrong.
-    :param fuse: carry out a task's uploads, and reads of what never changes, as soon as they are
-        asked for: they commute with everything others do. Only without maintenance beside, which
-        looks at the uploads of all jobs, and without crashes.
     """
 
     def __init__(
@@ -158,9 +154,7 @@ class Explorer:
         *,
         crashes: int = 0,
         faults: int = 0,
-        fuse: bool = False,
     ) -> None:
-        self._fuse = fuse
         self._participants = participants
         self._behaviour = behaviour
         self._context = context
@@ -235,13 +229,7 @@ class Explorer:
     def _moves(
         self, world: World, trace: Trace, seed: int | None = None
     ) -> Iterator[tuple[Move, World]]:
-        """Everything that can happen next; where somebody's next request commutes with all that
-        others can do, that alone."""
-        if self._fuse:
-            alone = self._commuting(world, trace, seed)
-            if alone is not None:
-                yield alone
-                return
+        """Everything that can happen next."""
         for number, participant in enumerate(self._participants):
             state = world.states[number]
             if world.dead >> number & 1:
@@ -302,7 +290,7 @@ class Explorer:
             if isinstance(outcome.value, Snapshot):
                 check_reader(world.store, outcome.value, participant.reads)
             if outcome.kind == "raised" and not isinstance(outcome.value, _EXPECTED):
-                raise Violation("ability to abort", f"{outcome.value!r}") from outcome.value
+                raise Violation("ability to abort", f"{outcome.value!r}")
         except Violation as violation:
             raise self._failure(violation, trace, seed) from violation
 

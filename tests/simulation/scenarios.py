@@ -26,7 +26,7 @@ from zero_rename.committer.table_record import TableRecord
 
 SCHEMA = pa.schema([("value", pa.int64()), ("day", pa.int32())])
 ONE, TWO = "day=1", "day=2"
-_WAITING = Waiting(silence=2.0, cap=4.0, poll=1.0)
+_WAITING = Waiting(silence=1.0, cap=2.0, poll=1.0)
 
 
 def job_id(name: str) -> str:
@@ -113,12 +113,11 @@ def explorer(
     before: Sequence[tuple[Mode, Sequence[str]]] = ((Mode.APPEND, (ONE, TWO)),),
     crashes: int = 0,
     faults: int = 0,
-    fuse: bool = False,
 ) -> Explorer:
     """Explores ``participants`` on a table with some history."""
     behaviour = behaviour or Behaviour()
     start = table(behaviour, *before)
-    return Explorer(participants, start, behaviour, context_of, crashes=crashes, faults=faults, fuse=fuse)
+    return Explorer(participants, start, behaviour, context_of, crashes=crashes, faults=faults)
 
 
 __all__ = ["ONE", "TWO", "explorer", "job_id", "purger", "reader", "recoverer", "writer"]

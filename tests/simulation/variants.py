@@ -23,6 +23,7 @@ from simulation.scenarios import (
 from simulation.sim_store import Behaviour
 
 from zero_rename.committer import (
+    Aborted,
     JobFencedError,
     Mode,
     abort,
@@ -99,7 +100,7 @@ def aborts_uploads_before_it_decides(context, job_id, slots_):
         return (yield from apply.finish(context, decided))
     yield All(tuple(slots.release_claim(context, slot, job_id) for slot in slots_))
     yield from close.close(context, job_id)
-    return abort.Aborted(job_id, context.root.url, swept)
+    return Aborted(job_id, context.root.url, swept)
 
 
 def decides_without_removals(context, opened, target, state):
@@ -196,7 +197,7 @@ def purges_by_age_alone(context, **options):
 
 def purges_every_job_without_a_decision(context, **options):
     for upload in (yield from close.list_uploads(context)):
-        decided = yield from decide.read_decision(context, job_in_key(upload.key))
+        decided = yield from decide.read_decision(context, job_in_key(upload.key) or "")
         if decided is None:
             yield AbortUpload(upload.key, upload.upload_id)
     return recovery.PurgeReport((), ())

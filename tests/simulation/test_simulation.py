@@ -1,0 +1,156 @@
+"""The committer's own code explored on a store in memory: interleavings, crashes, lost answers.
+
+Run ``python -m pytest tests/simulation -s`` to see the bounds and the states of each scenario;
+``SIMULATION_SEEDS=100000`` for more random walks; ``SIMULATION_SEED=7`` replays one.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from simulation.explore import Explorer, Report
+from simulation.scenarios import ONE, TWO, explorer, purger, reader, recoverer, writer
+from simulation.sim_store import Behaviour
+
+from zero_rename.committer import DuringApply, Mode, OnConflict
+
+APPEND, REPLACE, FAIL = Mode.APPEND, Mode.REPLACE, Mode.FAIL_IF_EXISTS
+RESURRECTS = Behaviour(resurrects=True, delete_conditions=False)
+MINIO = Behaviour(delete_conditions=False, lists_by_prefix=False)
+GAPLESS = {"during_apply": DuringApply.NO_DUPLICATES}
+LAST = {"on_conflict": OnConflict.LAST_WINS}
+WALKS = int(os.environ.get("SIMULATION_SEEDS", "400"))
+LEAST_STATES = 1_000_000
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A set of participants within bounds.
+
+    :param most: states to stop at; ``None``: all of them.
+    :param walks: random walks instead, with seeds 0…n-1.
+    """
+
+    make: Callable[[], Explorer]
+    most: int | None = None
+    walks: int = 0
+
+
+def two(first: Mode, second: Mode, **bounds: Any) -> Callable[[], Explorer]:
+    return lambda: explorer(writer("a", first, ONE), writer("b", second, ONE), **bounds)
+
+
+def one(mode: Mode, *partitions: str, policy: dict[str, Any] | None = None, **bounds: Any):
+    return lambda: explorer(writer("a", mode, *partitions, **(policy or {})), **bounds)
+
+
+def crowd(**bounds: Any) -> Callable[[], Explorer]:
+    """Three writers on overlapping partitions, readers, recovery and purge beside them."""
+    return lambda: explorer(
+        writer("a", REPLACE, ONE, TWO),
+        writer("b", APPEND, ONE, once="run"),
+        writer("c", REPLACE, TWO, once="run", **LAST),
+        reader(ONE, TWO),
+        recoverer(),
+        purger(),
+        **bounds,
+    )
+
+
+EXHAUSTIVE = {
+    "one append, two faults": Scenario(one(APPEND, ONE, faults=2)),
+    "one replace of two partitions, a fault, a crash": Scenario(
+        one(REPLACE, ONE, TWO, faults=1, crashes=1)
+    ),
+    "one replace without duplicates, a fault, a crash": Scenario(
+        one(REPLACE, ONE, policy=GAPLESS, faults=1, crashes=1)
+    ),
+    "two replaces of one partition": Scenario(two(REPLACE, REPLACE)),
+    "an append and a replace of one partition": Scenario(two(APPEND, REPLACE)),
+    "two appends to one partition": Scenario(two(APPEND, APPEND)),
+    "two that fail if a partition exists": Scenario(
+        lambda: explorer(writer("a", FAIL, "day=3"), writer("b", FAIL, "day=3"))
+    ),
+    "a replace and recovery, a crash": Scenario(
+        lambda: explorer(writer("a", REPLACE, ONE), recoverer(), crashes=1)
+    ),
+    "a replace and recovery, a fault": Scenario(
+        lambda: explorer(writer("a", REPLACE, ONE), recoverer(), faults=1)
+    ),
+    "an append and a purge, a crash": Scenario(
+        lambda: explorer(writer("a", APPEND, ONE), purger(), crashes=1)
+    ),
+}
+BOUNDED = {
+    "two replaces of one partition, a fault": Scenario(
+        two(REPLACE, REPLACE, faults=1), most=150_000
+    ),
+    "two replaces of two partitions": Scenario(
+        lambda: explorer(writer("a", REPLACE, ONE, TWO), writer("b", REPLACE, ONE, TWO)),
+        most=150_000,
+    ),
+    "a replace of two partitions and a reader": Scenario(
+        lambda: explorer(writer("a", REPLACE, ONE, TWO), reader(ONE, TWO)), most=100_000
+    ),
+    "two tries of one run": Scenario(
+        lambda: explorer(
+            writer("a", APPEND, ONE, once="run"), writer("b", APPEND, ONE, once="run"), crashes=1
+        ),
+        most=100_000,
+    ),
+    "a slow applier where Complete resurrects": Scenario(
+        lambda: explorer(
+            writer("a", REPLACE, ONE), recoverer(), writer("b", REPLACE, ONE), behaviour=RESURRECTS
+        ),
+        most=100_000,
+    ),
+}
+RANDOM = {
+    "three writers, a reader, recovery and purge": Scenario(
+        crowd(crashes=2, faults=2), walks=WALKS
+    ),
+    "the same on a store like MinIO": Scenario(
+        crowd(crashes=2, faults=2, behaviour=MINIO), walks=WALKS
+    ),
+    "the same where Complete resurrects": Scenario(crowd(behaviour=RESURRECTS), walks=WALKS),
+}
+SCENARIOS = {**EXHAUSTIVE, **BOUNDED, **RANDOM}
+
+
+def run(name: str) -> tuple[str, Report, float]:
+    """Explore one scenario; in a process of its own."""
+    scenario = SCENARIOS[name]
+    begun = time.monotonic()
+    explorer_ = scenario.make()
+    if not scenario.walks:
+        return name, explorer_.exhaust(scenario.most), time.monotonic() - begun
+    report = Report(complete=False)
+    chosen = os.environ.get("SIMULATION_SEED")
+    for seed in range(scenario.walks) if chosen is None else [int(chosen)]:
+        report.steps += explorer_.wander(seed)
+        report.ends += 1
+    report.states = len(explorer_.seen)
+    return name, report, time.monotonic() - begun
+
+
+def test_no_invariant_is_ever_broken() -> None:
+    """All six invariants in every state of every scenario, at least a million states."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
+        results = list(pool.map(run, SCENARIOS))
+    print(f"\n{'scenario':52} {'bound':>10} {'states':>9} {'ends':>7} {'seconds':>8}")
+    for name, report, seconds in results:
+        scenario = SCENARIOS[name]
+        bound = "all" if report.complete else scenario.most or f"{scenario.walks} walks"
+        print(f"{name:52} {bound!s:>10} {report.states:>9} {report.ends:>7} {seconds:>8.1f}")
+    total = sum(report.states for _, report, _ in results)
+    print(f"{'distinct states':52} {'':10} {total:>9}")
+    reports = {name: report for name, report, _ in results}
+    assert all(reports[name].complete for name in EXHAUSTIVE)
+    assert "SIMULATION_SEED" in os.environ or total >= LEAST_STATES
