@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +29,11 @@ class Airflow:
     log: Path
 
     def begin(self, day: date, how: str = FIRST, conf: Mapping[str, Any] | None = None) -> None:
-        """Begin the run of a logical date; returns at once."""
+        """Begin the run whose data interval is a day; returns at once."""
         assert self.process.stdin is not None
-        request = {"date": f"{day.isoformat()}T00:00:00+00:00", "how": how, "conf": conf or {}}
+        # As a run by hand would be: made when the day is over, it covers that day.
+        made = datetime.combine(day + timedelta(days=1), time(), UTC)
+        request = {"date": made.isoformat(), "how": how, "conf": conf or {}}
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
 
@@ -49,7 +51,7 @@ class Airflow:
         return answer["run_id"]
 
     def run(self, day: date, how: str = FIRST, conf: Mapping[str, Any] | None = None) -> str:
-        """Run a logical date to its end."""
+        """Run a day's run to its end."""
         self.begin(day, how, conf)
         return self.wait()
 
