@@ -48,6 +48,7 @@ from .stream import DelayedOutputStream
 from .success_marker import ManifestReference, SuccessMarker
 from .table import JobState, Table
 from .task_writer import TaskWriter
+from .verify import Finding, FindingKind
 
 __all__ = [
     "UNPARTITIONED",
@@ -64,6 +65,8 @@ __all__ = [
     "DestinationExistsError",
     "DuringApply",
     "FileOptions",
+    "Finding",
+    "FindingKind",
     "InvalidInputError",
     "JobFencedError",
     "JobSpec",

@@ -36,6 +36,7 @@ from .stream import DelayedOutputStream
 from .success_marker import SuccessMarker
 from .table_record import TableRecord
 from .task_writer import TaskWriter
+from .verify import Finding, verify
 
 _READERS = 4
 
@@ -232,6 +233,10 @@ class Table:
             now=time.time(),
         )
         return self.driver.run(step)
+
+    def verify(self) -> list[Finding]:
+        """Differences between what the heads name and what is in the store; empty for none."""
+        return self.driver.run(verify(self._context))
 
     # The table's state
 

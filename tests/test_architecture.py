@@ -17,6 +17,7 @@ PACKAGE = "zero_rename"
 MAY_IMPORT = {
     "committer": set(),
     "spark": {"committer"},
+    "cli": {"committer"},
     "provider": {"committer"},
     "operators": {"provider", "committer"},
     "sensors": {"provider", "committer"},

@@ -1,0 +1,66 @@
+"""Comparing what heads name with what is in the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from .context import Context
+from .data_file import DataFile
+from .job import list_data
+from .snapshot import Snapshot, read_table, take_snapshot
+from .store import All, ListedObject, Step
+
+
+class FindingKind(StrEnum):
+    """What is wrong with a file.
+
+    Unnamed: readers that list see it, readers through the heads do not: a foreign file that came
+    after the partition got a head, or one whose removal is outstanding.
+    """
+
+    MISSING = "missing"
+    WRONG_SIZE = "wrong size"
+    UNNAMED = "unnamed"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One difference between a head and the store."""
+
+    partition: str
+    key: str
+    kind: FindingKind
+    detail: str
+
+
+def verify(context: Context) -> Step[list[Finding]]:
+    """Compare every partition's files with a listing: one LIST a partition."""
+    table = yield from read_table(context)
+    context = replace(context, facts=table.facts)
+    snapshot: Snapshot = yield from take_snapshot(context)
+    partitions = sorted(snapshot.epochs)
+    listings = yield All(tuple(list_data(context, partition) for partition in partitions))
+    findings: list[Finding] = []
+    for partition, listed in zip(partitions, listings, strict=True):
+        named = [file for file in snapshot.files if file.partition == partition]
+        findings += _compare(partition, named, listed)
+    return findings
+
+
+def _compare(partition: str, named: list[DataFile], listed: list[ListedObject]) -> list[Finding]:
+    there = {item.key: item for item in listed}
+    findings = []
+    for file in named:
+        item = there.pop(file.key, None)
+        if item is None:
+            kind, detail = FindingKind.MISSING, f"{file.rows} rows of job {file.job or 'unknown'}"
+            findings.append(Finding(partition, file.key, kind, detail))
+        elif item.size != file.size:
+            detail = f"{item.size} bytes, decided were {file.size}"
+            findings.append(Finding(partition, file.key, FindingKind.WRONG_SIZE, detail))
+    findings += [
+        Finding(partition, key, FindingKind.UNNAMED, f"{item.size} bytes")
+        for key, item in sorted(there.items())
+    ]
+    return findings

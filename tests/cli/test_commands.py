@@ -1,0 +1,91 @@
+"""The command line on a real server: what it prints, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner, Result
+
+from zero_rename import JobSpec, Table
+from zero_rename.cli import app
+
+DATA = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})
+
+
+@pytest.fixture
+def table(s3_bucket: Any) -> Table:
+    table = Table(f"s3://{s3_bucket.name}/flights")
+    with table.job(DATA.schema, partition_by=["day"]) as job:
+        job.write(DATA)
+    return table
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def as_json(*arguments: str, code: int = 0) -> Any:
+    result = invoke(*arguments, "--json")
+    assert result.exit_code == code, result.output
+    return json.loads(result.stdout)
+
+
+def test_show(table: Table) -> None:
+    assert [(p["partition"], p["epoch"], p["rows"]) for p in as_json("show", table.root.url)] == [
+        ("day=1", 1, 2),
+        ("day=2", 1, 1),
+    ]
+    assert "day=1" in invoke("show", table.root.url).stdout
+
+
+def test_an_open_job_is_listed_and_recovered(table: Table, s3_bucket: Any) -> None:
+    opened = table.open_job(JobSpec(DATA.schema, max_duration=1000.0))
+    writer = table.task_writer(opened, 0, 0)
+    writer.write(DATA)
+    writer.close()
+    (job,) = as_json("jobs", table.root.url)
+    assert (job["job"], job["decided"]) == (opened.job, None)
+    assert opened.job in invoke("jobs", table.root.url).stdout
+    (left,) = as_json("recover", table.root.url)
+    assert left["outcome"] == "left"
+    assert len(s3_bucket.uploads()) == 2
+    (aborted,) = as_json("recover", table.root.url, "--patience", "0")
+    assert aborted["outcome"] == "aborted"
+    assert as_json("jobs", table.root.url) == []
+    assert s3_bucket.uploads() == []
+
+
+def test_purge_names_each_upload_and_why(table: Table, s3_bucket: Any) -> None:
+    key = "flights/day=1/part-00000-2f9a.parquet"
+    s3_bucket.client.create_multipart_upload(Bucket=s3_bucket.name, Key=key)
+    (entry,) = as_json("purge", table.root.url)["entries"]
+    assert (entry["key"], entry["action"]) == (key, "kept")
+    arguments = ("purge", table.root.url, "--foreign", "--older-than", "3600")
+    assert as_json(*arguments, "--dry-run")["entries"][0]["action"] == "would-abort"
+    assert s3_bucket.uploads() == [key]
+    assert as_json(*arguments)["entries"][0]["action"] == "aborted"
+    assert s3_bucket.uploads() == []
+
+
+def test_purge_wants_an_age_for_foreign_uploads(table: Table) -> None:
+    assert invoke("purge", table.root.url, "--foreign").exit_code == 2
+
+
+def test_verify_names_what_differs(table: Table, s3_bucket: Any) -> None:
+    assert as_json("verify", table.root.url) == []
+    s3_bucket.put("flights/day=1/late.parquet", b"x")
+    (lost,) = table.files("day=2")
+    s3_bucket.client.delete_object(Bucket=s3_bucket.name, Key=lost.key)
+    found = {f["key"]: f["kind"] for f in as_json("verify", table.root.url, code=1)}
+    assert found == {"flights/day=1/late.parquet": "unnamed", lost.key: "missing"}
+
+
+def test_a_refusal_is_one_paragraph(s3_bucket: Any) -> None:
+    result = invoke("show", f"s3://{s3_bucket.name}/nothing")
+    assert result.exit_code == 2
+    assert "TableNotFoundError: There is no zero_rename table here." in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert invoke("jobs", "flights").exit_code == 2
