@@ -21,7 +21,13 @@ from ..committer.errors import InvalidInputError
 from ..provider.credentials import refuse_in_arguments, refuse_in_settings
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.links import TableConsoleLink
-from ..provider.outcomes import check_partitions, log_what_is_left, nothing_committed, settled
+from ..provider.outcomes import (
+    check_partitions,
+    log_what_is_left,
+    nothing_committed,
+    settled,
+    try_of,
+)
 from ..provider.partitions import ANY, check_partition, resolve_partitions
 from ..provider.pulse import Pulse
 from ..provider.reports import commit_report, one_line
@@ -75,8 +81,8 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
     :param on_conflict: ``fail`` or ``last_wins``, when another job changed a partition since
         this one began; ``None`` takes the connection's. (templated)
     :param on_repeat: when this run has committed before. ``auto``: report that commit after a
-        retry, replace it after the task was cleared. Or always ``skip``, ``replace_own`` or
-        ``append``. (templated)
+        retry; replace it after the task was cleared or its run made anew. Or always ``skip``,
+        ``replace_own`` or ``append``. (templated)
     :param committer: ``zero_rename``; ``None`` takes the connection's. (templated)
     :param ship_package: hand this package to the executors with ``--py-files``; not needed
         where it is installed on them. They need boto3 and pyarrow in any case.
@@ -173,8 +179,9 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         table: Table,
         partitions: tuple[str, ...],
     ) -> dict[str, Any]:
-        on_repeat = run.on_repeat(self.on_repeat)
         earlier = table.once_job(run.once)
+        committed_by = try_of(table, earlier) if earlier is not None else None
+        on_repeat = run.on_repeat(self.on_repeat, committed_by)
         if earlier is not None and on_repeat == "skip":
             report = commit_report(settled(table, earlier))
             self.log.info("Not submitted: this run has committed %s", one_line(report))

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from ..committer.context import Context
+from ..committer.decide import read_decision
 from ..committer.errors import (
     OutcomeUnknownError,
     RefusedError,
@@ -38,6 +40,12 @@ def settled(table: Table, job: str) -> Committed:
             remedy="Let the task be retried, or run RecoverJobsOperator on the table.",
         )
     return committed
+
+
+def try_of(table: Table, job: str) -> int | None:
+    """The try that made a committed job, by its decision; ``None`` where that does not say."""
+    decided = table.driver.run(read_decision(Context(table.root), job))
+    return decided.decision.owner.try_number if decided is not None else None
 
 
 def check_partitions(committed: Committed, allowed: Collection[str]) -> None:

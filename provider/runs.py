@@ -72,17 +72,23 @@ class TaskRun:
     def once(self) -> str:
         return once_key(self.dag_id, self.run_id, self.task_id, self.map_index)
 
-    def on_repeat(self, asked: str) -> str:
+    def on_repeat(self, asked: str, committed_by: int | None = None) -> str:
         """What to do if this run has committed before.
 
-        ``auto``: a retry reports the earlier commit (``skip``). A task that was cleared, as by
-        a backfill that reprocesses, is meant to load again, and replaces what it loaded
-        (``replace_own``); so do the retries of such a series, which costs a load more than
-        ``skip`` would and leaves the same rows.
+        ``auto``: where an earlier try of the present series committed, this is a retry, and
+        that commit is reported (``skip``). Else the task was cleared, as by a backfill that
+        reprocesses, or its run was made anew: it is meant to load again, and replaces what it
+        loaded (``replace_own``). Where the two cannot be told apart, replacing is the choice
+        that leaves the right rows either way.
+
+        :param asked: one of :data:`ON_REPEAT`.
+        :param committed_by: the try that committed; ``None`` where none has or it is not known.
         """
         if asked != "auto":
             return asked
-        return "skip" if self.first_try == 1 else "replace_own"
+        if committed_by is None:
+            return "skip" if self.first_try == 1 else "replace_own"
+        return "skip" if self.first_try <= committed_by < self.try_number else "replace_own"
 
     def environment(self) -> dict[str, str]:
         """What the Spark writer reads to fill in a job's ``once`` key and owner."""

@@ -11,9 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.exceptions import AirflowException
 from airflow.sdk import Asset
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from support.airflow import Tables, connection_variable, run_task, task_context
 from support.fake_spark import FAILS, FAILS_AFTERWARDS, IDLE, FakeSpark
@@ -30,7 +29,7 @@ ONCE = "flights/scheduled__2013-02-02/load"
 
 
 def operator(tables: Tables | None = None, **arguments: Any) -> ZeroRenameSparkSubmitOperator:
-    given = {
+    given: dict[str, Any] = {
         "task_id": "load",
         "application": "/jobs/flights_job.py",
         "table": tables.url() if tables else "s3://bucket/flights",
@@ -189,6 +188,12 @@ class TestTries:
         assert again["job"] != first["job"]
         assert (again["repeated"], again["rows"]) == (False, 1)
         assert sum(file.rows for file in tables.table().files()) == 6
+
+    def test_a_run_made_anew_loads_again(self, tables: Tables, spark: FakeSpark) -> None:
+        """As ``airflow dags test`` does: the same run, and its tries begin at 1."""
+        first, again = run(operator(tables)), run(operator(tables))
+        assert again["job"] != first["job"]
+        assert sum(file.rows for file in tables.table().files()) == 1
 
     @pytest.mark.parametrize(("on_repeat", "rows"), [("append", 2), ("replace_own", 1)])
     def test_on_repeat(self, tables: Tables, spark: FakeSpark, on_repeat: str, rows: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -9,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from zero_rename.committer import InvalidInputError
-from zero_rename.provider import launch
 from zero_rename.provider.launch import check_python, choose_python, find_spark
 
 SCRIPTS = Path(sys.executable).parent
@@ -58,7 +58,7 @@ class TestSpark:
     def test_none(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, java: Path) -> None:
         with pytest.raises(InvalidInputError, match="There is no spark-submit"):
             find_spark({"SPARK_HOME": str(tmp_path), "PATH": "/x", "JAVA_HOME": str(java)})
-        monkeypatch.setattr(launch.importlib.util, "find_spec", lambda _: None)
+        monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
         with pytest.raises(InvalidInputError, match="pyspark is not installed"):
             find_spark({"PATH": "/x"})
 

@@ -26,27 +26,34 @@ def test_no_two_runs_share_a_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("try_number", "max_tries", "first_try", "expected"),
+    ("try_number", "max_tries", "first_try", "committed_by", "expected"),
     [
-        (1, 2, 1, "skip"),
-        (2, 2, 1, "skip"),
-        (3, 2, 1, "skip"),
+        (1, 2, 1, None, "skip"),
+        (2, 2, 1, None, "skip"),
+        (2, 2, 1, 1, "skip"),
+        (3, 2, 1, 1, "skip"),
         # Cleared after try 1: max_tries becomes 1 + 2 retries, and the next try is 2.
-        (2, 3, 2, "replace_own"),
-        (3, 3, 2, "replace_own"),
+        (2, 3, 2, 1, "replace_own"),
+        (2, 3, 2, None, "replace_own"),
+        # The retry of a cleared task that had committed before it was cleared, or since.
+        (3, 3, 2, 1, "replace_own"),
+        (3, 3, 2, 2, "skip"),
         # Cleared again after try 3.
-        (4, 5, 4, "replace_own"),
-        # Marked up beyond its retries: a try cannot precede its series.
-        (1, 9, 1, "skip"),
+        (4, 5, 4, 3, "replace_own"),
+        # The run was deleted and made anew, as `airflow dags test` does: tries begin at 1.
+        (1, 2, 1, 1, "replace_own"),
+        (1, 2, 1, 3, "replace_own"),
+        # A try cannot precede its series.
+        (1, 9, 1, None, "skip"),
     ],
 )
 def test_a_retry_skips_and_a_cleared_task_replaces(
-    try_number: int, max_tries: int, first_try: int, expected: str
+    try_number: int, max_tries: int, first_try: int, committed_by: int | None, expected: str
 ) -> None:
     found = run(try_number=try_number, max_tries=max_tries)
     assert found.first_try == first_try
-    assert found.on_repeat("auto") == expected
-    assert found.on_repeat("append") == "append"
+    assert found.on_repeat("auto", committed_by) == expected
+    assert found.on_repeat("append", committed_by) == "append"
 
 
 def test_a_context_without_max_tries() -> None:

@@ -8,10 +8,9 @@ import threading
 from typing import Any
 
 import pytest
-from airflow.sdk import module_loading
+from airflow.sdk.module_loading import import_string  # pyright: ignore
 
 from support.airflow import Tables, connection_variable
-from zero_rename.provider import triggers
 from zero_rename.provider.triggers import SuccessManifestTrigger
 from zero_rename.provider.waiting import Question
 
@@ -29,7 +28,7 @@ async def first(asked: SuccessManifestTrigger) -> dict[str, Any]:
 
 def test_it_survives_serialisation(tables: Tables) -> None:
     path, kwargs = trigger(tables, once="k", min_rows=1, apply=True).serialize()
-    again = module_loading.import_string(path)(**json.loads(json.dumps(kwargs)))
+    again = import_string(path)(**json.loads(json.dumps(kwargs)))
     assert again.serialize() == (path, kwargs)
 
 
@@ -63,7 +62,7 @@ def test_it_waits_without_blocking_the_loop(
         looked.set()
         return answer
 
-    monkeypatch.setattr(triggers.Question, "ask", watched)
+    monkeypatch.setattr(Question, "ask", watched)
 
     async def play() -> dict[str, Any]:
         waiting = asyncio.create_task(first(trigger(tables, once="k")))
@@ -90,7 +89,7 @@ def test_a_store_out_of_reach_is_asked_again(
             raise failures.pop()
         return ask(self, table)
 
-    monkeypatch.setattr(triggers.Question, "ask", flaky)
+    monkeypatch.setattr(Question, "ask", flaky)
     assert asyncio.run(first(trigger(tables, job=job)))["state"] == "ready"
     assert failures == []
 

@@ -20,7 +20,7 @@ from zero_rename.sensors.success_manifest import SuccessManifestSensor
 
 
 def sensor(tables: Tables | None = None, **arguments: Any) -> SuccessManifestSensor:
-    given = {
+    given: dict[str, Any] = {
         "task_id": "wait",
         "table": tables.url() if tables else "s3://bucket/flights",
         "poke_interval": 0.05,

@@ -1,0 +1,1 @@
+"""What to copy: DAGs, and the Spark application they submit."""

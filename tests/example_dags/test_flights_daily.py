@@ -1,0 +1,122 @@
+"""The example DAGs import, serialise, and resolve to a partition a day."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.airflow import Tables, run_task, task_context
+
+EXAMPLES = Path(__file__).parents[2] / "example_dags"
+
+
+@pytest.fixture(scope="module")
+def dags() -> dict[str, Any]:
+    from airflow.dag_processing.dagbag import DagBag
+
+    bag = DagBag(dag_folder=str(EXAMPLES))
+    assert bag.import_errors == {}
+    return dict(bag.dags)
+
+
+def test_which_there_are(dags: dict[str, Any]) -> None:
+    assert set(dags) == {"flights_daily", "flights_maintenance"}
+    for dag in dags.values():
+        assert dag.catchup is False
+        assert dag.default_args["retries"] > 0
+        assert dag.tags >= {"example"}
+
+
+def test_they_survive_serialisation(dags: dict[str, Any]) -> None:
+    """With the operators' links, which a reader looks up by the provider's list."""
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    for dag in dags.values():
+        DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
+
+
+def test_a_run_covers_the_day_that_is_over(dags: dict[str, Any]) -> None:
+    from airflow.serialization.encoders import coerce_to_core_timetable
+
+    timetable = coerce_to_core_timetable(dags["flights_daily"].timetable)
+    begun = datetime(2013, 2, 2, 0, 5, tzinfo=UTC)
+    interval = timetable.infer_manual_data_interval(run_after=begun)  # pyright: ignore
+    assert interval.start == datetime(2013, 2, 1, tzinfo=UTC)
+
+
+def test_the_load_of_a_day(dags: dict[str, Any]) -> None:
+    load = dags["flights_daily"].get_task("load").prepare_for_execution()
+    assert Path(load.application).name == "flights_job.py"
+    assert Path(load.application).is_file()
+    params = {"csv": "/data/f.csv", "table": "flights"}
+    context = task_context(load, params=params)
+    load.render_template_fields(context)
+    assert load.application_args == ["--csv", "/data/f.csv", "--day", "2013-02-01"]
+    assert load.table == "flights"
+    assert load._partitions(context) == ("year=2013/month=2/day=1",)
+
+
+def test_the_purge(dags: dict[str, Any], tables: Tables) -> None:
+    purge = dags["flights_maintenance"].get_task("purge").prepare_for_execution()
+    dead = tables.undecided(1)
+    tables.table().recover(patience=0.0)
+    report = run_task(purge, task_context(purge, params={"table": tables.url()}))
+    assert [entry["table"] for entry in report["tables"]] == [tables.url()]
+    assert tables.table().job_state(dead) == "aborted"
+
+
+@pytest.fixture(scope="module")
+def job() -> Any:
+    """The application's module; its imports of Spark are real, no session is made."""
+    spec = importlib.util.spec_from_file_location("flights_job", EXAMPLES / "flights_job.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class TestTheJobsCommandLine:
+    def test_a_day(self, job: Any) -> None:
+        asked = job.parse(["--csv", "f", "--table", "s3://b/t", "--day", "2013-02-01"])
+        assert job.partition_path(asked.day) == "year=2013/month=2/day=1"
+        assert (asked.csv, asked.table, asked.month) == ("f", "s3://b/t", None)
+
+    def test_a_month(self, job: Any) -> None:
+        asked = job.parse(["--csv", "f", "--table", "s3://b/t", "--month", "2013-01"])
+        assert (asked.month.year, asked.month.month, asked.day) == (2013, 1, None)
+
+    def test_the_table_of_the_operator(self, job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("ZERO_RENAME_TABLE", "s3://b/named")
+        assert job.parse(["--csv", "f", "--day", "2013-02-01"]).table == "s3://b/named"
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ["--csv", "f", "--table", "s3://b/t"],
+            ["--csv", "f", "--table", "t", "--day", "2013-02-01", "--month", "2013-01"],
+            ["--csv", "f", "--table", "t", "--day", "yesterday"],
+            ["--csv", "f", "--day", "2013-02-01"],
+        ],
+    )
+    def test_bad_ones(
+        self, job: Any, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("ZERO_RENAME_TABLE", raising=False)
+        with pytest.raises(SystemExit):
+            job.parse(arguments)
+
+
+def test_the_dags_import_without_spark(tmp_path: Path) -> None:
+    """A scheduler's host has Airflow and this provider, and often no PySpark."""
+    program = (
+        "import sys; sys.modules['pyspark'] = None; import runpy; "
+        f"runpy.run_path({str(EXAMPLES / 'flights_daily.py')!r})"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
