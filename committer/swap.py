@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .errors import StoreRefusedError, StoreUnreachableError
-from .store import Absent, Done, Found, Get, Put, Refused, Step, Wait
+from .store import Absent, Done, Found, Get, Put, Refused, Step, Unknown, Wait
 
 _TRIES = 5
 _PAUSE = 0.2
@@ -85,7 +85,8 @@ def put_record(
         if isinstance(current, Found) and read_id(current.body) == write_id:
             return Written(current.etag, current.last_modified)
         if not _still_holds(put, current):
-            return NotWritten(current, seen_before=bool(cause))
+            in_doubt = bool(cause) or isinstance(answer, Unknown)
+            return NotWritten(current, seen_before=in_doubt)
         # A 412 while the condition holds is an answer to a state that has passed, a 409 asks
         # to try again; no answer asks the same.
         cause = answer.code if isinstance(answer, Refused) else answer.cause
