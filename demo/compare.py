@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from zero_rename import Table
 
-from .dataset import Content, content
+from .dataset import Content, content, partition_of
 from .store import Store
 
 
@@ -20,11 +20,15 @@ class Difference:
 
 
 def committed(table: Table, partitions: list[str] | None = None) -> dict[str, Content]:
-    """The content of a table's partitions, as its reader sees it now."""
-    found: dict[str, Content] = {}
-    for partition in partitions if partitions is not None else table.partitions():
-        rows = table.to_arrow(partitions=[partition]).to_pylist()
-        found[partition] = content(rows)
+    """The content of a table's partitions, as its reader sees it now.
+
+    :param partitions: only these, each of which is in the answer even if it is empty.
+    """
+    found = dict.fromkeys(partitions or (), Content())
+    for batch in table.to_arrow(partitions=partitions).to_batches():
+        for row in batch.to_pylist():
+            partition = partition_of(row)
+            found[partition] = found.get(partition, Content()) + content([row])
     return found
 
 

@@ -158,19 +158,19 @@ def tell(workspace: Workspace, store: Store, report: Report) -> list[Difference]
     :return: what is not as it should be in the end.
     :raises DemoError: a step failed.
     """
-    with report.step("unpack flights.csv, 336,776 rows"):
-        flights = Flights.unpack(workspace.data)
-        csv = flights.contents(MONTHS)
     write_log_settings(workspace)
     root = f"s3://{store.bucket}"
     environment = variables(workspace, store)
     environment |= airflow_variables(workspace, store, root)
     shutil.copytree(_EXAMPLES, workspace.airflow / "dags")
     table = Table(f"{root}/{TABLE}", client=store.client)
-    story = Scenario(workspace, store, report, flights, table, environment, csv)
     with airflow(DAG_ID, environment, workspace.logs / "airflow.log", migrate=True) as worker:
+        with report.step("unpack flights.csv, 336,776 rows; Airflow starts beside it"):
+            flights = Flights.unpack(workspace.data)
+            csv = flights.contents(MONTHS)
+        story = Scenario(workspace, store, report, flights, table, environment, csv)
         story.backfill()
-        with report.step("wait for Airflow, which was started beside the backfill"):
+        with report.step("wait for Airflow"):
             worker.wait_until_ready()
         for day in DAYS:
             story.load(worker, day, f"{day:%-d February}, a DAG run")

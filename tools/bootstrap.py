@@ -72,7 +72,9 @@ def find_java() -> int | None:
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else "java"
     try:
-        done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+        # A JVM otherwise writes its performance counters to /tmp.
+        command = [java, "-XX:-UsePerfData", "-version"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:
         return None
     return java_version(done.stderr + done.stdout)
@@ -135,8 +137,21 @@ def ensure_environment() -> None:
         run([*uv, *editable, "--reinstall-package", "airflow-provider-zero-rename"])
     if (ROOT / "spark" / "class_archive.py").exists():
         with step("class archive, which halves the start of small Spark jobs"):
-            run([str(python), "-m", "zero_rename.spark.class_archive"])
+            make_class_archive(python, venv / "tmp")
     stamp.write_text(digest)
+
+
+def make_class_archive(python: Path, temporary: Path) -> None:
+    """Let Spark's classes be archived; all but the archive stays in the checkout."""
+    temporary.mkdir(exist_ok=True)
+    environment = dict(
+        os.environ,
+        TMPDIR=str(temporary),
+        SPARK_SUBMIT_OPTS=f'-XX:-UsePerfData "-Djava.io.tmpdir={temporary}"',
+        SPARK_LAUNCHER_OPTS="-XX:-UsePerfData",
+    )
+    run([str(python), "-m", "zero_rename.spark.class_archive"], env=environment)
+    shutil.rmtree(temporary)
 
 
 def wanted() -> str:
