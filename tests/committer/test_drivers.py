@@ -517,6 +517,7 @@ REFUSALS = {
     (403, "SignatureDoesNotMatch"): "AWS_SECRET_ACCESS_KEY",
     (403, "AccessDenied"): "s3:ListBucket",
     (403, "SomethingNew"): "s3:ListBucket",
+    (401, "SomethingNew"): "AWS_ACCESS_KEY_ID",
     (404, "NoSuchBucket"): "Create the bucket",
     (400, "ExpiredToken"): "AWS_SESSION_TOKEN",
     (403, "RequestTimeTooSkewed"): "clock",
