@@ -416,6 +416,20 @@ class TestLargeDecisions:
         assert world.store.keys(ROOT.decisions_prefix) == [ROOT.decision_key(opened.job)]
 
 
+    @pytest.mark.slow
+    def test_a_hundred_thousand_files(self, world: World) -> None:
+        """Conformance 32's scale for the job committer: the decision goes into eleven objects."""
+        world.load(DAY1)
+        opened = world.open()
+        days = [f"day={day}" for day in range(50)]
+        results = [world.write(opened, *days, *days, task=task) for task in range(1000)]
+        report = world.commit(opened, *results)
+        assert report.files == 100_000
+        assert len(world.store.keys(f"{ROOT.decisions_prefix}{opened.job}.")) == 11
+        assert len(world.snapshot().files) == 100_001
+        world.assert_clean()
+
+
 class TestStores:
     def test_one_that_resurrects_and_ignores_delete_conditions(self) -> None:
         behaviour = Behaviour(complete_again="resurrect", conditional_delete=False)
