@@ -25,6 +25,7 @@ from .store import (
     All,
     Found,
     Get,
+    Head,
     ListedUpload,
     ListObjects,
     Refused,
@@ -154,14 +155,12 @@ def purge(
     patience: float | None = None,
     foreign_older_than: float | None = None,
     dry_run: bool = False,
-    now: float | None = None,
 ) -> Step[PurgeReport]:
     """Recover, then abort the uploads that nobody will complete.
 
     :param foreign_older_than: abort foreign uploads initiated so many seconds ago; ``None``
         leaves them.
     :param dry_run: say what would be done; nothing is recovered or aborted.
-    :param now: the store's time, seconds since the epoch; foreign uploads are dated by it.
     """
     table = yield from read_table(context)
     context = replace(context, facts=table.facts)
@@ -175,6 +174,9 @@ def purge(
     jobs = sorted({j for u in uploads if (j := job_in_key(u.key)) and j not in still_open})
     found = yield All(tuple(read_decision(context, job) for job in jobs))
     decisions = dict(zip(jobs, found, strict=True))
+    # The age of a foreign upload is told by the store's clock, as when it was initiated.
+    asked = (yield Head(context.root.table_key)) if foreign_older_than is not None else None
+    now = None if asked is None else asked.date
     entries = []
     for upload in uploads:
         job = job_in_key(upload.key)

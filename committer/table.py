@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -230,7 +229,6 @@ class Table:
             patience=patience,
             foreign_older_than=older_than if foreign else None,
             dry_run=dry_run,
-            now=time.time(),
         )
         return self.driver.run(step)
 

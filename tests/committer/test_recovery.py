@@ -388,7 +388,7 @@ class TestPurge:
         self.upload(world, "flights/day=1/old")
         clock.advance(100)
         self.upload(world, "flights/day=1/young")
-        report = world.purge(foreign_older_than=50.0, now=clock())
+        report = world.purge(foreign_older_than=50.0)
         assert {e.key: str(e.action) for e in report.entries} == {
             "flights/day=1/old": "aborted",
             "flights/day=1/young": "kept",
