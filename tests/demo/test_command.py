@@ -1,0 +1,133 @@
+"""``python -m demo`` where it cannot go on: one paragraph, soon, and nothing left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from demo.errors import DemoError
+from demo.store import store
+from demo.workspace import workspace
+
+ROOT = Path(__file__).resolve().parents[2]
+START = "import sys; import demo.workspace as w, demo.__main__ as m, functools, pathlib; "
+START += (
+    "m.workspace = functools.partial(w.workspace, pathlib.Path(sys.argv[1])); sys.exit(m.main())"
+)
+
+
+def command(folder: Path) -> list[str]:
+    """The demonstration with another folder than the checkout's."""
+    return [sys.executable, "-c", START, str(folder)]
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {n: v for n, v in os.environ.items() if not n.startswith(("AWS_", "S3_"))}
+    return {**kept, "PYTHONPATH": str(ROOT), **more}
+
+
+def unused_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_an_unreachable_endpoint_is_one_paragraph_within_seconds(tmp_path: Path) -> None:
+    address = f"http://127.0.0.1:{unused_port()}"
+    keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "s3cr3t-key"}
+    begun = time.monotonic()
+    done = subprocess.run(
+        command(tmp_path / "demo"),
+        env=environment(S3_ENDPOINT=address, **keys),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 1
+    assert address in done.stderr
+    assert "S3_ENDPOINT" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "s3cr3t" not in done.stderr + done.stdout
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert time.monotonic() - begun < 30
+
+
+def test_wrong_credentials_and_missing_buckets_name_the_variables(
+    tmp_path: Path, s3_env: Any
+) -> None:
+    settings = {**s3_env.environment, "S3_ENDPOINT": s3_env.endpoint, "S3_BUCKET": "not-there"}
+    with (
+        pytest.raises(DemoError, match=r"S3_BUCKET names an existing bucket"),
+        store(tmp_path, settings),
+    ):
+        pass
+
+
+def test_the_users_server_gets_a_bucket_that_is_removed_afterwards(
+    tmp_path: Path, s3_env: Any
+) -> None:
+    settings = {**s3_env.environment, "S3_ENDPOINT": s3_env.endpoint}
+    with store(tmp_path, settings) as made:
+        assert made.requests() is None
+        made.client.put_object(Bucket=made.bucket, Key="a/b", Body=b"x")
+        made.client.create_multipart_upload(Bucket=made.bucket, Key="a/c")
+        assert made.has_uploaded("a/")
+    names = [entry["Name"] for entry in made.client.list_buckets()["Buckets"]]
+    assert made.bucket not in names
+
+
+def test_the_embedded_server_counts_requests_and_takes_a_free_port(tmp_path: Path) -> None:
+    with store(tmp_path, {}) as one:
+        begun = one.requests()
+        one.client.put_object(Bucket=one.bucket, Key="k", Body=b"x")
+        assert one.requests() == (begun or 0) + 1
+        with store(tmp_path, {}) as other:
+            assert other.endpoint != one.endpoint
+
+
+def test_interrupting_leaves_nothing_running(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        command(tmp_path / "demo"),
+        env=environment(),
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()  # The server is up.
+    process.stdout.readline()  # Airflow is starting.
+    children = psutil.Process(process.pid).children(recursive=True)
+    assert children
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "nothing is left running" in said
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert not alive
+
+
+def test_two_demonstrations_in_one_checkout_are_refused(tmp_path: Path) -> None:
+    with (
+        workspace(tmp_path / "demo"),
+        pytest.raises(DemoError, match=r"Another `make demo`"),
+        workspace(tmp_path / "demo"),
+    ):
+        pass
+
+
+def test_the_workspace_begins_empty(tmp_path: Path) -> None:
+    with workspace(tmp_path / "demo") as first:
+        (first.data / "old.csv").write_text("x")
+    with workspace(tmp_path / "demo") as again:
+        assert not list(again.data.iterdir())

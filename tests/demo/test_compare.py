@@ -1,0 +1,140 @@
+"""A difference between table and CSV is found, and makes the demonstration fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import demo.__main__
+import demo.workspace
+from demo.compare import committed, differences, strays
+from demo.dataset import Content, Flights, partition_of, partition_on, typed
+from demo.store import Store
+from zero_rename import Table
+
+DAYS = (date(2013, 2, 1), date(2013, 2, 2))
+FIRST, SECOND = map(partition_on, DAYS)
+
+
+@pytest.fixture(scope="module")
+def flights(tmp_path_factory: pytest.TempPathFactory) -> Flights:
+    return Flights.unpack(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def rows(flights: Flights) -> pa.Table:
+    """The rows of two days, as Arrow."""
+    wanted = [typed(row) for row in flights.lines() if partition_of(row) in (FIRST, SECOND)]
+    return pa.Table.from_pylist(wanted)
+
+
+@pytest.fixture(scope="module")
+def expected(flights: Flights) -> dict[str, Content]:
+    contents = flights.contents([2])
+    return {FIRST: contents[FIRST], SECOND: contents[SECOND]}
+
+
+@pytest.fixture
+def store(s3_bucket: Any) -> Store:
+    return Store(None, {}, s3_bucket.name, s3_bucket.client, embedded=False)
+
+
+@pytest.fixture
+def table(s3_bucket: Any, rows: pa.Table) -> Table:
+    """A table that holds what the CSV says."""
+    made = Table(f"s3://{s3_bucket.name}/flights")
+    by = ["year", "month", "day"]
+    with made.job(rows.schema, mode="replace", partition_by=by) as job:
+        job.write(rows)
+    return made
+
+
+def tamper(table: Table, rows: pa.Table) -> None:
+    """Commit one partition anew, with another value in one row."""
+    wrong = rows.filter(pc.field("day") == 2).to_pylist()
+    wrong[7]["distance"] += 1
+    with table.job(mode="replace") as job:
+        job.write(pa.Table.from_pylist(wrong, rows.schema))
+
+
+def test_a_table_that_is_the_csv_has_no_differences(
+    table: Table, expected: dict[str, Content], store: Store
+) -> None:
+    assert differences(expected, committed(table)) == []
+    assert strays(table, store) == []
+
+
+def test_one_changed_value_is_a_difference(
+    table: Table, expected: dict[str, Content], rows: pa.Table
+) -> None:
+    tamper(table, rows)
+    [difference] = differences(expected, committed(table))
+    assert difference.partition == SECOND
+    assert "682 rows in both, of other content" in difference.what
+
+
+def test_a_missing_and_an_unexpected_partition_are_differences(
+    table: Table, expected: dict[str, Content]
+) -> None:
+    other = {FIRST: expected[FIRST], "year=2013/month=2/day=9": expected[SECOND]}
+    found = {d.partition: d.what for d in differences(other, committed(table))}
+    assert found == {
+        SECOND: "682 rows committed, 0 in the CSV",
+        "year=2013/month=2/day=9": "0 rows committed, 682 in the CSV",
+    }
+
+
+def test_an_emptied_partition_is_looked_at_too(table: Table) -> None:
+    assert committed(table, ["year=2013/month=2/day=9"]) == {"year=2013/month=2/day=9": Content()}
+
+
+def test_files_and_uploads_beside_the_tables_are_found(
+    table: Table, store: Store, s3_bucket: Any
+) -> None:
+    s3_bucket.put(f"flights/{FIRST}/stray.parquet", b"x")
+    key = f"flights/{FIRST}/part-00000.parquet"
+    s3_bucket.client.create_multipart_upload(Bucket=s3_bucket.name, Key=key)
+    gone = table.files(SECOND)[0].key
+    s3_bucket.client.delete_object(Bucket=s3_bucket.name, Key=gone)
+    assert {(d.partition, d.what) for d in strays(table, store)} == {
+        (f"flights/{FIRST}/stray.parquet", "listed, but not the table's"),
+        (gone, "the table's, but not there"),
+        (key, "an upload left behind"),
+    }
+
+
+@pytest.mark.parametrize(("tampered", "code"), [(False, 0), (True, 1)])
+def test_the_exit_code_tells_of_differences(
+    tampered: bool,
+    code: int,
+    table: Table,
+    expected: dict[str, Content],
+    store: Store,
+    rows: pa.Table,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if tampered:
+        tamper(table, rows)
+
+    @contextmanager
+    def given(*_: object) -> Iterator[Store]:
+        yield store
+
+    here = partial(demo.workspace.workspace, tmp_path / ".demo")
+    monkeypatch.setattr(demo.__main__, "workspace", here)
+    monkeypatch.setattr(demo.__main__, "store", given)
+    monkeypatch.setattr(demo.__main__, "tell", lambda *_: differences(expected, committed(table)))
+    assert demo.__main__.main() == code
+    said = capsys.readouterr().out
+    assert ("1 differences" in said) == tampered
+    assert (SECOND in said) == tampered

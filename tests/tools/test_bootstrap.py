@@ -1,0 +1,155 @@
+"""Set-up: what it refuses, and what makes it run again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools import bootstrap
+from tools.bootstrap import SetupError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_an_old_python_is_told_what_to_do() -> None:
+    with pytest.raises(SetupError, match=r"Python 3\.11 or newer is needed, .* is 3\.9.*PYTHON="):
+        bootstrap.check_python((3, 9))
+    bootstrap.check_python((3, 11))
+
+
+def test_the_set_up_can_be_parsed_by_pythons_too_old_for_it() -> None:
+    # Else they would say SyntaxError instead of what is needed.
+    import ast
+
+    ast.parse((ROOT / "tools" / "bootstrap.py").read_text("utf-8"), feature_version=(3, 8))
+
+
+@pytest.mark.parametrize(
+    ("output", "major"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('openjdk version "21" 2023-09-19', 21),
+        ('java version "1.8.0_391"', 8),
+        ("Unable to locate a Java Runtime.", None),
+    ],
+)
+def test_javas_version_is_read(output: str, major: int | None) -> None:
+    assert bootstrap.java_version(output) == major
+
+
+@pytest.fixture
+def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A PATH without Java and apt."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    return tmp_path
+
+
+def program(path: Path, text: str) -> None:
+    path.write_text(f"#!{shutil.which('sh', path=os.defpath)}\n{text}\n")
+    path.chmod(0o755)
+
+
+def test_without_java_the_message_names_the_remedy(no_java: Path) -> None:
+    with pytest.raises(SetupError, match=r"Java 17 or newer.*apt-get install.*none was found"):
+        bootstrap.ensure_java()
+
+
+def test_an_old_java_is_named(no_java: Path) -> None:
+    program(no_java / "java", "echo 'java version \"1.8.0_391\"' >&2")
+    with pytest.raises(SetupError, match=r"Java 8 was found"):
+        bootstrap.ensure_java()
+
+
+def test_java_home_comes_before_path(no_java: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(no_java / "java", "echo 'openjdk version \"17.0.1\"' >&2")
+    monkeypatch.setenv("JAVA_HOME", str(no_java / "elsewhere"))
+    with pytest.raises(SetupError, match="JAVA_HOME"):
+        bootstrap.ensure_java()
+
+
+def test_root_gets_java_by_apt(no_java: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A release that has no Java 17 any more.
+    program(no_java / "apt-cache", '[ "$2" = openjdk-21-jre-headless ]')
+    java = f"printf '#!/bin/sh\\necho openjdk version \\\\\"21.0.4\\\\\" >&2\\n' > {no_java}/java"
+    program(
+        no_java / "apt-get",
+        f'echo "$@" >> {no_java}/calls\n[ "$1" = install ] || exit 0\n{java}\n'
+        f"/bin/chmod +x {no_java}/java",
+    )
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    bootstrap.ensure_java()
+    calls = (no_java / "calls").read_text().splitlines()
+    assert calls == ["update -qq", "install -qq -y --no-install-recommends openjdk-21-jre-headless"]
+
+
+def test_who_is_not_root_installs_nothing(no_java: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(no_java / "apt-get", f"touch {no_java}/called")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(SetupError, match="sudo"):
+        bootstrap.ensure_java()
+    assert not (no_java / "called").exists()
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout of a few files."""
+    for name in (
+        "pyproject.toml",
+        bootstrap.LOCK,
+        "tools/bootstrap.py",
+        "tools/compile_pyspark.py",
+    ):
+        target = tmp_path / name
+        target.parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, target)
+    (tmp_path / "committer").mkdir()
+    (tmp_path / "committer" / "job.py").write_text("x = 1\n")
+    monkeypatch.setattr(bootstrap, "ROOT", tmp_path)
+    return tmp_path
+
+
+def test_a_changed_module_needs_no_set_up_and_a_new_one_does(checkout: Path) -> None:
+    before = bootstrap.wanted()
+    (checkout / "committer" / "job.py").write_text("x = 2\n")
+    assert bootstrap.wanted() == before
+    (checkout / "committer" / "new.py").write_text("")
+    assert bootstrap.wanted() != before
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", bootstrap.LOCK])
+def test_changed_requirements_need_a_set_up(checkout: Path, name: str) -> None:
+    before = bootstrap.wanted()
+    with open(checkout / name, "a") as file:
+        file.write("\n# changed\n")
+    assert bootstrap.wanted() != before
+
+
+def test_nothing_is_run_where_nothing_changed(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = checkout / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    (checkout / ".venv" / "set-up.sha256").write_text(bootstrap.wanted())
+
+    def forbidden(*_: object, **__: object) -> None:
+        raise AssertionError("a command was run")
+
+    monkeypatch.setattr(subprocess, "run", forbidden)
+    bootstrap.ensure_environment()
+
+
+def test_a_failed_command_is_one_paragraph(checkout: Path) -> None:
+    with pytest.raises(SetupError, match=r"failed with 3") as raised:
+        bootstrap.run([sys.executable, "-c", "raise SystemExit(3)"])
+    assert "\n" not in str(raised.value)
+
+
+def test_the_lock_file_pins_the_installer() -> None:
+    assert bootstrap.locked("uv").startswith("uv==")
