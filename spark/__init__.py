@@ -6,12 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .environment import check_environment
-    from .launch import jvm_options
+    from .launch import jvm_options, worker_python
     from .registration import register
 
-__all__ = ["check_environment", "jvm_options", "register"]
+__all__ = ["check_environment", "jvm_options", "register", "worker_python"]
 
-_MODULES = {"check_environment": "environment", "jvm_options": "launch", "register": "registration"}
+_MODULES = {
+    "check_environment": "environment",
+    "jvm_options": "launch",
+    "register": "registration",
+    "worker_python": "launch",
+}
 
 
 def __getattr__(name: str) -> Any:

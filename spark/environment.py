@@ -17,6 +17,7 @@ from importlib import metadata
 
 from ..committer.errors import InvalidInputError
 from .launch import java_command, java_version
+from .launch import worker_python as worker_python_script
 
 _MIN_JAVA = 17
 #: Python data sources came with Spark 4.0, filter push-down for them with 4.1.
@@ -98,9 +99,13 @@ def check_java(environ: Mapping[str, str] = os.environ) -> str:
     return found
 
 
-def worker_python(environ: Mapping[str, str] = os.environ) -> str:
-    """The interpreter Spark will start workers with: ``PYSPARK_PYTHON``, else ``python3``."""
-    return environ.get("PYSPARK_PYTHON") or "python3"
+def _is_this_python(path: str) -> bool:
+    """Whether a path is this interpreter under any of its names, or starts it."""
+    if path == worker_python_script():
+        return True
+    here = os.path.abspath(sys.executable)
+    same_folder = os.path.dirname(os.path.abspath(path)) == os.path.dirname(here)
+    return same_folder and os.path.realpath(path) == os.path.realpath(here)
 
 
 def check_worker_python(environ: Mapping[str, str] = os.environ) -> None:
@@ -108,7 +113,7 @@ def check_worker_python(environ: Mapping[str, str] = os.environ) -> None:
 
     :raises InvalidInputError: not found, another version, or something is missing there.
     """
-    named = worker_python(environ)
+    named = environ.get("PYSPARK_PYTHON") or "python3"
     found = shutil.which(named, path=environ.get("PATH"))
     source = "PYSPARK_PYTHON" if environ.get("PYSPARK_PYTHON") else "PYSPARK_PYTHON is not set, so"
     remedy = f"Set PYSPARK_PYTHON={sys.executable} before Spark starts (spark.pyspark.python does "
@@ -117,7 +122,7 @@ def check_worker_python(environ: Mapping[str, str] = os.environ) -> None:
         raise InvalidInputError(
             f"{source} names the workers' Python {named!r}, which does not exist.", remedy=remedy
         )
-    if os.path.abspath(found) == os.path.abspath(sys.executable):
+    if _is_this_python(found):
         return
     try:
         answer = subprocess.run(

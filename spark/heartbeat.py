@@ -15,6 +15,7 @@ import json
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,6 +28,9 @@ logger = logging.getLogger("zero_rename.spark.heartbeat")
 FOLDER_VARIABLE = "ZERO_RENAME_OPEN_JOBS"
 #: Seconds between signs of life. A job is dead after ten of them, and ten minutes at least.
 INTERVAL = 30.0
+#: Seconds until the first. Jobs that are over by then cost no request; those that are not get the
+#: short patience that comes with a first sign, instead of their maximum duration.
+FIRST_AFTER = 5.0
 _LOOK_EVERY = 1.0
 
 
@@ -79,7 +83,7 @@ class Heartbeat(threading.Thread):
         self._beat = beat or self._beat_in_store
         self._interval = interval
         self._stopped = threading.Event()
-        self._waited = interval
+        self._due: dict[Path, float] = {}
         self._tables: dict[str, Table] = {}
 
     def stop(self) -> None:
@@ -89,25 +93,21 @@ class Heartbeat(threading.Thread):
     def run(self) -> None:
         try:
             while not self._stopped.wait(_LOOK_EVERY) and self._alive():
-                self.look(_LOOK_EVERY)
+                self.look(time.monotonic())
         except Exception:
             logger.exception("signs of life have ended; open jobs keep their maximum duration")
 
-    def look(self, passed: float) -> None:
-        """Give signs of life if it is time to.
+    def look(self, now: float) -> None:
+        """Give the signs of life that are due.
 
-        :param passed: seconds since the last look.
+        :param now: seconds, by a clock that does not jump.
         """
-        self._waited += passed
-        if self._waited < self._interval:
-            return
-        notes = sorted(self.folder.glob("*.json"))
-        if notes:
-            # Without open jobs the time has been up for long: a new job gets its first sign,
-            # and with it a short patience, at once.
-            self._waited = 0.0
-        for note in notes:
-            self._sign(note)
+        notes = list(self.folder.glob("*.json"))
+        self._due = {note: self._due.get(note, now + FIRST_AFTER) for note in notes}
+        for note in sorted(notes):
+            if now >= self._due[note]:
+                self._due[note] = now + self._interval
+                self._sign(note)
 
     def _sign(self, note: Path) -> None:
         try:

@@ -1,13 +1,18 @@
-"""Starting Spark quickly for small jobs: JVM flags, and an archive of classes made beforehand.
+"""Starting Spark quickly for small jobs: JVM flags, a class archive, and a quick Python.
 
-A cold PySpark process with one small write spends most of its time in loading and verifying
-Spark's classes and in compiling them well. Neither pays off in a job of a few seconds:
-``-XX:TieredStopAtLevel=1`` stops at the quick compiler, ``-XX:+UseSerialGC`` saves the
-collector's threads, and a class data archive (JEP 350, ``-XX:SharedArchiveFile``) holds the
-classes parsed and verified. ``python -m zero_rename.spark.class_archive`` makes the archive.
+A cold PySpark process with one small write spends its time on starting, not on the write:
 
-The archive is taken into account only by the JVM, Spark and class path it was made with: its
-file name carries all three. One that does not fit is ignored by the JVM, never an error.
+* the JVM on loading and verifying Spark's classes and on compiling them well. Neither pays off in
+  a job of a few seconds. ``-XX:TieredStopAtLevel=1`` stops at the quick compiler,
+  ``-XX:+UseSerialGC`` saves the collector's threads, and a class data archive (JEP 350,
+  ``-XX:SharedArchiveFile``) holds the classes parsed and verified.
+  ``python -m zero_rename.spark.class_archive`` makes it; :func:`jvm_options` uses it.
+* about sixteen Python processes, for one write and one read, on compiling PySpark: Spark puts
+  ``pyspark.zip`` first on their path, and Python keeps no compiled modules of a zip. Where PySpark
+  is installed for the workers' Python, they can do without: :func:`worker_python`.
+
+The archive fits only the JVM, Spark and class path it was made with: its file name carries all
+three. One that does not fit is ignored by the JVM, never an error.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -118,3 +124,46 @@ def jvm_options(archive: bool = True) -> str:
     if archive and (path := archive_path()).is_file():
         flags += [f"-XX:SharedArchiveFile={path}", "-Xshare:auto", *_QUIET.split()]
     return " ".join(flags)
+
+
+_WRAPPER = """#!/bin/sh
+# Starts Spark's Python workers without pyspark.zip on their path: PySpark is installed.
+kept=
+IFS=:
+for entry in $PYTHONPATH; do
+    case $entry in
+        {lib}/pyspark.zip | {lib}/py4j-*.zip) ;;
+        *) kept=${{kept:+$kept:}}$entry ;;
+    esac
+done
+unset IFS
+PYTHONPATH=$kept
+export PYTHONPATH
+exec {python} "$@"
+"""
+
+
+def worker_python() -> str:
+    """A Python for ``PYSPARK_PYTHON`` whose workers start quickly: this interpreter, behind a
+    small script in the user's cache folder that takes ``pyspark.zip`` off their path.
+
+    Where Spark is not this interpreter's own installed PySpark, it is the interpreter itself.
+    The gain needs PySpark's modules to be compiled: pip does that when it installs, ``uv pip
+    install`` with ``--compile-bytecode``, and Python when it first imports them.
+    """
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    if os.name != "posix" or spark_home().resolve() != home.resolve():
+        return sys.executable
+    lib = shlex.quote(str(spark_home() / "python" / "lib"))
+    text = _WRAPPER.format(lib=lib, python=shlex.quote(sys.executable))
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    path = cache_dir() / "workers" / f"python-{digest}"
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f".{path.name}.{os.getpid()}")
+        part.write_text(text, "utf-8")
+        part.chmod(0o755)
+        part.replace(path)
+    return str(path)

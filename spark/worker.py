@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -87,7 +88,7 @@ def application() -> str | None:
             return None
         pid, command, started = parent
         if command.startswith("java"):
-            return f"jvm-{pid}-{started}"
+            return f"{socket.gethostname()}-jvm-{pid}-{started}"
     return None
 
 

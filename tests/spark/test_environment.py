@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from zero_rename.committer import InvalidInputError
-from zero_rename.spark import check_environment, environment, jvm_options, launch, worker
+from zero_rename.spark import (
+    check_environment,
+    environment,
+    jvm_options,
+    launch,
+    worker,
+    worker_python,
+)
 
 
 def script(path: Path, text: str) -> Path:
@@ -112,6 +121,29 @@ def test_the_archive_belongs_to_one_java(monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert launch.archive_path().name.startswith("java-21.0.2-spark-")
     assert launch.archive_path() != before
+
+
+def test_the_workers_python_takes_the_zip_off_the_path(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    python = worker_python()
+    assert Path(python).is_relative_to(tmp_path)
+    assert python == worker_python()
+    lib = Path(pyspark.__file__).parent / "python" / "lib"
+    path = [f"{lib}/pyspark.zip", "/with space/a", f"{lib}/py4j-0.10.9.9-src.zip", "/b"]
+    found = subprocess.run(
+        [python, "-c", "import os, sys; print(sys.executable, os.environ['PYTHONPATH'])"],
+        env={"PYTHONPATH": os.pathsep.join(path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout == f"{sys.executable} /with space/a:/b\n"
+    environment.check_worker_python({"PATH": "/", "PYSPARK_PYTHON": python})
+
+
+def test_spark_from_elsewhere_keeps_its_zip(monkeypatch, tmp_path):
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    assert worker_python() == sys.executable
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads Linux's /proc")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from support.moto_server import S3Server
-from zero_rename.spark.launch import jvm_options
+from zero_rename.spark.launch import jvm_options, worker_python
 
 #: Settings of every session in tests: nothing but loopback, nothing to clean up.
 SETTINGS = {
@@ -47,7 +47,9 @@ def environment(server: S3Server) -> dict[str, str]:
         | {
             "AWS_CONFIG_FILE": os.devnull,
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": worker_python(),
+            # Compiled modules are what makes the many short Python processes quick.
+            "PYTHONDONTWRITEBYTECODE": "",
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
     )
