@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +28,7 @@ MAY_IMPORT = {
 MUST_NOT_KNOW = {
     "committer": {"airflow", "pyspark"},
     "spark": {"airflow"},
+    "cli": {"airflow", "pyspark"},
 }
 LONGEST_MODULE = 400
 
@@ -54,6 +56,12 @@ def known_folder(name: str) -> str | None:
     if parts[0] != PACKAGE:
         return None
     return parts[1] if len(parts) > 1 and parts[1] in MAY_IMPORT else ""
+
+
+def test_every_folder_has_its_rule() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    packages = project["tool"]["setuptools"]["packages"]
+    assert {name.partition(".")[2] for name in packages} - {""} == set(MAY_IMPORT)
 
 
 @pytest.mark.parametrize("folder", MAY_IMPORT)

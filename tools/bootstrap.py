@@ -113,32 +113,38 @@ def install_java() -> None:
 
 
 def ensure_environment() -> None:
-    """Make ``.venv`` agree with the lock file and the package, if it does not already."""
+    """Make ``.venv`` agree with the lock file and with our modules, where it does not."""
     venv = ROOT / ".venv"
     python = venv / "bin" / "python"
     stamp = venv / "set-up.sha256"
-    digest = wanted()
-    if stamp.exists() and stamp.read_text() == digest and python.exists():
+    wanted = [requirements(), modules()]
+    known = stamp.read_text().split() if stamp.exists() and python.exists() else []
+    if known == wanted:
         return
     stamp.unlink(missing_ok=True)
-    with step(f".venv with Python {sys.version.split()[0]}"):
-        create_venv(venv)
-        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        run([*pip, locked("uv")])
     uv = [str(venv / "bin" / "uv"), "pip", "install", "--python", str(python)]
     if not sys.stderr.isatty():
         uv.append("--quiet")
-    with step(f"packages of {LOCK}"):
-        run([*uv, "--compile-bytecode", "-r", LOCK])
-        run([str(python), "tools/compile_pyspark.py"])
+    if known[:1] != wanted[:1]:
+        install_packages(venv, python, uv)
     with step("this package, as a tree of links"):
         # uv takes editable_mode=strict from pyproject.toml, and only in the checkout's folder.
         editable = ["--no-deps", "--no-build-isolation", "-e", "."]
         run([*uv, *editable, "--reinstall-package", "airflow-provider-zero-rename"])
-    if (ROOT / "spark" / "class_archive.py").exists():
-        with step("class archive, which halves the start of small Spark jobs"):
-            make_class_archive(python, venv / "tmp")
-    stamp.write_text(digest)
+    with step("class archive, which halves the start of small Spark jobs"):
+        make_class_archive(python, venv / "tmp")
+    stamp.write_text("\n".join(wanted))
+
+
+def install_packages(venv: Path, python: Path, uv: list[str]) -> None:
+    """Install what the lock file pins."""
+    with step(f".venv with Python {sys.version.split()[0]}"):
+        create_venv(venv)
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        run([*pip, locked("uv")])
+    with step(f"packages of {LOCK}"):
+        run([*uv, "--compile-bytecode", "-r", LOCK])
+        run([str(python), "tools/compile_pyspark.py"])
 
 
 def make_class_archive(python: Path, temporary: Path) -> None:
@@ -154,14 +160,19 @@ def make_class_archive(python: Path, temporary: Path) -> None:
     shutil.rmtree(temporary)
 
 
-def wanted() -> str:
-    """A digest of all that the environment depends on; module names too, since each is a link."""
+def requirements() -> str:
+    """A digest of what the installed packages depend on."""
     digest = hashlib.sha256(sys.version.encode())
     for name in ("pyproject.toml", LOCK, "tools/bootstrap.py", "tools/compile_pyspark.py"):
         digest.update((ROOT / name).read_bytes())
-    modules = [*ROOT.glob("*.py"), *ROOT.glob("[a-z]*/*.py")]
-    digest.update("\n".join(sorted(str(path.relative_to(ROOT)) for path in modules)).encode())
     return digest.hexdigest()
+
+
+def modules() -> str:
+    """A digest of our modules' names, each of which is a link in the environment."""
+    found = [*ROOT.glob("*.py"), *ROOT.glob("[a-z]*/*.py")]
+    names = sorted(str(path.relative_to(ROOT)) for path in found)
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()
 
 
 def locked(name: str) -> str:

@@ -115,34 +115,61 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_changed_module_needs_no_set_up_and_a_new_one_does(checkout: Path) -> None:
-    before = bootstrap.wanted()
+    before = bootstrap.modules()
     (checkout / "committer" / "job.py").write_text("x = 2\n")
-    assert bootstrap.wanted() == before
+    assert bootstrap.modules() == before
     (checkout / "committer" / "new.py").write_text("")
-    assert bootstrap.wanted() != before
+    assert bootstrap.modules() != before
 
 
 @pytest.mark.parametrize("name", ["pyproject.toml", bootstrap.LOCK])
 def test_changed_requirements_need_a_set_up(checkout: Path, name: str) -> None:
-    before = bootstrap.wanted()
+    before = bootstrap.requirements()
     with open(checkout / name, "a") as file:
         file.write("\n# changed\n")
-    assert bootstrap.wanted() != before
+    assert bootstrap.requirements() != before
 
 
-def test_nothing_is_run_where_nothing_changed(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def commands(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is run in an environment that is up to date, instead of running it."""
     python = checkout / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.touch()
-    (checkout / ".venv" / "set-up.sha256").write_text(bootstrap.wanted())
+    stamp = f"{bootstrap.requirements()}\n{bootstrap.modules()}"
+    (checkout / ".venv" / "set-up.sha256").write_text(stamp)
+    done: list[str] = []
 
-    def forbidden(*_: object, **__: object) -> None:
-        raise AssertionError("a command was run")
+    def noted(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        done.append(" ".join(command))
+        return subprocess.CompletedProcess(command, 0)
 
-    monkeypatch.setattr(subprocess, "run", forbidden)
+    monkeypatch.setattr(subprocess, "run", noted)
+    return done
+
+
+def test_nothing_is_run_where_nothing_changed(commands: list[str]) -> None:
     bootstrap.ensure_environment()
+    assert commands == []
+
+
+def test_a_new_module_is_linked_and_nothing_else_installed(
+    commands: list[str], checkout: Path
+) -> None:
+    (checkout / "committer" / "new.py").write_text("")
+    bootstrap.ensure_environment()
+    assert [c for c in commands if " -e . " in c]
+    assert not [c for c in commands if bootstrap.LOCK in c]
+    commands.clear()
+    bootstrap.ensure_environment()
+    assert commands == []
+
+
+def test_changed_requirements_are_installed(commands: list[str], checkout: Path) -> None:
+    with open(checkout / bootstrap.LOCK, "a") as file:
+        file.write("\n# changed\n")
+    bootstrap.ensure_environment()
+    assert [c for c in commands if c.endswith(bootstrap.LOCK)]
 
 
 def test_a_failed_command_is_one_paragraph(checkout: Path) -> None:
