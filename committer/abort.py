@@ -27,7 +27,7 @@ def abort_slots(context: Context, job: str, slots: Iterable[Slot]) -> Step[Abort
         return (yield from finish(context, decided))
     # Claims first: uploads are what tells a recoverer which partitions may carry a claim.
     yield All(tuple(release_claim(context, slot, job) for slot in slots))
-    yield from _remove_decision_parts(context, job)
+    yield from remove_decision_parts(context, job)
     swept = yield from close(context, job)
     return Aborted(job, context.root.url, swept)
 
@@ -57,7 +57,7 @@ def claimable_slots(context: Context, record: OpenRecord, last_modified: float) 
     return slots
 
 
-def _remove_decision_parts(context: Context, job: str) -> Step[None]:
+def remove_decision_parts(context: Context, job: str) -> Step[None]:
     """Parts of a commit decision that was never made."""
     prefix = f"{context.root.decisions_prefix}{job}."
     token = None

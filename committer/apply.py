@@ -78,7 +78,7 @@ def finish(
     if decision.once is not None:
         steps.append(_move_once(context, decided, held))
     yield All(tuple(steps))
-    if _wants_table_marker(decided):
+    if wants_table_marker(decided):
         yield from write_table_marker(context, decided)
     yield from close(context, decision.job, keep=decision.upload_ids)
     return committed(context, decided)
@@ -102,7 +102,7 @@ def committed(context: Context, decided: Decided, repeated: bool = False) -> Com
     )
 
 
-def _wants_table_marker(decided: Decided) -> bool:
+def wants_table_marker(decided: Decided) -> bool:
     """Whether the table's own marker is due; an unpartitioned table's is its partition's."""
     decision = decided.decision
     if decision.success_markers is SuccessMarkers.NONE:
@@ -110,7 +110,8 @@ def _wants_table_marker(decided: Decided) -> bool:
     return not any(change.partition == UNPARTITIONED for change in decision.partitions)
 
 
-def _wants_marker(decided: Decided, partition: str) -> bool:
+def wants_marker(decided: Decided, partition: str) -> bool:
+    """Whether a partition's marker is due."""
     markers = decided.decision.success_markers
     if partition == UNPARTITIONED:
         return markers is not SuccessMarkers.NONE
@@ -130,21 +131,21 @@ def _apply_partition(
     removed = False
     if state.head.claim == decided.decision.job:
         if decided.decision.during_apply is DuringApply.NO_DUPLICATES:
-            yield from _remove(context, change.removals)
+            yield from remove_listed(context, change.removals)
             removed = True
         yield All(
             tuple(_complete(context, decided.decision.job, slot, f, count) for f in change.files)
         )
-        if _wants_marker(decided, change.partition):
+        if wants_marker(decided, change.partition):
             # Read before the head moves: the swap is then the proof that the head named this
             # job after the marker was read.
             marker = yield from look_at_marker(context, change.partition)
         moved = yield from _move(context, decided, change, state)
-    if _wants_marker(decided, change.partition):
+    if wants_marker(decided, change.partition):
         seen = marker if moved else None
         yield from write_partition_marker(context, decided, change, seen)
     if not removed:
-        yield from _remove(context, change.removals)
+        yield from remove_listed(context, change.removals)
 
 
 def _complete(
@@ -167,7 +168,7 @@ def _complete(
             return
         found = yield Head(file.key)
         if isinstance(found, Found):
-            _check_object(context, job, file, found)
+            check_object(context, job, file, found)
             count.one_more()
             return
         state = yield from read_head(context, slot)
@@ -194,7 +195,11 @@ def _complete(
     )
 
 
-def _check_object(context: Context, job: str, file: PendingFile, found: Found) -> None:
+def check_object(context: Context, job: str, file: PendingFile, found: Found) -> None:
+    """See that the object at a committed file's key is that file.
+
+    :raises DamagedError: it is another one.
+    """
     if found.size != file.size or found.metadata.get(JOB_METADATA) != job:
         raise DamagedError(
             f"The object at a committed file's key is not that file: {found.size} bytes of job "
@@ -274,7 +279,7 @@ def _unmoved(context: Context, decided: Decided, slot: Slot, cause: str) -> Unfi
     )
 
 
-def _remove(context: Context, removals: tuple[StoredFile, ...]) -> Step[None]:
+def remove_listed(context: Context, removals: tuple[StoredFile, ...]) -> Step[None]:
     """Remove listed files, each only if its ETag is still the listed one.
 
     A file that carries a job's id is written once under its key, so it needs no condition where

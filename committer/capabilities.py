@@ -67,10 +67,10 @@ class StoreFacts:
             complete_resurrects=fields.boolean("complete_resurrects"),
         )
 
-    def require_coordination(self, root: TableRoot) -> None:
-        """Refuse a store that cannot coordinate writers at all.
+    def require_listing(self, root: TableRoot) -> None:
+        """Refuse a store on which left-over uploads could never be found.
 
-        :raises StoreUnfitError: conditional writes are not kept, or uploads cannot be listed.
+        :raises StoreUnfitError: uploads under way cannot be listed.
         """
         if not self.uploads_listed:
             raise StoreUnfitError(
@@ -80,14 +80,22 @@ class StoreFacts:
                 table=root.url,
                 remedy="Grant s3:ListBucketMultipartUploads, or use a store that lists uploads.",
             )
+
+    def require_coordination(self, root: TableRoot) -> None:
+        """Refuse a store that cannot coordinate writers at all.
+
+        :raises StoreUnfitError: conditional writes are not kept.
+        """
         if not self.conditional_put:
             raise StoreUnfitError(
                 f"The store ({self.server or 'unnamed'}) does not keep If-None-Match and If-Match "
-                "conditions on PUT, so writers of one table could not notice each other. Only "
-                "probe objects were written, and they were removed.",
+                "conditions on PUT, so writers of one table could not notice each other. No data "
+                "was written.",
                 table=root.url,
                 remedy="Use a store with conditional writes: AWS S3, Cloudflare R2, MinIO, "
-                "SeaweedFS, Apache Ozone 2.2, Ceph.",
+                "SeaweedFS, Apache Ozone 2.2, Ceph. Or write with coordination=none, which gives "
+                "what Hadoop's S3A committers give: one writer at a time, no conflict detection, "
+                "no recovery by others.",
             )
 
 

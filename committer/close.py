@@ -75,7 +75,12 @@ def close(context: Context, job: str, keep: Collection[tuple[str, str]] = frozen
     :returns: how many uploads were aborted.
     """
     swept = yield from sweep(context, job, keep)
+    yield from delete_open_record(context, job)
+    return swept
+
+
+def delete_open_record(context: Context, job: str) -> Step[None]:
+    """Say that nothing of a job is left to do."""
     answer = yield Delete(context.root.open_key(job))
     if isinstance(answer, Unknown):
-        answer = yield Delete(context.root.open_key(job))
-    return swept
+        yield Delete(context.root.open_key(job))

@@ -63,6 +63,9 @@ def _read_part(context: Context, job: str, part: PartReference) -> Step[Decision
 def decide(context: Context, decision: Decision) -> Step[Decided]:
     """Write a job's decision, unless one stands; return the one that stands.
 
+    A store that keeps no conditions holds tables of coordination *none* only. There the owner
+    alone decides, and the decision is a plain journal.
+
     :raises CommitStateUnknownError: the store never said; nothing may be cleaned up.
     """
     compact = decision
@@ -71,7 +74,7 @@ def decide(context: Context, decision: Decision) -> Step[Decided]:
         written = yield All(tuple(_write_part(context, decision.job, part) for part in parts))
         compact = replace(decision, parts=tuple(written))
     key = context.root.decision_key(decision.job)
-    put = Put(key, compact.encode(), if_none_match=True)
+    put = Put(key, compact.encode(), if_none_match=context.facts.conditional_put)
     outcome = yield from put_record(put, decision.write_id)
     match outcome:
         case Written():
@@ -88,7 +91,8 @@ def decide(context: Context, decision: Decision) -> Step[Decided]:
 
 def _write_part(context: Context, job: str, part: DecisionPart) -> Step[PartReference]:
     key = context.root.decision_part_key(job, part.write_id, part.number)
-    outcome = yield from put_record(Put(key, part.encode(), if_none_match=True), part.write_id)
+    put = Put(key, part.encode(), if_none_match=context.facts.conditional_put)
+    outcome = yield from put_record(put, part.write_id)
     if not isinstance(outcome, Written):
         raise RecordDamagedError(
             "A part of a decision could not be written; nothing was decided.",

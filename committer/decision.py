@@ -14,6 +14,8 @@ from .record import Fields, decode, encode
 
 #: So many files and removals a decision object holds before its partitions move to parts.
 FILES_PER_OBJECT = 10_000
+#: The base epoch of a partition that has no head and never will: coordination *none*.
+NO_HEAD = -1
 
 
 class Verdict(StrEnum):
@@ -37,7 +39,8 @@ class StoredFile:
 class PartitionDecision:
     """What a commit decision says of one partition.
 
-    :param base_epoch: the head's epoch that this job claimed.
+    :param base_epoch: the head's epoch that this job claimed; :data:`NO_HEAD` in a table of
+        coordination *none*.
     :param replace: whether the partition's former content goes.
     :param files: pending files to complete.
     :param adopted: files that were there before the partition had a head; they stay.
@@ -190,13 +193,20 @@ def _partition_from(read: Fields, root: TableRoot, job: str) -> PartitionDecisio
 
     return PartitionDecision(
         partition=name,
-        base_epoch=read.integer("base_epoch"),
+        base_epoch=_base_epoch(read),
         replace=read.boolean("replace"),
         files=read.each("files", pending),
         adopted=read.each("adopted", stored),
         removals=read.each("removals", stored),
         dropped_job=read.optional_string("dropped_job"),
     )
+
+
+def _base_epoch(read: Fields) -> int:
+    epoch = read.signed("base_epoch")
+    if epoch is None or epoch < NO_HEAD:
+        raise read.damaged("base_epoch", "is missing or no epoch")
+    return epoch
 
 
 def _part_reference(read: Fields, root: TableRoot, job: str) -> PartReference:

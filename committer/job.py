@@ -16,17 +16,19 @@ from .errors import (
     DestinationExistsError,
     JobFencedError,
     RefusedError,
-    TaskResultsError,
     UnfinishedCommitError,
     ZeroRenameError,
 )
 from .head import HeadState, Slot
-from .layout import UNPARTITIONED, is_hidden, job_in_key
+from .layout import UNPARTITIONED, job_in_key
+from .listing import has_columns, list_data
 from .opened import Aborted, Committed, OpenedJob
 from .pending import PendingFile, TaskResult
-from .policy import Mode
+from .policy import Coordination, Mode
+from .results import check_results
 from .slots import list_heads
-from .store import All, ListedObject, ListObjects, Step
+from .store import All, ListObjects, Step
+from .uncoordinated import abort_uncoordinated, commit_uncoordinated
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ def commit_job(
     if opened.repeated is not None:
         return opened.repeated
     context = replace(context, facts=opened.facts)
+    if opened.spec.coordination is Coordination.NONE:
+        return (yield from commit_uncoordinated(context, opened, results, expected_tasks))
     targets: tuple[_Target, ...] = ()
     try:
         check_results(opened, results, expected_tasks)
@@ -98,56 +102,10 @@ def abort_job(
     if opened.repeated is not None:
         return opened.repeated
     context = replace(context, facts=opened.facts)
+    if opened.spec.coordination is Coordination.NONE:
+        return (yield from abort_uncoordinated(context, opened))
     targets = yield from _targets(context, opened, results)
     return (yield from abort_slots(context, opened.job, _slots(context, opened, targets)))
-
-
-def check_results(
-    opened: OpenedJob, results: Sequence[TaskResult], expected_tasks: int | None
-) -> None:
-    """Refuse results that do not add up to one job, before anything is decided.
-
-    :raises TaskResultsError: a missing or doubled task, a foreign job, two files with one key, a
-        key outside its partition or the table.
-    """
-    tasks = [result.task for result in results]
-    problem = None
-    if expected_tasks is not None and len(results) != expected_tasks:
-        problem = f"{len(results)} of {expected_tasks} tasks reported"
-    elif len(set(tasks)) != len(tasks):
-        problem = f"task {_doubled(tasks)} reported twice"
-    elif foreign := [result.job for result in results if result.job != opened.job]:
-        problem = f"a task reported for another job, {foreign[0]}"
-    else:
-        problem = _bad_file(opened, [file for result in results for file in result.files])
-    if problem is not None:
-        raise TaskResultsError(
-            f"The tasks' results do not add up: {problem}. Nothing was decided.",
-            table=opened.root.url,
-            job=opened.job,
-            remedy="Run the job again.",
-        )
-
-
-def _bad_file(opened: OpenedJob, files: list[PendingFile]) -> str | None:
-    keys = [file.key for file in files]
-    if len(set(keys)) != len(keys):
-        return f"two files have the key {_doubled(keys)}"
-    allowed = opened.allowed_partitions
-    for file in files:
-        if opened.root.partition_of_data_key(file.key) != file.partition:
-            return f"the key {file.key} lies outside its partition {file.partition}"
-        if job_in_key(file.key) != opened.job:
-            return f"the key {file.key} does not carry this job's id"
-        if not file.etags or not file.upload_id:
-            return f"the upload of {file.key} has no parts"
-        if allowed is not None and file.partition not in allowed:
-            return f"{file.key} lies in none of the partitions to replace"
-    return None
-
-
-def _doubled(values: list) -> object:
-    return next(value for value in values if values.count(value) > 1)
 
 
 def _targets(
@@ -184,16 +142,11 @@ def _all_partitions(context: Context, opened: OpenedJob) -> Step[set[str]]:
         page = yield ListObjects(prefix, token=token)
         for item in page.objects:
             partition = context.root.partition_of_data_key(item.key)
-            if partition is not None and _has_columns(partition, opened.partition_by):
+            if partition is not None and has_columns(partition, opened.partition_by):
                 names.add(partition)
         token = page.token
         if token is None:
             return names
-
-
-def _has_columns(partition: str, columns: tuple[str, ...]) -> bool:
-    parts = partition.split("/")
-    return len(parts) == len(columns) and all("=" in part for part in parts)
 
 
 def _slots(context: Context, opened: OpenedJob, targets: Iterable[_Target]) -> list[Slot]:
@@ -279,23 +232,6 @@ def _change(
     own = tuple(f for f in there if target.drops and job_in_key(f.key) == target.drops)
     adopted = tuple(f for f in there if f not in own) if first else ()
     return replace(change, removals=own, adopted=adopted)
-
-
-def list_data(context: Context, partition: str) -> Step[list[ListedObject]]:
-    """A partition's direct children that are data: names that begin with ``_`` or ``.`` never
-    are, nor are the empty objects that some tools write for directories."""
-    prefix = context.root.partition_prefix(partition)
-    items: list[ListedObject] = []
-    token = None
-    while True:
-        page = yield ListObjects(prefix, delimiter=True, token=token)
-        for item in page.objects:
-            name = item.key.removeprefix(prefix)
-            if name and not is_hidden(name):
-                items.append(item)
-        token = page.token
-        if token is None:
-            return items
 
 
 def _abort_after(

@@ -27,6 +27,7 @@ from .slots import list_heads, read_head
 from .store import Absent, All, Delete, Found, Get, ListObjects, Put, Step
 from .swap import NotWritten, Uncertain, Written, put_record
 from .table_record import TableRecord
+from .uncoordinated import check_uncoordinated
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ def open_job(context: Context, spec: JobSpec) -> Step[OpenedJob]:
     """
     check_types(spec.schema, spec.partition_by or ())
     check_options(spec.files)
+    if spec.coordination is Coordination.NONE:
+        check_uncoordinated(context.root, spec)
     job = context.job_id()
     yield from _write_open_record(context, job, spec)
     try:
@@ -61,6 +64,8 @@ def open_job(context: Context, spec: JobSpec) -> Step[OpenedJob]:
 
 
 def _opened(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:
+    if spec.coordination is Coordination.NONE:
+        return (yield from _opened_uncoordinated(context, job, spec))
     table, others, heads, once = yield All(
         (
             _read_table(context),
@@ -97,11 +102,23 @@ def _opened(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:
     return replace(opened, repeat_of=earlier.job)
 
 
+def _opened_uncoordinated(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:
+    """No heads, no look at others: the table alone."""
+    table = yield from _read_table(context)
+    if table is None:
+        table = yield from _create_table(context, spec)
+    _check_table(context, table, spec)
+    return OpenedJob(job, context.root, spec, table.schema, table.partition_by, table.facts)
+
+
 def _write_open_record(context: Context, job: str, spec: JobSpec) -> Step[None]:
     write_id = context.write_id()
     record = OpenRecord.of(job, write_id, spec)
-    put = Put(context.root.open_key(job), record.encode(), if_none_match=True)
+    conditional = spec.coordination is Coordination.STORE
+    put = Put(context.root.open_key(job), record.encode(), if_none_match=conditional)
     outcome = yield from put_record(put, write_id)
+    if isinstance(outcome, Uncertain) and outcome.cause == "NotImplemented":
+        StoreFacts(conditional_put=False).require_coordination(context.root)
     if not isinstance(outcome, Written):
         cause = outcome.cause if isinstance(outcome, Uncertain) else "another object is there"
         raise OutcomeUnknownError(
@@ -123,11 +140,13 @@ def _read_table(context: Context) -> Step[TableRecord | None]:
 def _create_table(context: Context, spec: JobSpec) -> Step[TableRecord]:
     """Probe the store and write ``table.json``; another writer's counts if it was first."""
     facts: StoreFacts = yield from probe(context.root, context.write_id)
+    facts.require_listing(context.root)
     if spec.coordination is Coordination.STORE:
         facts.require_coordination(context.root)
     write_id = context.write_id()
     record = TableRecord(write_id, spec.partition_by or (), spec.schema, spec.coordination, facts)
-    put = Put(context.root.table_key, record.encode(), if_none_match=True)
+    conditional = facts.conditional_put
+    put = Put(context.root.table_key, record.encode(), if_none_match=conditional)
     outcome = yield from put_record(put, write_id)
     match outcome:
         case Written():

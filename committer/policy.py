@@ -8,6 +8,8 @@ from enum import StrEnum
 
 import pyarrow as pa
 
+from .errors import InvalidInputError
+
 
 class Mode(StrEnum):
     """What happens to files already in a partition that receives rows; others are not touched."""
@@ -127,3 +129,28 @@ class JobSpec:
     max_duration: float = 24 * 3600.0
     owner: Owner = NOBODY
     files: FileOptions = FileOptions()
+
+    def __post_init__(self) -> None:
+        """Take ``"replace"`` for :attr:`Mode.REPLACE`, and so on.
+
+        :raises InvalidInputError: a word that is none of the choices.
+        """
+        for name, kind in _CHOICES.items():
+            given = getattr(self, name)
+            try:
+                object.__setattr__(self, name, kind(given))
+            except ValueError as error:
+                raise InvalidInputError(
+                    f"{name} is {given!r}; nothing was sent.",
+                    remedy=f"Choose one of {', '.join(kind)}.",
+                ) from error
+
+
+_CHOICES: dict[str, type[StrEnum]] = {
+    "mode": Mode,
+    "on_conflict": OnConflict,
+    "during_apply": DuringApply,
+    "success_markers": SuccessMarkers,
+    "on_repeat": OnRepeat,
+    "coordination": Coordination,
+}

@@ -16,7 +16,7 @@ from .head import HeadState, head_at
 from .layout import job_in_key
 from .opened import Aborted
 from .opening import OpenEntry, list_open, read_open
-from .policy import Owner
+from .policy import Coordination, Owner
 from .slots import list_heads, release_claim
 from .snapshot import read_table
 from .store import (
@@ -116,6 +116,8 @@ def recover(context: Context, patience: float | None = None) -> Step[list[Recove
     """
     table = yield from read_table(context)
     context = replace(context, facts=table.facts)
+    if table.coordination is Coordination.NONE:
+        return (yield from _report_only(context))
     outcomes = []
     for job in sorted((yield from list_open(context))):
         try:
@@ -125,6 +127,26 @@ def recover(context: Context, patience: float | None = None) -> Step[list[Recove
         if outcome is not None:
             outcomes.append(outcome)
     return outcomes
+
+
+def _report_only(context: Context) -> Step[list[Recovered]]:
+    """What is open on a table of coordination *none*, where nobody but the owner may act."""
+    found = yield from open_jobs(context)
+    left = []
+    for job in found:
+        silent = f"silent for {job.age_seconds:.0f} s"
+        detail = {
+            None: f"undecided, {silent}; nothing of it is visible. If its process is dead, delete "
+            "its open record and purge its uploads as foreign ones, by age",
+            Verdict.ABORT: f"aborted, its clean-up is not finished, {silent}. If its process is "
+            "dead, delete its open record and purge",
+            Verdict.COMMIT: f"committed and not finished, {silent}; it may be half visible. If "
+            "its process is dead, load the same partitions again with mode replace, then delete "
+            "its open record",
+        }[job.decided]
+        record = f"{context.root.bucket}/{context.root.open_key(job.job)}"
+        left.append(Recovered(job.job, Outcome.LEFT, f"{detail} (s3://{record})"))
+    return left
 
 
 def _recover_one(context: Context, job: str, patience: float | None) -> Step[Recovered | None]:
@@ -167,7 +189,8 @@ def purge(
     recovered: list[Recovered] = []
     if not dry_run:
         recovered = yield from recover(context, patience)
-        recovered += yield from release_dead_claims(context)
+        if table.coordination is Coordination.STORE:
+            recovered += yield from release_dead_claims(context)
     # Uploads first, then the open records: a job that opens in between has no upload listed.
     uploads = yield from list_uploads(context)
     still_open = yield from list_open(context)
@@ -183,7 +206,7 @@ def purge(
         if job is None or (job not in still_open and decisions[job] is None):
             abort, reason = _judge_foreign(upload, foreign_older_than, now)
         elif job in still_open:
-            abort, reason = False, "its job is open: recovery decides"
+            abort, reason = False, "its job is open"
         else:
             decision = decisions[job].decision
             named = (upload.key, upload.upload_id) in decision.upload_ids

@@ -15,9 +15,11 @@ from .decide import read_decision
 from .errors import StoreRefusedError, TableNotFoundError, UnfinishedCommitError
 from .head import HeadState
 from .layout import TableRoot
+from .policy import Coordination
 from .slots import ListedHead, list_heads, read_head
 from .store import Absent, All, Get, Step, Wait
 from .table_record import TableRecord
+from .uncoordinated import list_files
 
 _ROUNDS = 60
 _PAUSE = 0.5
@@ -28,7 +30,8 @@ class Snapshot:
     """One consistent state of a table, fixed when it was read.
 
     :param files: all files of the partitions asked for, by partition and age.
-    :param epochs: epoch by partition.
+    :param epochs: epoch by partition; empty for a table of coordination *none*, whose files are
+        those that a listing shows.
     """
 
     root: TableRoot
@@ -67,6 +70,9 @@ def take_snapshot(context: Context, partitions: Collection[str] | None = None) -
         finish either.
     """
     table = yield from read_table(context)
+    if table.coordination is Coordination.NONE:
+        files = yield from list_files(context, table.partition_by, partitions)
+        return Snapshot(context.root, table.schema, table.partition_by, files, epochs={})
     context = replace(context, facts=table.facts)
     listed = yield from list_heads(context)
     for _ in range(_ROUNDS):

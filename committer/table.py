@@ -121,7 +121,7 @@ class Table:
         """
         policy.setdefault("owner", this_process())
         columns = tuple(partition_by) if partition_by is not None else None
-        spec = JobSpec(schema or self.schema, Mode(mode), columns, **policy)
+        spec = JobSpec(schema or self.schema, mode, columns, **policy)  # type: ignore[arg-type]
         return PlainJob(self, spec)
 
     def task_writer(self, opened: OpenedJob, task: int, attempt: int) -> TaskWriter:

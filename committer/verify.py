@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from .context import Context
 from .data_file import DataFile
-from .job import list_data
+from .listing import list_data
 from .snapshot import Snapshot, read_table, take_snapshot
 from .store import All, ListedObject, Step
 
