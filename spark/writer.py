@@ -1,9 +1,9 @@
 """Writing: the job is opened at planning, tasks upload, the driver commits or aborts.
 
-Spark's own metrics: a Python data source has no way to report any (PySpark 4.3: neither
-``DataSourceArrowWriter`` nor its commit message carries metrics, and the JVM side reports only
-the rows and bytes exchanged with the Python worker, which Spark's UI shows at the plan's
-``MapInArrow`` node). Rows and bytes written are therefore in the tasks' logs and in the commit's.
+Rows and bytes written are in the tasks' logs and in the commit's, not in Spark's metrics: a
+Python data source cannot report any. PySpark 4.3 has no call for it in ``DataSourceArrowWriter``
+or its commit message, and the JVM's side of it (``PythonWrite``) supports only its own custom
+metrics, the rows and bytes exchanged with the Python workers.
 """
 
 from __future__ import annotations

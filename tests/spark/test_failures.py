@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -236,3 +237,35 @@ def test_a_missing_message_is_refused(spark, s3_bucket, url):
         writer.commit([done, None])
     writer.abort([done, None])
     assert nothing_left(s3_bucket)
+
+
+@pytest.mark.parametrize("policy", ["fail", "last_wins"])
+def test_another_job_meanwhile(spark, s3_bucket, url, policy):
+    """A plain Python job replaces the partition while this one's task runs."""
+
+    def interfere(batches):
+        import pyarrow as pa
+
+        from zero_rename.committer import Table
+
+        yield from batches
+        table = Table(url)
+        with table.job(mode="replace") as job:
+            job.write(pa.table({"n": [7], "p": ["x"]}))
+
+    write(spark.sql("select 1L n, 'x' p"), url, partitionBy="p")
+    # moto is one of the stores on which a second writer is refused, since they might race.
+    record = json.loads(s3_bucket.read("lake/table/_zero_rename/table.json"))
+    record["store"]["atomic"] = True
+    s3_bucket.put("lake/table/_zero_rename/table.json", json.dumps(record).encode())
+    frame = spark.sql("select 2L n, 'x' p").coalesce(1).mapInArrow(interfere, "n long, p string")
+    if policy == "last_wins":
+        write(frame, url, "overwrite", onConflict="last_wins")
+        assert [row["n"] for row in rows(read(spark, url))] == [2]
+    else:
+        with pytest.raises(Exception, match="CommitConflictError") as caught:
+            write(frame, url, "overwrite")
+        message(caught)
+        assert [row["n"] for row in rows(read(spark, url))] == [7]
+    assert s3_bucket.uploads() == []
+    assert open_records(s3_bucket, "lake/table") == []
