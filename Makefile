@@ -15,7 +15,7 @@ demo: setup      ## Load real data through Airflow and Spark into an embedded S3
 	@$(PY) -m demo
 
 test: lint       ## Lint, types and all tests
-	@$(PY) -m pytest
+	@$(PY) -m pytest --numprocesses 2 --dist loadfile
 
 lint: setup      ## ruff and pyright
 	@$(PY) -m ruff check .
