@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.table import Table as Sheet
 
-from ..committer import Outcome, Table, ZeroRenameError
+from ..committer import Outcome, RepairAction, Table, ZeroRenameError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -152,6 +152,56 @@ def verify(table: Url, as_json: AsJson = False) -> None:
     rows = [(finding.partition, finding.kind, finding.key, finding.detail) for finding in findings]
     _print(as_json, ("partition", "finding", "key", "detail"), rows, _plain(findings))
     if findings:
+        raise typer.Exit(1)
+
+
+@app.command()
+def repair(
+    table: Url,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="Apply the jobs without the files they lost.")
+    ] = False,
+    job: Annotated[str | None, typer.Option(help="Only this job, zr1-….")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Name committed files whose uploads are gone; with --accept-loss, go on without them."""
+    with _refusals():
+        found = Table(table).repair(accept_loss, job)
+    rows = [
+        (job.job, job.action, file.partition, file.key, file.rows, file.size)
+        for job in found
+        for file in job.lost
+    ]
+    rows += [(job.job, job.action, None, "nothing is lost", 0, 0) for job in found if not job.lost]
+    columns = ("job", "action", "partition", "lost file", "rows", "bytes")
+    _print(as_json, columns, rows, _plain(found))
+    reported = [job for job in found if job.lost and job.action is RepairAction.REPORTED]
+    for entry in reported:
+        typer.echo(
+            f"{entry.job}: {len(entry.lost)} files with {entry.rows} rows are lost"
+            + (f"; its replace removes {entry.removes} older files there" if entry.removes else "")
+            + ". Nothing was changed; --accept-loss applies the job without them.",
+            err=True,
+        )
+    if reported:
+        raise typer.Exit(1)
+
+
+@app.command()
+def doctor(
+    table: Url,
+    max_duration: Annotated[
+        float | None,
+        typer.Option(help="Seconds the longest job may run. Default: 24 h, or an open job's own."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look for what is or will be wrong: lifecycle rules, dead jobs, left-over uploads."""
+    with _refusals():
+        found = Table(table).doctor(max_duration)
+    rows = [(c.what, c.subject, c.detail, c.remedy) for c in found]
+    _print(as_json, ("complaint", "about", "found", "what to do"), rows, _plain(found))
+    if found:
         raise typer.Exit(1)
 
 

@@ -3,6 +3,7 @@
 from .context import Context, Progress, Waiting
 from .data_file import DataFile
 from .decision import Verdict
+from .doctor import Complaint
 from .errors import (
     CommitConflictError,
     CommitStateUnknownError,
@@ -43,6 +44,7 @@ from .policy import (
     SuccessMarkers,
 )
 from .recovery import OpenJob, Outcome, PurgeAction, PurgeEntry, PurgeReport, Recovered
+from .repair import RepairAction, Repaired
 from .snapshot import Snapshot
 from .stream import DelayedOutputStream
 from .success_marker import ManifestReference, SuccessMarker
@@ -56,6 +58,7 @@ __all__ = [
     "CommitConflictError",
     "CommitStateUnknownError",
     "Committed",
+    "Complaint",
     "Context",
     "Coordination",
     "DamagedError",
@@ -90,6 +93,8 @@ __all__ = [
     "RecordDamagedError",
     "Recovered",
     "RefusedError",
+    "RepairAction",
+    "Repaired",
     "Snapshot",
     "SnapshotGoneError",
     "StoreRefusedError",

@@ -182,8 +182,9 @@ def _complete(
             table=context.root.url,
             job=job,
             key=file.key,
-            remedy="Look for a lifecycle rule or a tool that aborts uploads. The job's other "
-            "files are safe in their uploads; accept the loss explicitly to go on.",
+            remedy="Look for a lifecycle rule or a tool that aborts uploads (zero-rename doctor). "
+            "The job's other files are safe in their uploads; to go on without the lost ones: "
+            f"zero-rename repair {context.root.url} --job {job} --accept-loss",
         )
     raise UnfinishedCommitError(
         f"The job is committed, and the store did not say whether a file's upload was completed "

@@ -12,7 +12,12 @@ from .decision import (
     join_parts,
     split_into_parts,
 )
-from .errors import CommitStateUnknownError, DamagedError, RecordDamagedError
+from .errors import (
+    CommitStateUnknownError,
+    DamagedError,
+    RecordDamagedError,
+    UnfinishedCommitError,
+)
 from .store import Absent, All, Delete, Found, Get, Put, Step
 from .swap import NotWritten, Uncertain, Written, put_record
 
@@ -43,7 +48,8 @@ def _decoded(context: Context, job: str, found: Found) -> Step[Decided]:
     if decision.parts:
         parts = yield All(tuple(_read_part(context, job, part) for part in decision.parts))
         decision = join_parts(decision, parts)
-    return Decided(decision, found.etag, found.last_modified)
+    written = decision.decided_at
+    return Decided(decision, found.etag, found.last_modified if written is None else written)
 
 
 def _read_part(context: Context, job: str, part: PartReference) -> Step[DecisionPart]:
@@ -87,6 +93,35 @@ def decide(context: Context, decision: Decision) -> Step[Decided]:
             raise _unknown(context, decision, "the decision was there and is gone")
         case Uncertain():
             raise _unknown(context, decision, outcome.cause)
+
+
+def amend(context: Context, decided: Decided, changed: Decision) -> Step[Decided]:
+    """Write a commit decision again in which files moved from ``files`` to ``lost``.
+
+    The verdict stands and so does its date. Whoever still holds the former text completes the
+    same files but the lost ones, and stops at those.
+
+    :raises UnfinishedCommitError: the decision is not the one that was read, or the store did
+        not say.
+    """
+    changed = replace(changed, write_id=context.write_id(), parts=(), decided_at=decided.date)
+    parts = split_into_parts(changed)
+    compact = changed
+    if parts:
+        written = yield All(tuple(_write_part(context, changed.job, part) for part in parts))
+        compact = replace(changed, parts=tuple(written))
+    put = Put(context.root.decision_key(changed.job), compact.encode(), if_match=decided.etag)
+    outcome = yield from put_record(put, changed.write_id)
+    if isinstance(outcome, Written):
+        return Decided(changed, outcome.etag, decided.date)
+    cause = outcome.cause if isinstance(outcome, Uncertain) else "it was changed meanwhile"
+    raise UnfinishedCommitError(
+        f"The decision could not be written again ({cause}). Its verdict stands.",
+        table=context.root.url,
+        job=changed.job,
+        key=put.key,
+        remedy="Run the repair again.",
+    )
 
 
 def _write_part(context: Context, job: str, part: DecisionPart) -> Step[PartReference]:

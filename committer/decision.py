@@ -46,6 +46,7 @@ class PartitionDecision:
     :param adopted: files that were there before the partition had a head; they stay.
     :param removals: files to remove, each only if its ETag is still the listed one.
     :param dropped_job: with ``on_repeat=replace_own``, the earlier job whose files go.
+    :param lost: files that were decided and whose loss was accepted; nobody looks for them.
     """
 
     partition: str
@@ -55,10 +56,11 @@ class PartitionDecision:
     adopted: tuple[StoredFile, ...] = ()
     removals: tuple[StoredFile, ...] = ()
     dropped_job: str | None = None
+    lost: tuple[PendingFile, ...] = ()
 
     @property
     def weight(self) -> int:
-        return len(self.files) + len(self.adopted) + len(self.removals)
+        return len(self.files) + len(self.adopted) + len(self.removals) + len(self.lost)
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,8 @@ class Decision:
     :param partitions: what happens to each partition; empty while the parts are not read.
     :param parts: where the partitions are when they are too many for one object.
     :param once: the run's ``once`` key, moved together with the heads.
+    :param decided_at: when it was decided, by the store's clock, in a decision that was written
+        again since (see :mod:`.repair`); ``None`` in all others, whose Last-Modified says it.
     """
 
     job: str
@@ -89,6 +93,7 @@ class Decision:
     owner: Owner = NOBODY
     partitions: tuple[PartitionDecision, ...] = ()
     parts: tuple[PartReference, ...] = ()
+    decided_at: float | None = None
 
     @staticmethod
     def abort(job: str, write_id: str) -> Decision:
@@ -119,6 +124,8 @@ class Decision:
                 "parts": [vars(part) for part in self.parts],
                 "partitions": [] if self.parts else [_partition_json(p) for p in self.partitions],
             }
+            if self.decided_at is not None:
+                members["decided_at"] = self.decided_at
         return encode("decision", self.write_id, members)
 
     @staticmethod
@@ -147,22 +154,25 @@ class Decision:
             owner=owner_from(read.within("owner")),
             parts=read.each("parts", lambda part: _part_reference(part, root, job)),
             partitions=read.each("partitions", lambda p: _partition_from(p, root, job)),
+            decided_at=read.number("decided_at", None),
         )
 
 
 def _partition_json(partition: PartitionDecision) -> dict[str, Any]:
-    return {
+    members = {
         "partition": partition.partition,
         "base_epoch": partition.base_epoch,
         "replace": partition.replace,
         "dropped_job": partition.dropped_job,
-        "files": [
-            {name: value for name, value in vars(file).items() if name != "partition"}
-            for file in partition.files
-        ],
+        "files": _pending_json(partition.files),
         "adopted": [vars(file) for file in partition.adopted],
         "removals": [vars(file) for file in partition.removals],
     }
+    return members | ({"lost": _pending_json(partition.lost)} if partition.lost else {})
+
+
+def _pending_json(files: tuple[PendingFile, ...]) -> list[dict[str, Any]]:
+    return [{k: value for k, value in vars(file).items() if k != "partition"} for file in files]
 
 
 def _partition_from(read: Fields, root: TableRoot, job: str) -> PartitionDecision:
@@ -199,6 +209,7 @@ def _partition_from(read: Fields, root: TableRoot, job: str) -> PartitionDecisio
         adopted=read.each("adopted", stored),
         removals=read.each("removals", stored),
         dropped_job=read.optional_string("dropped_job"),
+        lost=read.each("lost", pending) if read.has("lost") else (),
     )
 
 
@@ -273,9 +284,9 @@ def _pieces(partition: PartitionDecision, limit: int) -> list[PartitionDecision]
     if partition.weight <= limit:
         return [partition]
     pieces = []
-    for name in ("files", "adopted", "removals"):
+    for name in ("files", "adopted", "removals", "lost"):
         values = getattr(partition, name)
-        bare = replace(partition, files=(), adopted=(), removals=())
+        bare = replace(partition, files=(), adopted=(), removals=(), lost=())
         for start in range(0, len(values), limit):
             pieces.append(replace(bare, **{name: values[start : start + limit]}))
     return pieces
@@ -294,6 +305,7 @@ def join_parts(decision: Decision, parts: list[DecisionPart]) -> Decision:
                 files=known.files + piece.files,
                 adopted=known.adopted + piece.adopted,
                 removals=known.removals + piece.removals,
+                lost=known.lost + piece.lost,
             )
         )
     return replace(decision, partitions=tuple(joined.values()))

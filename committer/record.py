@@ -86,6 +86,9 @@ class Fields:
     def damaged(self, member: str, what: str) -> RecordDamagedError:
         return _damaged(self._key, self._name(member), what)
 
+    def has(self, member: str) -> bool:
+        return self._document.get(member) is not None
+
     def string(self, member: str, default: Any = _ABSENT) -> str:
         return self._typed(member, str, "a string", default)
 

@@ -227,7 +227,7 @@ def release_dead_claims(context: Context) -> Step[list[Recovered]]:
     clean-up was done, and then die: nothing but the head tells. Whoever claims the head next takes
     such a claim off; this does it for partitions that nobody writes.
     """
-    states = yield from _all_heads(context)
+    states = yield from all_heads(context)
     outcomes = []
     for state in states:
         job = state.head.claim
@@ -245,7 +245,7 @@ def release_dead_claims(context: Context) -> Step[list[Recovered]]:
     return outcomes
 
 
-def _all_heads(context: Context) -> Step[list[HeadState]]:
+def all_heads(context: Context) -> Step[list[HeadState]]:
     """The heads of all partitions and of all runs."""
     partitions = yield from list_heads(context)
     keys = [listed.slot.key for listed in partitions.values()]

@@ -16,6 +16,7 @@ from .beat import beat
 from .context import Context, Progress
 from .data_file import DataFile
 from .decide import read_decision
+from .doctor import Complaint, about_rules, examine, lifecycle_rules, longest_job
 from .drivers import BotoDriver, connect
 from .head import Slot
 from .job import abort_job, commit_job
@@ -27,6 +28,7 @@ from .pending import TaskResult
 from .plain_job import PlainJob, this_process
 from .policy import JobSpec, Mode
 from .recovery import OpenJob, PurgeReport, Recovered, open_jobs, purge, recover
+from .repair import Repaired, repair
 from .schema_types import normalise
 from .slots import read_head
 from .snapshot import Snapshot, read_table, take_snapshot
@@ -231,6 +233,29 @@ class Table:
             dry_run=dry_run,
         )
         return self.driver.run(step)
+
+    def repair(self, accept_loss: bool = False, job: str | None = None) -> list[Repaired]:
+        """Look at open committed jobs for files whose uploads are gone.
+
+        :param accept_loss: apply those jobs without the lost files, which stay on record in the
+            job's decision; ``False`` only reports.
+        :param job: this job only.
+        :raises InvalidInputError: ``job`` is no open committed job of this table.
+        """
+        return self.driver.run(repair(self._context, accept_loss, job))
+
+    def doctor(self, max_duration: float | None = None) -> list[Complaint]:
+        """What is or will be wrong with this table and its bucket, each with a remedy.
+
+        :param max_duration: seconds the longest job may run; ``None`` takes the default of jobs,
+            or an open job's own where that is longer.
+        """
+        complaints = self.driver.run(examine(self._context))
+        rules = lifecycle_rules(self.driver.clients.retrying, self.root.bucket)
+        if isinstance(rules, Complaint):
+            return [*complaints, rules]
+        longest = max_duration or self.driver.run(longest_job(self._context))
+        return complaints + about_rules(rules, self.root, longest)
 
     def verify(self) -> list[Finding]:
         """Differences between what the heads name and what is in the store; empty for none."""

@@ -7,7 +7,9 @@ from enum import StrEnum
 
 from .context import Context
 from .data_file import DataFile
+from .errors import InvalidInputError
 from .listing import list_data
+from .policy import Coordination
 from .snapshot import Snapshot, read_table, take_snapshot
 from .store import All, ListedObject, Step
 
@@ -35,8 +37,16 @@ class Finding:
 
 
 def verify(context: Context) -> Step[list[Finding]]:
-    """Compare every partition's files with a listing: one LIST a partition."""
+    """Compare every partition's files with a listing: one LIST a partition.
+
+    :raises InvalidInputError: a table of coordination *none*, where nothing names files.
+    """
     table = yield from read_table(context)
+    if table.coordination is Coordination.NONE:
+        raise InvalidInputError(
+            "A table of coordination=none has no heads that a listing could be compared with.",
+            table=context.root.url,
+        )
     context = replace(context, facts=table.facts)
     snapshot: Snapshot = yield from take_snapshot(context)
     partitions = sorted(snapshot.epochs)

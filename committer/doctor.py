@@ -1,0 +1,269 @@
+"""What could go wrong with a table, or has: each complaint with what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from .context import Context
+from .decide import read_decision
+from .errors import DamagedError
+from .head import HeadState
+from .layout import TableRoot
+from .opening import OpenEntry, list_open, read_open
+from .policy import Coordination, JobSpec
+from .recovery import PurgeAction, all_heads, purge
+from .refusals import code_of, describe
+from .slots import read_head
+from .snapshot import read_table
+from .store import All, Step
+from .table_record import TableRecord
+
+DAY = 24 * 3600.0
+#: Seconds after which a decided job that is still open counts as abandoned.
+APPLYING = 3600.0
+#: Seconds a table may wait for somebody to run recovery.
+RECOVERY = DAY
+#: S3 errors that say that there are no lifecycle rules, or no such thing on this store.
+_NO_RULES = {
+    "NoSuchLifecycleConfiguration",
+    "NotImplemented",
+    "MethodNotAllowed",
+    "501",
+    "405",
+    "404",
+}
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """Something that is or will be wrong.
+
+    :param what: in a few words.
+    :param subject: the key, job, rule or store concerned.
+    :param detail: what was found.
+    :param remedy: what to do.
+    """
+
+    what: str
+    subject: str
+    detail: str
+    remedy: str
+
+
+def examine(context: Context) -> Step[list[Complaint]]:
+    """Everything that the store's objects and uploads tell. Changes nothing.
+
+    Costs one request for every head and open job.
+
+    :raises TableNotFoundError: no table here.
+    """
+    table = yield from read_table(context)
+    context = replace(context, facts=table.facts)
+    found = _about_store(context, table)
+    sections: Sequence[Callable[[Context, TableRecord], Step[list[Complaint]]]] = (
+        _about_jobs,
+        _about_claims,
+        _about_uploads,
+    )
+    for section in sections:
+        try:
+            found += yield from section(context, table)
+        except DamagedError as error:
+            found.append(
+                Complaint(
+                    "damaged",
+                    error.key or context.root.url,
+                    error.message,
+                    error.remedy or "Restore the object from a version or backup.",
+                )
+            )
+    return found
+
+
+def _about_store(context: Context, table: TableRecord) -> list[Complaint]:
+    facts, server = table.facts, table.facts.server or "unnamed"
+    if table.coordination is Coordination.STORE and not facts.atomic:
+        return [
+            Complaint(
+                "store not atomic",
+                server,
+                "This store checks a condition and writes in two steps, so two writers may both "
+                "win. A second writer is refused while one is open.",
+                "Let one job write at a time, or move the table to AWS S3, R2, MinIO, SeaweedFS "
+                "or Ozone.",
+            )
+        ]
+    if table.coordination is Coordination.NONE and facts.atomic and facts.conditional_put:
+        return [
+            Complaint(
+                "not coordinated",
+                server,
+                "The table has coordination=none, and this store keeps conditional writes.",
+                "Write new tables with coordination=store: writers then notice each other and "
+                "any process can finish a commit.",
+            )
+        ]
+    return []
+
+
+def _about_jobs(context: Context, table: TableRecord) -> Step[list[Complaint]]:
+    jobs = yield from list_open(context)
+    found = yield All(tuple(_about_job(context, job, table) for job in sorted(jobs)))
+    return [complaint for complaint in found if complaint is not None]
+
+
+def _about_job(context: Context, job: str, table: TableRecord) -> Step[Complaint | None]:
+    entry: OpenEntry | None = yield from read_open(context, job)
+    if entry is None:
+        return None
+    decided = yield from read_decision(context, job)
+    allowed = entry.record.patience if decided is None else APPLYING
+    if entry.silent_for < allowed:
+        return None
+    state = "undecided" if decided is None else f"decided ({decided.decision.verdict})"
+    url = context.root.url
+    remedy = f"Settle it: zero-rename recover {url}"
+    if decided is not None and decided.decision.is_commit:
+        remedy += f"; where that says files are lost: zero-rename repair {url} --job {job}"
+    if table.coordination is Coordination.NONE:
+        remedy = f"Nobody but its owner can finish it; see zero-rename recover {url}"
+    detail = f"{state} and silent for {entry.silent_for:.0f} s, {allowed:.0f} s are usual"
+    return Complaint("job left open", job, detail, remedy)
+
+
+def _about_claims(context: Context, table: TableRecord) -> Step[list[Complaint]]:
+    if table.coordination is Coordination.NONE:
+        return []
+    states = yield from all_heads(context)
+    claimed = [state for state in states if state.head.claim is not None]
+    found = yield All(tuple(_about_claim(context, state) for state in claimed))
+    return [complaint for complaint in found if complaint is not None]
+
+
+def _about_claim(context: Context, state: HeadState) -> Step[Complaint | None]:
+    job = state.head.claim
+    assert job is not None
+    if (yield from read_open(context, job)) is not None:
+        return None
+    again = yield from read_head(context, state.slot)
+    if again.etag != state.etag:
+        return None  # Its job closed in between.
+    return Complaint(
+        "claim of a dead job",
+        state.slot.key,
+        f"The head carries the claim of {job}, which has no open record.",
+        f"Take it off: zero-rename purge {context.root.url}",
+    )
+
+
+def _about_uploads(context: Context, table: TableRecord) -> Step[list[Complaint]]:
+    report = yield from purge(context, foreign_older_than=DAY, dry_run=True)
+    groups: dict[bool, list[str]] = {}
+    for entry in report.entries:
+        if entry.action is PurgeAction.WOULD_ABORT:
+            groups.setdefault(entry.reason.startswith("foreign"), []).append(entry.key)
+    found = []
+    for foreign, keys in sorted(groups.items()):
+        whose = (
+            "that no job of this package made, older than a day" if foreign else "of closed jobs"
+        )
+        options = f" --foreign --older-than {DAY:.0f}" if foreign else ""
+        found.append(
+            Complaint(
+                "foreign uploads" if foreign else "left-over uploads",
+                keys[0],
+                f"{len(keys)} uploads {whose}: they are stored and paid for, and nobody sees them.",
+                f"Abort them: zero-rename purge {context.root.url}{options}",
+            )
+        )
+    return found
+
+
+def longest_job(context: Context) -> Step[float]:
+    """The longest maximum duration of the jobs that are open, the default's at least; seconds."""
+    entries = yield All(
+        tuple(read_open(context, job) for job in sorted((yield from list_open(context))))
+    )
+    durations = [entry.record.max_duration for entry in entries if entry is not None]
+    return max([JobSpec.max_duration, *durations])
+
+
+def lifecycle_rules(client: Any, bucket: str) -> list[Mapping[str, Any]] | Complaint:
+    """A bucket's enabled lifecycle rules, or why they cannot be told."""
+    try:
+        answer = client.get_bucket_lifecycle_configuration(Bucket=bucket)
+    except ClientError as error:
+        if code_of(error) in _NO_RULES:
+            return []
+        return _unknown_rules(bucket, describe(error))
+    except BotoCoreError as error:
+        return _unknown_rules(bucket, describe(error))
+    return [rule for rule in answer.get("Rules", ()) if rule.get("Status") == "Enabled"]
+
+
+def _unknown_rules(bucket: str, cause: str) -> Complaint:
+    return Complaint(
+        "lifecycle rules unknown",
+        bucket,
+        f"The store did not tell the bucket's lifecycle rules ({cause}).",
+        "Grant s3:GetLifecycleConfiguration, and look for rules that abort uploads or expire "
+        "objects of this table.",
+    )
+
+
+def about_rules(
+    rules: Sequence[Mapping[str, Any]], root: TableRoot, longest: float
+) -> list[Complaint]:
+    """Rules that take what a job or a reader still needs.
+
+    :param longest: seconds the longest job may run.
+    """
+    # The rule counts whole days from an upload's start: its first parts are as old as the job.
+    needed = ceil((longest + RECOVERY) / DAY)
+    found = []
+    for rule in rules:
+        prefix = _prefix_of(rule)
+        table = f"{root.prefix}/"
+        if not (table.startswith(prefix) or prefix.startswith(table)):
+            continue
+        name = str(rule.get("ID") or f"rule for {prefix!r}")
+        days = rule.get("AbortIncompleteMultipartUpload", {}).get("DaysAfterInitiation")
+        if days is not None and days < needed:
+            found.append(
+                Complaint(
+                    "lifecycle rule too short",
+                    name,
+                    f"It aborts uploads after {days} days; a job may take {longest / 3600:.0f} h "
+                    f"and its recovery {RECOVERY / 3600:.0f} h more. It would take files that a "
+                    "job has committed.",
+                    f"Set DaysAfterInitiation to {needed} or more.",
+                )
+            )
+        if {"Days", "Date"} & set(rule.get("Expiration", {})):
+            found.append(
+                Complaint(
+                    "lifecycle rule expires the table",
+                    name,
+                    "It deletes objects of this table by age: data that heads name, and the "
+                    "records under _zero_rename/ themselves.",
+                    "Exclude the table's prefix; remove old partitions by a replace that names "
+                    "them.",
+                )
+            )
+    return found
+
+
+def _prefix_of(rule: Mapping[str, Any]) -> str:
+    """The key prefix a rule is for, in any of the three places S3 has for it; "" for all keys."""
+    narrowed = rule.get("Filter") or {}
+    return str(
+        rule.get("Prefix")
+        or narrowed.get("Prefix")
+        or (narrowed.get("And") or {}).get("Prefix")
+        or ""
+    )
