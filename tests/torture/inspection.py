@@ -1,0 +1,119 @@
+"""Comparing a table with the ledger: by its heads, by listing, and in what must not be left."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from torture.loads import Difference, Ledger, Row
+
+from zero_rename import Table
+from zero_rename.committer.layout import is_hidden
+from zero_rename.committer.table import JobState
+
+_COLUMNS = ["load", "row", "day"]
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What an inspection found.
+
+    :param rows: by how much what is visible differs from the ledger, the worse of both readers.
+    :param left: what recovery should have cleaned up, or what contradicts itself.
+    :param probes: uploads left by a probe of the store, which carry no job's id.
+    """
+
+    rows: Difference
+    left: tuple[str, ...]
+    probes: int
+
+
+def inspect(table: Table, client: Any, ledger: Ledger) -> Inspection:
+    """Look at a table that recovery has settled, from a process that wrote nothing of it.
+
+    :param client: a plain S3 client of its server.
+    """
+    expected = ledger.expected()
+    by_heads = Difference.between(expected, _rows(table.to_arrow(columns=_COLUMNS)))
+    by_listing = Difference.between(expected, _listed_rows(table, client))
+    left = [*_left_behind(table, client), *_contradictions(table, ledger)]
+    if by_heads != by_listing:
+        left.append(f"readers by heads: {by_heads}, readers that list: {by_listing}")
+    uploads = list(_uploads(table, client))
+    probes = [key for key in uploads if "/_zero_rename/probe/" in key]
+    left += [f"upload {key}" for key in uploads if key not in probes]
+    return Inspection(max(by_heads, by_listing, key=_badness), tuple(left), len(probes))
+
+
+def _badness(difference: Difference) -> int:
+    return difference.lost + difference.doubled + difference.stray
+
+
+def _rows(found: pa.Table) -> Counter[Row]:
+    columns = [found.column(name).to_pylist() for name in _COLUMNS]
+    return Counter(zip(*columns, strict=True))
+
+
+def _keys(table: Table, client: Any) -> list[str]:
+    pages = client.get_paginator("list_objects_v2").paginate(
+        Bucket=table.root.bucket, Prefix=f"{table.root.prefix}/"
+    )
+    return [entry["Key"] for page in pages for entry in page.get("Contents", ())]
+
+
+def _listed_rows(table: Table, client: Any) -> Counter[Row]:
+    """The rows that a reader sees who knows nothing of heads."""
+    found: Counter[Row] = Counter()
+    for key in _keys(table, client):
+        path = key.removeprefix(f"{table.root.prefix}/").split("/")
+        if any(is_hidden(part) for part in path):
+            continue
+        body = client.get_object(Bucket=table.root.bucket, Key=key)["Body"].read()
+        data = pq.read_table(BytesIO(body))
+        if len(path) > 1:
+            day = int(path[0].removeprefix("day="))
+            data = data.append_column("day", pa.array([day] * data.num_rows, pa.int32()))
+        found += _rows(data)
+    return found
+
+
+def _uploads(table: Table, client: Any) -> Iterator[str]:
+    # Without a prefix: MinIO lists none with one.
+    answer = client.list_multipart_uploads(Bucket=table.root.bucket)
+    for entry in answer.get("Uploads", ()):
+        if entry["Key"].startswith(f"{table.root.prefix}/"):
+            yield entry["Key"]
+
+
+def _left_behind(table: Table, client: Any) -> Iterator[str]:
+    """Open records, claims, parts of decisions that were never made."""
+    for key in _keys(table, client):
+        name = key.removeprefix(f"{table.root.prefix}/_zero_rename/")
+        if name.startswith("open/"):
+            yield f"open record {key}"
+        if name.startswith(("heads/", "once/")):
+            body = client.get_object(Bucket=table.root.bucket, Key=key)["Body"].read()
+            claim = json.loads(body).get("claim")
+            if claim is not None:
+                yield f"claim of {claim} on {key}"
+    for finding in table.verify():
+        yield f"verify: {finding.kind} {finding.key}"
+
+
+def _contradictions(table: Table, ledger: Ledger) -> Iterator[str]:
+    """Decisions and markers that do not say what the rows say."""
+    for job, _ in ledger.attempts:
+        if job is None:
+            continue
+        state = table.job_state(job)
+        if (state is JobState.COMMITTED) != (job in ledger.committed):
+            yield f"{job} is {state} and was {'' if job in ledger.committed else 'not '}committed"
+    marker = table.marker()
+    if (marker.job if marker else None) != (ledger.committed[-1] if ledger.committed else None):
+        yield f"the table's marker names {marker.job if marker else None}"
