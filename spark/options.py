@@ -72,6 +72,14 @@ class WriterOptions:
         "refuses mode `error` for Python data sources.)",
         False,
     )
+    expected_mode: Mode | None = _option(
+        partial(values.choice, Mode),
+        "The mode that whoever submits the application asks for: `append`, `replace` or "
+        "`fail-if-exists` (which then holds without `failIfExists`). A write whose `.mode()` "
+        "contradicts it is refused.",
+        None,
+        "ZERO_RENAME_MODE",
+    )
     replace_partitions: tuple[str, ...] = _option(
         values.paths,
         "With mode overwrite: the partitions to replace, `day=2013-01-01;day=2013-01-02`. They "
@@ -98,6 +106,7 @@ class WriterOptions:
         partial(values.choice, SuccessMarkers),
         "Where `_SUCCESS` goes: `partition_and_table`, `table` or `none`.",
         SuccessMarkers.PARTITION_AND_TABLE,
+        "ZERO_RENAME_SUCCESS_MARKERS",
     )
     once: str | None = _option(
         values.text,
@@ -188,9 +197,22 @@ class WriterOptions:
                 "replacePartitions and replaceTable contradict each other; nothing was written.",
                 remedy="Give one of them.",
             )
+        self._check_expected(overwrite)
         if overwrite:
             return Mode.REPLACE
-        return Mode.FAIL_IF_EXISTS if self.fail_if_exists else Mode.APPEND
+        exclusive = self.fail_if_exists or self.expected_mode is Mode.FAIL_IF_EXISTS
+        return Mode.FAIL_IF_EXISTS if exclusive else Mode.APPEND
+
+    def _check_expected(self, overwrite: bool) -> None:
+        expected = self.expected_mode
+        if expected is None or (expected is Mode.REPLACE) is overwrite:
+            return
+        raise InvalidInputError(
+            f"The write's mode is {'overwrite' if overwrite else 'append'}, and {expected} is "
+            "asked for (ZERO_RENAME_MODE, which the Airflow operator's mode= sets); nothing was "
+            "written.",
+            remedy="Change the application's .mode(), or leave the operator's mode= out.",
+        )
 
     def owner(self, application: str | None) -> Owner:
         """Who runs the job. :param application: what tells this Spark application from others."""

@@ -255,3 +255,27 @@ def test_sizes(text, size):
 )
 def test_durations(text, seconds):
     assert values.seconds(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("asked", "overwrite", "mode"),
+    [
+        ("append", False, "append"),
+        ("replace", True, "replace"),
+        ("fail-if-exists", False, "fail-if-exists"),
+    ],
+)
+def test_the_submitter_s_mode_agrees(asked: str, overwrite: bool, mode: str) -> None:
+    options = read_writer_options({}, {"ZERO_RENAME_MODE": asked})
+    assert options.mode(overwrite) == mode
+
+
+@pytest.mark.parametrize(
+    ("asked", "overwrite"), [("append", True), ("replace", False), ("fail-if-exists", True)]
+)
+def test_a_write_that_contradicts_the_submitter_s_mode_is_refused(
+    asked: str, overwrite: bool
+) -> None:
+    options = read_writer_options({}, {"ZERO_RENAME_MODE": asked})
+    with pytest.raises(InvalidInputError, match="is asked for"):
+        options.mode(overwrite)
