@@ -116,6 +116,10 @@ def _claim(
             continue
         if _changed(opened, request, state):
             return Conflict(state, state.head.last_job)
+        if state.etag != request.base:
+            # Somebody changed the head since this job opened, and that may have been this job:
+            # a commit that is called again must not move a head again.
+            yield from _refuse_if_fenced(context, opened)
         yield from _finish_last_job(context, opened, state)
         claimed = state.head.claimed(opened.job, context.write_id(), state.etag)
         outcome = yield from swap_head(context, state, claimed)
