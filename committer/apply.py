@@ -19,7 +19,7 @@ from .markers import look_at_marker, write_partition_marker, write_table_marker
 from .opened import Committed, PartitionCommit
 from .pending import PendingFile
 from .policy import DuringApply, SuccessMarkers
-from .slots import Swapped, head_state, read_head, swap_head
+from .slots import Swapped, head_state, read_head, release_claim, swap_head
 from .store import (
     Absent,
     All,
@@ -129,7 +129,7 @@ def _apply_partition(
     state = held[slot] if held is not None else (yield from read_head(context, slot))
     marker = moved = None
     removed = False
-    if state.head.claim == decided.decision.job:
+    if _awaits(state, decided.decision.job, change.base_epoch):
         if decided.decision.during_apply is DuringApply.NO_DUPLICATES:
             yield from remove_listed(context, change.removals)
             removed = True
@@ -141,11 +141,19 @@ def _apply_partition(
             # job after the marker was read.
             marker = yield from look_at_marker(context, change.partition)
         moved = yield from _move(context, decided, change, state)
+    elif state.head.claim == decided.decision.job:
+        # A commit that was called again claimed after its job had moved the head.
+        yield from release_claim(context, slot, decided.decision.job)
     if wants_marker(decided, change.partition):
         seen = marker if moved else None
         yield from write_partition_marker(context, decided, change, seen)
     if not removed:
         yield from remove_listed(context, change.removals)
+
+
+def _awaits(state: HeadState, job: str, base_epoch: int) -> bool:
+    """Whether a head carries the claim that the job's decision speaks of, and no later one."""
+    return state.head.claim == job and state.head.epoch == base_epoch
 
 
 def _complete(
@@ -232,7 +240,7 @@ def _move(
     """Move a head from this job's claim to its new state; ``None``: another applier did."""
     job = decided.decision.job
     while True:
-        if state.etag is None or state.head.claim != job:
+        if state.etag is None or not _awaits(state, job, change.base_epoch):
             return None
         new = state.head.moved(job, change, context.write_id(), state.etag)
         folded = None
@@ -259,7 +267,7 @@ def _move_once(
     job = decided.decision.job
     slot = Slot.once(context.root, once)
     state = held[slot] if held is not None else (yield from read_head(context, slot))
-    while state.etag is not None and state.head.claim == job:
+    while state.etag is not None and _awaits(state, job, decided.decision.once_epoch):
         new = state.head.moved(job, None, context.write_id(), state.etag)
         outcome = yield from swap_head(context, state, new)
         if isinstance(outcome, Swapped):
@@ -267,6 +275,8 @@ def _move_once(
         if not isinstance(outcome, NotWritten):
             raise _unmoved(context, decided, slot, outcome.cause)
         state = head_state(context, slot, outcome.current)
+    if state.head.claim == job:
+        yield from release_claim(context, slot, job)
 
 
 def _unmoved(context: Context, decided: Decided, slot: Slot, cause: str) -> UnfinishedCommitError:

@@ -120,4 +120,27 @@ def explorer(
     return Explorer(participants, start, behaviour, context_of, crashes=crashes, faults=faults)
 
 
-__all__ = ["ONE", "TWO", "explorer", "job_id", "purger", "reader", "recoverer", "writer"]
+def twice(mode: Mode, *partitions: str, **bounds: Any) -> Explorer:
+    """One job whose commit is called in two processes at once."""
+    behaviour = Behaviour()
+    opened: list[Any] = []
+
+    def begin(ids: Ids) -> Step[None]:
+        context = context_of(ids, "a")
+        opened.append((yield from open_job(context, JobSpec(SCHEMA, mode, ("day",), once="run"))))
+        opened.append((yield from _write(opened[0], partitions)))
+
+    ids = Ids()
+    ids.prefix = "begin"
+    start = run_to_end(table(behaviour, (Mode.APPEND, (ONE, TWO))), begin(ids), behaviour)
+    job, result = opened
+    commits = [
+        Participant(
+            Program(name, lambda ids: commit_job(context_of(ids), job, [result])), job=job.job
+        )
+        for name in ("first", "second")
+    ]
+    return Explorer(commits, start, behaviour, context_of, **bounds)
+
+
+__all__ = ["ONE", "TWO", "explorer", "job_id", "purger", "reader", "recoverer", "twice", "writer"]

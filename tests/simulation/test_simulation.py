@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from simulation.explore import Explorer, Report
-from simulation.scenarios import ONE, TWO, explorer, purger, reader, recoverer, writer
+from simulation.scenarios import ONE, TWO, explorer, purger, reader, recoverer, twice, writer
 from simulation.sim_store import Behaviour
 
 from zero_rename.committer import DuringApply, Mode, OnConflict
@@ -77,6 +77,10 @@ EXHAUSTIVE = {
     "two that fail if a partition exists": Scenario(
         lambda: explorer(writer("a", FAIL, "day=3"), writer("b", FAIL, "day=3"))
     ),
+    "an append committed by two processes, a crash": Scenario(
+        lambda: twice(APPEND, ONE, crashes=1)
+    ),
+    "a replace committed by two processes": Scenario(lambda: twice(REPLACE, ONE)),
     "a replace and recovery, a crash": Scenario(
         lambda: explorer(writer("a", REPLACE, ONE), recoverer(), crashes=1)
     ),
