@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -15,10 +15,10 @@ from torture.loads import Ledger, Load, random_load
 from torture.phases import Phase, Target
 from torture.proxy import Proxy, Trap, When
 from torture.servers import Store
+from torture.spark_writers import SparkWriter
 from torture.writers import (
     PlainWriter,
     Recoverer,
-    SparkWriter,
     Writer,
     recover_by_command,
     verify_by_command,
@@ -97,8 +97,9 @@ class Torture:
     :param bucket: an existing bucket.
     :param seed: what is written, and where it is struck, follows from it; what requests of one
         moment overtake which does not.
-    :param latency: seconds each request takes longer, so that moments between two requests count.
     :param say: called with a line per kill.
+    :param large: write files of several parts too.
+    :param aims: the phases to strike in, one after the other; none: at random.
     """
 
     def __init__(
@@ -109,12 +110,14 @@ class Torture:
         seed: int,
         say: Callable[[str], None] = lambda line: None,
         large: bool = False,
+        aims: Sequence[Phase] = (),
     ) -> None:
         self.store = store
         self.proxy = proxy
         self.bucket = bucket
         self.seed = seed
         self.large = large
+        self.aims = aims
         self.summary = Summary()
         self._say = say
         self._client = store.client()
@@ -192,6 +195,8 @@ class _Series:
         if spark:
             load = replace(load, payload=0)
         (phase,) = rng.choices(list(_AIMS), list(_AIMS.values()))
+        if aims := self._torture.aims:
+            phase = aims[number % len(aims)]
         target = Target(phase, rng.randrange(_DEEPEST.get(phase, 2)))
         when = rng.choice(list(When))
         trap = Trap(target, when, lambda: None, rng.uniform(0, _LONGEST_DELAY))

@@ -5,22 +5,17 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import queue
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
-import psutil
 from torture.loads import Load
 
-from support.spark import settings
 from zero_rename import FileOptions, Table
 from zero_rename.committer import DuringApply, OnRepeat
 from zero_rename.committer.errors import ZeroRenameError
@@ -68,12 +63,44 @@ class PlainWriter:
         self._mine.close()
 
 
+class RacingWriter:
+    """A job of plain Python that is open, and goes on when it is told to.
+
+    :param spec: further members of the job's policy.
+    """
+
+    def __init__(self, url: str, load: Load, variables: Mapping[str, str], **spec: Any) -> None:
+        self._mine, theirs = _FORKS.Pipe()
+        self._process = _FORKS.Process(
+            target=_race, args=(url, load, dict(variables), spec, theirs)
+        )
+        _start(self._process)
+        theirs.close()
+
+    def opened(self) -> str:
+        """The job's id, or the error that opening it met."""
+        return str(_receive(self._mine, self._process))
+
+    def go_on(self) -> None:
+        self._mine.send("go on")
+
+    def answer(self) -> str | None:
+        return _receive(self._mine, self._process)
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.join()
+        self._mine.close()
+
+
 class Recoverer:
     """Recovers a table in a process of its own."""
 
-    def __init__(self, url: str, variables: Mapping[str, str]) -> None:
+    def __init__(self, url: str, variables: Mapping[str, str], patience: float = 0.0) -> None:
         self._mine, theirs = _FORKS.Pipe(duplex=False)
-        self._process = _FORKS.Process(target=_recover, args=(url, dict(variables), theirs))
+        self._process = _FORKS.Process(
+            target=_recover, args=(url, dict(variables), patience, theirs)
+        )
         _start(self._process)
         theirs.close()
 
@@ -173,107 +200,28 @@ def _write(url: str, load: Load, variables: Mapping[str, str], answer: Connectio
     signal.pause()
 
 
-def _recover(url: str, variables: Mapping[str, str], answer: Connection) -> None:
+def _race(
+    url: str, load: Load, variables: Mapping[str, str], spec: Mapping[str, Any], told: Connection
+) -> None:
+    """Runs in the racing writer's process."""
+    _enter(variables)
+    data = load.table()
+    try:
+        job = Table(url).job(data.schema, mode=load.mode, partition_by=load.partition_by, **spec)
+        with job:
+            told.send(job.job)
+            told.recv()
+            job.write(data)
+        told.send("committed")
+    except ZeroRenameError as error:
+        told.send(f"{type(error).__name__}: {error}")
+
+
+def _recover(url: str, variables: Mapping[str, str], patience: float, answer: Connection) -> None:
     """Runs in the recoverer's process."""
     _enter(variables)
     try:
-        outcomes = Table(url).recover(patience=0.0)
+        outcomes = Table(url).recover(patience)
         answer.send([{"job": o.job, "outcome": str(o.outcome)} for o in outcomes])
     except ZeroRenameError as error:
         answer.send(f"{type(error).__name__}: {error}")
-
-
-_SPARK = """
-import json, signal, sys
-from pyspark.sql import SparkSession, functions as F
-url, load, given = json.loads(sys.argv[1])
-builder = SparkSession.builder.master("local[2]")
-for name, value in given.items():
-    builder = builder.config(name, value)
-spark = builder.getOrCreate()
-if load["number"] % 2:
-    from zero_rename.spark import register
-    register(spark)
-days = F.array(*[F.lit(day) for day in load["days"]])
-total = load["rows"] * len(load["days"])
-frame = spark.range(0, total, 1, 2).select(
-    F.lit(load["number"]).cast("bigint").alias("load"),
-    F.col("id").alias("row"),
-    F.element_at(days, (F.col("id") % len(load["days"]) + 1).cast("int")).alias("day"),
-    F.lit(b"").alias("payload"),
-)
-options = {
-    "rowsPerFile": str(load["rows_per_file"]),
-    "duringApply": load["during_apply"],
-    "onRepeat": load["on_repeat"],
-}
-if load["partitioned"]:
-    options["partitionBy"] = "day"
-if load["once"]:
-    options["once"] = load["once"]
-mode = "overwrite" if load["mode"] == "replace" else "append"
-try:
-    frame.write.format("zero_rename").mode(mode).options(**options).save(url)
-except Exception as error:
-    print("answer " + str(error).replace(chr(10), " ")[:2000], flush=True)
-else:
-    print("answer committed", flush=True)
-signal.pause()
-"""
-
-
-class SparkWriter:
-    """A Spark driver on ``local[2]`` in a session of its own."""
-
-    def __init__(self, url: str, load: Load, variables: Mapping[str, str], folder: Path) -> None:
-        given = settings(folder)
-        # The group of PySpark's daemon is not the driver's; the session is.
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _SPARK, json.dumps([url, asdict(load), given])],
-            env=environment(variables)
-            | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
-            cwd=folder,
-            stdout=subprocess.PIPE,
-            stderr=(folder / "stderr").open("wb"),
-            text=True,
-            start_new_session=True,
-        )
-        self._answers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def _listen(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if line.startswith("answer "):
-                self._answers.put(line.removeprefix("answer ").strip())
-        self._answers.put(None)
-
-    def kill(self) -> None:
-        kill_session(self._process.pid)
-
-    def answer(self) -> str | None:
-        try:
-            return self._answers.get(timeout=240)
-        except queue.Empty:
-            raise TimeoutError("a Spark driver has neither finished nor died") from None
-
-    def close(self) -> None:
-        self.kill()
-        self._process.wait()
-
-
-def kill_session(session: int) -> None:
-    """Kill every process of a session until there is none."""
-    while True:
-        found = False
-        for process in psutil.process_iter():
-            try:
-                ours = os.getsid(process.pid) == session
-                if ours and process.status() != psutil.STATUS_ZOMBIE:
-                    process.kill()
-                    found = True
-            except (ProcessLookupError, psutil.NoSuchProcess):
-                continue
-        if not found:
-            return
-        time.sleep(0.01)

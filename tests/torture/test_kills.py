@@ -1,0 +1,43 @@
+"""Writers killed with SIGKILL: the short form. ``make torture`` is the long one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from torture.harness import Summary, Torture
+from torture.phases import Phase
+from torture.proxy import Proxy
+from torture.servers import Store
+
+SEED = 7
+#: Every phase, and two more of those in which most can go wrong.
+TEN = (*Phase, Phase.DECIDING, Phase.APPLYING)
+
+
+def torture(store: Store, proxy: Proxy, bucket: Any, aims: tuple[Phase, ...]) -> Torture:
+    return Torture(store, proxy, bucket.name, SEED, print, aims=aims)
+
+
+def assert_good(summary: Summary, kills: int) -> None:
+    assert summary.good, str(summary)
+    assert summary.kills.total() == kills
+
+
+def test_ten_plain_jobs(store: Store, proxy: Proxy, s3_bucket: Any) -> None:
+    """Conformance: no row of a committed job is lost or doubled, none of another is visible,
+    and recovery by another process leaves nothing behind."""
+    summary = torture(store, proxy, s3_bucket, TEN).run(len(TEN), spark=lambda _: False)
+    assert_good(summary, len(TEN))
+    assert {fate for _, fate in summary.fates} >= {"committed", "aborted"}
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_two_spark_drivers(store: Store, proxy: Proxy, s3_bucket: Any) -> None:
+    """The same with the process group of a Spark driver, JVM and workers included: one while its
+    tasks write, one between decision and close."""
+    aims = (Phase.WRITING, Phase.APPLYING)
+    summary = torture(store, proxy, s3_bucket, aims).run(2, spark=lambda _: True)
+    assert_good(summary, 2)
+    assert summary.fates.keys() == {(Phase.WRITING, "aborted"), (Phase.APPLYING, "committed")}
