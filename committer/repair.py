@@ -117,24 +117,19 @@ def find_lost(context: Context, decided: Decided) -> Step[tuple[PendingFile, ...
     """The decided files that can be found neither as upload nor as object. Changes nothing.
 
     Uploads are listed before objects are looked at, so that one that another process completes in
-    between is seen. Only partitions that still carry the claim count, before and after: once a
-    head has moved, a later job may have removed the files.
+    between is seen. Last, only partitions that still carry the claim count: once a head has
+    moved, a later job may have removed the files.
     """
     decision = decided.decision
-    claimed = yield from _claimed(context, decision)
     listed = yield from list_uploads(context)
     uploads = {(upload.key, upload.upload_id) for upload in listed}
-    missing = [
-        file
-        for file in decision.files
-        if file.partition in claimed and (file.key, file.upload_id) not in uploads
-    ]
+    missing = [file for file in decision.files if (file.key, file.upload_id) not in uploads]
     there = yield All(tuple(_exists(file.key) for file in missing))
-    still_claimed = yield from _claimed(context, decision)
+    claimed = yield from _claimed(context, decision)
     return tuple(
         file
         for file, exists in zip(missing, there, strict=True)
-        if not exists and file.partition in still_claimed
+        if not exists and file.partition in claimed
     )
 
 

@@ -281,14 +281,17 @@ def list_files(
 ) -> Step[tuple[DataFile, ...]]:
     """The data files that are there: what readers of such a table see.
 
-    :param partitions: Hive-escaped partition paths; ``None`` for all.
+    :param partitions: Hive-escaped partition paths, or anything that tells by ``in`` whether one
+        is meant; ``None`` for all.
     """
-    if partitions is None:
-        listed = yield from list_table(context, partition_by)
-    else:
+    if isinstance(partitions, tuple | list | set | frozenset):
         names = sorted(set(partitions))
         found = yield All(tuple(list_data(context, name) for name in names))
         listed = dict(zip(names, found, strict=True))
+    else:
+        # A filter over partition columns cannot be asked for the partitions it means.
+        every = yield from list_table(context, partition_by)
+        listed = {n: f for n, f in every.items() if partitions is None or n in partitions}
     return tuple(_data_file(name, item) for name in sorted(listed) for item in listed[name])
 
 

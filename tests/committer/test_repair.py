@@ -37,7 +37,14 @@ from zero_rename.committer.decide import decide, read_decision
 from zero_rename.committer.decision import Decision
 from zero_rename.committer.doctor import about_rules, examine
 from zero_rename.committer.repair import repair
-from zero_rename.committer.store import AbortUpload, CompleteUpload, CreateUpload, Put, UploadPart
+from zero_rename.committer.store import (
+    AbortUpload,
+    CompleteUpload,
+    CreateUpload,
+    Get,
+    Put,
+    UploadPart,
+)
 
 
 class Crash(BaseException):
@@ -148,9 +155,13 @@ class TestRepair:
 
     def test_a_decision_in_parts(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(decision.split_into_parts, "__defaults__", (2,))
-        world, _, result = damaged(count=2)
+        world, opened, result = damaged(count=2)
         (done,) = repaired(world, accept_loss=True)
         assert done.lost == result.files[:2]
+        decided = world.driver.run(read_decision(world.context, opened.job))
+        assert decided is not None
+        assert len(decided.decision.parts) > 1
+        assert decided.decision.partitions[0].lost == result.files[:2]
         assert len(keys_of(world, DAY1)) == 2
         assert len(keys_of(world, DAY2)) == 4
         world.assert_clean()
@@ -284,6 +295,20 @@ class TestDoctor:
         found = complaints(world)["claim of a dead job"]
         assert opened.job in found.detail
         assert "purge" in found.remedy
+
+    def test_a_job_that_closes_meanwhile_is_not_dead(self) -> None:
+        world, opened, _ = damaged(count=0)
+        other = World(world.store)
+
+        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+            answer = apply(request)
+            if isinstance(request, Get) and request.key == ROOT.head_key(DAY1):
+                other.recover()
+            return answer
+
+        world.driver.fault = fault
+        assert complaints(world) == {}
+        assert opened.job in other.jobs_of(DAY1)
 
     def test_names_foreign_and_left_over_uploads(self) -> None:
         clock = ManualClock()

@@ -404,6 +404,23 @@ class TestSnapshot:
         assert snapshot.epochs == {}
         assert [f.partition for f in world.snapshot([DAY2]).files] == [DAY2]
 
+    def test_of_the_partitions_that_a_filter_lets_through(self, world: Alone) -> None:
+        class Late:
+            """As the data source's reader asks: it cannot be listed."""
+
+            def __contains__(self, name: str) -> bool:
+                return name == DAY2
+
+            def __iter__(self) -> Any:
+                return iter(())
+
+            def __len__(self) -> int:
+                return 0
+
+        world.load(DAY1, DAY2)
+        wanted: Any = Late()
+        assert [f.partition for f in world.snapshot(wanted).files] == [DAY2]
+
 
 class TestPurge:
     def upload(self, world: World, key: str) -> str:
