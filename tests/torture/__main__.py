@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+import tempfile
 import time
+from pathlib import Path
 
+from torture import scenes
 from torture.harness import Torture
 from torture.proxy import Proxy
-from torture.servers import best, serving
+from torture.servers import Store, best, serving
 
 
 def main() -> int:
@@ -16,11 +20,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="torture", description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--server", default=None, help="moto, versitygw, minio or an URL")
+    server = os.environ.get("S3_ENDPOINT") or os.environ.get("SERVER") or best()
+    parser.add_argument("--server", default=server, help="moto, versitygw, minio or an URL")
     parser.add_argument("--latency", type=float, default=0.02, help="seconds a request")
     parser.add_argument("--no-spark", action="store_true", help="plain jobs only")
+    parser.add_argument(
+        "--scenes", default="long_shuffle,speculation", help="which to play after the kills"
+    )
     options = parser.parse_args()
-    name = options.server or best()
+    name = options.server
     spark = (lambda number: False) if options.no_spark else None
     started = time.monotonic()
     print(f"{options.kills} kills on {name}, seed {options.seed}", flush=True)
@@ -30,8 +38,23 @@ def main() -> int:
         say = lambda line: print(line, flush=True)  # noqa: E731
         torture = Torture(store, proxy, bucket, options.seed, say, large=True)
         summary = torture.run(options.kills, spark)
-    print(f"\n{name}, seed {options.seed}, {time.monotonic() - started:.0f} s\n{summary}")
-    return 0 if summary.good else 1
+        took = time.monotonic() - started
+        print(f"\n{name}, seed {options.seed}, {took:.0f} s\n{summary}", flush=True)
+        good = summary.good
+        for scene in filter(None, options.scenes.split(",")):
+            with tempfile.TemporaryDirectory(prefix="zero-rename-torture-") as folder:
+                good &= play(scene, store, bucket, Path(folder))
+    return 0 if good else 1
+
+
+def play(scene: str, store: Store, bucket: str, folder: Path) -> bool:
+    """Play one scene of :mod:`torture.scenes` and say how it went."""
+    try:
+        print(getattr(scenes, scene)(store, bucket, folder), flush=True)
+    except AssertionError as error:
+        print(f"{scene}: {error}", flush=True)
+        return False
+    return True
 
 
 if __name__ == "__main__":

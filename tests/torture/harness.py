@@ -33,8 +33,7 @@ PER_TABLE = 8
 SPARK_EVERY = 10
 #: How often each phase is aimed at. Not by its number of requests: the decision has one.
 _AIMS = {
-    Phase.STARTING: 1,
-    Phase.OPENING: 3,
+    Phase.OPENING: 4,
     Phase.WRITING: 3,
     Phase.CLAIMING: 4,
     Phase.DECIDING: 4,
@@ -72,7 +71,7 @@ class Summary:
     def __str__(self) -> str:
         fates = ("committed", "aborted", "nothing begun")
         lines = [f"{'killed while':<14}{'kills':>7}" + "".join(f"{fate:>15}" for fate in fates)]
-        for phase in Phase:
+        for phase in list(Phase)[1:]:
             counts = [self.fates[phase, fate] for fate in fates]
             name = phase.name.lower()
             lines.append(f"{name:<14}{sum(counts):>7}" + "".join(f"{n:>15}" for n in counts))
