@@ -4,12 +4,11 @@ write access or a maintenance task may do it, also at the same time."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import islice
 
 from .close import close
 from .contents import files_of_head, fold
-from .context import Context, Progress
+from .context import Context, Count
 from .decide import Decided
 from .decision import PartitionDecision, StoredFile
 from .errors import DamagedError, DataLostError, UnfinishedCommitError
@@ -43,20 +42,6 @@ _PAUSE = 0.5
 _DELETE_AT_ONCE = 1000
 
 
-@dataclass
-class _Count:
-    """Files made visible so far; shared by the partitions of one apply."""
-
-    context: Context
-    job: str
-    total: int
-    done: int = 0
-
-    def one_more(self) -> None:
-        self.done += 1
-        self.context.report(Progress(self.job, self.done, self.total))
-
-
 def finish(
     context: Context, decided: Decided, held: Mapping[Slot, HeadState] | None = None
 ) -> Step[Committed]:
@@ -71,7 +56,7 @@ def finish(
     decision = decided.decision
     if context.facts.complete_resurrects:
         held = None  # The owner looks at the heads too: a Complete of a file that is gone harms.
-    count = _Count(context, decision.job, len(decision.files))
+    count = Count(context, decision.job, len(decision.files))
     steps = [
         _apply_partition(context, decided, change, held, count) for change in decision.partitions
     ]
@@ -123,7 +108,7 @@ def _apply_partition(
     decided: Decided,
     change: PartitionDecision,
     held: Mapping[Slot, HeadState] | None,
-    count: _Count,
+    count: Count,
 ) -> Step[None]:
     slot = Slot.partition(context.root, change.partition)
     state = held[slot] if held is not None else (yield from read_head(context, slot))
@@ -157,7 +142,7 @@ def _awaits(state: HeadState, job: str, base_epoch: int) -> bool:
 
 
 def _complete(
-    context: Context, job: str, slot: Slot, file: PendingFile, count: _Count
+    context: Context, job: str, slot: Slot, file: PendingFile, count: Count
 ) -> Step[None]:
     """Complete one pending file, or see that it is done.
 

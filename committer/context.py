@@ -55,3 +55,18 @@ class Context:
     job_id: Callable[[], str] = new_job_id
     waiting: Waiting = Waiting()
     report: Callable[[Progress], None] = field(default=lambda progress: None)
+
+
+@dataclass
+class Count:
+    """Files made visible so far; shared by the partitions of one commit."""
+
+    context: Context
+    job: str
+    total: int
+    done: int = 0
+
+    def one_more(self) -> None:
+        """Report one more."""
+        self.done += 1
+        self.context.report(Progress(self.job, self.done, self.total))

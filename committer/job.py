@@ -13,7 +13,6 @@ from .decide import decide, read_decision
 from .decision import Decision, PartitionDecision, StoredFile, Verdict
 from .errors import (
     CommitStateUnknownError,
-    DestinationExistsError,
     JobFencedError,
     RefusedError,
     UnfinishedCommitError,
@@ -21,13 +20,13 @@ from .errors import (
 )
 from .head import HeadState, Slot
 from .layout import UNPARTITIONED, job_in_key
-from .listing import has_columns, list_data
+from .listing import list_data, list_table
 from .opened import Aborted, Committed, OpenedJob
 from .pending import PendingFile, TaskResult
 from .policy import Coordination, Mode
-from .results import check_results
+from .results import check_results, destination_exists
 from .slots import list_heads
-from .store import All, ListObjects, Step
+from .store import All, Step
 from .uncoordinated import abort_uncoordinated, commit_uncoordinated
 
 
@@ -133,20 +132,10 @@ def _targets(
 
 def _all_partitions(context: Context, opened: OpenedJob) -> Step[set[str]]:
     """Every partition the table has: those with heads, and directories that hold files."""
-    heads = yield from list_heads(context)
     if not opened.partition_by:
         return {UNPARTITIONED}
-    names = set(heads)
-    prefix, token = f"{context.root.prefix}/", None
-    while True:
-        page = yield ListObjects(prefix, token=token)
-        for item in page.objects:
-            partition = context.root.partition_of_data_key(item.key)
-            if partition is not None and has_columns(partition, opened.partition_by):
-                names.add(partition)
-        token = page.token
-        if token is None:
-            return names
+    heads, listed = yield All((list_heads(context), list_table(context, opened.partition_by)))
+    return {*heads, *listed}
 
 
 def _slots(context: Context, opened: OpenedJob, targets: Iterable[_Target]) -> list[Slot]:
@@ -219,14 +208,7 @@ def _change(
     listed = yield from list_data(context, target.partition)
     there = tuple(StoredFile(item.key, item.etag, item.size) for item in listed)
     if exclusive and there:
-        raise DestinationExistsError(
-            f"The partition {target.partition} already holds {len(there)} files, and the mode is "
-            "fail-if-exists. Nothing of this job is visible.",
-            table=context.root.url,
-            job=opened.job,
-            key=there[0].key,
-            remedy="Append or overwrite instead, or write to another partition.",
-        )
+        raise destination_exists(opened, target.partition, there)
     if target.replaces:
         return replace(change, removals=there)
     own = tuple(f for f in there if target.drops and job_in_key(f.key) == target.drops)

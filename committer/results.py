@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .errors import TaskResultsError
+from .decision import StoredFile
+from .errors import DestinationExistsError, TaskResultsError
 from .layout import job_in_key
 from .opened import OpenedJob
 from .pending import PendingFile, TaskResult
@@ -56,3 +57,17 @@ def _bad_file(opened: OpenedJob, files: list[PendingFile]) -> str | None:
 
 def _doubled(values: list) -> object:
     return next(value for value in values if values.count(value) > 1)
+
+
+def destination_exists(
+    opened: OpenedJob, partition: str, there: Sequence[StoredFile]
+) -> DestinationExistsError:
+    """What a job of mode fail-if-exists says that meets files."""
+    return DestinationExistsError(
+        f"The partition {partition} already holds {len(there)} files, and the mode is "
+        "fail-if-exists. Nothing of this job is visible.",
+        table=opened.root.url,
+        job=opened.job,
+        key=there[0].key,
+        remedy="Append or overwrite instead, or write to another partition.",
+    )

@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from .abort import remove_decision_parts
 from .apply import check_object, committed, remove_listed, wants_marker, wants_table_marker
 from .close import close, delete_open_record
-from .context import Context, Progress
+from .context import Context, Count
 from .data_file import DataFile
 from .decide import Decided, decide, read_decision
 from .decision import NO_HEAD, Decision, PartitionDecision, StoredFile, Verdict
 from .errors import (
     CommitStateUnknownError,
     DataLostError,
-    DestinationExistsError,
     InvalidInputError,
     JobFencedError,
     RefusedError,
@@ -34,7 +33,7 @@ from .listing import list_data, list_table
 from .opened import Aborted, Committed, OpenedJob
 from .pending import PendingFile, TaskResult
 from .policy import DuringApply, JobSpec, Mode
-from .results import check_results
+from .results import check_results, destination_exists
 from .store import All, CompleteUpload, Done, Found, Head, ListedObject, Put, Refused, Step, Wait
 from .success_marker import marker_bytes, marker_write_id
 from .swap import Written, put_record
@@ -63,20 +62,6 @@ def check_uncoordinated(root: TableRoot, spec: JobSpec) -> None:
         "a job commits may see a part of it. Let one job write at a time.",
         root.url,
     )
-
-
-@dataclass
-class _Count:
-    """Files made visible so far."""
-
-    context: Context
-    job: str
-    total: int
-    done: int = 0
-
-    def one_more(self) -> None:
-        self.done += 1
-        self.context.report(Progress(self.job, self.done, self.total))
 
 
 def commit_uncoordinated(
@@ -183,14 +168,7 @@ def _change(
     if mode is Mode.REPLACE:
         return replace(change, removals=there)
     if there:
-        raise DestinationExistsError(
-            f"The partition {partition} already holds {len(there)} files, and the mode is "
-            "fail-if-exists. Nothing of this job is visible.",
-            table=context.root.url,
-            job=opened.job,
-            key=there[0].key,
-            remedy="Append or overwrite instead, or write to another partition.",
-        )
+        raise destination_exists(opened, partition, there)
     return change
 
 
@@ -201,7 +179,7 @@ def _finish(context: Context, decided: Decided, swept: bool) -> Step[Committed]:
         is needed.
     """
     decision = decided.decision
-    count = _Count(context, decision.job, len(decision.files))
+    count = Count(context, decision.job, len(decision.files))
     try:
         yield All(tuple(_carry_out(context, decided, c, count) for c in decision.partitions))
         if wants_table_marker(decided):
@@ -223,7 +201,7 @@ def _finish(context: Context, decided: Decided, swept: bool) -> Step[Committed]:
 
 
 def _carry_out(
-    context: Context, decided: Decided, change: PartitionDecision, count: _Count
+    context: Context, decided: Decided, change: PartitionDecision, count: Count
 ) -> Step[None]:
     gap = decided.decision.during_apply is DuringApply.NO_DUPLICATES
     if gap:
@@ -235,7 +213,7 @@ def _carry_out(
         yield from _mark(context, decided, change.partition, (change,))
 
 
-def _complete(context: Context, job: str, file: PendingFile, count: _Count) -> Step[None]:
+def _complete(context: Context, job: str, file: PendingFile, count: Count) -> Step[None]:
     """Complete one pending file, or see that it is done: a lost answer, or a second try."""
     request = CompleteUpload(file.key, file.upload_id, file.etags)
     for attempt in range(_COMPLETE_TRIES):

@@ -27,7 +27,7 @@ from typing import Any
 import pyarrow as pa
 
 #: Types whose instances are the same throughout a simulation, or do not steer a participant.
-_CONSTANT = {"Context", "Ids", "_Count", "TableRoot", "StoreFacts"}
+_CONSTANT = {"Context", "Ids", "Count", "TableRoot", "StoreFacts"}
 _PLAIN = (str, bytes, int, float, bool, type(None), range, Enum)
 _RECORDS_KEPT = 100_000
 #: Records by identity; each is held on to, so that its identity stays its own.
