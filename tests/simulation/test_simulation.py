@@ -14,6 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from simulation.explore import Explorer, Report
 from simulation.scenarios import ONE, TWO, explorer, purger, reader, recoverer, twice, writer
 from simulation.sim_store import Behaviour
@@ -143,6 +144,8 @@ def run(name: str) -> tuple[str, Report, float]:
     return name, report, time.monotonic() - begun
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_no_invariant_is_ever_broken() -> None:
     """All six invariants in every state of every scenario, at least a million states."""
     context = multiprocessing.get_context("spawn")

@@ -18,6 +18,7 @@ from simulation.scenarios import (
     purger,
     reader,
     recoverer,
+    twice,
     writer,
 )
 from simulation.sim_store import Behaviour
@@ -132,6 +133,15 @@ def swaps_heads_without_a_condition(context, state, new):
 def claims_over_the_claim_of_another(context, state, other):
     yield from slots.release_claim(context, state.slot, other)
     return True
+
+
+def moves_a_head_from_any_epoch(state, job_id, base_epoch):
+    return state.head.claim == job_id
+
+
+def claims_without_a_look_at_its_own_decision(context, opened):
+    return
+    yield
 
 
 # Opening
@@ -297,6 +307,14 @@ VARIANTS = [
         [(claim, "_settle", claims_over_the_claim_of_another)],
         _two_replaces,
         CONCURRENT,
+        COMPLETENESS,
+    ),
+    _variant(
+        [
+            (apply, "_awaits", moves_a_head_from_any_epoch),
+            (claim, "_refuse_if_fenced", claims_without_a_look_at_its_own_decision),
+        ],
+        lambda: twice(APPEND, ONE),
         COMPLETENESS,
     ),
     _variant(
