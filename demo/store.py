@@ -144,7 +144,7 @@ def _bucket(endpoint: str, variables: Mapping[str, str], named: str | None) -> I
     try:
         client = _client(endpoint, variables)
         made = Store(endpoint, variables, name, client, embedded=False)
-        client.head_bucket(Bucket=name) if named else client.create_bucket(Bucket=name)
+        client.head_bucket(Bucket=name) if named else _create(client, name)
     except (BotoCoreError, ClientError, ValueError) as error:
         raise DemoError(
             f"The S3 server at {endpoint} cannot be used: {error}. Nothing was written there. "
@@ -157,6 +157,13 @@ def _bucket(endpoint: str, variables: Mapping[str, str], named: str | None) -> I
     finally:
         if not named:
             _remove(made)
+
+
+def _create(client: Any, name: str) -> None:
+    """Create a bucket in the client's region; the first region of all must not be named."""
+    region = client.meta.region_name
+    where = {"CreateBucketConfiguration": {"LocationConstraint": region}}
+    client.create_bucket(Bucket=name, **(where if region != _REGION else {}))
 
 
 def _remove(made: Store) -> None:

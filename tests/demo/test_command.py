@@ -73,10 +73,11 @@ def test_wrong_credentials_and_missing_buckets_name_the_variables(
         pass
 
 
+@pytest.mark.parametrize("region", ["us-east-1", "eu-west-1"])
 def test_the_users_server_gets_a_bucket_that_is_removed_afterwards(
-    tmp_path: Path, s3_env: Any
+    tmp_path: Path, s3_env: Any, region: str
 ) -> None:
-    settings = {**s3_env.environment, "S3_ENDPOINT": s3_env.endpoint}
+    settings = {**s3_env.environment, "S3_ENDPOINT": s3_env.endpoint, "AWS_REGION": region}
     with store(tmp_path, settings) as made:
         assert made.requests() is None
         made.client.put_object(Bucket=made.bucket, Key="a/b", Body=b"x")
