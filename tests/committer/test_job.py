@@ -415,7 +415,6 @@ class TestLargeDecisions:
             world.commit(opened, result)
         assert world.store.keys(ROOT.decisions_prefix) == [ROOT.decision_key(opened.job)]
 
-
     @pytest.mark.slow
     def test_a_hundred_thousand_files(self, world: World) -> None:
         """Conformance 32's scale for the job committer: the decision goes into eleven objects."""
