@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from torture.proxy import Proxy
 from torture.servers import Store
 from torture.spark_writers import SparkProgram, kill_session
 from torture.writers import Recoverer, environment
@@ -37,9 +38,10 @@ frame = spark.range(0, rows, 1, 1).mapInArrow(slow, "id long").repartition(2)
 save(frame, url, "append")
 """
 
-# The writer of task 0 has finished files and an open one when its first attempt gets stuck.
+# Enough bytes for task 0 to have finished files when its first attempt gets stuck: rows of small
+# batches are gathered first.
 _SPECULATION = """
-import time
+import os, time
 url, master, rows, given = arguments
 spark = session(given, master)
 from zero_rename.spark import register
@@ -48,13 +50,14 @@ register(spark)
 def stuck_at_first(batches):
     from pyspark import TaskContext
     context = TaskContext.get()
-    for batch in batches:
-        yield batch.slice(0, batch.num_rows // 2)
-        if context.partitionId() == 0 and context.attemptNumber() == 0:
+    import pyarrow as pa
+    for number, batch in enumerate(batches):
+        noise = pa.array([os.urandom(512 * 1024) for _ in range(batch.num_rows)], pa.binary())
+        yield pa.RecordBatch.from_arrays([batch.column(0), noise], ["id", "noise"])
+        if number == 3 and context.partitionId() == 0 and context.attemptNumber() == 0:
             time.sleep(600)
-        yield batch.slice(batch.num_rows // 2)
 
-frame = spark.range(0, rows, 1, 4).mapInArrow(stuck_at_first, "id long")
+frame = spark.range(0, rows, 1, 4).mapInArrow(stuck_at_first, "id long, noise binary")
 save(frame, url, "append", rowsPerFile="1")
 """
 
@@ -85,7 +88,7 @@ def long_shuffle(store: Store, bucket: str, folder: Path) -> str:
     finally:
         program.close()
     took = time.monotonic() - started
-    assert answer == "committed", answer
+    assert answer == "committed", answer or program.errors.read_text("utf-8")[-3000:]
     assert set(outcomes) == {"left"}, outcomes
     assert outcomes["left"] * PAUSE > PATIENCE, outcomes
     _assert_whole(store, table)
@@ -103,32 +106,41 @@ def speculation(store: Store, bucket: str, folder: Path) -> str:
     :raises AssertionError: it went wrong.
     """
     url = f"s3://{bucket}/speculation"
-    variables = store.environment()
     given = settings(folder) | {
         "spark.speculation": "true",
         "spark.speculation.efficiency.enabled": "false",
         "spark.speculation.interval": "500ms",
         "spark.speculation.quantile": "0.5",
         "spark.speculation.minTaskRuntime": "2s",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "2",
         "spark.executor.memory": "512m",
         "spark.executor.cores": "1",
         "spark.executor.extraJavaOptions": " ".join(SMALL_JOB_FLAGS),
     }
-    with _cluster(folder, environment(variables)) as master:
+    with (
+        Proxy(store.endpoint) as proxy,
+        _cluster(folder, environment(store.environment(proxy.endpoint))) as master,
+    ):
+        variables = store.environment(proxy.endpoint)
         program = SparkProgram(_SPECULATION, [url, master, ROWS, given], variables, folder)
         try:
             answer = program.answer(240)
         finally:
             program.close()
-    assert answer == "committed", answer
-    table = Table(url, client=store.client())
-    left = _assert_whole(store, table)
-    return f"speculation: committed, each of {ROWS} rows once, {left} uploads of the loser left"
+    assert answer == "committed", answer or program.errors.read_text("utf-8")[-3000:]
+    creates = Counter(s.key for s in proxy.seen if s.operation == "CreateMultipartUpload")
+    twice = [key for key, count in creates.items() if count > 1]
+    assert twice, "the loser had uploaded nothing"
+    left = _assert_whole(store, Table(url, client=store.client()))
+    return (
+        f"speculation: committed, each of {ROWS} rows once; of {len(twice)} uploads of the loser "
+        f"{left} were left to purge"
+    )
 
 
 def _assert_whole(store: Store, table: Table) -> int:
     """Every row once; purge gets what a killed attempt added after the close."""
-    found = sorted(table.to_arrow().column("id").to_pylist())
+    found = sorted(table.to_arrow(columns=["id"]).column("id").to_pylist())
     assert found == list(range(ROWS)), found
     assert table.open_jobs() == []
     assert table.verify() == []
@@ -147,6 +159,10 @@ def _cluster(folder: Path, variables: dict[str, str]) -> Iterator[str]:
     home = spark_home()
     deploy = "org.apache.spark.deploy"
     java = [str(java_command()), *SMALL_JOB_FLAGS, "-Xmx256m", "-cp", f"{home}/jars/*"]
+    # What Spark's own scripts would set; without it a worker cannot start an executor.
+    (library,) = (home / "jars").glob("scala-library-*.jar")
+    scala = ".".join(library.stem.removeprefix("scala-library-").split(".")[:2])
+    variables = variables | {"SPARK_HOME": str(home), "SPARK_SCALA_VERSION": scala}
     master = ["master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
     processes: list[subprocess.Popen[bytes]] = []
 
@@ -156,7 +172,7 @@ def _cluster(folder: Path, variables: dict[str, str]) -> Iterator[str]:
             processes.append(
                 subprocess.Popen(
                     [*java, f"{deploy}.{arguments[0]}", *arguments[1:]],
-                    env=variables | {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": host},
+                    env=variables | {"SPARK_LOCAL_IP": host},
                     cwd=folder,
                     stdout=output,
                     stderr=output,
