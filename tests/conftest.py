@@ -9,10 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from support.counting import RequestCounter
 from support.moto_server import S3Server, running
 from zero_rename.committer.drivers import BotoDriver, connect
+
+# How long an example takes says something of the machine, nothing of the code.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 _numbers = itertools.count(1)
 

@@ -305,9 +305,10 @@ try:
         job.write(data)
         child = os.fork()
         if not child:
-            print("child", flush=True)
+            os.write(1, b"child\\n")
             signal.pause()
-        print(job.job, child, flush=True)
+        # One write a line: an unbuffered print would mix with the child's.
+        os.write(1, f"{job.job} {child}\\n".encode())
         signal.pause()
 finally:
     print("outer", flush=True)
