@@ -3,7 +3,7 @@ PYTHON ?= python3
 PY := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint lock clean
+.PHONY: help setup demo test torture lint lock clean
 
 help:            ## What can be made
 	@sed -n 's/^\([a-z]*\): *[a-z]* *## */make \1\t/p' $(MAKEFILE_LIST)
@@ -16,6 +16,9 @@ demo: setup      ## Load real data through Airflow and Spark into an embedded S3
 
 test: lint       ## Lint, types and all tests
 	@$(PY) -m pytest --numprocesses 2 --dist loadfile
+
+torture: setup   ## Kill writers at random moments and check every row; KILLS=200, SERVER=minio
+	@PYTHONPATH=tests $(PY) -m torture --kills $(or $(KILLS),200)
 
 lint: setup      ## ruff and pyright
 	@$(PY) -m ruff check .
