@@ -87,7 +87,11 @@ class SparkProgram:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _PRELUDE + program, json.dumps(arguments)],
                 env=environment(variables)
-                | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+                | {
+                    "PYSPARK_PYTHON": sys.executable,
+                    "SPARK_LOCAL_IP": "127.0.0.1",
+                    "TMPDIR": str(folder),  # What is killed removes no temporary files.
+                },
                 cwd=folder,
                 stdout=subprocess.PIPE,
                 stderr=errors,
