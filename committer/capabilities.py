@@ -173,7 +173,8 @@ def _probe_upload(key: str) -> Step[tuple[bool, bool, bool]]:
     """Whether listings show an upload, by prefix and at all; whether a second Complete brings
     a deleted object back."""
     created: Created = yield CreateUpload(key)
-    by_prefix = yield from _lists(key, key, created.upload_id)
+    # By a folder, as sweeps ask: MinIO shows an upload for its exact key and no other prefix.
+    by_prefix = yield from _lists(f"{key.rsplit('/', 1)[0]}/", key, created.upload_id)
     listed = by_prefix or (yield from _lists("", key, created.upload_id))
     part = yield UploadPart(key, created.upload_id, 1, b"probe")
     if not isinstance(part, Done):

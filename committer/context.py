@@ -6,10 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from .capabilities import StoreFacts
-from .layout import TableRoot, WriteIds, new_job_id
+from .layout import TableRoot, new_job_id, new_write_id
 
-#: One sequence of write ids for the process.
-_WRITE_IDS = WriteIds()
 _UNPROBED = StoreFacts()
 
 
@@ -51,7 +49,7 @@ class Context:
 
     root: TableRoot
     facts: StoreFacts = _UNPROBED
-    write_id: Callable[[], str] = _WRITE_IDS
+    write_id: Callable[[], str] = new_write_id
     job_id: Callable[[], str] = new_job_id
     waiting: Waiting = Waiting()
     report: Callable[[Progress], None] = field(default=lambda progress: None)

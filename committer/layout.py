@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import threading
 import time
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -49,22 +48,14 @@ def job_in_key(key: str) -> str | None:
     return found.group() if found else None
 
 
-class WriteIds:
-    """Write ids that never repeat: a random process prefix and a counter.
+def new_write_id() -> str:
+    """A write id, which never repeats: random, since a forked process would go on with a
+    counter where its parent was, as Spark's workers do.
 
     Every control record carries one, since on most stores an ETag compares content and two
     equal bodies would be taken for one write (ABA).
     """
-
-    def __init__(self, prefix: str | None = None) -> None:
-        self._prefix = prefix or new_ulid()
-        self._count = 0
-        self._lock = threading.Lock()
-
-    def __call__(self) -> str:
-        with self._lock:
-            self._count += 1
-            return f"{self._prefix}-{self._count:x}"
+    return new_ulid()
 
 
 def is_hidden(name: str) -> bool:

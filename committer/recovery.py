@@ -7,11 +7,12 @@ from enum import StrEnum
 
 from .abort import abort_job_id
 from .apply import finish
+from .capabilities import StoreFacts
 from .close import list_uploads
 from .context import Context
 from .decide import decide, read_decision
 from .decision import Decision, Verdict
-from .errors import ZeroRenameError
+from .errors import TableNotFoundError, ZeroRenameError
 from .head import HeadState, head_at
 from .layout import job_in_key
 from .opened import Aborted
@@ -66,6 +67,12 @@ class OpenJob:
     once: str | None
 
 
+#: The least that a store of which nothing is known may keep.
+_UNPROBED = StoreFacts(
+    atomic=False, conditional_delete=False, uploads_by_prefix=False, complete_resurrects=True
+)
+
+
 class PurgeAction(StrEnum):
     ABORTED = "aborted"
     WOULD_ABORT = "would-abort"
@@ -108,15 +115,32 @@ def _open_job(context: Context, job: str) -> Step[OpenJob | None]:
     return OpenJob(job, entry.record.owner, entry.silent_for, verdict, entry.record.once)
 
 
+def _known(context: Context) -> Step[tuple[StoreFacts, Coordination]]:
+    """What ``table.json`` says of the store and the table.
+
+    A writer that died before it had made the table left an open record and no data: nothing is
+    known of its store then, and the least is assumed.
+
+    :raises TableNotFoundError: no table, and no open record either.
+    """
+    try:
+        table = yield from read_table(context)
+    except TableNotFoundError:
+        if not (yield from list_open(context)):
+            raise
+        return _UNPROBED, Coordination.STORE
+    return table.facts, table.coordination
+
+
 def recover(context: Context, patience: float | None = None) -> Step[list[Recovered]]:
     """Settle every open job of a table.
 
     :param patience: seconds an undecided job may be silent; ``None`` takes each job's own: ten
         of its intervals, or its maximum duration where nobody gives signs of life.
     """
-    table = yield from read_table(context)
-    context = replace(context, facts=table.facts)
-    if table.coordination is Coordination.NONE:
+    facts, coordination = yield from _known(context)
+    context = replace(context, facts=facts)
+    if coordination is Coordination.NONE:
         return (yield from _report_only(context))
     outcomes = []
     for job in sorted((yield from list_open(context))):
@@ -184,12 +208,12 @@ def purge(
         leaves them.
     :param dry_run: say what would be done; nothing is recovered or aborted.
     """
-    table = yield from read_table(context)
-    context = replace(context, facts=table.facts)
+    facts, coordination = yield from _known(context)
+    context = replace(context, facts=facts)
     recovered: list[Recovered] = []
     if not dry_run:
         recovered = yield from recover(context, patience)
-        if table.coordination is Coordination.STORE:
+        if coordination is Coordination.STORE:
             recovered += yield from release_dead_claims(context)
     # Uploads first, then the open records: a job that opens in between has no upload listed.
     uploads = yield from list_uploads(context)
@@ -203,7 +227,11 @@ def purge(
     entries = []
     for upload in uploads:
         job = job_in_key(upload.key)
-        if job is None or (job not in still_open and decisions[job] is None):
+        if upload.key.startswith(context.root.probe_key("")):
+            # A probe runs while its job is open, and its upload names no job.
+            abort = not still_open
+            reason = "left by a probe" if abort else "a probe's, and a job is open"
+        elif job is None or (job not in still_open and decisions[job] is None):
             abort, reason = _judge_foreign(upload, foreign_older_than, now)
         elif job in still_open:
             abort, reason = False, "its job is open"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.memory_store import ManualClock, MemoryStore
+from support.memory_store import Behaviour, ManualClock, MemoryStore
 from support.protocol import DAY1, DAY2, ROOT, World
 from zero_rename.committer import (
     CommitStateUnknownError,
@@ -17,6 +17,7 @@ from zero_rename.committer import (
     OnRepeat,
     RefusedError,
     StoreUnfitError,
+    TableNotFoundError,
     UnfinishedCommitError,
     Verdict,
     ZeroRenameError,
@@ -272,6 +273,34 @@ class TestOpenJobs:
         world.abort(first)
         world.commit(second)
         world.assert_clean()
+
+
+class TestBeforeThereIsATable:
+    def test_an_open_record_alone_is_settled(self) -> None:
+        """A writer killed between its open record and table.json, on a store never probed."""
+        world = World(MemoryStore(behaviour=Behaviour(lists_uploads=False)))
+
+        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+            if isinstance(request, CompleteUpload):
+                raise Crash  # Within the probe: its upload stays.
+            return apply(request)
+
+        world.driver.fault = fault
+        with pytest.raises(Crash):
+            world.open()
+        other = World(world.store)
+        assert [r.outcome for r in other.recover()] == ["left"]
+        assert [r.outcome for r in other.recover(patience=0)] == ["aborted"]
+        assert world.store.keys(ROOT.open_prefix) == []
+        assert len(world.store.upload_keys()) == 1
+        other.load(DAY1)
+        (entry,) = other.purge().entries
+        assert (str(entry.action), entry.reason) == ("aborted", "left by a probe")
+        other.assert_clean()
+
+    def test_nothing_at_all_is_no_table(self) -> None:
+        with pytest.raises(TableNotFoundError):
+            World().recover()
 
 
 class TestOnce:

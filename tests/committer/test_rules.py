@@ -5,6 +5,7 @@ Those about the order of requests are shown by ``tests/simulation/test_variants.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from support.memory_store import Behaviour, ManualClock, MemoryStore
 from support.protocol import DAY1, ROOT, World
 from zero_rename.committer import (
     CommitConflictError,
+    Context,
     JobFencedError,
     Mode,
     StoreUnfitError,
@@ -25,6 +27,7 @@ from zero_rename.committer.capabilities import StoreFacts, probe
 from zero_rename.committer.claim import ClaimRequest, claim_all
 from zero_rename.committer.decide import read_decision
 from zero_rename.committer.head import Slot
+from zero_rename.committer.layout import new_write_id
 from zero_rename.committer.store import (
     CompleteUpload,
     CreateUpload,
@@ -57,6 +60,20 @@ def test_a_job_id_is_made_anew_every_time() -> None:
     world = World()
     ids = {world.open().job for _ in range(20)}
     assert len(ids) == 20
+
+
+def test_write_ids_do_not_repeat_in_a_forked_process() -> None:
+    """Spark's workers are forked: two of them must not take each other's records for their own."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(writing, new_write_id().encode())
+        os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    assert os.read(reading, 100).decode() != new_write_id()
+    os.close(reading)
+    assert Context(ROOT).write_id is new_write_id
 
 
 def test_a_head_s_last_job_is_finished_first() -> None:
