@@ -20,7 +20,8 @@ from zero_rename import Table
 pytestmark = pytest.mark.spark
 
 #: Seconds: far less than real ones, which ``make torture`` takes.
-INTERVAL, PATIENCE, SHUFFLE = 1.0, 6.0, 13.0
+# The patience leaves room for a first sign that a busy machine gives late.
+INTERVAL, PATIENCE, SHUFFLE = 1.0, 20.0, 30.0
 
 
 def process_on(port: int) -> psutil.Process:
@@ -103,7 +104,7 @@ def test_a_shuffle_longer_than_the_patience(
             spark.conf.unset("spark.sql.adaptive.enabled")
         recovering.result()
     assert {outcome["outcome"] for outcome in outcomes} == {"left"}
-    assert len(outcomes) > PATIENCE / 2, "recovery hardly looked while the job was open"
+    assert len(outcomes) > 4, "recovery hardly looked while the job was open"
     assert sorted(Table(url).to_arrow().column("id").to_pylist()) == list(range(8))
     assert open_records(s3_bucket, "flights") == []
 
