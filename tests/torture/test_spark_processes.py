@@ -103,8 +103,10 @@ def test_a_shuffle_longer_than_the_patience(
             done.set()
             spark.conf.unset("spark.sql.adaptive.enabled")
         recovering.result()
-    assert {outcome["outcome"] for outcome in outcomes} == {"left"}
-    assert len(outcomes) > 4, "recovery hardly looked while the job was open"
+    found = [outcome["outcome"] for outcome in outcomes]
+    # A recoverer that comes by between decision and close helps.
+    assert set(found) <= {"left", "committed"}
+    assert found.count("left") > 4, "recovery hardly looked while the job was open"
     assert sorted(Table(url).to_arrow().column("id").to_pylist()) == list(range(8))
     assert open_records(s3_bucket, "flights") == []
 
