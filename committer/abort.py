@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from .apply import finish
 from .close import close
 from .context import Context
-from .decide import decide
+from .decide import decide, delete_key
 from .decision import Decision
 from .head import Slot
 from .open_record import OpenRecord
 from .opened import Aborted, Committed
 from .slots import list_heads, release_claim
-from .store import All, Delete, ListObjects, Step
+from .store import All, ListObjects, Step
 
 
 def abort_slots(context: Context, job: str, slots: Iterable[Slot]) -> Step[Aborted | Committed]:
@@ -64,11 +64,7 @@ def remove_decision_parts(context: Context, job: str) -> Step[None]:
     while True:
         page = yield ListObjects(prefix, token=token)
         own = [o.key for o in page.objects if o.key != context.root.decision_key(job)]
-        yield All(tuple(_delete(key) for key in own))
+        yield All(tuple(delete_key(key) for key in own))
         token = page.token
         if token is None:
             return
-
-
-def _delete(key: str) -> Step[None]:
-    yield Delete(key)

@@ -87,7 +87,8 @@ def decide(context: Context, decision: Decision) -> Step[Decided]:
             return Decided(decision, outcome.etag, outcome.date)
         case NotWritten(current=Found() as current):
             if parts:
-                yield from _remove_parts(context, decision.job, compact.parts)
+                # Parts of a commit decision that lost to an abort.
+                yield All(tuple(delete_key(part.key) for part in compact.parts))
             return (yield from _decoded(context, decision.job, current))
         case NotWritten():
             raise _unknown(context, decision, "the decision was there and is gone")
@@ -139,12 +140,8 @@ def _write_part(context: Context, job: str, part: DecisionPart) -> Step[PartRefe
     return PartReference(key, outcome.etag)
 
 
-def _remove_parts(context: Context, job: str, parts: tuple[PartReference, ...]) -> Step[None]:
-    """Remove the parts of a commit decision that lost to an abort."""
-    yield All(tuple(_delete(part.key) for part in parts))
-
-
-def _delete(key: str) -> Step[None]:
+def delete_key(key: str) -> Step[None]:
+    """Delete one object, as a step of its own."""
     yield Delete(key)
 
 

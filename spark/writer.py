@@ -24,7 +24,6 @@ from ..committer.errors import (
     OutcomeUnknownError,
     TaskResultsError,
 )
-from ..committer.file_options import check_options
 from ..committer.hive import normalise_partition
 from ..committer.opened import Aborted, Committed, OpenedJob
 from ..committer.pending import TaskResult
@@ -76,7 +75,6 @@ def open_writer(schema: StructType, overwrite: bool, given: Mapping[str, str]) -
         owner=options.owner(application()),
         files=options.files(),
     )
-    check_options(spec.files)
     opened = table.open_job(spec)
     _refuse_second_use(table, opened, once_given="once" in {k.lower() for k in given})
     if opened.repeated is not None:

@@ -286,7 +286,7 @@ class Explorer:
             return
         try:
             if participant.job is not None:
-                check_outcome(world.store, participant.job, outcome, final=False)
+                check_outcome(world.store, participant.job, outcome)
             if isinstance(outcome.value, Snapshot):
                 check_reader(world.store, outcome.value, participant.reads)
             if outcome.kind == "raised" and not isinstance(outcome.value, _EXPECTED):
@@ -305,7 +305,7 @@ class Explorer:
             for participant, state in zip(self._participants, world.states, strict=True):
                 outcome = participant.program.outcome(state)
                 if participant.job is not None and outcome is not None:
-                    check_outcome(store, participant.job, outcome, final=True)
+                    check_outcome(store, participant.job, outcome)
         except Violation as violation:
             raise self._failure(violation, trace, seed) from violation
 

@@ -24,7 +24,6 @@ from zero_rename.committer import (
     UNPARTITIONED,
     Committed,
     RefusedError,
-    SnapshotGoneError,
     TableRoot,
     UnfinishedCommitError,
 )
@@ -184,7 +183,7 @@ def check_reader(store: Store, snapshot: Snapshot, partitions: Collection[str]) 
                     )
 
 
-def check_outcome(store: Store, job: str, outcome: Node, final: bool) -> None:
+def check_outcome(store: Store, job: str, outcome: Node) -> None:
     """A participant's answer is true now, and after recovery.
 
     :raises Violation: it is not.
@@ -200,8 +199,6 @@ def check_outcome(store: Store, job: str, outcome: Node, final: bool) -> None:
         raise Violation("ability to abort", f"{job} was told committed and is not")
     if says_nothing and is_commit:
         raise Violation("ability to abort", f"{job} was told refused and is committed: {value!r}")
-    if outcome.kind == "raised" and not isinstance(value, Exception | SnapshotGoneError):
-        raise Violation("ability to abort", f"{job} ended by {value!r}")
 
 
 def check_recovered(store: Store) -> None:
