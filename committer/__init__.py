@@ -1,119 +1,23 @@
-"""The commit protocol on S3. Knows boto3 and pyarrow; knows neither Spark nor Airflow."""
+"""The commit protocol on S3. Knows boto3 and pyarrow; knows neither Spark nor Airflow.
 
-from .context import Context, Progress, Waiting
-from .data_file import DataFile
-from .decision import Verdict
-from .doctor import Complaint
-from .errors import (
-    CommitConflictError,
-    CommitStateUnknownError,
-    DamagedError,
-    DataLostError,
-    DestinationExistsError,
-    InvalidInputError,
-    JobFencedError,
-    OutcomeUnknownError,
-    RecordDamagedError,
-    RefusedError,
-    SnapshotGoneError,
-    StoreRefusedError,
-    StoreUnfitError,
-    StoreUnreachableError,
-    StreamClosedError,
-    StreamError,
-    TableMismatchError,
-    TableNotFoundError,
-    TaskResultsError,
-    UnfinishedCommitError,
-    UnsupportedTypeError,
-    ZeroRenameError,
-)
-from .layout import UNPARTITIONED, TableRoot
-from .opened import Aborted, Committed, OpenedJob, PartitionCommit
-from .pending import PendingFile, TaskResult
-from .plain_job import PlainJob
-from .policy import (
-    Coordination,
-    DuringApply,
-    FileOptions,
-    JobSpec,
-    Mode,
-    OnConflict,
-    OnRepeat,
-    Owner,
-    SuccessMarkers,
-)
-from .recovery import OpenJob, Outcome, PurgeAction, PurgeEntry, PurgeReport, Recovered
-from .repair import RepairAction, Repaired
-from .snapshot import Snapshot
-from .stream import DelayedOutputStream
-from .success_marker import ManifestReference, SuccessMarker
-from .table import JobState, Table
-from .task_writer import TaskWriter
-from .verify import Finding, FindingKind
+Everything in :mod:`.exports` is imported from here, on first use: that loads boto3 and pyarrow,
+which processes that want an error or a layout only, Spark's short-lived workers among them, need
+not wait for.
+"""
 
-__all__ = [
-    "UNPARTITIONED",
-    "Aborted",
-    "CommitConflictError",
-    "CommitStateUnknownError",
-    "Committed",
-    "Complaint",
-    "Context",
-    "Coordination",
-    "DamagedError",
-    "DataFile",
-    "DataLostError",
-    "DelayedOutputStream",
-    "DestinationExistsError",
-    "DuringApply",
-    "FileOptions",
-    "Finding",
-    "FindingKind",
-    "InvalidInputError",
-    "JobFencedError",
-    "JobSpec",
-    "JobState",
-    "ManifestReference",
-    "Mode",
-    "OnConflict",
-    "OnRepeat",
-    "OpenJob",
-    "OpenedJob",
-    "Outcome",
-    "OutcomeUnknownError",
-    "Owner",
-    "PartitionCommit",
-    "PendingFile",
-    "PlainJob",
-    "Progress",
-    "PurgeAction",
-    "PurgeEntry",
-    "PurgeReport",
-    "RecordDamagedError",
-    "Recovered",
-    "RefusedError",
-    "RepairAction",
-    "Repaired",
-    "Snapshot",
-    "SnapshotGoneError",
-    "StoreRefusedError",
-    "StoreUnfitError",
-    "StoreUnreachableError",
-    "StreamClosedError",
-    "StreamError",
-    "SuccessMarker",
-    "SuccessMarkers",
-    "Table",
-    "TableMismatchError",
-    "TableNotFoundError",
-    "TableRoot",
-    "TaskResult",
-    "TaskResultsError",
-    "TaskWriter",
-    "UnfinishedCommitError",
-    "UnsupportedTypeError",
-    "Verdict",
-    "Waiting",
-    "ZeroRenameError",
-]
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .exports import *  # noqa: F403
+
+
+def __getattr__(name: str) -> Any:
+    # All that is exported begins with a capital; the rest are sub-modules, which then are looked
+    # for without loading the others.
+    if not name[0].isupper() and name != "__all__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(".exports", __name__), name)

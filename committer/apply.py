@@ -12,7 +12,7 @@ from .context import Context, Count
 from .decide import Decided
 from .decision import PartitionDecision, StoredFile
 from .errors import DamagedError, DataLostError, UnfinishedCommitError
-from .head import FOLD_AFTER, HeadState, Slot
+from .head import HeadState, Slot
 from .layout import UNPARTITIONED, job_in_key
 from .markers import look_at_marker, write_partition_marker, write_table_marker
 from .opened import Committed, PartitionCommit
@@ -229,7 +229,7 @@ def _move(
             return None
         new = state.head.moved(job, change, context.write_id(), state.etag)
         folded = None
-        if len(new.decisions) > FOLD_AFTER:
+        if len(new.decisions) > context.limits.decisions_per_head:
             new, folded = yield from fold(context, new)
         outcome = yield from swap_head(context, state, new)
         if isinstance(outcome, Swapped):

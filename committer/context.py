@@ -30,6 +30,20 @@ class Waiting:
 
 
 @dataclass(frozen=True)
+class Limits:
+    """How large a record may grow.
+
+    :param decisions_per_head: decisions that a head names before the next move folds them into
+        a manifest.
+    :param files_per_object: files and removals that a decision object holds before its
+        partitions move to parts.
+    """
+
+    decisions_per_head: int = 24
+    files_per_object: int = 10_000
+
+
+@dataclass(frozen=True)
 class Progress:
     """How far a commit is: ``done`` of ``total`` files made visible."""
 
@@ -52,6 +66,7 @@ class Context:
     write_id: Callable[[], str] = new_write_id
     job_id: Callable[[], str] = new_job_id
     waiting: Waiting = Waiting()
+    limits: Limits = Limits()
     report: Callable[[Progress], None] = field(default=lambda progress: None)
 
 

@@ -15,7 +15,7 @@ from .decision import (
 from .errors import (
     CommitStateUnknownError,
     DamagedError,
-    RecordDamagedError,
+    StoreUnreachableError,
     UnfinishedCommitError,
 )
 from .store import Absent, All, Delete, Found, Get, Put, Step
@@ -75,7 +75,7 @@ def decide(context: Context, decision: Decision) -> Step[Decided]:
     :raises CommitStateUnknownError: the store never said; nothing may be cleaned up.
     """
     compact = decision
-    parts = split_into_parts(decision)
+    parts = split_into_parts(decision, context.limits.files_per_object)
     if parts:
         written = yield All(tuple(_write_part(context, decision.job, part) for part in parts))
         compact = replace(decision, parts=tuple(written))
@@ -106,7 +106,7 @@ def amend(context: Context, decided: Decided, changed: Decision) -> Step[Decided
         not say.
     """
     changed = replace(changed, write_id=context.write_id(), parts=(), decided_at=decided.date)
-    parts = split_into_parts(changed)
+    parts = split_into_parts(changed, context.limits.files_per_object)
     compact = changed
     if parts:
         written = yield All(tuple(_write_part(context, changed.job, part) for part in parts))
@@ -130,12 +130,13 @@ def _write_part(context: Context, job: str, part: DecisionPart) -> Step[PartRefe
     put = Put(key, part.encode(), if_none_match=context.facts.conditional_put)
     outcome = yield from put_record(put, part.write_id)
     if not isinstance(outcome, Written):
-        raise RecordDamagedError(
-            "A part of a decision could not be written; nothing was decided.",
+        raise StoreUnreachableError(
+            "The store did not say that a part of the decision was written. Nothing is decided, "
+            "so nothing of this job is visible.",
             table=context.root.url,
             job=job,
             key=key,
-            remedy="Try the job again; recovery removes what this one left.",
+            remedy="Try the job again when the store answers.",
         )
     return PartReference(key, outcome.etag)
 

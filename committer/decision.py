@@ -9,11 +9,9 @@ from typing import Any
 from .layout import TableRoot, job_in_key
 from .open_record import owner_from
 from .pending import PendingFile
-from .policy import NOBODY, DuringApply, Mode, Owner, SuccessMarkers
+from .policy import NOBODY, DuringApply, JobSpec, Mode, Owner, SuccessMarkers
 from .record import Fields, decode, encode
 
-#: So many files and removals a decision object holds before its partitions move to parts.
-FILES_PER_OBJECT = 10_000
 #: The base epoch of a partition that has no head and never will: coordination *none*.
 NO_HEAD = -1
 
@@ -94,6 +92,28 @@ class Decision:
     partitions: tuple[PartitionDecision, ...] = ()
     parts: tuple[PartReference, ...] = ()
     decided_at: float | None = None
+
+    @staticmethod
+    def commit(
+        job: str,
+        write_id: str,
+        spec: JobSpec,
+        partitions: tuple[PartitionDecision, ...],
+        once_epoch: int = 0,
+    ) -> Decision:
+        """What a job of ``spec`` does to each partition, for whoever applies it."""
+        return Decision(
+            job=job,
+            write_id=write_id,
+            verdict=Verdict.COMMIT,
+            mode=spec.mode,
+            during_apply=spec.during_apply,
+            success_markers=spec.success_markers,
+            once=spec.once,
+            once_epoch=once_epoch,
+            owner=spec.owner,
+            partitions=partitions,
+        )
 
     @staticmethod
     def abort(job: str, write_id: str) -> Decision:
@@ -257,11 +277,11 @@ class DecisionPart:
         )
 
 
-def split_into_parts(decision: Decision, limit: int = FILES_PER_OBJECT) -> list[DecisionPart]:
+def split_into_parts(decision: Decision, limit: int) -> list[DecisionPart]:
     """The parts a decision needs; none when it fits one object.
 
-    A partition with more files than ``limit`` is spread over several parts, which are joined
-    again by :func:`join_parts`.
+    :param limit: files and removals that one object may hold. A partition with more is spread over
+        several parts, which are joined again by :func:`join_parts`.
     """
     if sum(p.weight for p in decision.partitions) <= limit:
         return []

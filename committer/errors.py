@@ -5,7 +5,8 @@
     ZeroRenameError
     ├── RefusedError                 nothing happened; it is safe to clean up and to try again
     │   ├── InvalidInputError        an option, a table root, a partition name: mend the call
-    │   │   └── UnsupportedTypeError a column that Parquet or a directory name cannot hold
+    │   │   ├── UnsupportedTypeError a column that Parquet or a directory name cannot hold
+    │   │   └── SettingsRefusedError Spark settings that would lose or double rows
     │   ├── TableMismatchError       the table has another layout, coordination or schema
     │   ├── TableNotFoundError       no table of this package at that root
     │   ├── StoreRefusedError        the store said no: credentials, rights, bucket
@@ -21,6 +22,7 @@
     ├── DamagedError                 what is in the store cannot be right
     │   ├── RecordDamagedError       a control object that cannot be read; names object and field
     │   └── DataLostError            a decided file whose upload and object are both gone
+    ├── VerificationError            what an application left is not what a committed job leaves
     ├── SnapshotGoneError            a later replace removed a file of the state being read
     └── StreamError                  an output stream was used against its contract, or failed
         └── StreamClosedError        write after close or after abort
@@ -96,6 +98,10 @@ class UnsupportedTypeError(InvalidInputError):
     """A column type that Parquet, Arrow or a partition directory cannot hold."""
 
 
+class SettingsRefusedError(InvalidInputError):
+    """The settings in force would lose or double rows; nothing was submitted or written."""
+
+
 class TableMismatchError(RefusedError):
     """The table exists with another layout, coordination or schema."""
 
@@ -161,6 +167,10 @@ class RecordDamagedError(DamagedError):
 
 class DataLostError(DamagedError):
     """A committed file whose upload and object are both gone."""
+
+
+class VerificationError(ZeroRenameError):
+    """An application ended well, and what it left is not what a committed job leaves."""
 
 
 class SnapshotGoneError(ZeroRenameError):

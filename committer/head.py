@@ -12,8 +12,6 @@ from .store import Found
 
 #: Former states a head remembers, so that an ETag from a listing can be dated by epoch.
 TRAIL_LENGTH = 16
-#: Decisions a head names before the next move folds them into a manifest.
-FOLD_AFTER = 24
 
 
 @dataclass(frozen=True)

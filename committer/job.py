@@ -10,7 +10,7 @@ from .apply import finish
 from .claim import ClaimRequest, claim_all
 from .context import Context
 from .decide import decide, read_decision
-from .decision import Decision, PartitionDecision, StoredFile, Verdict
+from .decision import Decision, PartitionDecision, StoredFile
 from .errors import (
     CommitStateUnknownError,
     JobFencedError,
@@ -177,18 +177,7 @@ def _decision(
     once_epoch = 0
     if spec.once is not None:
         once_epoch = held[Slot.once(context.root, spec.once)].head.epoch
-    return Decision(
-        job=opened.job,
-        write_id=context.write_id(),
-        verdict=Verdict.COMMIT,
-        mode=spec.mode,
-        during_apply=spec.during_apply,
-        success_markers=spec.success_markers,
-        once=spec.once,
-        once_epoch=once_epoch,
-        owner=spec.owner,
-        partitions=tuple(changes),
-    )
+    return Decision.commit(opened.job, context.write_id(), spec, tuple(changes), once_epoch)
 
 
 def _change(

@@ -12,7 +12,7 @@ from .head import Slot
 from .layout import UNPARTITIONED
 from .slots import read_head
 from .store import Absent, Get, Put, Step
-from .success_marker import SuccessMarker, marker_bytes, marker_write_id
+from .success_marker import ManifestReference, SuccessMarker, marker_bytes, marker_write_id
 from .swap import Written, put_record
 
 _TRIES = 8
@@ -64,20 +64,32 @@ def write_partition_marker(
 
 
 def write_table_marker(context: Context, decided: Decided) -> Step[None]:
-    """Write the table's marker, unless the one there names a decision that the store dated
-    later."""
+    """Write the table's marker, unless the one there is that of a later job."""
     partitions = decided.decision.partitions
     for _ in range(_TRIES):
         seen = yield from look_at_marker(context, UNPARTITIONED)
         there = seen.marker.manifest if seen.marker else None
-        if there is not None and (there.decided_at, there.job) >= (
-            decided.date,
-            decided.decision.job,
-        ):
+        if there is not None and not _is_before(there, decided):
             return
         if (yield from _put_marker(context, decided, partitions, seen)):
             return
     raise _unwritten(context, decided, context.root.marker_key(UNPARTITIONED))
+
+
+def _is_before(there: ManifestReference, decided: Decided) -> bool:
+    """Whether a marker's job comes before another one.
+
+    Jobs that share a partition follow each other there, and its epochs tell. Else the store's
+    dates do, which are whole seconds; within one, the ids do, so that all appliers agree.
+    """
+    job = decided.decision.job
+    if there.job == job:
+        return False
+    for change in decided.decision.partitions:
+        epoch = there.epochs.get(change.partition)
+        if epoch is not None:
+            return epoch <= change.base_epoch
+    return (there.decided_at, there.job) < (decided.date, job)
 
 
 def _put_marker(

@@ -131,6 +131,10 @@ class Fields:
             raise self.damaged(member, "has a member that is not a string")
         return tuple(values)
 
+    def values(self, member: str) -> list[Any]:
+        """A list whose members' types the caller looks at."""
+        return self._typed(member, list, "a list", _ABSENT)
+
     def each(self, member: str, read: Callable[[Fields], T]) -> tuple[T, ...]:
         """Read a list of objects with ``read``."""
         values = self._typed(member, list, "a list", _ABSENT)

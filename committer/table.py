@@ -18,9 +18,11 @@ from .data_file import DataFile
 from .decide import read_decision
 from .doctor import Complaint, about_rules, examine, lifecycle_rules, longest_job
 from .drivers import BotoDriver, connect
+from .errors import TableNotFoundError
 from .head import Slot
 from .job import abort_job, commit_job
 from .layout import UNPARTITIONED, TableRoot
+from .listed_table import ListedTable, read_listed
 from .opened import Aborted, Committed, OpenedJob
 from .opening import open_job, read_open
 from .parquet_reader import read_batches
@@ -37,7 +39,7 @@ from .stream import DelayedOutputStream
 from .success_marker import SuccessMarker
 from .table_record import TableRecord
 from .task_writer import TaskWriter
-from .verify import Finding, verify
+from .verify import Finding, verify, verify_listed
 
 _READERS = 4
 
@@ -73,13 +75,24 @@ class Table:
 
     # What the table is
 
-    def _read_record(self) -> TableRecord:
+    def _read_record(self) -> TableRecord | ListedTable:
+        """The table's record; where there is none, what another committer's files come to."""
         if self._record is None:
-            self._record = self.driver.run(read_table(self._context))
+            try:
+                self._record = self.driver.run(read_table(self._context))
+            except TableNotFoundError as error:
+                return self._listed(error)
         return self._record
 
+    def _listed(self, error: TableNotFoundError) -> ListedTable:
+        listed = read_listed(self.driver, self.root)
+        if listed is None:
+            raise error
+        return listed
+
     def exists(self) -> bool:
-        """Whether there is a table at this root."""
+        """Whether there is a table of this package at this root. What another committer wrote
+        can be read nevertheless: its schema, snapshot and partitions, from its files."""
         found = self.driver.run(_answer(Head(self.root.table_key)))
         return hasattr(found, "etag")
 
@@ -258,14 +271,30 @@ class Table:
         return complaints + about_rules(rules, self.root, longest)
 
     def verify(self) -> list[Finding]:
-        """Differences between what the heads name and what is in the store; empty for none."""
-        return self.driver.run(verify(self._context))
+        """Differences between what the heads name and what is in the store; empty for none.
+
+        Of a table that another committer wrote, differences between what its ``_SUCCESS``
+        markers name and what is there: they name at most 100 files of the last job each.
+        """
+        try:
+            return self.driver.run(verify(self._context))
+        except TableNotFoundError as error:
+            return self.driver.run(verify_listed(self._context, self._listed(error).files))
 
     # The table's state
 
     def snapshot(self, partitions: Collection[str] | None = None) -> Snapshot:
-        """One consistent state of the partitions named (Hive-escaped paths), or of all."""
-        return self.driver.run(take_snapshot(self._context, partitions))
+        """One consistent state of the partitions named (Hive-escaped paths), or of all.
+
+        Of a table that another committer wrote, what a listing shows: nothing tells the files
+        of a job that commits just now from others.
+        """
+        try:
+            return self.driver.run(take_snapshot(self._context, partitions))
+        except TableNotFoundError as error:
+            found = self._listed(error)
+            files = found.of(partitions)
+            return Snapshot(self.root, found.schema, found.partition_by, files, epochs={})
 
     def partitions(self) -> list[str]:
         """The partitions that hold files, sorted."""

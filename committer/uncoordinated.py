@@ -18,7 +18,7 @@ from .close import close, delete_open_record
 from .context import Context, Count
 from .data_file import DataFile
 from .decide import Decided, decide, read_decision
-from .decision import NO_HEAD, Decision, PartitionDecision, StoredFile, Verdict
+from .decision import NO_HEAD, Decision, PartitionDecision, StoredFile
 from .errors import (
     CommitStateUnknownError,
     DataLostError,
@@ -139,16 +139,7 @@ def _decision(context: Context, opened: OpenedJob, results: Sequence[TaskResult]
     changes = yield All(
         tuple(_change(context, opened, name, tuple(files.get(name, ()))) for name in sorted(names))
     )
-    return Decision(
-        job=opened.job,
-        write_id=context.write_id(),
-        verdict=Verdict.COMMIT,
-        mode=spec.mode,
-        during_apply=spec.during_apply,
-        success_markers=spec.success_markers,
-        owner=spec.owner,
-        partitions=tuple(changes),
-    )
+    return Decision.commit(opened.job, context.write_id(), spec, tuple(changes))
 
 
 def _change(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from .context import Context
 from .data_file import DataFile
 from .errors import InvalidInputError
+from .layout import UNPARTITIONED
 from .listing import list_data
 from .policy import Coordination
 from .snapshot import Snapshot, read_table, take_snapshot
-from .store import All, ListedObject, Step
+from .store import Absent, All, Get, ListedObject, Step
+from .success_marker import SuccessMarker
 
 
 class FindingKind(StrEnum):
@@ -74,3 +77,31 @@ def _compare(partition: str, named: list[DataFile], listed: list[ListedObject]) 
         for key, item in sorted(there.items())
     ]
     return findings
+
+
+def verify_listed(context: Context, files: Sequence[DataFile]) -> Step[list[Finding]]:
+    """Compare the markers of another committer with the files that are there.
+
+    :param files: all that a listing shows.
+    """
+    there = {file.key for file in files}
+    places = dict.fromkeys((UNPARTITIONED, *sorted({file.partition for file in files})))
+    found = yield All(tuple(_marker(context, place) for place in places))
+    markers = {place: marker for place, marker in zip(places, found, strict=True) if marker}
+    findings = []
+    for place, marker in markers.items():
+        for name in marker.filenames:
+            key = name.removeprefix("/")
+            partition = context.root.partition_of_data_key(key) or place
+            # A later job may have replaced what an earlier marker names.
+            others = (markers.get(partition), markers.get(UNPARTITIONED))
+            latest = max(other.timestamp_ms for other in (marker, *others) if other)
+            if key not in there and marker.timestamp_ms == latest:
+                detail = f"named by the _SUCCESS of job {marker.job or 'unknown'}"
+                findings.append(Finding(partition, key, FindingKind.MISSING, detail))
+    return findings
+
+
+def _marker(context: Context, partition: str) -> Step[SuccessMarker | None]:
+    found = yield Get(context.root.marker_key(partition))
+    return None if isinstance(found, Absent) else SuccessMarker.parse_or_none(found.body)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,14 +21,15 @@ from zero_rename.committer import (
     JobFencedError,
     Mode,
     OnConflict,
+    StoreUnreachableError,
     SuccessMarker,
     SuccessMarkers,
     TableMismatchError,
     TaskResultsError,
-    decision,
 )
+from zero_rename.committer.context import Limits
 from zero_rename.committer.job import commit_job
-from zero_rename.committer.store import Put
+from zero_rename.committer.store import Put, Unknown
 
 
 @pytest.fixture
@@ -367,6 +370,15 @@ class TestMarkers:
             f"/{key}" for key in sorted([*world.listed(DAY1), *world.listed(DAY2)])
         )
 
+    def test_jobs_of_one_second_follow_their_partition(self, world: World) -> None:
+        """The store's dates are whole seconds: of two jobs that share a partition, the table's
+        marker names the one whose epoch is later there, whatever their ids."""
+        for name in ("Z", "A"):  # The later id commits first.
+            other = world.with_context(job_id=lambda name=name: f"zr1-{name * 26}")
+            other.load(DAY1)
+        assert world.jobs_of(DAY1) == [f"zr1-{'Z' * 26}", f"zr1-{'A' * 26}"]
+        assert marker(world, DAY1).job == marker(world).job == f"zr1-{'A' * 26}"
+
     def test_at_most_100_names(self, world: World) -> None:
         opened = world.open()
         results = [world.write(opened, DAY1, task=task) for task in range(120)]
@@ -394,8 +406,8 @@ class TestMarkers:
 
 
 class TestLargeDecisions:
-    def test_in_parts(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(decision.split_into_parts, "__defaults__", (3,))
+    def test_in_parts(self) -> None:
+        world = World().with_context(limits=Limits(files_per_object=3))
         opened = world.open()
         results = [world.write(opened, DAY1, DAY2, task=task) for task in range(5)]
         world.commit(opened, *results)
@@ -403,10 +415,8 @@ class TestLargeDecisions:
         assert len(world.snapshot().files) == 10
         world.assert_clean()
 
-    def test_parts_of_an_aborted_decision_go(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(decision.split_into_parts, "__defaults__", (1,))
+    def test_parts_of_an_aborted_decision_go(self) -> None:
+        world = World().with_context(limits=Limits(files_per_object=1))
         opened = world.open()
         result = world.write(opened, DAY1, DAY2)
         other = world.with_context()
@@ -414,6 +424,25 @@ class TestLargeDecisions:
         with pytest.raises(JobFencedError):
             world.commit(opened, result)
         assert world.store.keys(ROOT.decisions_prefix) == [ROOT.decision_key(opened.job)]
+
+    def test_a_part_that_is_not_written_decides_nothing(self) -> None:
+        """The store's silence about a part is no silence about the decision: refused."""
+        world = World().with_context(limits=Limits(files_per_object=1))
+        opened = world.open()
+        result = world.write(opened, DAY1, DAY2)
+
+        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+            is_part = isinstance(request, Put) and request.key != ROOT.decision_key(opened.job)
+            if is_part and request.key.startswith(ROOT.decisions_prefix):
+                return Unknown("timed out")
+            return apply(request)
+
+        world.driver.fault = fault
+        with pytest.raises(StoreUnreachableError, match="Nothing is decided"):
+            world.commit(opened, result)
+        assert world.store.keys(ROOT.decisions_prefix) == [ROOT.decision_key(opened.job)]
+        assert world.snapshot().files == ()
+        world.assert_clean()
 
     @pytest.mark.slow
     def test_a_hundred_thousand_files(self, world: World) -> None:

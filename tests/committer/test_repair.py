@@ -30,9 +30,9 @@ from zero_rename.committer import (
     SuccessMarker,
     TaskResult,
     UnfinishedCommitError,
-    decision,
 )
 from zero_rename.committer.apply import committed
+from zero_rename.committer.context import Limits
 from zero_rename.committer.decide import decide, read_decision
 from zero_rename.committer.decision import Decision
 from zero_rename.committer.doctor import about_rules, examine
@@ -153,9 +153,9 @@ class TestRepair:
         assert keys_of(world, DAY1) == before
         world.assert_clean()
 
-    def test_a_decision_in_parts(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(decision.split_into_parts, "__defaults__", (2,))
+    def test_a_decision_in_parts(self) -> None:
         world, opened, result = damaged(count=2)
+        world.context = replace(world.context, limits=Limits(files_per_object=2))
         (done,) = repaired(world, accept_loss=True)
         assert done.lost == result.files[:2]
         decided = world.driver.run(read_decision(world.context, opened.job))

@@ -48,6 +48,10 @@ class Participant:
     reads: tuple[str, ...] = ()
 
 
+#: A thread: a participant, and which of the members of its ``All``.
+Turn = tuple[int, tuple[int, ...]]
+
+
 class World(NamedTuple):
     """One global state.
 
@@ -55,6 +59,8 @@ class World(NamedTuple):
     :param faults: how many more answers may go wrong.
     :param dead: participants that died.
     :param late: requests without an answer that may still reach the store.
+    :param turn: which thread moved last, where that matters: under a bound of ``switches``, the
+        times that another may go on while the last one still could.
     """
 
     store: Store
@@ -63,10 +69,12 @@ class World(NamedTuple):
     faults: int
     dead: int = 0
     late: tuple[Any, ...] = ()
+    turn: Turn | None = None
+    switches: int | None = None
 
     @property
     def key(self) -> int:
-        rest = hash((self.states, self.crashes, self.faults, self.dead, self.late))
+        rest = hash(self[1:])
         return (self.store.digest ^ ((rest & ((1 << 64) - 1)) * 0x9E3779B97F4A7C15)) & _MASK
 
 
@@ -143,6 +151,8 @@ class Explorer:
     :param behaviour: what the store lacks.
     :param crashes: participants that may die, at any request; ``faults``: answers that may go
         wrong.
+    :param switches: explore only what needs so many preemptions (iterative context bounding:
+        most errors of concurrency need few); ``None``: all interleavings.
     """
 
     def __init__(
@@ -154,12 +164,13 @@ class Explorer:
         *,
         crashes: int = 0,
         faults: int = 0,
+        switches: int | None = None,
     ) -> None:
         self._participants = participants
         self._behaviour = behaviour
         self._context = context
         states = tuple(participant.program.start for participant in participants)
-        self._start = World(start, states, crashes, faults)
+        self._start = World(start, states, crashes, faults, switches=switches)
         self._recovered: dict[int, Store] = {}
         self.seen: set[int] = set()
 
@@ -189,6 +200,11 @@ class Explorer:
                 self._check_end(world, trace, None)
         report.states = len(self.seen)
         return report
+
+    def asked(self) -> Iterator[Any]:
+        """Every request that some participant made, in whatever state."""
+        for participant in self._participants:
+            yield from participant.program.asked()
 
     def wander(self, seed: int) -> int:
         """One random walk to the end.
@@ -236,6 +252,9 @@ class Explorer:
                 continue
             requests = participant.program.requests(state)
             for path, request in requests:
+                turn = self._turn(world, (number, path))
+                if turn is None:
+                    continue
                 for label, store, answer, late in self._answers(world, request):
                     try:
                         check_step(world.store, store)
@@ -243,7 +262,7 @@ class Explorer:
                         move = (label, participant.program.name, request)
                         raise self._failure(violation, (trace, move), seed) from violation
                     changed = participant.program.answer(state, path, answer)
-                    after = world._replace(
+                    after = turn._replace(
                         store=store,
                         states=(*world.states[:number], changed, *world.states[number + 1 :]),
                         faults=world.faults - label.startswith("!"),
@@ -262,6 +281,25 @@ class Explorer:
             store, _ = apply(world.store, request, self._behaviour)
             late = (*world.late[:place], *world.late[place + 1 :])
             yield ("  late", "", request), world._replace(store=store, late=late)
+
+    def _turn(self, world: World, who: Turn) -> World | None:
+        """The world in which it is a thread's turn; ``None`` if that is beyond the bound."""
+        if world.switches is None or world.turn == who:
+            return world
+        preempts = world.turn is not None and self._preempts(world, world.turn, who)
+        if preempts and not world.switches:
+            return None
+        return world._replace(turn=who, switches=world.switches - preempts)
+
+    def _preempts(self, world: World, last: Turn, who: Turn) -> bool:
+        """Whether ``last`` could go on: the participant, or within it the thread."""
+        number, path = last
+        if world.dead >> number & 1:
+            return False
+        requests = self._participants[number].program.requests(world.states[number])
+        if number != who[0]:
+            return bool(requests)
+        return any(path == waiting for waiting, _ in requests)
 
     def _answers(self, world: World, request: Any) -> Iterator[tuple[str, Store, Any, Any]]:
         """How a request can be answered: as it should, or by a fault."""

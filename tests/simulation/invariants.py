@@ -24,6 +24,7 @@ from zero_rename.committer import (
     UNPARTITIONED,
     Committed,
     RefusedError,
+    SuccessMarkers,
     TableRoot,
     UnfinishedCommitError,
 )
@@ -258,6 +259,9 @@ def _check_nothing_left(store: Store) -> None:
 
 
 def _check_last_marker(store: Store, partition: str, job: str) -> None:
+    decision = decision_of(store, job)
+    if decision is None or decision.success_markers is not SuccessMarkers.PARTITION_AND_TABLE:
+        return
     marker = store.objects.get(ROOT.marker_key(partition))
     if marker is None or json.loads(marker.body)["jobId"] != job:
         raise Violation("continuity of correctness", f"{partition}'s marker is not {job}'s")
@@ -266,6 +270,8 @@ def _check_last_marker(store: Store, partition: str, job: str) -> None:
 def _content_of(store: Store, head: Head) -> list[str]:
     keys: list[str] = []
     if head.manifest is not None:
+        if head.manifest.key not in store.objects:
+            raise Violation("completeness", f"{head.manifest.key}, which a head names, is gone")
         body = store.objects[head.manifest.key].body
         manifest = Manifest.decode(body, head.manifest.key, ROOT, head.name)
         keys += [file.key for file in manifest.files if file.job not in head.dropped]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -99,6 +99,10 @@ class Program:
             known = tuple(self._outstanding(state, ()))
             self._requests[state] = known
         return known
+
+    def asked(self) -> Iterator[Any]:
+        """Every request made so far."""
+        return (node.value for node in self._nodes if node.kind == "request")
 
     def _outstanding(self, state: State, path: tuple[int, ...]):
         number, members = state

@@ -13,6 +13,7 @@ from simulation.sim_store import EMPTY, Behaviour, Store, apply
 
 from zero_rename.committer import Context, JobSpec, Mode, Waiting
 from zero_rename.committer.capabilities import StoreFacts
+from zero_rename.committer.context import Limits
 from zero_rename.committer.errors import StreamError, TaskResultsError
 from zero_rename.committer.job import abort_job, commit_job
 from zero_rename.committer.opened import OpenedJob
@@ -34,8 +35,14 @@ def job_id(name: str) -> str:
     return f"zr1-{name.upper().translate(str.maketrans('ILOU', '1100')):0>26}"
 
 
-def context_of(ids: Ids, name: str = "") -> Context:
-    return Context(ROOT, write_id=ids, job_id=lambda: job_id(name), waiting=_WAITING)
+def context_of(ids: Ids, name: str = "", limits: Limits | None = None) -> Context:
+    return Context(
+        ROOT,
+        write_id=ids,
+        job_id=lambda: job_id(name),
+        waiting=_WAITING,
+        limits=limits or Limits(),
+    )
 
 
 def _write(opened: OpenedJob, partitions: Sequence[str]) -> Step[TaskResult]:
@@ -63,10 +70,12 @@ def _job(context: Context, spec: JobSpec, partitions: Sequence[str]) -> Step[Any
     return (yield from commit_job(context, opened, [result]))
 
 
-def writer(name: str, mode: Mode, *partitions: str, **policy: Any) -> Participant:
+def writer(
+    name: str, mode: Mode, *partitions: str, limits: Limits | None = None, **policy: Any
+) -> Participant:
     """A job with one file in each of ``partitions``, from open to close."""
     spec = JobSpec(SCHEMA, mode, ("day",), **policy)
-    program = Program(name, lambda ids: _job(context_of(ids, name), spec, partitions))
+    program = Program(name, lambda ids: _job(context_of(ids, name, limits), spec, partitions))
     return Participant(program, job=job_id(name))
 
 
@@ -76,9 +85,11 @@ def reader(*partitions: str, name: str = "reader") -> Participant:
     return Participant(program, reads=partitions)
 
 
-def recoverer(patience: float = 0.0, name: str = "recoverer") -> Participant:
+def recoverer(
+    patience: float = 0.0, name: str = "recoverer", limits: Limits | None = None
+) -> Participant:
     """Recovery that takes every undecided job for dead: fencing is safe at any time."""
-    program = Program(name, lambda ids: recover(context_of(ids), patience))
+    program = Program(name, lambda ids: recover(context_of(ids, limits=limits), patience))
     return Participant(program)
 
 
@@ -113,11 +124,20 @@ def explorer(
     before: Sequence[tuple[Mode, Sequence[str]]] = ((Mode.APPEND, (ONE, TWO)),),
     crashes: int = 0,
     faults: int = 0,
+    switches: int | None = None,
 ) -> Explorer:
     """Explores ``participants`` on a table with some history."""
     behaviour = behaviour or Behaviour()
     start = table(behaviour, *before)
-    return Explorer(participants, start, behaviour, context_of, crashes=crashes, faults=faults)
+    return Explorer(
+        participants,
+        start,
+        behaviour,
+        context_of,
+        crashes=crashes,
+        faults=faults,
+        switches=switches,
+    )
 
 
 def twice(mode: Mode, *partitions: str, **bounds: Any) -> Explorer:

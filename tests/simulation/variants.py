@@ -21,7 +21,7 @@ from simulation.scenarios import (
     twice,
     writer,
 )
-from simulation.sim_store import Behaviour
+from simulation.sim_store import Behaviour, etag_of
 
 from zero_rename.committer import (
     Aborted,
@@ -40,7 +40,8 @@ from zero_rename.committer import (
     snapshot,
     success_marker,
 )
-from zero_rename.committer.decision import Decision
+from zero_rename.committer.context import Limits
+from zero_rename.committer.decision import Decision, PartReference, split_into_parts
 from zero_rename.committer.head import HeadState, Slot
 from zero_rename.committer.layout import job_in_key
 from zero_rename.committer.open_record import OpenRecord
@@ -102,6 +103,23 @@ def aborts_uploads_before_it_decides(context, job_id, slots_):
     yield All(tuple(slots.release_claim(context, slot, job_id) for slot in slots_))
     yield from close.close(context, job_id)
     return Aborted(job_id, context.root.url, swept)
+
+
+def writes_its_parts_after_the_decision(context, decision):
+    parts = split_into_parts(decision, context.limits.files_per_object)
+    if not parts:
+        return (yield from _decide(context, decision))
+    root = context.root
+    named = [(root.decision_part_key(decision.job, p.write_id, p.number), p) for p in parts]
+    references = tuple(PartReference(key, etag_of(part.encode())) for key, part in named)
+    compact = replace(decision, parts=references)
+    decided = yield from _decide(replace(context, limits=Limits()), compact)
+    for key, part in named:
+        yield Put(key, part.encode())
+    return replace(decided, decision=decision)
+
+
+_decide = decide.decide
 
 
 def decides_without_removals(context, opened, target, state):
@@ -170,6 +188,17 @@ def leaves_removals_to_whoever_moved_the_head(context, decided, change, held, co
 _apply_partition = apply._apply_partition
 
 
+def drops_the_manifest_of_the_head_before(context, decided, change, state):
+    before = state.head.manifest
+    moved = yield from _move(context, decided, change, state)
+    if moved is not None and before is not None:
+        yield Delete(before.key)
+    return moved
+
+
+_move = apply._move
+
+
 def never_looks_whether_it_resurrected(context, job_id, slot, file):
     return
     yield
@@ -232,6 +261,7 @@ def _everywhere(name: str, new: Any, *modules: Any) -> Sequence[Patch]:
 
 
 _ALL = (abort, apply, claim, close, job, markers, opening, recovery, slots, snapshot)
+_SMALL = Limits(decisions_per_head=1, files_per_object=1)
 _RESURRECTS = Behaviour(resurrects=True, delete_conditions=False)
 
 
@@ -281,6 +311,22 @@ VARIANTS = [
     _variant(
         _everywhere("abort_slots", aborts_uploads_before_it_decides, *_ALL),
         lambda: explorer(writer("a", APPEND, ONE), recoverer()),
+        ABORT,
+        COMPLETENESS,
+    ),
+    _variant(
+        [(job, "decide", writes_its_parts_after_the_decision)],
+        lambda: explorer(writer("a", REPLACE, ONE, limits=_SMALL), crashes=1),
+        ABORT,
+    ),
+    _variant(
+        [(apply, "_move", drops_the_manifest_of_the_head_before)],
+        lambda: explorer(
+            writer("a", APPEND, ONE, limits=_SMALL),
+            writer("b", APPEND, ONE, limits=_SMALL),
+            reader(ONE),
+            switches=2,
+        ),
         ABORT,
         COMPLETENESS,
     ),

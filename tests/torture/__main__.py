@@ -11,6 +11,7 @@ from pathlib import Path
 
 from torture import scenes
 from torture.harness import Torture
+from torture.killed_races import kill_racers
 from torture.proxy import Proxy
 from torture.servers import Store, best, serving
 
@@ -23,6 +24,9 @@ def main() -> int:
     server = os.environ.get("S3_ENDPOINT") or os.environ.get("SERVER") or best()
     parser.add_argument("--server", default=server, help="moto, versitygw, minio or an URL")
     parser.add_argument("--latency", type=float, default=0.02, help="seconds a request")
+    parser.add_argument(
+        "--races", type=int, help="kills of one of two racing writers; default: a fifth of --kills"
+    )
     parser.add_argument("--no-spark", action="store_true", help="plain jobs only")
     parser.add_argument(
         "--scenes", default="long_shuffle,speculation", help="which to play after the kills"
@@ -41,6 +45,11 @@ def main() -> int:
         took = time.monotonic() - started
         print(f"\n{name}, seed {options.seed}, {took:.0f} s\n{summary}", flush=True)
         good = summary.good
+        if store.atomic:
+            races = options.kills // 5 if options.races is None else options.races
+            raced = kill_racers(store, bucket, options.seed, races, options.latency, say)
+            print(f"\n{raced}", flush=True)
+            good &= raced.good
         for scene in filter(None, options.scenes.split(",")):
             with tempfile.TemporaryDirectory(prefix="zero-rename-torture-") as folder:
                 good &= play(scene, store, bucket, Path(folder))

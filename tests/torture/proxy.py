@@ -84,6 +84,12 @@ class Proxy:
 
             do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _serve
 
+            def handle_expect_100(self) -> bool:
+                answered = super().handle_expect_100()
+                # Java's client sends no body before it has seen this, or a second has passed.
+                self.wfile.flush()
+                return answered
+
             def log_message(self, *_: object) -> None:
                 pass
 
@@ -122,7 +128,12 @@ class Proxy:
 
     def handle(self, handler: BaseHTTPRequestHandler) -> None:
         """Carry out one request. Called by the server's threads."""
-        body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
+        length = int(handler.headers.get("Content-Length") or 0)
+        body = handler.rfile.read(length)
+        if len(body) < length:
+            # The client was killed in the middle: no store carries such a request out.
+            handler.close_connection = True
+            return
         trap = self._note(handler)
         try:
             if trap is not None and trap.when is When.BEFORE:

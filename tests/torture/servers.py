@@ -1,16 +1,12 @@
 """The S3 servers the torture runs on: moto, versitygw, MinIO, or one that is there already.
 
-Build the last two once; they are found in the user's cache folder or on ``PATH``::
-
-    GOBIN=~/.cache/zero-rename/bin go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
-    GOBIN=~/.cache/zero-rename/bin go install github.com/minio/minio@latest
+``tools/s3_servers.py`` builds versitygw and MinIO.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -23,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from support.moto_server import ACCESS_KEY, REGION, SECRET_KEY, S3Server, running
-from zero_rename.spark.launch import cache_dir
+from tools.s3_servers import REMEDY, binary, build, required
 
 
 @dataclass(frozen=True)
@@ -74,15 +70,6 @@ def of_moto(server: S3Server) -> Store:
     return Store("moto", server.endpoint, _OWN, atomic=False)
 
 
-def binary(name: str) -> Path | None:
-    """Where a server's program is."""
-    built = cache_dir() / "bin" / name
-    if built.is_file():
-        return built
-    found = shutil.which(name)
-    return Path(found) if found else None
-
-
 def best() -> str:
     """The most real server that is there."""
     return next((name for name in ("minio", "versitygw") if binary(name)), "moto")
@@ -94,7 +81,7 @@ def serving(name: str) -> Iterator[Store]:
 
     :param name: ``moto``, ``versitygw`` or ``minio``; an URL for a server that runs already, with
         credentials in the environment.
-    :raises FileNotFoundError: the server's program is not there.
+    :raises FileNotFoundError: the server's program is not there; in CI it is built.
     """
     if name.startswith("http"):
         given = {n: os.environ[n] for n in _OWN if n in os.environ}
@@ -110,9 +97,9 @@ def serving(name: str) -> Iterator[Store]:
 
 
 def _serving(name: str, folder: Path) -> Iterator[Store]:
-    program = binary(name)
+    program = build(name) if required() else binary(name)
     if program is None:
-        raise FileNotFoundError(f"{name} is not there; how to build it: {__file__}")
+        raise FileNotFoundError(f"{name} is not there; {REMEDY}")
     address = f"127.0.0.1:{_free_port()}"
     (folder / "data").mkdir()
     if name == "versitygw":

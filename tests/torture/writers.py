@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +19,7 @@ from torture.loads import Load
 
 from zero_rename import FileOptions, Table
 from zero_rename.committer import DuringApply, OnRepeat
+from zero_rename.committer.context import Waiting
 from zero_rename.committer.errors import ZeroRenameError
 
 #: Processes are forked from one that has imported everything, so that a kill costs no start-up.
@@ -69,6 +71,9 @@ class RacingWriter:
     :param spec: further members of the job's policy.
     """
 
+    #: Seconds for which a racing writer lets another one's claim be silent.
+    SILENCE = 0.5
+
     def __init__(self, url: str, load: Load, variables: Mapping[str, str], **spec: Any) -> None:
         self._mine, theirs = _FORKS.Pipe()
         self._process = _FORKS.Process(
@@ -83,6 +88,9 @@ class RacingWriter:
 
     def go_on(self) -> None:
         self._mine.send("go on")
+
+    def kill(self) -> None:
+        self._process.kill()
 
     def answer(self) -> str | None:
         return _receive(self._mine, self._process)
@@ -207,7 +215,10 @@ def _race(
     _enter(variables)
     data = load.table()
     try:
-        job = Table(url).job(data.schema, mode=load.mode, partition_by=load.partition_by, **spec)
+        table = Table(url)
+        waiting = Waiting(silence=RacingWriter.SILENCE, poll=0.05)
+        table._context = replace(table._context, waiting=waiting)
+        job = table.job(data.schema, mode=load.mode, partition_by=load.partition_by, **spec)
         with job:
             told.send(job.job)
             told.recv()
