@@ -1,0 +1,206 @@
+"""Which settings are in force, and where each came from.
+
+A setting reaches a job by many ways. The first layer that has a key wins, as the caller orders
+them; on top of that, this module knows what Spark and Hadoop do with names:
+
+* ``spark.hadoop.X`` is Hadoop's ``X``. A bare ``X`` counts in a session and in Hadoop's own
+  files; from ``--conf`` and from properties files Spark drops it, with a warning only
+  (``SparkSubmit``, names without ``spark.``). :func:`dropped` tells those.
+* ``fs.s3a.bucket.NAME.X`` wins over ``fs.s3a.X`` for that bucket, when the file system is made
+  (``S3AUtils.propagateBucketOptions``); but the committers ask the job's configuration first
+  (``S3ACommitterFactory``, ``StagingCommitter``), which is not resolved by bucket. So there the
+  plain key wins wherever it is set, and Hadoop's default file sets most of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from .settings import (
+    BINDING_PARQUET,
+    COMMIT_PROTOCOL_KEY,
+    FACTORY_KEY,
+    MAGIC_KEY,
+    NAME_KEY,
+    PARQUET_COMMITTER_KEY,
+    PATH_PROTOCOL,
+    S3A_FACTORY,
+    SQL_PROTOCOL,
+)
+
+Layer = tuple[str, Mapping[str, str]]
+
+DAG_CONF = "DAG conf"
+CONNECTION = "connection"
+SPARK_DEFAULTS = "spark-defaults.conf"
+SESSION = "session"
+CORE_SITE = "core-site.xml"
+DEFAULT = "Spark's or Hadoop's default"
+SPARK_CHOICE = "Spark's own choice since 4.1 (SPARK-47618)"
+#: Layers in which a bare Hadoop key means something.
+_BARE_COUNTS = (SESSION, CORE_SITE, DEFAULT)
+_HADOOP = "spark.hadoop."
+_BUCKET_KEY = re.compile(r"fs\.s3a\.bucket\.(.+)")
+
+#: ``core-default.xml`` and ``mapred-default.xml`` of Hadoop 3.5.0, ``SQLConf`` of Spark 4.3.0; for
+#: options that are in none of them, the constant in the class that reads them.
+DEFAULTS: Mapping[str, str] = {
+    COMMIT_PROTOCOL_KEY: SQL_PROTOCOL,
+    PARQUET_COMMITTER_KEY: "org.apache.parquet.hadoop.ParquetOutputCommitter",
+    "spark.sql.sources.partitionOverwriteMode": "STATIC",
+    "spark.speculation": "false",
+    "spark.task.maxFailures": "4",
+    FACTORY_KEY: S3A_FACTORY,
+    "mapreduce.outputcommitter.factory.class": "",
+    NAME_KEY: "file",
+    MAGIC_KEY: "true",
+    # mapred-default.xml says 2; SparkHadoopUtil sets 1 where nobody else says anything.
+    "mapreduce.fileoutputcommitter.algorithm.version": "1",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "true",
+    "pathoutputcommit.reject.fileoutput": "false",
+    "fs.defaultFS": "file:///",
+    "fs.s3a.committer.threads": "8",
+    "fs.s3a.committer.abort.pending.uploads": "true",
+    "fs.s3a.committer.staging.conflict-mode": "append",
+    "fs.s3a.committer.staging.unique-filenames": "true",
+    "fs.s3a.committer.staging.tmp.path": "tmp/staging",
+    "fs.s3a.committer.magic.track.commits.in.memory.enabled": "false",
+    "fs.s3a.committer.magic.cleanup.enabled": "true",
+    "fs.s3a.committer.require.uuid": "false",
+    "fs.s3a.committer.generate.uuid": "false",
+    "fs.s3a.multipart.uploads.enabled": "true",
+    "fs.s3a.multipart.purge": "false",
+    "fs.s3a.multipart.purge.age": "24h",
+    "fs.s3a.directory.operations.purge.uploads": "false",
+    "fs.s3a.connection.maximum": "500",
+    "fs.s3a.buffer.dir": "${env.LOCAL_DIRS:-${hadoop.tmp.dir}}/s3a",
+    "fs.s3a.retry.http.5xx.errors": "true",
+    "fs.s3a.create.conditional.enabled": "true",
+    "hadoop.tmp.dir": "/tmp/hadoop-${user.name}",
+}
+#: Every option of Hadoop's that a check reads, for who looks them up one by one in a JVM.
+HADOOP_KEYS: tuple[str, ...] = (
+    *(key for key in DEFAULTS if not key.startswith("spark.")),
+    "fs.s3a.committer.staging.abort.pending.uploads",
+    "fs.s3a.committer.summary.report.directory",
+    "fs.s3a.committer.uuid",
+    "fs.s3a.endpoint",
+    "parquet.enable.summary-metadata",
+    "parquet.summary.metadata.level",
+)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A value in force.
+
+    :param origin: the layer it came from; for a value of one bucket, with the key.
+    """
+
+    value: str
+    origin: str
+
+
+def effective(
+    layers: Sequence[Layer],
+    bucket: str | None = None,
+    spark_version: str | None = None,
+    cloud_classes: bool | None = None,
+) -> Mapping[str, Setting]:
+    """The settings in force, Hadoop's by their bare names.
+
+    :param layers: name and settings, the strongest first. Spark's and Hadoop's defaults are added
+        after the last.
+    :param bucket: whose ``fs.s3a.bucket.NAME.…`` settings count.
+    :param spark_version: such as ``4.3.0``; from 4.1 on, Spark chooses magic by itself where
+        nothing else is said and its binding classes can be loaded.
+    :param cloud_classes: whether they can; ``None``, not known, counts as no.
+    """
+    flat: dict[str, Setting] = {}
+    for origin, settings in _with_defaults(layers, spark_version, cloud_classes):
+        for key, value in settings.items():
+            name = _hadoop_name(origin, key)
+            if name is not None:
+                flat.setdefault(name, Setting(str(value).strip(), origin))
+    for origin, settings in layers:
+        if origin == CORE_SITE and NAME_KEY in settings:
+            # Kept beside what is in force: Spark's own choice goes over it without a word.
+            flat[f"{CORE_SITE}:{NAME_KEY}"] = Setting(settings[NAME_KEY], CORE_SITE)
+    return flat if bucket is None else _for_bucket(flat, bucket)
+
+
+def dropped(layers: Sequence[Layer]) -> Mapping[str, Setting]:
+    """The settings that Spark drops: Hadoop's keys without ``spark.hadoop.``, where that counts."""
+    found: dict[str, Setting] = {}
+    for origin, settings in layers:
+        for key, value in settings.items():
+            if origin not in _BARE_COUNTS and not key.startswith("spark."):
+                found.setdefault(key, Setting(str(value), origin))
+    return found
+
+
+def _with_defaults(
+    layers: Sequence[Layer], spark_version: str | None, cloud_classes: bool | None
+) -> Iterator[Layer]:
+    # Spark's choice goes into SparkConf, so before Hadoop's own files.
+    own = [layer for layer in layers if layer[0] not in (CORE_SITE, DEFAULT)]
+    yield from own
+    yield SPARK_CHOICE, _silent_choice(own, spark_version, cloud_classes)
+    yield from (layer for layer in layers if layer[0] in (CORE_SITE, DEFAULT))
+    yield DEFAULT, DEFAULTS
+
+
+def _silent_choice(
+    layers: Sequence[Layer], spark_version: str | None, cloud_classes: bool | None
+) -> Mapping[str, str]:
+    """What ``SparkContext.enableMagicCommitterIfNeeded`` adds to the settings (SPARK-47618)."""
+    if not cloud_classes or not spark_version or version_of(spark_version) < (4, 1):
+        return {}
+    said = [
+        settings[_HADOOP + MAGIC_KEY] for _, settings in layers if _HADOOP + MAGIC_KEY in settings
+    ]
+    if said and said[0] != "true":
+        return {}
+    return {
+        _HADOOP + MAGIC_KEY: "true",
+        _HADOOP + NAME_KEY: "magic",
+        _HADOOP + FACTORY_KEY: S3A_FACTORY,
+        PARQUET_COMMITTER_KEY: BINDING_PARQUET,
+        COMMIT_PROTOCOL_KEY: PATH_PROTOCOL,
+    }
+
+
+def _hadoop_name(origin: str, key: str) -> str | None:
+    """The name by which a key counts, ``None`` where it does not."""
+    if key.startswith(_HADOOP):
+        # A session's own SET reaches Hadoop with its prefix left on, where nobody looks for it.
+        return key.removeprefix(_HADOOP)
+    if key.startswith("spark."):
+        return key
+    return key if origin in _BARE_COUNTS else None
+
+
+def _for_bucket(flat: Mapping[str, Setting], bucket: str) -> Mapping[str, Setting]:
+    resolved = dict(flat)
+    prefix = f"fs.s3a.bucket.{bucket}."
+    for key, setting in flat.items():
+        if not key.startswith(prefix):
+            continue
+        plain = f"fs.s3a.{key.removeprefix(prefix)}"
+        if reads_job_first(plain) and plain in flat:
+            continue
+        resolved[plain] = Setting(setting.value, f"{setting.origin}, for the bucket {bucket}")
+    return resolved
+
+
+def reads_job_first(key: str) -> bool:
+    """Whether the committers take this option from the job's configuration, so that a value for
+    one bucket is passed over wherever the plain key is set."""
+    return key.startswith("fs.s3a.committer.") and key != MAGIC_KEY
+
+
+def version_of(text: str) -> tuple[int, ...]:
+    """``4.3.0`` or ``3.4.1-amzn-0`` as numbers, up to three."""
+    return tuple(int(number) for number in re.findall(r"\d+", text)[:3]) or (0,)

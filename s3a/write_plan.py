@@ -1,0 +1,206 @@
+"""What one call of :func:`.table_writer.save` becomes with an S3A committer: pure decisions.
+
+==================  =======================  ============================  =====================
+committer           append                   overwrite                     fail-if-exists
+==================  =======================  ============================  =====================
+partitioned         append at the root       append at the root, conflict  the same with conflict
+                                             mode *replace*: at job        mode *fail*
+                                             commit, the partitions that
+                                             rows arrived for
+directory           append at the root       append into the folder of     the same with conflict
+                                             each partition named,         mode *fail*
+                                             conflict mode *replace*
+magic, classic      append at the root       Spark's overwrite of the      append into a folder
+                                             folder of each partition      seen to be empty
+                                             named: **deletes first**
+classic, no names                            dynamic partition overwrite
+==================  =======================  ============================  =====================
+
+An overwrite of an unpartitioned table is one of the table's root. Magic and directory, and nobody
+names the partitions: refused, since Spark's own overwrite would empty the whole table, and its
+dynamic one is refused by S3A's committers (PathOutputCommitProtocol).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..committer.errors import InvalidInputError, SettingsRefusedError
+from ..committer.hive import parse_partition
+from ..committer.layout import TableRoot
+from ..committer.policy import Mode
+from .settings import CONFLICT_KEY, PARTITION_OVERWRITE_KEY, Committer
+
+#: The writer's name for ``spark.sql.sources.partitionOverwriteMode``, which it reads first.
+DYNAMIC_OPTION = "partitionOverwriteMode"
+#: The words of Spark, of the operator and of the committer for one thing.
+MODES = {
+    "append": Mode.APPEND,
+    "overwrite": Mode.REPLACE,
+    "replace": Mode.REPLACE,
+    "fail-if-exists": Mode.FAIL_IF_EXISTS,
+    "error": Mode.FAIL_IF_EXISTS,
+    "errorifexists": Mode.FAIL_IF_EXISTS,
+}
+
+
+@dataclass(frozen=True)
+class PlannedWrite:
+    """One write of Spark's, which is one job of the committer.
+
+    :param path: the destination as Spark is given it.
+    :param save_mode: for ``DataFrameWriter.mode``.
+    :param partition: the partition whose rows it takes and whose folder it is; ``None`` for the
+        table's root.
+    :param partition_by: for ``DataFrameWriter.partitionBy``.
+    :param options: for ``DataFrameWriter.options``; they reach the job's Hadoop configuration.
+    :param must_be_empty: prefixes, whole keys, below which no data may be.
+    """
+
+    path: str
+    save_mode: str
+    partition: str | None = None
+    partition_by: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    must_be_empty: tuple[str, ...] = ()
+    dynamic: bool = False
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """The options by the names of the settings in whose place they come."""
+        return {
+            PARTITION_OVERWRITE_KEY if name == DYNAMIC_OPTION else name: value
+            for name, value in self.options.items()
+        }
+
+
+def mode_of(word: str) -> Mode:
+    """:raises InvalidInputError: no such mode."""
+    try:
+        return MODES[word]
+    except KeyError as error:
+        raise InvalidInputError(
+            f"mode={word!r} is unknown; nothing was written.",
+            remedy="Choose append, overwrite or fail-if-exists.",
+        ) from error
+
+
+def mode_word(mode: Mode | None, write: PlannedWrite) -> str | None:
+    """What the checks call a load's mode. ``None`` where nothing is left for them to look at:
+    *fail-if-exists* that was seen to before."""
+    if mode is None or write.must_be_empty:
+        return None
+    return "overwrite" if mode is Mode.REPLACE else str(mode)
+
+
+def plan(
+    committer: Committer,
+    mode: Mode,
+    root: TableRoot,
+    partition_by: tuple[str, ...],
+    partitions: tuple[str, ...],
+) -> tuple[PlannedWrite, ...]:
+    """The writes that load a table.
+
+    :param partitions: those that the load is about, as Hive-escaped paths; none where it takes
+        whatever its rows have.
+    :raises InvalidInputError: the partitions are not the table's.
+    :raises SettingsRefusedError: the committer cannot do it.
+    """
+    _check_partitions(partition_by, partitions)
+    path = f"s3a://{root.bucket}/{root.prefix}"
+    whole = PlannedWrite(path, "append", partition_by=partition_by)
+    folders = tuple(PlannedWrite(f"{path}/{name}", "append", partition=name) for name in partitions)
+    if mode is Mode.APPEND:
+        return (_with(whole, committer, "append"),)
+    if committer is Committer.PARTITIONED:
+        return (_partitioned(whole, mode, partition_by),)
+    if mode is Mode.FAIL_IF_EXISTS:
+        return _fail_if_exists(committer, root, whole, folders)
+    if partition_by and not folders:
+        return (_unnamed(committer, whole),)
+    return tuple(_replacing(committer, write) for write in folders or (whole,))
+
+
+def _check_partitions(partition_by: tuple[str, ...], partitions: tuple[str, ...]) -> None:
+    for name in partitions:
+        columns = tuple(column for column, _ in parse_partition(name))
+        if columns != partition_by:
+            raise InvalidInputError(
+                f"{name!r} is no partition of a table partitioned by "
+                f"{', '.join(partition_by) or 'nothing'}; nothing was written.",
+                remedy="Name a value for each partition column, in their order.",
+            )
+
+
+def _with(write: PlannedWrite, committer: Committer, conflict: str) -> PlannedWrite:
+    options = {CONFLICT_KEY: conflict} if committer.is_staging else {}
+    return PlannedWrite(write.path, write.save_mode, write.partition, write.partition_by, options)
+
+
+def _partitioned(whole: PlannedWrite, mode: Mode, partition_by: tuple[str, ...]) -> PlannedWrite:
+    """By partition, at job commit: what this committer is for."""
+    if not partition_by:
+        raise SettingsRefusedError(
+            f"The partitioned committer settles {mode} by partition, and this table has no "
+            "partition columns; nothing was written.",
+            remedy="Use committer='directory' for an unpartitioned table.",
+        )
+    conflict = "replace" if mode is Mode.REPLACE else "fail"
+    return _with(whole, Committer.PARTITIONED, conflict)
+
+
+def _fail_if_exists(
+    committer: Committer, root: TableRoot, whole: PlannedWrite, folders: tuple[PlannedWrite, ...]
+) -> tuple[PlannedWrite, ...]:
+    """Look before, since Spark's own mode *error* asks only whether the path exists, and an empty
+    folder does; directory's conflict mode looks again at job set-up."""
+    writes = []
+    for write in folders or (whole,):
+        below = f"{root.prefix}/{write.partition}/" if write.partition else f"{root.prefix}/"
+        # A root with an earlier job's _SUCCESS or directory marker exists without holding rows.
+        conflict = "fail" if write.partition else "append"
+        options = {CONFLICT_KEY: conflict} if committer is Committer.DIRECTORY else {}
+        writes.append(
+            PlannedWrite(
+                write.path,
+                "append",
+                write.partition,
+                write.partition_by,
+                options,
+                must_be_empty=(below,),
+            )
+        )
+    return tuple(writes)
+
+
+def _unnamed(committer: Committer, whole: PlannedWrite) -> PlannedWrite:
+    if committer is Committer.CLASSIC:
+        options = {DYNAMIC_OPTION: "dynamic"}
+        return PlannedWrite(
+            whole.path, "overwrite", None, whole.partition_by, options, dynamic=True
+        )
+    raise SettingsRefusedError(
+        f"[overwrite-unnamed-partitions] With the {committer} committer an overwrite has to name "
+        "its partitions: Spark would empty the whole table first, and replaces only the "
+        "partitions that have rows (dynamic overwrite) by renaming. Nothing was written.",
+        remedy="Name them (partition= or partition_format= of the operator, partitions= of "
+        "save()), or use committer='partitioned' or 'zero_rename'.",
+    )
+
+
+def _replacing(committer: Committer, write: PlannedWrite) -> PlannedWrite:
+    if committer is Committer.DIRECTORY:
+        return _with(write, committer, "replace")
+    return PlannedWrite(write.path, "overwrite", write.partition, write.partition_by)
+
+
+def native_table_refused(root: TableRoot, committer: str) -> SettingsRefusedError:
+    """The error for a table of ``zero_rename``, which another committer must not write."""
+    return SettingsRefusedError(
+        f"[native-table] This is a table of the zero_rename committer: its readers go by its "
+        f"heads, and would not see what {committer} writes. Nothing was written.",
+        table=root.url,
+        remedy="Use committer='zero_rename' for it, or another table.",
+    )

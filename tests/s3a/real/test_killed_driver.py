@@ -1,0 +1,136 @@
+"""What a driver that is killed leaves, at four points of a job."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from support.dead_drivers import Death, completion, kill_driver, pending_set
+from support.hadoop_committers import Application, Place, numbers
+from support.recorded import check_recorded
+from zero_rename.s3a.records import PendingSet
+from zero_rename.s3a.staging import staging_left
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+POINTS = {
+    "before": ("magic", lambda: completion(0)),
+    "middle": ("magic", lambda: completion(1)),
+    "tasks": ("magic", lambda: pending_set(1)),
+    "staging": ("directory", lambda: completion(1)),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("dead")
+
+
+@pytest.fixture(scope="module")
+def dead(application: Application, folder: Path) -> Mapping[str, Death]:
+    """Jobs that appended to a table with rows 0 … 39, and died."""
+    deaths = {}
+    for name, (committer, held) in POINTS.items():
+        place = application.place(application.new_bucket())
+        with application.with_committer("magic"):
+            application.write(place, application.frame(0))
+        deaths[name] = Death(place, committer, str(uuid.uuid4()), held())
+    kill_driver(application, folder, *deaths.values())
+    return deaths
+
+
+def pending_sets(place: Place) -> list[PendingSet]:
+    names = [key for key in place.objects() if key.endswith(".pendingset")]
+    return [PendingSet.parse(place.body(name), name) for name in names]
+
+
+@pytest.mark.parametrize(
+    ("name", "sets", "outstanding", "completed"),
+    [("before", 2, 4, 0), ("middle", 2, 3, 1), ("tasks", 1, 4, 0)],
+)
+class TestMagic:
+    def test_leaves_its_tree_and_its_uploads(
+        self,
+        application: Application,
+        dead: Mapping[str, Death],
+        name: str,
+        sets: int,
+        outstanding: int,
+        completed: int,
+    ) -> None:
+        # S3A conformance 1, 9, 16, 34, 35
+        death = dead[name]
+        place = death.place
+        left = [key for key in place.objects() if key.startswith("__magic_job-")]
+        assert all(key.startswith(f"__magic_job-{death.uuid}/") for key in left)
+        assert len(place.uploads()) == outstanding
+        assert not place.has("_SUCCESS"), "setupJob removed the former job's marker"
+        read = pending_sets(place)
+        assert len(read) == sets
+        assert {one.job for one in read} == {death.uuid}
+        assert all(one.task_attempt.startswith("attempt_") for one in read)
+        commits = [commit for one in read for commit in one.commits]
+        assert all(c.key.startswith(f"{place.prefix}/day=") for c in commits)
+        there = {f"{place.prefix}/{path}" for path in place.files()}
+        assert len([c for c in commits if c.key in there]) == completed
+        assert {c.key for c in commits if c.key not in there} <= set(place.uploads())
+
+    def test_readers_see_what_was_completed(
+        self,
+        application: Application,
+        dead: Mapping[str, Death],
+        name: str,
+        sets: int,
+        outstanding: int,
+        completed: int,
+    ) -> None:
+        # S3A conformance 15, 16, 96
+        seen = set(application.rows(dead[name].place))
+        before = set(numbers(range(40)))
+        assert before <= seen
+        new = seen - before
+        assert new <= set(numbers(range(100, 140)))
+        assert len(new) == completed * 10, "10 rows a file"
+
+
+def test_records_have_the_members_they_had(dead: Mapping[str, Death], folder: Path) -> None:
+    # S3A conformance 9, 34, 35
+    place = dead["tasks"].place
+    for suffix, name in ((".pending", "magic.pending"), (".pendingset", "magic.pendingset")):
+        key = next(key for key in place.objects() if key.endswith(suffix))
+        check_recorded(name, place.body(key))
+    left = staging_left(f"file://{folder}/staging", dead["staging"].uuid)
+    staged = [path for path in left if path.name.startswith("task_")]
+    assert len(staged) == 2
+    for path in staged:
+        read = PendingSet.parse(path.read_bytes(), path.name)
+        assert (read.job, read.task_attempt) == ("", ""), "the folder alone says whose they are"
+        assert dead["staging"].uuid in str(path)
+        assert all(dead["staging"].uuid in commit.key for commit in read.commits)
+    check_recorded("directory.pendingset", staged[0].read_bytes())
+
+
+def test_staging_leaves_uploads_and_no_tree(
+    application: Application, dead: Mapping[str, Death]
+) -> None:
+    # S3A conformance 16
+    place = dead["staging"].place
+    assert len(place.uploads()) == 3
+    assert not [key for key in place.objects() if key.startswith("_")]
+    assert len(set(application.rows(place)) - set(numbers(range(40)))) == 10
+
+
+@pytest.mark.shows("retry-after-part-commit")
+def test_a_retry_that_cleans_nothing_up_doubles_rows(
+    application: Application, dead: Mapping[str, Death]
+) -> None:
+    place = dead["middle"].place
+    there = [row for row in application.rows(place) if row[0] >= 100]
+    assert len(there) == 10, "one of four files was completed"
+    with application.with_committer("magic"):
+        application.write(place, application.frame(100))
+    again = [row for row in application.rows(place) if row[0] >= 100]
+    assert sorted(again) == sorted(numbers(range(100, 140)) + there)

@@ -1,0 +1,123 @@
+"""What Hadoop's own committers left when their driver was killed, recovered and read by Spark."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.dead_drivers import Death, completion, kill_driver, pending_set
+from support.hadoop_committers import Application, numbers
+from zero_rename.committer.success_marker import SuccessMarker
+from zero_rename.s3a.liveness import State
+from zero_rename.s3a.recover import Options, Outcome, RecoveredJob, recover_jobs
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+OLD, NEW = range(40), range(100, 140)
+#: Where each died: committer, and the request that was never carried out.
+POINTS: Mapping[str, tuple[str, Any]] = {
+    "in the middle of its commit": ("magic", lambda: completion(1)),
+    "at the end of its commit": ("magic", lambda: completion(3)),
+    "before its commit, told to append": ("magic", lambda: completion(0)),
+    "before its commit": ("magic", lambda: completion(0)),
+    "with a task not committed": ("magic", lambda: pending_set(1)),
+    "a staging committer": ("directory", lambda: completion(0)),
+    "a staging committer in the middle": ("directory", lambda: completion(1)),
+}
+
+
+@pytest.fixture(scope="module")
+def dead(application: Application, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Death]:
+    """Jobs that appended rows 100 … 139 to a table with rows 0 … 39, and died."""
+    folder: Path = tmp_path_factory.mktemp("dead")
+    deaths = {}
+    for name, (committer, held) in POINTS.items():
+        place = application.place(application.new_bucket())
+        with application.with_committer("magic"):
+            application.write(place, application.frame(0))
+        deaths[name] = Death(place, committer, str(uuid.uuid4()), held())
+    kill_driver(application, folder, *deaths.values())
+    return deaths
+
+
+def recover(death: Death, **options: Any) -> RecoveredJob:
+    given = Options(**{"dead": {death.uuid}, "apply": True, **options})
+    (found,) = death.place.driver.run(recover_jobs(death.place.root, given))
+    return found
+
+
+def test_nobody_may_touch_what_wrote_lately(dead: Mapping[str, Death]) -> None:
+    death = dead["in the middle of its commit"]
+    before = death.place.objects()
+    found = recover(death, dead=frozenset(), force=True)
+    assert (found.job, found.state, found.outcome) == (death.uuid, State.LIVE, Outcome.LEFT)
+    assert death.place.objects() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "written"),
+    [
+        ("in the middle of its commit", {}, 1),
+        ("at the end of its commit", {}, 3),
+        ("before its commit, told to append", {"mode": "append"}, 0),
+    ],
+)
+def test_rolled_forward(
+    application: Application,
+    dead: Mapping[str, Death],
+    name: str,
+    options: dict[str, Any],
+    written: int,
+) -> None:
+    # S3A conformance 50
+    death = dead[name]
+    would = recover(death, apply=False, **options)
+    assert would.outcome is Outcome.WOULD_ROLL_FORWARD
+    found = recover(death, **options)
+    assert found.outcome is Outcome.ROLLED_FORWARD, found.reason
+    assert (found.job, found.tasks, found.files) == (death.uuid, 2, 4)
+    assert (found.written, found.completed) == (written, 4 - written)
+    assert sorted(application.rows(death.place)) == numbers(OLD, NEW)
+    marker = SuccessMarker.parse(death.place.body("_SUCCESS"), "_SUCCESS")
+    assert (marker.job, marker.committer, len(marker.filenames)) == (death.uuid, "magic", 4)
+    check_clean(death)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("before its commit", {}),
+        ("with a task not committed", {"mode": "append"}),
+        ("a staging committer", {"mode": "append"}),
+    ],
+)
+def test_rolled_back(
+    application: Application, dead: Mapping[str, Death], name: str, options: dict[str, Any]
+) -> None:
+    # S3A conformance 46, 48
+    death = dead[name]
+    found = recover(death, **options)
+    assert found.outcome is Outcome.ROLLED_BACK, found.reason
+    assert (found.job, found.aborted) == (death.uuid, 4)
+    assert sorted(application.rows(death.place)) == numbers(OLD)
+    check_clean(death)
+
+
+def test_a_staging_committers_files_are_told(
+    application: Application, dead: Mapping[str, Death]
+) -> None:
+    death = dead["a staging committer in the middle"]
+    found = recover(death)
+    assert (found.outcome, found.aborted, len(found.kept)) == (Outcome.ROLLED_BACK, 3, 1)
+    assert len(application.rows(death.place)) == 50
+    check_clean(death)
+
+
+def check_clean(death: Death) -> None:
+    assert death.place.uploads() == []
+    assert not [key for key in death.place.objects() if "__magic" in key]
+    assert death.place.driver.run(recover_jobs(death.place.root, Options(deep=True))) == ()

@@ -1,0 +1,219 @@
+"""``save()`` with the real committers: the same call, the same rows, whichever the word."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support.hadoop_committers import Application, Place
+from zero_rename.committer import DestinationExistsError, JobFencedError, SettingsRefusedError
+from zero_rename.committer.policy import Owner
+from zero_rename.s3a import ledger
+from zero_rename.s3a.settings import Committer
+from zero_rename.spark import save
+
+COMMITTERS = tuple(Committer)
+ONCE = "flights/run/load"
+
+
+@pytest.fixture(autouse=True)
+def _environment(application: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The application's driver finds the store as boto3 does anywhere."""
+    for name in [name for name in os.environ if name.startswith(("AWS_", "ZERO_RENAME_"))]:
+        monkeypatch.delenv(name)
+    for name, value in application.store.environment().items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture(params=COMMITTERS)
+def committer(request: Any, application: Application) -> Iterator[str]:
+    with application.with_committer(request.param):
+        yield str(request.param)
+
+
+def load(place: Place, frame: Any, committer: str, **given: Any) -> None:
+    save(frame, place.root.url, partition_by=["day"], committer=committer, **given)
+
+
+def ids(application: Application, place: Place) -> dict[int, list[int]]:
+    """Rows by day, read through S3A."""
+    found: dict[int, list[int]] = {}
+    for number, day in application.rows(place):
+        found.setdefault(day, []).append(number)
+    return found
+
+
+def days(application: Application, *pairs: tuple[int, int]) -> Any:
+    """A frame of ids with their days."""
+    return application.spark.createDataFrame(list(pairs), "id bigint, day int")
+
+
+class TestEveryCommitter:
+    def test_adds_rows(self, application: Application, place: Place, committer: str) -> None:
+        load(place, days(application, (1, 1), (2, 2)), committer)
+        load(place, days(application, (3, 1)), committer, mode="append")
+        assert ids(application, place) == {1: [1, 3], 2: [2]}
+
+    def test_replaces_the_partition_named(
+        self, application: Application, place: Place, committer: str
+    ) -> None:
+        load(place, days(application, (1, 1), (2, 2), (3, 2)), committer)
+        again = days(application, (4, 2))
+        load(place, again, committer, mode="overwrite", partitions=["day=2"])
+        assert ids(application, place) == {1: [1], 2: [4]}
+        assert place.uploads() == []
+
+    def test_empties_a_partition_named_that_gets_no_row(
+        self, application: Application, place: Place, committer: str
+    ) -> None:
+        load(place, days(application, (1, 1), (2, 2), (3, 3)), committer)
+        again = days(application, (4, 3))
+        load(place, again, committer, mode="overwrite", partitions=["day=2", "day=3"])
+        assert ids(application, place) == {1: [1], 3: [4]}
+
+    @pytest.mark.parametrize("mode", ["overwrite", "append"])
+    def test_refuses_rows_of_other_partitions(
+        self, application: Application, place: Place, committer: str, mode: str
+    ) -> None:
+        with pytest.raises(Exception, match="none of the partitions day=2"):
+            load(
+                place,
+                days(application, (1, 1), (2, 2)),
+                committer,
+                mode=mode,
+                partitions=["day=2"],
+            )
+        assert place.files() == []
+
+    def test_fails_where_there_are_rows(
+        self, application: Application, place: Place, committer: str
+    ) -> None:
+        frame = days(application, (1, 1))
+        load(place, frame, committer, mode="fail-if-exists")
+        with pytest.raises(Exception, match=r"data already|PathExists|exists") as refused:
+            load(place, frame, committer, mode="fail-if-exists")
+        if committer != "partitioned":
+            assert isinstance(refused.value, DestinationExistsError)
+        assert ids(application, place) == {1: [1]}
+
+    def test_leaves_nothing_beside_the_table(
+        self, application: Application, own_place: Place, committer: str
+    ) -> None:
+        load(own_place, days(application, (1, 1)), committer)
+        found = own_place.client.list_objects_v2(Bucket=own_place.bucket)["Contents"]
+        assert [e["Key"] for e in found if "_zero_rename" in e["Key"]] == []
+
+
+def test_an_overwrite_of_whatever_rows_arrive(application: Application, place: Place) -> None:
+    """Partitioned does it at job commit, classic by dynamic overwrite, the others are refused."""
+    for committer in ("partitioned", "classic"):
+        own = place.below(committer)
+        with application.with_committer(committer):
+            load(own, days(application, (1, 1), (2, 2)), committer)
+            load(own, days(application, (3, 2)), committer, mode="overwrite")
+        assert ids(application, own) == {1: [1], 2: [3]}
+    for committer in ("magic", "directory"):
+        refused = pytest.raises(SettingsRefusedError, match="overwrite-unnamed-partitions")
+        with application.with_committer(committer), refused:
+            load(place, days(application, (1, 1)), committer, mode="overwrite")
+
+
+class TestOnRecord:
+    """As an operator's try."""
+
+    @pytest.fixture
+    def run(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> str:
+        run = ledger.run_uuid()
+        given = {
+            "ZERO_RENAME_TABLE": place.root.url,
+            "ZERO_RENAME_COMMITTER": "magic",
+            "ZERO_RENAME_ONCE": ONCE,
+            "ZERO_RENAME_S3A_RUN": run,
+        }
+        for name, value in given.items():
+            monkeypatch.setenv(name, value)
+        self.put_try(place, run, 1)
+        return run
+
+    @staticmethod
+    def put_try(place: Place, run: str, number: int) -> None:
+        record = ledger.TryRecord(run, ONCE, Owner(try_number=number), "magic", None)
+        place.driver.run(ledger.put_try(place.root, record))
+
+    def test_each_write_has_a_uuid_of_its_own(
+        self, application: Application, place: Place, run: str
+    ) -> None:
+        with application.with_committer("magic", uuid=run):
+            save(days(application, (1, 1)), partition_by=["day"])
+            save(days(application, (2, 1)), partition_by=["day"])
+        records = place.driver.run(ledger.writes_of(place.root, run))
+        assert [known.record.state for known in records] == [ledger.WRITTEN] * 2
+        first, second = (known.record.uuid for known in records)
+        assert len({first, second, run}) == 3
+        assert place.marker()["jobId"] == second
+        reports = [place.driver.run(ledger.read_report(place.root, k.record)) for k in records]
+        assert [(r.marker.job, r.marker.success) for r in reports if r] == [
+            (first, True),
+            (second, True),
+        ]
+        assert {known.record.destination for known in records} == {place.root.url}
+
+    def test_parts_of_one_call_are_counted(
+        self, application: Application, place: Place, run: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("ZERO_RENAME_MODE", "replace")
+        monkeypatch.setenv("ZERO_RENAME_PARTITIONS", json.dumps(["day=1", "day=2"]))
+        with application.with_committer("magic"):
+            save(days(application, (1, 1)), partition_by=["day"])
+        records = [k.record for k in place.driver.run(ledger.writes_of(place.root, run))]
+        assert [(r.partition, r.part, r.parts) for r in records] == [
+            ("day=1", 1, 2),
+            ("day=2", 2, 2),
+        ]
+        assert json.loads(place.body("day=2/_SUCCESS"))["jobId"] == records[1].uuid
+
+    def test_a_failed_write_says_so(self, application: Application, place: Place, run: str) -> None:
+        frame = days(application, (1, 1)).selectExpr("raise_error('no') as id", "day")
+        with application.with_committer("magic"), pytest.raises(Exception, match="no"):
+            save(frame, partition_by=["day"])
+        (known,) = place.driver.run(ledger.writes_of(place.root, run))
+        assert known.record.state == ledger.FAILED
+
+    def test_a_try_that_was_superseded_writes_nothing(
+        self, application: Application, place: Place, run: str
+    ) -> None:
+        while True:  # The store's clock counts whole seconds.
+            self.put_try(place, ledger.run_uuid(), 2)
+            tries = place.driver.run(ledger.tries_of(place.root, ONCE))
+            if tries[-1].since > tries[0].since:
+                break
+        with application.with_committer("magic"), pytest.raises(JobFencedError, match="try 2"):
+            save(days(application, (1, 1)), partition_by=["day"])
+        assert place.files() == []
+
+
+class TestRefusals:
+    def test_a_table_of_zero_rename(self, application: Application, place: Place) -> None:
+        place.put("_zero_rename/table.json", b"{}")
+        refused = pytest.raises(SettingsRefusedError, match="native-table")
+        with application.with_committer("magic"), refused:
+            load(place, days(application, (1, 1)), "magic")
+
+    def test_a_session_that_has_another_committer(
+        self, application: Application, place: Place
+    ) -> None:
+        refused = pytest.raises(SettingsRefusedError, match="committer-name")
+        with application.with_committer("directory"), refused:
+            load(place, days(application, (1, 1)), "magic")
+        assert place.objects() == []
+
+    def test_half_a_configuration(self, application: Application, place: Place) -> None:
+        protocol = "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
+        wrong = {"spark.sql.sources.commitProtocolClass": protocol}
+        refused = pytest.raises(SettingsRefusedError, match="commit-protocol-missing")
+        with application.with_committer("magic", wrong), refused:
+            load(place, days(application, (1, 1)), "magic")

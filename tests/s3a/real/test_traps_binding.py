@@ -1,0 +1,293 @@
+"""Half-configured committers: what happens where the checks of binding are passed over."""
+
+from __future__ import annotations
+
+import zipfile
+
+import pytest
+
+from support.hadoop_committers import Application, Place, numbers
+from zero_rename.committer.errors import VerificationError
+from zero_rename.s3a.settings import CLASSIC_PARQUET, SQL_PROTOCOL
+from zero_rename.spark.launch import spark_home
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+shows = pytest.mark.shows
+S3A = pytest.mark.parametrize("committer", ["magic", "directory", "partitioned"])
+
+PROTOCOL = "spark.sql.sources.commitProtocolClass"
+PARQUET = "spark.sql.parquet.output.committer.class"
+NO_TRIPWIRES = {
+    "mapreduce.fileoutputcommitter.algorithm.version": "1",
+    "pathoutputcommit.reject.fileoutput": "false",
+}
+
+
+def objection(place: Place, committer: str, since_ms: int) -> str:
+    with pytest.raises(VerificationError) as caught:
+        place.verify(committer, None, since_ms)
+    return str(caught.value)
+
+
+@shows("committer-name")
+def test_a_setting_of_the_application_runs_another_committer(
+    application: Application, place: Place
+) -> None:
+    # S3A conformance 12
+    since = place.now_ms()
+    with application.with_committer("magic", {"fs.s3a.committer.name": "directory"}):
+        application.write(place, application.frame(0))
+    assert place.marker()["committer"] == "directory"
+    assert "'directory' ran, and 'magic' was asked for" in objection(place, "magic", since)
+
+
+@S3A
+@shows("commit-protocol-missing", "parquet-binding-missing")
+def test_parquet_is_renamed_without_a_word(
+    application: Application, place: Place, committer: str
+) -> None:
+    since = place.now_ms()
+    half = {PROTOCOL: SQL_PROTOCOL, PARQUET: CLASSIC_PARQUET} | NO_TRIPWIRES
+    with application.with_committer(committer, half):
+        application.write(place, application.frame(0))
+    assert place.body("_SUCCESS") == b""
+    assert "classic rename committer ran instead" in objection(place, committer, since)
+
+
+@S3A
+@shows("commit-protocol-missing")
+@pytest.mark.parametrize("format", ["csv", "orc"])
+def test_other_formats_go_past_the_committer(
+    application: Application, place: Place, committer: str, format: str
+) -> None:
+    since = place.now_ms()
+    frame = application.frame(0, rows=60, files=3)
+    with application.with_committer(committer, {PROTOCOL: SQL_PROTOCOL}):
+        application.write(place, frame, format=format)
+        assert place.marker()["filenames"] == []
+        assert "Tasks wrote directly into the table" in objection(place, committer, since)
+        before = set(place.files())
+        with pytest.raises(Exception, match="row 50"):
+            application.write(place, application.failing(frame, 50), format=format)
+    assert set(place.files()) > before, "a failed job leaves files of its tasks"
+
+
+@S3A
+@pytest.mark.parametrize("format", ["csv", "orc", "json"])
+def test_other_formats_are_committed_as_configured(
+    application: Application, place: Place, committer: str, format: str
+) -> None:
+    # S3A conformance 29
+    since = place.now_ms()
+    frame = application.frame(0, rows=60, files=3)
+    with application.with_committer(committer):
+        with pytest.raises(Exception, match="row 50"):
+            application.write(place, application.failing(frame, 50), format=format)
+        assert place.files() == []
+        application.write(place, frame, format=format)
+    assert place.verify(committer, None, since).files == 6
+
+
+@shows("parquet-binding-wrong")
+def test_a_class_that_cannot_be_made(application: Application, place: Place) -> None:
+    path_committer = "org.apache.hadoop.mapreduce.lib.output.BindingPathOutputCommitter"
+    wrong = {PROTOCOL: SQL_PROTOCOL, PARQUET: path_committer} | NO_TRIPWIRES
+    with (
+        application.with_committer("magic", wrong),
+        pytest.raises(Exception, match=r"NoSuchMethodException|BindingPathOutputCommitter"),
+    ):
+        application.write(place, application.frame(0))
+
+
+@shows("factory-overridden")
+def test_another_factory_wins(application: Application, place: Place) -> None:
+    # S3A conformance 11, 109
+    since = place.now_ms()
+    package = "org.apache.hadoop.mapreduce.lib.output"
+    key = "mapreduce.outputcommitter.factory.class"
+    renames = {key: f"{package}.FileOutputCommitterFactory"} | NO_TRIPWIRES
+    with application.with_committer("magic", renames):
+        application.write(place, application.frame(0))
+    assert "classic rename committer ran" in objection(place, "magic", since)
+    manifest = {key: f"{package}.committer.manifest.ManifestCommitterFactory"}
+    with (
+        application.with_committer("magic", manifest),
+        pytest.raises(Exception, match="s3a"),
+    ):
+        application.write(place, application.frame(100))
+
+
+@shows("magic-disabled")
+def test_magic_without_its_paths(application: Application, own_place: Place) -> None:
+    # S3A conformance 14
+    with (
+        application.with_committer("magic", {"fs.s3a.committer.magic.enabled": "false"}),
+        pytest.raises(Exception, match=r"PathCommitException|magic"),
+    ):
+        application.write(own_place, application.frame(0))
+    assert own_place.files() == []
+
+
+@shows("multipart-disabled")
+@S3A
+def test_without_multipart_uploads(
+    application: Application, own_place: Place, committer: str
+) -> None:
+    # S3A conformance 14
+    with (
+        application.with_committer(committer, {"fs.s3a.multipart.uploads.enabled": "false"}),
+        pytest.raises(Exception, match=r"(?i)multipart|disabled|magic"),
+    ):
+        application.write(own_place, application.frame(0))
+
+
+@shows("silent-default", "core-site-passed-over")
+def test_spark_chooses_magic_over_core_site(application: Application, place: Place) -> None:
+    conf = application.spark.conf
+    assert conf.get(PROTOCOL).endswith("PathOutputCommitProtocol"), "nobody configured it"
+    site = application.spark._jvm.org.apache.hadoop.conf.Configuration()
+    assert site.get("fs.s3a.committer.name") == "directory", "the cluster's own choice"
+    application.write(place, application.frame(0))
+    assert place.marker()["committer"] == "magic"
+
+
+@shows("bucket-option-ignored")
+def test_a_committer_for_one_bucket_is_not_met(application: Application, own_place: Place) -> None:
+    # S3A conformance 11
+    option = f"fs.s3a.bucket.{own_place.bucket}.committer.name"
+    with application.with_committer("magic", {option: "directory"}):
+        application.write(own_place, application.frame(0))
+    assert own_place.marker()["committer"] == "magic"
+
+
+@shows("destination-scheme")
+def test_the_scheme_chooses_the_factory(application: Application, own_place: Place) -> None:
+    # S3A conformance 11
+    since = own_place.now_ms()
+    scheme = {"fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"} | NO_TRIPWIRES
+    with application.with_committer("magic", scheme):
+        url = own_place.url.replace("s3a://", "s3://")
+        application.frame(0).write.mode("append").partitionBy("day").parquet(url)
+    assert "classic rename committer ran" in objection(own_place, "magic", since)
+
+
+@shows("rdd-api", "tripwire-off")
+def test_the_rdd_api_goes_round_the_committer(application: Application, place: Place) -> None:
+    since = place.now_ms()
+    context = application.spark.sparkContext
+    hadoop = context._jsc.hadoopConfiguration()
+    algorithm = "mapreduce.fileoutputcommitter.algorithm.version"
+    before = hadoop.get(algorithm)
+    try:
+        hadoop.set(algorithm, "1")
+        context._jsc.parallelize(application.spark._jvm.java.util.ArrayList()).saveAsTextFile(
+            place.url
+        )
+        assert "classic rename committer ran" in objection(place, "magic", since)
+        hadoop.set(algorithm, "10")
+        with pytest.raises(Exception, match="Only 1 or 2 algorithm version is supported"):
+            context._jsc.parallelize(application.spark._jvm.java.util.ArrayList()).saveAsTextFile(
+                place.below("more").url
+            )
+    finally:
+        hadoop.set(algorithm, before)
+
+
+@shows("hadoop-aws-missing")
+def test_pysparks_own_jars_have_no_s3a() -> None:
+    name = "org/apache/hadoop/fs/s3a/S3AFileSystem.class"
+    jars = list((spark_home() / "jars").glob("*.jar"))
+    assert jars
+    assert not any(name in zipfile.ZipFile(jar).namelist() for jar in jars)
+
+
+@shows("marker-off", "marker-off-unwatched")
+@S3A
+def test_without_markers_the_old_one_stays(
+    application: Application, place: Place, committer: str
+) -> None:
+    # S3A conformance 21
+    off = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
+    with application.with_committer(committer):
+        application.write(place, application.frame(0))
+    old = place.marker()["jobId"]
+    with application.with_committer(committer, off):
+        application.write(place, application.frame(100))
+    assert place.marker()["jobId"] == old, "yesterday's, beside today's files"
+    assert application.rows(place) == numbers(range(40), range(100, 140))
+    fresh = place.below("day=1")
+    with application.with_committer(committer, off):
+        application.write(fresh, application.frame(200).drop("day"), partition_by=())
+    assert "left no _SUCCESS marker" in objection(fresh, committer, 0)
+
+
+@shows("magic-cleanup-off")
+def test_magic_trees_of_committed_jobs(application: Application, place: Place) -> None:
+    # S3A conformance 28
+    since = place.now_ms()
+    off = {"fs.s3a.committer.magic.cleanup.enabled": "false"}
+    with application.with_committer("magic", off):
+        application.write(place, application.frame(0))
+    assert [key for key in place.objects() if key.endswith(".pendingset")]
+    (warning,) = place.verify("magic", None, since).warnings
+    assert "not cleaned up" in warning
+
+
+@shows("parquet-summary")
+def test_summary_files(application: Application, place: Place) -> None:
+    level = {"parquet.summary.metadata.level": "ALL"}
+    with application.with_committer("classic", level):
+        application.write(place, application.frame(0))
+    assert place.has("_metadata"), "a file that is stale after the next job"
+    other = place.below("other")
+    with application.with_committer("magic", level):
+        application.write(other, application.frame(0))
+    assert not other.has("_metadata"), "and the other committers write none"
+
+
+@shows("report-in-table")
+@pytest.mark.parametrize(("folder", "partition_by"), [("", ()), ("/reports", ("day",))])
+def test_reports_among_the_tables_files(
+    application: Application, place: Place, folder: str, partition_by: tuple[str, ...]
+) -> None:
+    inside = {"fs.s3a.committer.summary.report.directory": f"{place.url}{folder}"}
+    with application.with_committer("magic", inside):
+        application.write(place, application.frame(0), partition_by=partition_by)
+    assert [key for key in place.objects() if "summary-" in key]
+    with pytest.raises(Exception, match=r"(?i)not a parquet file|conflicting|FAILED_READ"):
+        application.spark.read.parquet(place.url).agg({"id": "sum"}).collect()
+
+
+@shows("classic-tripped")
+def test_classic_refuses_the_tripwires(application: Application, place: Place) -> None:
+    ten = {"mapreduce.fileoutputcommitter.algorithm.version": "10"}
+    with (
+        application.with_committer("classic", ten),
+        pytest.raises(Exception, match="Only 1 or 2 algorithm version is supported"),
+    ):
+        application.write(place, application.frame(0))
+
+
+@shows("classic-algorithm-2")
+def test_algorithm_2_shows_tasks_of_a_failed_job(application: Application, place: Place) -> None:
+    frame = application.failing(application.frame(0, rows=60, files=3), 50)
+    for version, left in (("1", False), ("2", True)):
+        there = place.below(f"v{version}")
+        setting = {"mapreduce.fileoutputcommitter.algorithm.version": version}
+        with (
+            application.with_committer("classic", setting),
+            pytest.raises(Exception, match="row 50"),
+        ):
+            application.write(there, frame)
+        assert bool(there.files()) is left
+
+
+@shows("classic-renames")
+def test_a_failed_append_leaves_yesterdays_marker(application: Application, place: Place) -> None:
+    with application.with_committer("classic"):
+        application.write(place, application.frame(0))
+        since = place.now_ms() + 1000
+        with pytest.raises(Exception, match="row 110"):
+            application.write(place, application.failing(application.frame(100), 110))
+    assert place.has("_SUCCESS")
+    assert "older than this job" in objection(place, "classic", since)

@@ -1,0 +1,231 @@
+"""Spark with Hadoop's own S3A committers, one JVM for all cases, on a real S3 server.
+
+Which committer a write uses, and all it is told, are settings of the session that reach the
+write's Hadoop configuration, so that one JVM serves every case. What an S3A file system is told
+when it is made is kept with it, by bucket: cases about that need a bucket of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+
+from torture.servers import Store
+
+from support.spark import SETTINGS
+from zero_rename.committer.drivers import BotoDriver, connect
+from zero_rename.committer.layout import TableRoot
+from zero_rename.s3a.settings import Committer, S3ASettings
+from zero_rename.s3a.verify import Expectation, Verified, verify_job
+from zero_rename.spark.launch import SMALL_JOB_FLAGS, worker_python
+
+#: A cluster that chose its committer before Spark 4.1 chose one.
+_CORE_SITE = """<configuration><property>
+<name>fs.s3a.committer.name</name><value>directory</value>
+</property></configuration>"""
+_numbers = itertools.count(1)
+COMMITTERS = tuple(Committer)
+
+
+def static_settings(store: Store, jars: tuple[Path, ...], folder: Path) -> dict[str, str]:
+    """What a session must be started with: jars, the store, folders that are thrown away."""
+    cluster = folder / "conf"
+    cluster.mkdir(exist_ok=True)
+    (cluster / "core-site.xml").write_text(_CORE_SITE, "utf-8")
+    return SETTINGS | {
+        # `spark.jars` would copy them, 700 MB, for every session.
+        "spark.driver.extraClassPath": ":".join(str(path) for path in (cluster, *jars)),
+        "spark.driver.extraJavaOptions": " ".join(SMALL_JOB_FLAGS),
+        "spark.local.dir": str(folder),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.hadoop.hadoop.tmp.dir": str(folder / "hadoop"),
+        "spark.hadoop.fs.s3a.committer.staging.tmp.path": f"file://{folder}/staging",
+        "spark.hadoop.fs.s3a.endpoint": store.endpoint,
+        "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        # A case that is meant to fail says so at once.
+        "spark.hadoop.fs.s3a.attempts.maximum": "2",
+        "spark.hadoop.fs.s3a.retry.limit": "2",
+        "spark.log.level": "OFF",
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+def environment(store: Store) -> dict[str, str]:
+    """Variables for a process that starts such a session."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    own = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": worker_python()}
+    return kept | store.environment() | own
+
+
+@dataclass(frozen=True)
+class Place:
+    """A destination nobody else uses."""
+
+    client: Any
+    bucket: str
+    prefix: str
+    environ: Mapping[str, str]
+
+    @property
+    def url(self) -> str:
+        return f"s3a://{self.bucket}/{self.prefix}"
+
+    @property
+    def root(self) -> TableRoot:
+        return TableRoot(self.bucket, self.prefix)
+
+    @property
+    def driver(self) -> BotoDriver:
+        return connect(self.bucket, self.client)
+
+    def below(self, path: str) -> Place:
+        return replace(self, prefix=f"{self.prefix}/{path}")
+
+    def objects(self, below: str = "") -> list[str]:
+        """Keys relative to the destination, hidden ones and directory markers too."""
+        prefix = f"{self.prefix}/{below}"
+        pages = self.client.get_paginator("list_objects_v2").paginate(
+            Bucket=self.bucket, Prefix=prefix
+        )
+        found = [entry["Key"] for page in pages for entry in page.get("Contents", ())]
+        return [key[len(self.prefix) + 1 :] for key in found]
+
+    def files(self, below: str = "") -> list[str]:
+        """Data files, as readers that list see them."""
+        paths = [key for key in self.objects(below) if key and not key.endswith("/")]
+        return [p for p in paths if not any(part[0] in "_." for part in p.split("/"))]
+
+    def uploads(self) -> list[str]:
+        """Keys of the uploads below the destination. By the whole bucket: MinIO lists no prefix."""
+        pages = self.client.get_paginator("list_multipart_uploads").paginate(Bucket=self.bucket)
+        found = [entry["Key"] for page in pages for entry in page.get("Uploads", ())]
+        return [key for key in found if key.startswith(f"{self.prefix}/")]
+
+    def body(self, path: str) -> bytes:
+        return self.client.get_object(Bucket=self.bucket, Key=f"{self.prefix}/{path}")[
+            "Body"
+        ].read()
+
+    def put(self, path: str, body: bytes = b"") -> None:
+        self.client.put_object(Bucket=self.bucket, Key=f"{self.prefix}/{path}", Body=body)
+
+    def has(self, path: str) -> bool:
+        return path in self.objects(path)
+
+    def marker(self) -> dict[str, Any]:
+        return json.loads(self.body("_SUCCESS"))
+
+    def now_ms(self) -> int:
+        """The store's clock."""
+        answer = self.client.head_bucket(Bucket=self.bucket)["ResponseMetadata"]
+        date = parsedate_to_datetime(answer["HTTPHeaders"]["date"])
+        return int(date.timestamp() * 1000)
+
+    def upload(self, path: str) -> str:
+        """Another's upload under way: its id."""
+        key = f"{self.prefix}/{path}"
+        created = self.client.create_multipart_upload(Bucket=self.bucket, Key=key)
+        return created["UploadId"]
+
+    def abort_uploads(self) -> None:
+        listed = self.client.list_multipart_uploads(Bucket=self.bucket).get("Uploads", ())
+        for upload in listed:
+            self.client.abort_multipart_upload(
+                Bucket=self.bucket, Key=upload["Key"], UploadId=upload["UploadId"]
+            )
+
+    def verify(self, committer: str, uuid: str | None, since_ms: int, **given: Any) -> Verified:
+        step = verify_job(self.root, Expectation(committer, uuid, since_ms), **given)
+        return self.driver.run(step)
+
+
+class Application:
+    """The shared session, and the store it writes to."""
+
+    def __init__(self, spark: Any, store: Store, folder: Path) -> None:
+        self.spark = spark
+        self.store = store
+        self.folder = folder
+        self.client = store.client()
+        self._bucket = self.new_bucket()
+
+    def new_bucket(self) -> str:
+        name = f"s3a-{os.getpid()}-{next(_numbers)}"
+        self.client.create_bucket(Bucket=name)
+        return name
+
+    def place(self, bucket: str | None = None) -> Place:
+        """An empty destination; in a bucket with a file system of its own if one is given."""
+        prefix = f"tables/t{next(_numbers)}"
+        return Place(self.client, bucket or self._bucket, prefix, self.store.environment())
+
+    @contextlib.contextmanager
+    def set(self, settings: Mapping[str, str | None]) -> Iterator[None]:
+        """The session with these settings, ``spark.hadoop.`` left away; ``None`` unsets."""
+        conf = self.spark.conf
+        named = {key.removeprefix("spark.hadoop."): value for key, value in settings.items()}
+        before = {key: conf.get(key, None) for key in named}
+        try:
+            self._apply(named)
+            yield
+        finally:
+            self._apply(before)
+
+    def _apply(self, settings: Mapping[str, str | None]) -> None:
+        for key, value in settings.items():
+            if value is None:
+                self.spark.conf.unset(key)
+            else:
+                self.spark.conf.set(key, value)
+
+    def with_committer(
+        self, committer: str, overrides: Mapping[str, str | None] | None = None, **given: Any
+    ) -> contextlib.AbstractContextManager[None]:
+        """The session as :class:`S3ASettings` has it, with overrides.
+
+        :param given: more of the settings' arguments.
+        """
+        conf: dict[str, str | None] = dict(S3ASettings(Committer(committer), **given).spark_conf())
+        return self.set(conf | dict(overrides or {}))
+
+    def frame(self, first: int, rows: int = 40, days: int = 2, files: int = 2) -> Any:
+        """Rows ``first`` … with their number and a day, 1 … ``days``; every file has each day."""
+        return self.spark.range(first, first + rows, 1, files).selectExpr(
+            "id", f"cast(id % {days} + 1 as int) as day"
+        )
+
+    def write(
+        self,
+        place: Place,
+        frame: Any,
+        mode: str = "append",
+        partition_by: tuple[str, ...] = ("day",),
+        format: str = "parquet",
+        **options: str,
+    ) -> None:
+        frame.write.format(format).mode(mode).partitionBy(*partition_by).options(**options).save(
+            place.url
+        )
+
+    def failing(self, frame: Any, number: int) -> Any:
+        """The frame, with a task that fails at the row of that number."""
+        raises = f"cast(raise_error('row {number}') as bigint)"
+        return frame.selectExpr(f"if(id = {number}, {raises}, id) as id", "day")
+
+    def rows(self, place: Place) -> list[tuple[int, int]]:
+        """All rows as Spark reads them through S3A, sorted."""
+        read = self.spark.read.schema("id bigint, day int").parquet(place.url)
+        return sorted((row.id, row.day) for row in read.collect())
+
+
+def numbers(*ranges: range, days: int = 2) -> list[tuple[int, int]]:
+    """The rows of frames that begin and end there."""
+    return sorted((number, number % days + 1) for one in ranges for number in one)

@@ -1,0 +1,74 @@
+"""Which test shows what a check of S3A settings guards, or why none does.
+
+Tests say it by ``@pytest.mark.shows("id", …)``; they are in ``tests/s3a/real`` and run what
+happens where the check is passed over.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parent.parent
+REAL = TESTS / "s3a" / "real"
+
+_OTHER_VERSION = "it needs a second version of jars of hundreds of megabytes"
+_TWO_USERS = "it needs two users on one machine"
+_TIME = "it costs time, not rows"
+
+#: Why a check has no test that shows its damage, with what speaks for it.
+NOT_SHOWN = {
+    "buffer-dir-shared": f"{_TWO_USERS}; what is looked at is in tests/s3a/test_surroundings.py",
+    "cloud-jar-scala": f"{_OTHER_VERSION} and another Spark; Scala's binary compatibility",
+    "cloud-jar-version": f"{_OTHER_VERSION}; the whole of tests/s3a/real runs on the one pair of "
+    "different versions that it lets pass",
+    "conditional-create": "the stores that run here know If-None-Match, and Parquet writes of "
+    "Spark 4.3 do not ask for it; HADOOP-19256",
+    "driver-restarts": "it needs YARN; OutputCommitter.isRecoverySupported is false, and what "
+    "a second driver meets is in tests/s3a/real/test_killed_driver.py",
+    "format-falls-back": "it needs Hive's metastore, Delta, Iceberg or Hudi; "
+    "InsertIntoHiveTable and their own commit protocols",
+    "hadoop-aws-version": f"{_OTHER_VERSION}; Hadoop's troubleshooting page on hadoop-aws",
+    "in-memory-unknown": f"{_OTHER_VERSION}; HADOOP-19047 came with 3.4.1",
+    "jars-twice": f"{_OTHER_VERSION}; which class is met first is the JVM's affair",
+    "lifecycle-missing": "the rule that is not there does nothing; that failed jobs leave uploads "
+    "is in tests/s3a/real/test_tasks.py",
+    "lifecycle-tight": "the stores that run here carry out no lifecycle rules by day; as "
+    "lifecycle-too-short, which is shown, a day later",
+    "sdk-version": f"{_OTHER_VERSION}; HADOOP-19654",
+    "speculation": "an attempt has to be overtaken while it copies; FileOutputCommitter, and the "
+    "paper's Table V",
+    "staging-dir-shared": f"{_TWO_USERS}; Paths.getMultipartUploadCommitsDirectory",
+    "task-retries": "an attempt has to die while it copies; MAPREDUCE-7282, the paper's Table V",
+    "threads-above-connections": f"{_TIME}, and that only with latency; CommitContext",
+    "threads-negative": f"{_TIME}, and that only with latency; CommitContext",
+    "uuid-optional": "Spark 4.3 gives every write a UUID; SPARK-33230 is of 3.0",
+}
+
+
+def shown() -> dict[str, list[str]]:
+    """Tests by the id of the check they show, as ``tests/s3a/real/test_x.py::test_y``."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(REAL.glob("test_*.py")):
+        for test, ids in _marked(ast.parse(path.read_text("utf-8"))):
+            for id in ids:
+                name = f"{path.relative_to(TESTS.parent).as_posix()}::{test}"
+                found.setdefault(id, []).append(name)
+    return found
+
+
+def _marked(tree: ast.AST, within: str = "") -> Iterator[tuple[str, list[str]]]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.ClassDef):
+            yield from _marked(node, f"{within}{node.name}::")
+        elif isinstance(node, ast.FunctionDef):
+            ids = [
+                str(argument.value)
+                for decorator in node.decorator_list
+                if isinstance(decorator, ast.Call) and ast.unparse(decorator.func).endswith("shows")
+                for argument in decorator.args
+                if isinstance(argument, ast.Constant)
+            ]
+            if ids:
+                yield within + node.name, ids

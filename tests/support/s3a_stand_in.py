@@ -1,0 +1,153 @@
+"""An application that commits as S3A's committers do, without Spark: for the submit operator.
+
+It writes the objects and records that ``save()`` and a committer leave, up to a stage that the
+test names, and then dies there.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from zero_rename.committer import Table, TableRoot
+from zero_rename.s3a import ledger
+
+#: Where the application may stop: killed, or because Spark failed.
+STAGES = ("begun", "files", "reported", "marked", "written")
+APPLICATION = "from support.s3a_stand_in import main\nmain()\n"
+
+
+def main() -> None:
+    """Write as the environment says: ``TEST_STAGE``, ``TEST_FAILS``, ``TEST_WRITES``."""
+    stage = os.environ.get("TEST_STAGE", "written")
+    fails = os.environ.get("TEST_FAILS") == "1"
+    writes = int(os.environ.get("TEST_WRITES", "1"))
+    url, run = os.environ["ZERO_RENAME_TABLE"], os.environ["ZERO_RENAME_S3A_RUN"]
+    partitions = json.loads(os.environ.get("ZERO_RENAME_PARTITIONS", "[]"))
+    replacing = os.environ.get("ZERO_RENAME_MODE") == "replace"
+    number = 0
+    for _ in range(writes):
+        # Magic replaces partition by partition.
+        targets = partitions if replacing else [None]
+        for part, target in enumerate(targets, 1):
+            number += 1
+            last = number == writes * len(targets)
+            one = Write(Table(url), run, number, target, part, len(targets), replacing)
+            one.carry_out(stage if last else "written", fails and last)
+
+
+class Write:
+    """One write, and what it leaves."""
+
+    def __init__(
+        self,
+        table: Table,
+        run: str,
+        number: int,
+        partition: str | None,
+        part: int,
+        parts: int,
+        replacing: bool,
+    ) -> None:
+        self.table = table
+        self.replacing = replacing
+        destination = table.root.url + (f"/{partition}" if partition else "")
+        self.record = ledger.WriteRecord(
+            uuid=ledger.write_uuid(run, number),
+            run=run,
+            number=number,
+            committer=os.environ["ZERO_RENAME_COMMITTER"],
+            destination=destination,
+            mode=os.environ.get("ZERO_RENAME_MODE", "append"),
+            partition=partition,
+            part=part,
+            parts=parts,
+        )
+
+    def carry_out(self, stage: str, fails: bool) -> None:
+        reached = STAGES.index(stage)
+        self.record = self._run(ledger.put_write(self.table.root, self.record))
+        keys: dict[str, int] = {}
+        if reached >= 1:
+            keys = self._files()
+        if reached >= 2:
+            self._report(keys)
+        if reached >= 3:
+            self._mark(keys)
+        if reached >= 4 and not fails:
+            self._run(ledger.put_write(self.table.root, self._in(ledger.WRITTEN)))
+            return
+        if fails:
+            self._run(ledger.put_write(self.table.root, self._in(ledger.FAILED)))
+        sys.exit(9)
+
+    def _in(self, state: str) -> ledger.WriteRecord:
+        return replace(self.record, state=state)
+
+    def _files(self) -> dict[str, int]:
+        """One file of one row, named as the committer names it."""
+        staging = self.record.committer in ("directory", "partitioned")
+        name = f"part-00000-{self.record.uuid if staging else 'spark'}.parquet"
+        folder = self.record.partition or "day=1"
+        root = self.table.root
+        if self.replacing:
+            for file in self._listed(f"{root.prefix}/{folder}/"):
+                self._client.delete_object(Bucket=root.bucket, Key=file)
+        target = io.BytesIO()
+        pq.write_table(pa.table({"flight": [os.environ["ZERO_RENAME_TRY_NUMBER"]]}), target)
+        key = f"{root.prefix}/{folder}/{name if staging else self.record.uuid[:4] + name}"
+        self._client.put_object(Bucket=root.bucket, Key=key, Body=target.getvalue())
+        return {key: len(target.getvalue())}
+
+    def _report(self, keys: dict[str, int]) -> None:
+        root, record = self.table.root, self.record
+        folder = ledger.report_prefix(root, record.run, record.number)
+        body = self._summary(keys)
+        self._client.put_object(Bucket=root.bucket, Key=f"{folder}/summary-j.json", Body=body)
+
+    def _mark(self, keys: dict[str, int]) -> None:
+        root = TableRoot.parse(self.record.destination)
+        body = b"" if self.record.committer == "classic" else self._summary(keys)
+        body = b"" if os.environ.get("TEST_EMPTY_MARKER") else body
+        self._client.put_object(Bucket=root.bucket, Key=f"{root.prefix}/_SUCCESS", Body=body)
+
+    def _summary(self, keys: dict[str, int]) -> bytes:
+        return marker(self.record.uuid, self.record.committer, keys)
+
+    @property
+    def _client(self) -> Any:
+        return self.table.driver.clients.retrying
+
+    def _listed(self, prefix: str) -> list[str]:
+        found = self._client.list_objects_v2(Bucket=self.table.root.bucket, Prefix=prefix)
+        return [entry["Key"] for entry in found.get("Contents", ())]
+
+    def _run(self, step: Any) -> Any:
+        return self.table.driver.run(step)
+
+
+def marker(job: str, committer: str, keys: dict[str, int]) -> bytes:
+    """A ``_SUCCESS`` of an S3A committer."""
+    counters = {
+        "committer_commits_completed": len(keys),
+        "committer_bytes_committed": sum(keys.values()),
+    }
+    document = {
+        "name": "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1",
+        "success": True,
+        "timestamp": 1_700_000_000_000,
+        "hostname": "host",
+        "committer": committer,
+        "jobId": job,
+        "jobIdSource": "fs.s3a.committer.uuid",
+        "filenames": [f"/{key}" for key in keys],
+        "iostatistics": {"counters": counters},
+    }
+    return json.dumps(document).encode()
