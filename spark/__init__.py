@@ -8,13 +8,15 @@ if TYPE_CHECKING:
     from .environment import check_environment
     from .launch import jvm_options, worker_python
     from .registration import register
+    from .table_writer import save
 
-__all__ = ["check_environment", "jvm_options", "register", "worker_python"]
+__all__ = ["check_environment", "jvm_options", "register", "save", "worker_python"]
 
 _MODULES = {
     "check_environment": "environment",
     "jvm_options": "launch",
     "register": "registration",
+    "save": "table_writer",
     "worker_python": "launch",
 }
 
