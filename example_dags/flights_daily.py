@@ -25,6 +25,13 @@ TABLE: Any = {
 CSV: Any = {
     "csv": Param("/data/flights.csv", type="string", description="Where flights.csv is"),
 }
+COMMITTER: Any = {
+    "committer": Param(
+        "zero_rename",
+        enum=["zero_rename", "magic", "directory", "partitioned", "classic"],
+        description="Who commits Spark's output: one word, and nothing else changes",
+    ),
+}
 
 with DAG(
     dag_id="flights_daily",
@@ -35,7 +42,7 @@ with DAG(
     catchup=False,
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": timedelta(minutes=5)},
-    params=TABLE | CSV,
+    params=TABLE | CSV | COMMITTER,
     tags=["example", "zero_rename"],
     doc_md=__doc__,
 ):
@@ -48,6 +55,7 @@ with DAG(
         # whole, so that a run may be repeated, and cleared with a mended file, at will.
         partition_format="year=%Y/month=%-m/day=%-d",
         mode="overwrite",
+        committer="{{ params.committer }}",
     )
     # Downstream tasks wait for this run's job: yesterday's _SUCCESS is there, too.
     committed = SuccessManifestSensor(

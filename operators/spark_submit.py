@@ -6,6 +6,7 @@ import json
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from ..committer.errors import InvalidInputError
+from ..committer.policy import Mode
 from ..provider.credentials import refuse_in_arguments, refuse_in_settings
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.links import TableConsoleLink
@@ -32,8 +34,18 @@ from ..provider.partitions import ANY, check_partition, resolve_partitions
 from ..provider.pulse import Pulse
 from ..provider.reports import commit_report, one_line
 from ..provider.runs import TaskRun, check_on_repeat
-from ..provider.settings import check_committer
+from ..provider.s3a_load import S3ALoad, loaded_by_s3a
+from ..provider.s3a_submission import (
+    Load,
+    SparkCall,
+    check_options,
+    check_submission,
+    render,
+    staging_folder,
+)
+from ..provider.settings import NATIVE, check_committer
 from ..provider.submission import Cluster, MaskingSparkSubmitHook, Submission, prepare
+from ..s3a.settings import Committer
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -51,11 +63,11 @@ _ON_CONFLICT = ("fail", "last_wins")
 
 
 class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
-    """Submit a Spark application that writes one table with ``format("zero_rename")``.
+    """Submit a Spark application that writes one table with ``zero_rename.spark.save``.
 
     Takes every argument of :class:`SparkSubmitOperator`. The application says *what* is
-    written; it calls ``zero_rename.spark.register(spark)``, and need not repeat what is said
-    here. The run's ``once`` key makes a retry report what an earlier try has committed instead
+    written, and need not repeat what is said here; natively ``format("zero_rename")`` does too.
+    The run's ``once`` key makes a retry report what an earlier try has committed instead
     of loading twice. The task succeeds only if this run's job is committed and listable.
 
     Credentials of the AWS connection go to the driver by environment and to a cluster by a
@@ -83,7 +95,11 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
     :param on_repeat: when this run has committed before. ``auto``: report that commit after a
         retry; replace it after the task was cleared or its run made anew. Or always ``skip``,
         ``replace_own`` or ``append``. (templated)
-    :param committer: ``zero_rename``; ``None`` takes the connection's. (templated)
+    :param committer: ``zero_rename``, or one of Hadoop's in the JVM: ``magic``, ``directory``,
+        ``partitioned``, ``classic``; ``None`` takes the connection's. (templated)
+    :param s3a_options: for Hadoop's committers, members of :class:`~..s3a.settings.S3ASettings`
+        such as ``threads``, ``encryption``, ``storage_class``; they win over the connection's,
+        and ``conf`` wins over them. (templated)
     :param ship_package: hand this package to the executors with ``--py-files``; not needed
         where it is installed on them. They need boto3 and pyarrow in any case.
     :param pass_credentials: hand over the AWS connection's keys, endpoint and region. ``False``
@@ -101,6 +117,7 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         "on_conflict",
         "on_repeat",
         "committer",
+        "s3a_options",
         "zero_rename_conn_id",
     )
     operator_extra_links = (TableConsoleLink(),)
@@ -117,6 +134,7 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         on_conflict: str | None = None,
         on_repeat: str = "auto",
         committer: str | None = None,
+        s3a_options: Mapping[str, Any] | None = None,
         ship_package: bool = True,
         pass_credentials: bool = True,
         asset_partitions: bool = False,
@@ -132,6 +150,7 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         self.on_conflict = on_conflict
         self.on_repeat = on_repeat
         self.committer = committer
+        self.s3a_options = dict(s3a_options or {})
         self.ship_package = ship_package
         self.pass_credentials = pass_credentials
         self.asset_partitions = asset_partitions
@@ -151,12 +170,18 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
             run = TaskRun.of(context)
             partitions = self._partitions(context)
             hook = ZeroRenameHook(self.zero_rename_conn_id)
-            check_committer(self.committer or hook.settings.committer)
+            committer = check_committer(self.committer or hook.settings.committer)
             table = hook.get_table(self.table)
             self._console_url = TableConsoleLink.url(table.root.url, hook)
         except InvalidInputError as error:
             raise AirflowFailException(str(error)) from error
-        report = self._load(context, run, hook, table, partitions)
+        mode = Mode(MODES[self.mode]) if self.mode else None
+        report = loaded_by_s3a(table, run, mode, self.on_repeat)
+        if report is None and committer == NATIVE:
+            report = self._load(context, run, hook, table, partitions)
+        elif report is None:
+            load = Load(Committer(committer), table.root, mode, partitions)
+            report = self._load_by_s3a(context, run, hook, table, load)
         self._tell_outlets(context, report)
         return report
 
@@ -167,8 +192,8 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
             return
         super().on_kill()
         self.log.info(
-            "Killed before it was known whether the job committed. Nothing half-written is "
-            "visible; the next try, or RecoverJobsOperator, settles it."
+            "Killed before it was known whether the job committed. The next try settles what it "
+            "left; so do RecoverJobsOperator and, for Hadoop's, RecoverS3AJobsOperator."
         )
 
     def _load(
@@ -198,6 +223,52 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         check_partitions(committed, partitions)
         return report
 
+    def _load_by_s3a(
+        self,
+        context: Context,
+        run: TaskRun,
+        hook: ZeroRenameHook,
+        table: Table,
+        wanted: Load,
+    ) -> dict[str, Any]:
+        """The same with one of Hadoop's committers, which has no ``once`` key, no heads and no
+        decision: so its settings are checked before, and what it left after."""
+        load = S3ALoad(table, run, wanted)
+        try:
+            keys = hook.credentials_env() if self.pass_credentials else {}
+            settings = render(
+                wanted, hook, self.s3a_options, load.uuid, "AWS_ACCESS_KEY_ID" in keys
+            )
+            call = self._spark_call()
+            in_force = check_submission(wanted, call, settings, table)
+        except InvalidInputError as error:
+            raise AirflowFailException(str(error)) from error
+        variables = run.environment() | load.variables()
+        variables |= self._variables(hook, table, (), "")
+        if wanted.partitions:
+            variables["ZERO_RENAME_PARTITIONS"] = json.dumps(wanted.partitions)
+        with load.submitted():
+            try:
+                with self._prepared(hook, variables, settings):
+                    super().execute(context)
+            except InvalidInputError as error:
+                raise AirflowFailException(str(error)) from error
+        return load.report(staging_folder(wanted, call, in_force))
+
+    def _spark_call(self) -> SparkCall:
+        limit = self.execution_timeout
+        return SparkCall(
+            application=self.application,
+            cluster=self._cluster(),
+            conf=self.conf or {},
+            env_vars=self.env_vars or {},
+            properties_file=self.properties_file,
+            jars=self.jars,
+            packages=self.packages,
+            retries=self.retries,
+            longest_seconds=limit.total_seconds() if isinstance(limit, timedelta) else limit,
+        )
+
     def _submit(
         self,
         context: Context,
@@ -216,7 +287,12 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
             raise
 
     @contextmanager
-    def _prepared(self, hook: ZeroRenameHook, variables: Mapping[str, str]) -> Iterator[None]:
+    def _prepared(
+        self,
+        hook: ZeroRenameHook,
+        variables: Mapping[str, str],
+        settings: Mapping[str, str] | None = None,
+    ) -> Iterator[None]:
         with tempfile.TemporaryDirectory(prefix="zero-rename-") as folder:
             self._submission = prepare(
                 self._cluster(),
@@ -228,7 +304,9 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
                 py_files=self.py_files,
                 properties_file=self.properties_file,
                 ship_package=self.ship_package,
+                settings=settings,
             )
+            self._hook = None  # of an earlier try in this process, with its files
             yield
 
     def _cluster(self) -> Cluster:
@@ -309,6 +387,7 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
             check_committer(self.committer or "")
         if isinstance(self.partition, str) and self.partition != ANY and known(self.partition):
             check_partition(self.partition)
+        check_options(self.s3a_options)
         refuse_in_settings(self.conf, "conf")
         refuse_in_arguments(self.application_args, "application_args")
 

@@ -35,7 +35,9 @@ def get_provider_info() -> dict[str, Any]:
                 "tags": ["aws", "apache"],
             }
         ],
-        "operators": _modules("operators.spark_submit", "operators.maintenance"),
+        "operators": _modules(
+            "operators.spark_submit", "operators.maintenance", "operators.s3a_maintenance"
+        ),
         "sensors": _modules("sensors.success_manifest"),
         "hooks": _modules("provider.hooks"),
         "triggers": _modules("provider.triggers"),
@@ -84,7 +86,7 @@ def _connection_type() -> dict[str, Any]:
                 "description": "Who commits Spark's output, unless the operator says otherwise",
                 "schema": {
                     "type": ["string", "null"],
-                    "enum": ["zero_rename"],
+                    "enum": ["zero_rename", "magic", "directory", "partitioned", "classic"],
                     "default": "zero_rename",
                 },
             },
@@ -108,6 +110,14 @@ def _connection_type() -> dict[str, Any]:
                     "enum": ["partition_and_table", "table", "none"],
                     "default": "partition_and_table",
                 },
+            },
+            "s3a_options": {
+                "label": "S3A options",
+                "description": (
+                    "For Hadoop's committers, as a JSON object: threads, encryption, "
+                    "encryption_key, storage_class, buffer_dir, staging_dir …"
+                ),
+                "schema": {"type": ["string", "null"]},
             },
             "purge_older_than_hours": {
                 "label": "Purge foreign uploads older than (hours)",

@@ -48,10 +48,15 @@ def commit_report(committed: Committed, partitions: Collection[str] = ()) -> dic
 def one_line(report: dict[str, Any]) -> str:
     """A commit report in one line of a log."""
     where = report["partition"] or f"{len(report['partitions'])} partitions"
+    rows = "" if report["rows"] is None else f"{report['rows']:,} rows in "
     return (
-        f"{report['job']}: {report['rows']:,} rows in {report['files']:,} files, "
-        f"{report['bytes']:,} bytes, in {where} of {report['table']}"
+        f"{report['job']}: {rows}{_number(report['files'])} files, "
+        f"{_number(report['bytes'])} bytes, in {where} of {report['table']}"
     )
+
+
+def _number(value: int | None) -> str:
+    return "an unknown number of" if value is None else f"{value:,}"
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from ..committer.errors import InvalidInputError
+from ..s3a.settings import Committer
 from . import CONNECTION_TYPE, get_provider_info
 from .credentials import looks_like_credential
 
-#: The committers that this version runs.
-COMMITTERS = ("zero_rename",)
-#: Names that a later version gives a meaning; refused, never ignored.
-LATER_COMMITTERS = ("magic", "directory", "partitioned", "classic")
+#: This project's own committer, and those of Hadoop's that run in the JVM.
+NATIVE = "zero_rename"
+COMMITTERS = (NATIVE, *Committer)
 _CHOICES = {
     "on_conflict": ("fail", "last_wins"),
     "success_markers": ("partition_and_table", "table", "none"),
@@ -30,6 +31,8 @@ class ConnectionSettings:
     :param committer: the default committer.
     :param on_conflict: the default conflict policy, ``None`` when the connection says nothing.
     :param success_markers: where ``_SUCCESS`` goes, ``None`` when the connection says nothing.
+    :param s3a_options: for Hadoop's committers, unless the operator says otherwise: members of
+        :class:`~..s3a.settings.S3ASettings`, such as ``encryption`` and ``storage_class``.
     :param purge_older_than_hours: age of foreign uploads to purge, ``None`` for the
         configuration's default.
     """
@@ -40,6 +43,7 @@ class ConnectionSettings:
     committer: str = "zero_rename"
     on_conflict: str | None = None
     success_markers: str | None = None
+    s3a_options: Mapping[str, Any] | None = None
     purge_older_than_hours: float | None = None
 
     @staticmethod
@@ -84,6 +88,8 @@ class ConnectionSettings:
                 )
         if "purge_older_than_hours" in given:
             given["purge_older_than_hours"] = _hours(given["purge_older_than_hours"], conn_id)
+        if "s3a_options" in given:
+            given["s3a_options"] = _options(given["s3a_options"], conn_id)
         settings = ConnectionSettings(conn_id=conn_id, **given)
         check_committer(settings.committer)
         return settings
@@ -107,18 +113,12 @@ class ConnectionSettings:
 
 
 def check_committer(name: str) -> str:
-    """Return ``name`` if this version runs that committer.
+    """Return ``name`` if there is that committer.
 
-    :raises InvalidInputError: a committer of a later version, or none at all.
+    :raises InvalidInputError: there is not.
     """
     if name in COMMITTERS:
         return name
-    if name in LATER_COMMITTERS:
-        raise InvalidInputError(
-            f"The committer {name!r} (Hadoop's S3A) is not yet in this version; nothing was "
-            "submitted.",
-            remedy="Use committer='zero_rename', which needs no jars.",
-        )
     raise InvalidInputError(
         f"There is no committer {name!r}.", remedy=f"Choose one of {', '.join(COMMITTERS)}."
     )
@@ -143,6 +143,23 @@ def config_number(option: str) -> float:
             remedy="Mend it in airflow.cfg or in the environment.",
         )
     return number
+
+
+def _options(value: Any, conn_id: str) -> dict[str, Any]:
+    """A JSON object, which the connection form keeps as a text."""
+    try:
+        options = json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        options = None
+    if not isinstance(options, dict):
+        raise InvalidInputError(
+            f"The connection {conn_id!r} has s3a_options={value!r}.",
+            remedy='Give a JSON object, such as {"storage_class": "intelligent_tiering"}.',
+        )
+    for name, content in options.items():
+        if looks_like_credential(name, content):
+            raise _holds_keys(conn_id, f"s3a_options.{name}")
+    return options
 
 
 def _hours(value: Any, conn_id: str) -> float:

@@ -8,7 +8,7 @@ from pathlib import Path
 from ..committer.errors import InvalidInputError
 
 #: What a Spark application needs. The sub-packages for Airflow stay at home.
-_PARTS = ("committer", "spark")
+_PARTS = ("committer", "s3a", "spark")
 _DISCOVERED = "pyspark_zero_rename.py"
 
 

@@ -126,12 +126,15 @@ def prepare(
     py_files: str | None,
     properties_file: str | None,
     ship_package: bool,
+    settings: Mapping[str, str] | None = None,
 ) -> Submission:
     """Lay out a submission, and refuse what cannot work before Spark finds out.
 
     :param folder: a private folder for the zip and the properties file.
     :param variables: the run's ``ZERO_RENAME_…`` variables; no secrets.
     :param credentials: the AWS variables.
+    :param settings: Spark's, for the properties file; they win over ``properties_file`` and
+        ``spark-defaults.conf``, and ``conf`` wins over them.
     :raises InvalidInputError: no Spark, no Java, an interpreter without the packages.
     """
     cluster.check()
@@ -147,11 +150,14 @@ def prepare(
         check_python(interpreter, shipped)
     if shipped:
         py_files = ",".join(filter(None, (str(build_zip(folder)), py_files)))
-    settings = cluster_settings(
-        cluster.master,
-        driver={} if here else {**variables, **credentials},
-        executors={} if cluster.is_local else credentials,
-    )
+    settings = {
+        **(settings or {}),
+        **cluster_settings(
+            cluster.master,
+            driver={} if here else {**variables, **credentials},
+            executors={} if cluster.is_local else credentials,
+        ),
+    }
     if settings:
         base = (
             Path(properties_file)

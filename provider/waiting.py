@@ -13,6 +13,7 @@ from ..committer.slots import read_head
 from ..committer.table import JobState
 from .partitions import check_partition
 from .reports import commit_report, one_line
+from .s3a_waiting import is_uuid, only, report_of_job, report_of_run
 
 if TYPE_CHECKING:
     from ..committer import Table
@@ -72,7 +73,7 @@ class Question:
                 remedy="Give one of job=…, upstream_task_id=… (this run's task), once=…, or "
                 "partition=… with newer_than_epoch=….",
             )
-        if self.job is not None and not is_job_id(self.job):
+        if self.job is not None and not is_job_id(self.job) and not is_uuid(self.job):
             raise InvalidInputError(
                 f"{self.job!r} is not a job's id.",
                 remedy="Take it from the load's XCom: {{ ti.xcom_pull('load')['job'] }}, or wait "
@@ -110,7 +111,11 @@ class Question:
             costs more than looking.
         :raises ZeroRenameError: the store refused or did not answer, or a record is damaged.
         """
+        if self.job is not None and is_uuid(self.job):
+            return self._of_s3a(table, report_of_job(table, self.job, self.partition))
         job = self._find_job(table)
+        if job is None and self.once is not None:
+            return self._of_s3a(table, report_of_run(table, self.once))
         if job is None:
             return self._not_there(table)
         state = table.job_state(job)
@@ -164,9 +169,26 @@ class Question:
             return Answer(WAITING, f"The decision of {job} could not be read just now.")
         wanted = () if self.partition is None else (self.partition,)
         report = commit_report(committed, wanted)
-        if wanted and not report["partitions"]:
-            touched = ", ".join(p.partition for p in committed.partitions[:5]) or "none"
+        return self._judged(report, [p.partition for p in committed.partitions])
+
+    def _of_s3a(self, table: Table, found: dict[str, Any] | None) -> Answer:
+        """The same for a job of one of Hadoop's committers."""
+        if found is None:
+            return self._not_there(table)
+        wanted = () if self.partition is None else (self.partition,)
+        return self._judged(only(found, wanted), [p["partition"] for p in found["partitions"]])
+
+    def _judged(self, report: dict[str, Any], changed: list[str]) -> Answer:
+        job = report["job"]
+        if self.partition is not None and not report["partitions"]:
+            touched = ", ".join(changed[:5]) or "none"
             return Answer(FAILED, f"Job {job} did not change {self.partition}, but: {touched}.")
+        if self.min_rows is not None and report["rows"] is None:
+            return Answer(
+                FAILED,
+                f"{one_line(report)}: its rows were not counted, so min_rows cannot be judged.",
+                report,
+            )
         if self.min_rows is not None and report["rows"] < self.min_rows:
             return Answer(
                 FAILED,

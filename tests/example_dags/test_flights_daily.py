@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +54,11 @@ def test_the_load_of_a_day(dags: dict[str, Any]) -> None:
     load = dags["flights_daily"].get_task("load").prepare_for_execution()
     assert Path(load.application).name == "flights_job.py"
     assert Path(load.application).is_file()
-    params = {"csv": "/data/f.csv", "table": "flights"}
+    params = {"csv": "/data/f.csv", "table": "flights", "committer": "magic"}
     context = task_context(load, params=params)
     load.render_template_fields(context)
     assert load.application_args == ["--csv", "/data/f.csv", "--day", "2013-02-01"]
-    assert load.table == "flights"
+    assert (load.table, load.committer) == ("flights", "magic")
     assert load._partitions(context) == ("year=2013/month=2/day=1",)
 
 
@@ -80,6 +80,22 @@ def job() -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_the_word_for_the_committer_is_one_of_those_there_are(dags: dict[str, Any]) -> None:
+    from zero_rename.provider.settings import COMMITTERS
+
+    word = dags["flights_daily"].params.get_param("committer")
+    assert (word.value, tuple(word.schema["enum"])) == ("zero_rename", COMMITTERS)
+
+
+def test_the_partitions_of_a_month(job: Any) -> None:
+    days = job.days_of(date(2013, 2, 14))
+    assert (len(days), days[0], days[-1]) == (
+        28,
+        "year=2013/month=2/day=1",
+        "year=2013/month=2/day=28",
+    )
 
 
 class TestTheJobsCommandLine:

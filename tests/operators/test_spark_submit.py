@@ -372,8 +372,9 @@ class TestTheCall:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            ({"committer": "magic"}, "not yet in this version"),
             ({"committer": "rename"}, "no committer 'rename'"),
+            ({"s3a_options": {"thread": 4}}, "'thread'] does not exist"),
+            ({"s3a_options": {"endpoint": "http://x"}}, "'endpoint'] is said otherwise"),
             ({"mode": "ignore"}, "mode='ignore'"),
             ({"on_conflict": "wait"}, "on_conflict='wait'"),
             ({"on_repeat": "never"}, "on_repeat='never'"),
@@ -387,8 +388,8 @@ class TestTheCall:
 
     def test_bad_templates_fail_for_good(self, tables: Tables, spark: FakeSpark) -> None:
         task = operator(tables, committer="{{ params.committer }}")
-        with pytest.raises(AirflowFailException, match="not yet in this version"):
-            run(task, params={"committer": "magic"})
+        with pytest.raises(AirflowFailException, match="no committer 'magicv2'"):
+            run(task, params={"committer": "magicv2"})
         assert spark.calls() == []
 
     @pytest.mark.parametrize("table", ["s3://bucket", "hdfs://nn/x", "flights"])

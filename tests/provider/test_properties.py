@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from zero_rename.committer import InvalidInputError
 from zero_rename.provider.properties import (
     cluster_settings,
     default_properties,
+    read_properties,
     write_properties,
 )
 
@@ -48,3 +50,30 @@ def test_variables_by_kind_of_cluster() -> None:
     kubernetes = cluster_settings("k8s://https://host", {"A": "1"}, {})
     assert kubernetes["spark.kubernetes.driverEnv.A"] == "1"
     assert "access[._]?key" in kubernetes["spark.redaction.regex"]
+
+
+def test_they_are_read_as_java_does(tmp_path: Path) -> None:
+    file = tmp_path / "spark-defaults.conf"
+    file.write_text(
+        "# a comment\n! another\n\n"
+        "spark.a 1\nspark.b=2\nspark.c: 3\n  spark.d   4 and more  \n"
+        "spark.e one\\\n   two\nspark.a 5\nspark.f\n"
+    )
+    assert read_properties(file) == {
+        "spark.a": "5",
+        "spark.b": "2",
+        "spark.c": "3",
+        "spark.d": "4 and more",
+        "spark.e": "onetwo",
+        "spark.f": "",
+    }
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    odd = {"k:e y": "a\\b\nc\td", "s": "leading = and : and #"}
+    assert read_properties(write_properties(tmp_path, odd, None)) == odd
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        read_properties(tmp_path / "none")

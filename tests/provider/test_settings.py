@@ -9,7 +9,6 @@ from zero_rename.committer import InvalidInputError
 from zero_rename.provider import get_provider_info
 from zero_rename.provider.settings import (
     COMMITTERS,
-    LATER_COMMITTERS,
     ConnectionSettings,
     check_committer,
     config_number,
@@ -35,11 +34,16 @@ def test_all_fields_of_the_form_are_read() -> None:
         "committer": "zero_rename",
         "on_conflict": "last_wins",
         "success_markers": "table",
+        "s3a_options": '{"storage_class": "glacier_ir"}',
         "purge_older_than_hours": "48",
     }
     assert set(extra) == set(get_provider_info()["connection-types"][0]["conn-fields"])
     read = ConnectionSettings.from_connection(connection(extra))
-    assert vars(read) == extra | {"conn_id": "zr", "purge_older_than_hours": 48.0}
+    assert vars(read) == extra | {
+        "conn_id": "zr",
+        "purge_older_than_hours": 48.0,
+        "s3a_options": {"storage_class": "glacier_ir"},
+    }
 
 
 @pytest.mark.parametrize(
@@ -70,7 +74,10 @@ def test_login_and_password_are_refused(field: str) -> None:
         ({"comitter": "zero_rename"}, "unknown field 'comitter'"),
         ({"on_conflict": "ignore"}, "on_conflict='ignore'"),
         ({"success_markers": "everywhere"}, "success_markers='everywhere'"),
-        ({"committer": "magic"}, "not yet in this version"),
+        ({"committer": "magicv2"}, "no committer 'magicv2'"),
+        ({"s3a_options": "[1]"}, "Give a JSON object"),
+        ({"s3a_options": "{"}, "Give a JSON object"),
+        ({"s3a_options": {"encryption_key": "c2VjcmV0"}}, "holds a credential"),
         ({"purge_older_than_hours": "soon"}, "purge_older_than_hours='soon'"),
         ({"purge_older_than_hours": -1}, "purge_older_than_hours=-1"),
     ],
@@ -104,14 +111,11 @@ def test_a_relative_name_needs_a_root() -> None:
         ConnectionSettings().table_url("flights")
 
 
-@pytest.mark.parametrize("name", LATER_COMMITTERS)
-def test_committers_of_later_versions_are_refused(name: str) -> None:
-    with pytest.raises(InvalidInputError, match="not yet in this version"):
-        check_committer(name)
-
-
 def test_committers() -> None:
-    assert [check_committer(name) for name in COMMITTERS] == ["zero_rename"]
+    names = ["zero_rename", "magic", "directory", "partitioned", "classic"]
+    assert [check_committer(name) for name in COMMITTERS] == names
+    (kind,) = get_provider_info()["connection-types"]
+    assert kind["conn-fields"]["committer"]["schema"]["enum"] == names
     with pytest.raises(InvalidInputError, match="There is no committer 'rename'"):
         check_committer("rename")
 

@@ -16,6 +16,7 @@ def test_it_holds_what_executors_need_and_no_more(tmp_path: Path) -> None:
     assert {Path(name).parts[1] for name in names if name.startswith("zero_rename/")} == {
         "__init__.py",
         "committer",
+        "s3a",
         "spark",
     }
 
@@ -25,7 +26,8 @@ def test_it_works_where_nothing_else_of_ours_is(tmp_path: Path) -> None:
     archive = build_zip(tmp_path)
     program = (
         f"import sys; sys.path.insert(0, {str(archive)!r}); import zero_rename.committer as c; "
-        "import zero_rename.spark.options as o; print(c.__file__, o.__file__)"
+        "import zero_rename.spark.options as o, zero_rename.spark.s3a_writer as w; "
+        "print(c.__file__, o.__file__, w.__file__)"
     )
     answer = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True

@@ -1,0 +1,178 @@
+"""Maintenance of tables that Hadoop's S3A committers write: settle what dead drivers left."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import AirflowException
+from airflow.sdk.exceptions import AirflowRuntimeError
+
+from ..committer.errors import InvalidInputError
+from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
+from ..provider.reports import text_table
+from ..s3a.liveness import State
+from ..s3a.plan import APPEND, Action
+from ..s3a.recover import Options, Outcome, RecoveredJob, recover_jobs
+from ..s3a.run_record import RunRecord
+from .maintenance import _seconds, _TableMaintenance
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from ..committer import Table
+
+#: States of a task instance that runs, or is about to.
+_AT_WORK = {"running", "queued", "scheduled", "restarting", "deferred", "up_for_reschedule"}
+#: After these the run has loaded, or is going to load, by another try.
+_LOADED_AGAIN = {"success", "up_for_retry"}
+#: After these nobody loads unless somebody clears the task.
+_OVER = {"failed", "upstream_failed", "skipped", "removed"}
+_FAILED = (Outcome.FAILED, Outcome.UNKNOWN, Outcome.REFUSED)
+_DIRECTIONS = {"forward": Action.FORWARD, "back": Action.BACK}
+
+
+class RecoverS3AJobsOperator(_TableMaintenance):
+    """Settle the jobs that dead drivers left on tables written by Hadoop's S3A committers.
+
+    Reports by default. With ``apply``, dead jobs are rolled forward where all their pending sets
+    load, every file is written or outstanding, and at least one is written (or ``mode`` says
+    append, and the run's task instance says that it is over); else they are rolled back. Jobs
+    that live are left alone; jobs of which that is not known too, unless ``force``.
+
+    Whose a job is, the record says that :class:`~.spark_submit.ZeroRenameSparkSubmitOperator`
+    keeps beside the table; whether that run is over, its task instance.
+
+    Returns (XCom) ``tables``, each with ``jobs`` (every field of
+    :class:`~zero_rename.s3a.recover.RecoveredJob`), ``outcomes`` (how many of each) and
+    ``failed``. The task fails where a job could not be settled or its metadata were refused.
+
+    :param tables: one table or several, whole or below the connection's table root.
+        (templated)
+    :param apply: act; ``False`` only reports.
+    :param force: act on jobs too of which it is not known whether they live.
+    :param patience: seconds (or a timedelta) of silence after which a job that no run's record
+        names counts as dead. Longer than the longest task: one that writes a file is silent.
+        ``None``: such a job stays unknown.
+    :param mode: ``append`` where the jobs only add to their tables.
+    :param direction: ``back`` rolls back even what could be rolled forward; ``forward`` where
+        another job has committed since, and only who knows the load can choose.
+    :param folders: partitions that jobs have as their destination, as paths below the table: a
+        job that has no upload left shows only there.
+    :param deep: list the tables whole instead; a request per thousand files.
+    :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
+    """
+
+    def __init__(
+        self,
+        *,
+        tables: str | Sequence[str],
+        apply: bool = False,
+        force: bool = False,
+        patience: float | timedelta | None = None,
+        mode: str | None = None,
+        direction: str | None = None,
+        folders: Sequence[str] = (),
+        deep: bool = False,
+        zero_rename_conn_id: str = DEFAULT_CONN_ID,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            tables=tables, patience=patience, zero_rename_conn_id=zero_rename_conn_id, **kwargs
+        )
+        self.apply = apply
+        self.force = force
+        self.mode = mode
+        self.direction = direction
+        self.folders = folders
+        self.deep = deep
+        self._ti: Any = None
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Treat every table, then fail if a job could not be settled."""
+        self._ti = context["ti"]  # pyright: ignore
+        return super().execute(context)
+
+    def _options(self) -> Options:
+        """:raises InvalidInputError: an argument that cannot be right."""
+        if self.mode not in (None, APPEND):
+            raise InvalidInputError(
+                f"mode={self.mode!r} says nothing here.",
+                remedy="Give mode='append' where the jobs only add to their tables, else leave "
+                "it out.",
+            )
+        if self.direction is not None and self.direction not in _DIRECTIONS:
+            raise InvalidInputError(
+                f"direction={self.direction!r} is unknown.", remedy="Choose forward or back."
+            )
+        return Options(
+            apply=self.apply,
+            force=self.force,
+            patience=_seconds(self.patience),
+            mode=self.mode,
+            direction=_DIRECTIONS[self.direction] if self.direction else None,
+            folders=tuple(self.folders),
+            deep=self.deep,
+        )
+
+    def _check(self, hook: ZeroRenameHook) -> None:
+        self._options()
+
+    def _treat(self, table: Table, hook: ZeroRenameHook) -> dict[str, Any]:
+        ask = task_states(self._ti, self.log.warning)
+        found = table.driver.run(recover_jobs(table.root, self._options(), ask))
+        self._log_jobs(table, found)
+        outcomes = [str(job.outcome) for job in found]
+        return {
+            "jobs": [_plain(job) for job in found],
+            "outcomes": {name: outcomes.count(name) for name in sorted(set(outcomes))},
+            "failed": sum(1 for job in found if job.outcome in _FAILED),
+        }
+
+    def _log_jobs(self, table: Table, found: Sequence[RecoveredJob]) -> None:
+        header = ("job", "left", "held for", "why", "outcome", "reason")
+        rows = [(j.job, j.left, j.state, j.state_reason, j.outcome, j.reason) for j in found]
+        listed = text_table(header, rows) if rows else "nothing is left of S3A jobs"
+        self.log.info("%s\n%s", table.root.url, listed)
+
+
+def _plain(job: RecoveredJob) -> dict[str, Any]:
+    """As XCom takes it."""
+    members = dataclasses.asdict(job)
+    strings = {n: None if v is None else str(v) for n, v in members.items() if n in _ENUMERATED}
+    return {**members, **strings, "kept": list(job.kept)}
+
+
+_ENUMERATED = ("left", "state", "outcome", "marker")
+
+
+def task_states(ti: Any, warn: Callable[..., Any]) -> Callable[[RunRecord], State | None]:
+    """What has become of a record's run, by the state of its task instance.
+
+    :param ti: the running task's own instance, which can ask for others' states.
+    :param warn: called, as a logger's method, where they cannot be had.
+    """
+
+    def ask(record: RunRecord) -> State | None:
+        owner = record.owner
+        if owner.dag_id is None or owner.run_id is None or owner.task_id is None:
+            return None
+        mapped = owner.map_index is not None and owner.map_index >= 0
+        name = f"{owner.task_id}_{owner.map_index}" if mapped else owner.task_id
+        try:
+            states = ti.get_task_states(
+                dag_id=owner.dag_id, task_ids=[owner.task_id], run_ids=[owner.run_id]
+            )
+        except (AirflowException, AirflowRuntimeError) as error:
+            warn("The state of %s in run %s is not known: %s", name, owner.run_id, error)
+            return None
+        state = str(states.get(owner.run_id, {}).get(name))
+        if state in _AT_WORK:
+            return State.LIVE
+        if state in _LOADED_AGAIN:
+            return State.SUPERSEDED
+        return State.DEAD if state in _OVER else None
+
+    return ask

@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import json
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, ErrorType
+
+from support.airflow import Tables, run_task, task_context
+from support.s3a_jobs import JOB, OTHER, MagicJob
+from zero_rename.committer import ZeroRenameError
+from zero_rename.committer.layout import TableRoot
+from zero_rename.committer.policy import Owner
+from zero_rename.operators.s3a_maintenance import RecoverS3AJobsOperator, task_states
+from zero_rename.s3a.liveness import State
+from zero_rename.s3a.run_record import RunRecord, list_records, write_record
+
+OWNER = Owner("flights", "scheduled__2013-02-01", "load", -1, 1)
+
+
+class Scheduler:
+    """What Airflow says of task instances."""
+
+    def __init__(self, state: str | None = None, error: Exception | None = None) -> None:
+        self.state = state
+        self.error = error
+        self.asked: list[dict[str, Any]] = []
+
+    def get_task_states(self, **asked: Any) -> dict[str, Any]:
+        self.asked.append(asked)
+        if self.error is not None:
+            raise self.error
+        return {asked["run_ids"][0]: {"load": self.state, "load_3": "failed"}} if self.state else {}
+
+
+def run(tables: Tables, state: str | None = None, **arguments: Any) -> dict[str, Any]:
+    task = RecoverS3AJobsOperator(
+        task_id="maintain", tables=arguments.pop("names", tables.url()), **arguments
+    )
+    context = task_context(task)
+    context["ti"].get_task_states = Scheduler(state).get_task_states
+    report = run_task(task, context)
+    assert json.loads(json.dumps(report)) == report
+    return report
+
+
+def halfway(tables: Tables, name: str = "flights", **given: Any) -> MagicJob:
+    root = TableRoot(tables.bucket.name, f"wh/{name}")
+    job = MagicJob(tables.table(name).driver.perform, root, **given).begin()
+    job.task(0)
+    job.task(1)
+    job.complete(job.files[0])
+    return job
+
+
+def record(tables: Tables, **changes: Any) -> None:
+    table = tables.table()
+    given = RunRecord(**{"id": JOB, "owner": OWNER, "uuid": JOB, **changes})
+    table.driver.run(write_record(table.root, given))
+
+
+def data(tables: Tables) -> list[str]:
+    return [key for key in tables.bucket.keys("wh/flights/day=") if key.endswith(".parquet")]
+
+
+class TestTables:
+    def test_reports_by_default(self, tables: Tables) -> None:
+        job = halfway(tables)
+        record(tables)
+        before = tables.bucket.keys(), tables.bucket.uploads()
+        (report,) = run(tables, "failed", patience=0)["tables"]
+        assert report["outcomes"] == {"would-roll-forward": 1}
+        assert report["table"] == tables.url()
+        (found,) = report["jobs"]
+        assert (found["job"], found["state"], found["files"], found["written"]) == (
+            JOB,
+            "dead",
+            4,
+            1,
+        )
+        assert "1 of 4 files are written" in found["reason"]
+        assert (tables.bucket.keys(), tables.bucket.uploads()) == before
+        assert found["destination"] == job.root.url
+
+    def test_settles_a_job_whose_run_is_over(
+        self, tables: Tables, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        job = halfway(tables)
+        record(tables)
+        with caplog.at_level(logging.INFO):
+            (report,) = run(tables, "failed", apply=True, patience=0)["tables"]
+        assert report["outcomes"] == {"rolled-forward": 1}
+        assert (report["failed"], report["jobs"][0]["marker"]) == (0, "written")
+        assert data(tables) == job.keys
+        assert tables.bucket.uploads() == []
+        assert json.loads(tables.bucket.read("wh/flights/_SUCCESS"))["jobId"] == JOB
+        assert "all 2 pending sets load" in caplog.text
+        (known,) = tables.table().driver.run(list_records(job.root))
+        assert known.record.recovered == (JOB,)
+
+    def test_leaves_a_job_whose_run_is_at_work(self, tables: Tables) -> None:
+        halfway(tables)
+        record(tables)
+        (report,) = run(tables, "running", apply=True, force=True, patience=0)["tables"]
+        assert report["outcomes"] == {"left": 1}
+        assert report["jobs"][0]["state_reason"].endswith("try 1 is at work")
+        assert len(tables.bucket.uploads()) == 3
+
+    @pytest.mark.parametrize("state", ["success", "up_for_retry"])
+    def test_takes_back_what_is_loaded_again(self, tables: Tables, state: str) -> None:
+        halfway(tables)
+        record(tables)
+        (report,) = run(tables, state, apply=True, patience=0)["tables"]
+        assert report["outcomes"] == {"rolled-back": 1}
+        assert data(tables) == []
+        assert tables.bucket.keys("wh/") == []
+        assert tables.bucket.uploads() == []
+
+    def test_leaves_what_nobody_knows_unless_forced(self, tables: Tables) -> None:
+        job = halfway(tables)
+        (report,) = run(tables, apply=True)["tables"]
+        assert report["jobs"][0]["state"] == "live"
+        (report,) = run(tables, apply=True, patience=0)["tables"]
+        assert report["outcomes"] == {"rolled-forward": 1}
+        assert data(tables) == job.keys
+
+    def test_an_append_none_of_which_is_written(self, tables: Tables) -> None:
+        for state, outcome in ((None, "rolled-back"), ("failed", "rolled-forward")):
+            job = MagicJob(tables.table().driver.perform, tables.table().root).begin()
+            job.task(0)
+            record(tables, interval=0.0)
+            if state is None:
+                tables.bucket.client.delete_object(
+                    Bucket=tables.bucket.name, Key=f"wh/_zero_rename/s3a/flights/{JOB}.json"
+                )
+            (report,) = run(tables, state, apply=True, patience=0, mode="append")["tables"]
+            assert report["outcomes"] == {outcome: 1}
+
+    def test_a_job_with_foreign_keys_fails_the_task(self, tables: Tables) -> None:
+        job = halfway(tables)
+        (made,) = [job.upload("day=9/x.parquet")]
+        job.pending_set(5, [made.commit("bucket", JOB, "", destinationKey="wh/other/x")])
+        other = halfway(tables, "second", uuid=OTHER)
+        with pytest.raises(ZeroRenameError, match="1 jobs could not be settled"):
+            run(
+                tables,
+                apply=True,
+                patience=0,
+                names=[tables.url(), tables.url("second")],
+            )
+        assert len(data(tables)) == 1
+        assert set(other.keys) <= set(tables.bucket.keys("wh/second/"))
+
+    def test_nothing_is_left(self, tables: Tables, capsys: pytest.CaptureFixture[str]) -> None:
+        (report,) = run(tables, apply=True, deep=True)["tables"]
+        assert report["jobs"] == []
+        assert "nothing is left of S3A jobs" in capsys.readouterr().out
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            {"mode": "overwrite"},
+            {"direction": "sideways"},
+            {"patience": -1},
+            {"folders": ["a/../b"]},
+        ],
+    )
+    def test_arguments_that_are_refused(self, tables: Tables, arguments: dict[str, Any]) -> None:
+        with pytest.raises((AirflowFailException, ZeroRenameError)):
+            run(tables, **arguments)
+
+
+class TestStates:
+    @pytest.mark.parametrize(
+        ("state", "expected"),
+        [
+            ("running", State.LIVE),
+            ("queued", State.LIVE),
+            ("deferred", State.LIVE),
+            ("success", State.SUPERSEDED),
+            ("up_for_retry", State.SUPERSEDED),
+            ("failed", State.DEAD),
+            ("removed", State.DEAD),
+            ("something new", None),
+            (None, None),
+        ],
+    )
+    def test_of_a_task_instance(self, state: str | None, expected: State | None) -> None:
+        scheduler = Scheduler(state)
+        ask = task_states(scheduler, logging.warning)
+        assert ask(RunRecord("a", OWNER)) is expected
+        assert scheduler.asked == [
+            {"dag_id": "flights", "task_ids": ["load"], "run_ids": ["scheduled__2013-02-01"]}
+        ]
+
+    def test_of_a_mapped_one(self) -> None:
+        ask = task_states(Scheduler("running"), logging.warning)
+        assert ask(RunRecord("a", Owner("flights", "r", "load", 3, 1))) is State.DEAD
+        assert ask(RunRecord("a", Owner("flights", "r", "load", 4, 1))) is None
+
+    def test_that_cannot_be_had(self, caplog: pytest.LogCaptureFixture) -> None:
+        detail: Any = SimpleNamespace(error=ErrorType.GENERIC_ERROR, detail={"status": 500})
+        ask = task_states(Scheduler(error=AirflowRuntimeError(detail)), logging.warning)
+        assert ask(RunRecord("a", OWNER)) is None
+        assert "is not known" in caplog.text
+
+    def test_of_nobody(self) -> None:
+        scheduler = Scheduler("running")
+        assert task_states(scheduler, logging.warning)(RunRecord("a")) is None
+        assert scheduler.asked == []

@@ -1,0 +1,480 @@
+"""The submit operator with Hadoop's committers, around a stand-in that leaves what they leave."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from support.airflow import Tables, connection_variable, run_task, task_context
+from support.fake_spark import IDLE, FakeSpark
+from support.moto_server import ACCESS_KEY, SECRET_KEY
+from support.s3a_stand_in import APPLICATION, marker
+from zero_rename.committer import OutcomeUnknownError, RefusedError, VerificationError
+from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
+from zero_rename.provider import s3a_tries
+from zero_rename.s3a import ledger
+from zero_rename.s3a.run_record import list_records
+from zero_rename.sensors.success_manifest import SuccessManifestSensor
+
+ONCE = "flights/scheduled__2013-02-02/load"
+S3A = ("magic", "directory", "partitioned", "classic")
+
+
+@pytest.fixture(autouse=True)
+def _stand_in(spark: FakeSpark, tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    spark.runs(APPLICATION)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    monkeypatch.setenv("SPARK_CONF_DIR", str(spark.folder))
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Where the next application stops, and whether Spark says so; its signs of life are past."""
+
+    def set_to(name: str, fails: bool = False, **more: str) -> None:
+        monkeypatch.setattr(s3a_tries, "PATIENCE", 0.0)
+        monkeypatch.setenv("TEST_STAGE", name)
+        monkeypatch.setenv("TEST_FAILS", str(int(fails)))
+        for variable, value in more.items():
+            monkeypatch.setenv(f"TEST_{variable.upper()}", value)
+
+    return set_to
+
+
+def operator(tables: Tables, **arguments: Any) -> ZeroRenameSparkSubmitOperator:
+    given: dict[str, Any] = {
+        "task_id": "load",
+        "application": "/jobs/flights_job.py",
+        "table": tables.url(),
+        "partition": "day=1",
+        "mode": "append",
+        "committer": "magic",
+        "retries": 2,
+    }
+    return ZeroRenameSparkSubmitOperator(**given | arguments)
+
+
+def run(task: Any, **context: Any) -> dict[str, Any]:
+    return run_task(task, task_context(task, **context))
+
+
+def killed(task: Any, **context: Any) -> None:
+    with pytest.raises(AirflowException, match="Error code is: 9"):
+        run(task, **context)
+
+
+def tries(tables: Tables) -> list[str]:
+    table = tables.table()
+    return [k.record.state for k in table.driver.run(ledger.tries_of(table.root, ONCE))]
+
+
+def rows(tables: Tables) -> list[str]:
+    """The tries whose rows are in the table."""
+    return sorted(tables.table().to_arrow(["flight"]).column("flight").to_pylist())
+
+
+def settings(spark: FakeSpark, call: int = 0) -> dict[str, str]:
+    (file,) = [f for n, f in spark.calls()[call]["files"].items() if n.endswith("properties")]
+    assert file["mode"] == "0o600"
+    return dict(line.partition("=")[::2] for line in file["text"].splitlines() if "=" in line)
+
+
+class TestALoad:
+    @pytest.mark.parametrize("committer", S3A)
+    @pytest.mark.parametrize("mode", ["append", "overwrite"])
+    def test_reports_what_was_verified(
+        self, tables: Tables, spark: FakeSpark, committer: str, mode: str
+    ) -> None:
+        report = run(operator(tables, committer=committer, mode=mode))
+        assert (report["partition"], report["files"], report["rows"]) == ("day=1", 1, 1)
+        assert report["repeated"] is False
+        assert report["committer"] == committer
+        assert report["table"] == tables.url()
+        assert report["jobs"] == [report["job"]]
+        assert report["bytes"] == report["partitions"][0]["bytes"] > 0
+        assert report["decided_at"] > 1_700_000_000
+        assert report == json.loads(json.dumps(report))
+        env = spark.calls()[0]["env"]
+        assert ledger.write_uuid(env["ZERO_RENAME_S3A_RUN"], 1) == report["job"]
+
+    def test_has_the_members_of_a_native_one(self, tables: Tables) -> None:
+        from zero_rename.provider.reports import commit_report
+
+        native = commit_report(tables.load(1, name="other"))
+        report = run(operator(tables))
+        assert set(native) <= set(report)
+        assert set(native["partitions"][0]) == set(report["partitions"][0])
+
+    def test_leaves_one_record(self, tables: Tables) -> None:
+        run(operator(tables))
+        table = tables.table()
+        assert tries(tables) == [ledger.COMMITTED]
+        assert table.driver.run(list_records(table.root)) == ()
+        client, bucket = table.driver.clients.retrying, table.root.bucket
+        keys = [e["Key"] for e in client.list_objects_v2(Bucket=bucket)["Contents"]]
+        assert len([key for key in keys if "_zero_rename" in key]) == 1
+        assert not [key for key in keys if key.startswith("wh/flights/_zero")]
+
+    def test_is_configured_by_a_file(self, tables: Tables, spark: FakeSpark) -> None:
+        run(operator(tables, s3a_options={"threads": 16, "storage_class": "glacier_ir"}))
+        given = settings(spark)
+        hadoop = "spark.hadoop.fs.s3a."
+        assert given[f"{hadoop}committer.name"] == "magic"
+        assert given[f"{hadoop}committer.threads"] == "16"
+        assert given[f"{hadoop}create.storage.class"] == "glacier_ir"
+        assert given[f"{hadoop}endpoint"].startswith("http://127.0.0.1")
+        assert given[f"{hadoop}path.style.access"] == "true"
+        assert given[f"{hadoop}aws.credentials.provider"].endswith(
+            ".EnvironmentVariableCredentialsProvider"
+        )
+        (call,) = spark.calls()
+        assert given[f"{hadoop}committer.uuid"] == call["env"]["ZERO_RENAME_S3A_RUN"]
+        assert call["env"]["AWS_SECRET_ACCESS_KEY"] == SECRET_KEY
+        shown = json.dumps([call["argv"], call["files"]])
+        assert SECRET_KEY not in shown
+        assert ACCESS_KEY not in shown
+
+    def test_hands_the_run_to_the_application(self, tables: Tables, spark: FakeSpark) -> None:
+        run(operator(tables, committer="directory", mode="overwrite"))
+        env = spark.calls()[0]["env"]
+        given = {name: env[name] for name in env if name.startswith("ZERO_RENAME_")}
+        assert given["ZERO_RENAME_COMMITTER"] == "directory"
+        assert given["ZERO_RENAME_MODE"] == "replace"
+        assert json.loads(given["ZERO_RENAME_PARTITIONS"]) == ["day=1"]
+        assert given["ZERO_RENAME_ONCE"] == ONCE
+        assert "ZERO_RENAME_REPLACE_PARTITIONS" not in given
+
+    def test_the_connection_says_the_word(
+        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        extra = {
+            "table_root": tables.url(""),
+            "committer": "partitioned",
+            "s3a_options": {"threads": 12, "encryption": "SSE-S3"},
+        }
+        monkeypatch.setenv(*connection_variable("zr", conn_type="zero_rename", extra=extra))
+        task = operator(
+            tables, committer=None, zero_rename_conn_id="zr", s3a_options={"threads": 4}
+        )
+        assert run(task)["committer"] == "partitioned"
+        given = settings(spark)
+        assert given["spark.hadoop.fs.s3a.committer.threads"] == "4"
+        assert given["spark.hadoop.fs.s3a.encryption.algorithm"] == "AES256"
+        assert given["spark.hadoop.fs.s3a.committer.staging.conflict-mode"] == "append"
+
+    def test_users_settings_win(self, tables: Tables, spark: FakeSpark) -> None:
+        (spark.folder / "spark-defaults.conf").write_text("spark.cluster.own 1\n")
+        conf = {"spark.hadoop.fs.s3a.committer.threads": "5"}
+        run(operator(tables, conf=conf))
+        (call,) = spark.calls()
+        assert "spark.hadoop.fs.s3a.committer.threads=5" in call["argv"]
+        (text,) = [f["text"] for n, f in call["files"].items() if n.endswith("properties")]
+        assert text.startswith("spark.cluster.own 1\n")
+
+
+class TestChecks:
+    def test_conf_that_breaks_a_rule(self, tables: Tables, spark: FakeSpark) -> None:
+        conf = {"spark.hadoop.fs.s3a.committer.name": "directory"}
+        with pytest.raises(AirflowFailException, match=r"committer-name.*DAG conf"):
+            run(operator(tables, conf=conf))
+        assert spark.calls() == []
+        assert tries(tables) == []
+
+    def test_a_default_of_the_cluster_that_breaks_a_rule(
+        self, tables: Tables, spark: FakeSpark
+    ) -> None:
+        (spark.folder / "spark-defaults.conf").write_text("spark.speculation true\n")
+        with pytest.raises(AirflowFailException, match=r"speculation.*spark-defaults\.conf"):
+            run(operator(tables, committer="classic"))
+        assert spark.calls() == []
+
+    def test_an_application_that_goes_round_the_committer(
+        self, tables: Tables, spark: FakeSpark, tmp_path: Path
+    ) -> None:
+        job = tmp_path / "job.py"
+        job.write_text("rdd.saveAsTextFile('s3a://bucket/t')\n")
+        with pytest.raises(AirflowFailException, match="rdd"):
+            run(operator(tables, application=str(job)))
+        assert spark.calls() == []
+
+    def test_two_writes_that_would_share_a_uuid(
+        self, tables: Tables, spark: FakeSpark, tmp_path: Path
+    ) -> None:
+        job = tmp_path / "job.py"
+        job.write_text("a.write.parquet('s3a://bucket/a')\nb.write.parquet('s3a://bucket/b')\n")
+        with pytest.raises(AirflowFailException, match="uuid-shared"):
+            run(operator(tables, application=str(job)))
+        assert spark.calls() == []
+
+    def test_a_table_of_zero_rename(self, tables: Tables, spark: FakeSpark) -> None:
+        tables.load(1)
+        with pytest.raises(AirflowFailException, match="native-table"):
+            run(operator(tables))
+        assert spark.calls() == []
+
+    def test_warnings_are_logged(self, tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
+        run(operator(tables, committer="classic"))
+        assert "[classic-renames]" in caplog.text
+
+    def test_missing_jars(
+        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Where Spark's own folder can be seen."""
+        (spark.folder / "jars").mkdir()
+        (spark.folder / "jars" / "spark-core_2.13-4.3.0.jar").touch()
+        (spark.folder / "jars" / "hadoop-client-api-3.5.0.jar").touch()
+        with pytest.raises(AirflowFailException, match="hadoop-aws"):
+            run(operator(tables))
+        assert spark.calls() == []
+
+
+class TestVerification:
+    def test_an_application_that_wrote_nothing(self, tables: Tables, spark: FakeSpark) -> None:
+        spark.runs(IDLE)
+        with pytest.raises(VerificationError, match="no _SUCCESS marker"):
+            run(operator(tables))
+        assert tries(tables) == [ledger.FAILED]
+
+    def test_a_committer_that_renamed(
+        self, tables: Tables, spark: FakeSpark, stage: Callable[..., None]
+    ) -> None:
+        """The retry does not take it for committed, nor add the rows again."""
+        stage("written", empty_marker="1")
+        for number in (1, 2):
+            with pytest.raises(VerificationError, match="classic rename committer ran instead"):
+                run(operator(tables), try_number=number)
+        assert len(spark.calls()) == 1
+
+    def test_an_overwrite_that_was_not_verified_is_loaded_again(
+        self, tables: Tables, stage: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        stage("written", empty_marker="1")
+        with pytest.raises(VerificationError, match="classic rename committer ran instead"):
+            run(operator(tables, mode="overwrite"))
+        monkeypatch.delenv("TEST_EMPTY_MARKER")
+        assert run(operator(tables, mode="overwrite"), try_number=2)["repeated"] is False
+        assert rows(tables) == ["2"]
+
+    def test_one_write_without_save(self, tables: Tables, spark: FakeSpark) -> None:
+        spark.runs(RAW)
+        report = run(operator(tables))
+        assert report["job"] == spark.calls()[0]["env"]["ZERO_RENAME_S3A_RUN"]
+        assert report["files"] == 1
+
+    def test_a_write_that_failed_and_was_passed_over(
+        self, tables: Tables, spark: FakeSpark, stage: Callable[..., None]
+    ) -> None:
+        stage("begun", fails=True)
+        spark.runs(PASSES_OVER)
+        with pytest.raises(VerificationError, match="says failed"):
+            run(operator(tables))
+
+
+PASSES_OVER = """
+from support.s3a_stand_in import main
+try:
+    main()
+except SystemExit:
+    pass
+"""
+RAW = """
+import os
+from support.s3a_stand_in import Write, marker
+from zero_rename.committer import Table
+table = Table(os.environ["ZERO_RENAME_TABLE"])
+run = os.environ["ZERO_RENAME_S3A_RUN"]
+write = Write(table, run, 0, None, 1, 1, False)
+keys = write._files()
+write._mark(keys)
+"""
+
+
+class TestTries:
+    def test_what_an_earlier_try_committed_is_reported(
+        self, tables: Tables, spark: FakeSpark, stage: Callable[..., None]
+    ) -> None:
+        """The operator died after its application had committed."""
+        stage("marked")
+        killed(operator(tables))
+        report = run(operator(tables), try_number=2)
+        assert report["repeated"] is True
+        assert (report["files"], report["rows"], report["partition"]) == (1, 1, "day=1")
+        assert (len(spark.calls()), rows(tables)) == (1, ["1"])
+        assert tries(tables) == [ledger.COMMITTED]
+        assert run(operator(tables), try_number=3)["job"] == report["job"]
+
+    def test_also_when_a_later_jobs_marker_took_its_place(
+        self, tables: Tables, spark: FakeSpark, stage: Callable[..., None]
+    ) -> None:
+        stage("reported")
+        killed(operator(tables))
+        root = tables.table().root
+        tables.bucket.client.put_object(
+            Bucket=root.bucket, Key=f"{root.prefix}/_SUCCESS", Body=marker("other", "magic", {})
+        )
+        report = run(operator(tables), try_number=2)
+        assert (report["repeated"], report["files"], report["partitions"]) == (True, 1, [])
+        assert (len(spark.calls()), rows(tables)) == (1, ["1"])
+
+    def test_an_application_that_still_writes(
+        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("TEST_STAGE", "begun")
+        killed(operator(tables))
+        with pytest.raises(OutcomeUnknownError, match="is still writing"):
+            run(operator(tables), try_number=2)
+        assert len(spark.calls()) == 1
+
+    @pytest.mark.parametrize("fails", [True, False])
+    def test_a_try_that_left_nothing(
+        self, tables: Tables, spark: FakeSpark, stage: Callable[..., None], fails: bool
+    ) -> None:
+        stage("begun", fails)
+        killed(operator(tables))
+        stage("written")
+        assert run(operator(tables), try_number=2)["repeated"] is False
+        assert rows(tables) == ["2"]
+        assert tries(tables) == [ledger.UNDONE, ledger.COMMITTED]
+
+    @pytest.mark.parametrize("committer", ["magic", "classic"])
+    def test_a_try_that_may_have_added_rows(
+        self, tables: Tables, spark: FakeSpark, stage: Callable[..., None], committer: str
+    ) -> None:
+        """Half a commit, and files that do not say whose they are."""
+        stage("files")
+        killed(operator(tables, committer=committer))
+        stage("written")
+        task = operator(tables, committer=committer)
+        with pytest.raises(RefusedError, match="without saying what it added"):
+            run(task, try_number=2)
+        assert len(spark.calls()) == 1
+        insists = operator(tables, committer=committer, on_repeat="append")
+        assert run(insists, try_number=3)["repeated"] is False
+        assert rows(tables) == ["1", "3"]
+
+    @pytest.mark.parametrize("committer", ["directory", "partitioned"])
+    def test_files_that_carry_their_jobs_uuid_are_removed(
+        self, tables: Tables, stage: Callable[..., None], committer: str
+    ) -> None:
+        stage("files")
+        killed(operator(tables, committer=committer))
+        stage("written")
+        run(operator(tables, committer=committer), try_number=2)
+        assert rows(tables) == ["2"]
+
+    @pytest.mark.parametrize("committer", S3A)
+    def test_an_overwrite_is_loaded_again(
+        self, tables: Tables, stage: Callable[..., None], committer: str
+    ) -> None:
+        stage("files")
+        killed(operator(tables, committer=committer, mode="overwrite"))
+        stage("written")
+        run(operator(tables, committer=committer, mode="overwrite"), try_number=2)
+        assert rows(tables) == ["2"]
+
+    def test_two_writes_of_which_one_committed(
+        self, tables: Tables, spark: FakeSpark, stage: Callable[..., None]
+    ) -> None:
+        stage("begun", writes="2")
+        killed(operator(tables))
+        stage("written")
+        with pytest.raises(RefusedError, match="1 of its writes committed"):
+            run(operator(tables), try_number=2)
+        assert len(spark.calls()) == 1
+
+    def test_a_replace_of_two_partitions_of_which_one_is_done(
+        self, tables: Tables, stage: Callable[..., None]
+    ) -> None:
+        days = ["day=1", "day=2"]
+        stage("begun")
+        killed(operator(tables, mode="overwrite", partition=days))
+        stage("written")
+        report = run(operator(tables, mode="overwrite", partition=days), try_number=2)
+        assert [entry["partition"] for entry in report["partitions"]] == days
+        assert report["job"] == ledger.run_of(report["jobs"][0])
+        assert rows(tables) == ["2", "2"]
+
+    def test_a_cleared_task_cannot_replace_what_it_added(
+        self, tables: Tables, spark: FakeSpark
+    ) -> None:
+        run(operator(tables))
+        with pytest.raises(RefusedError, match="cannot be replaced, only added to"):
+            run(operator(tables), try_number=2, max_tries=3)
+        assert len(spark.calls()) == 1
+
+    def test_another_word_between_tries_doubles_nothing(
+        self, tables: Tables, spark: FakeSpark
+    ) -> None:
+        """What magic has committed for this run counts for zero_rename, too."""
+        first = run(operator(tables))
+        native = operator(tables, committer="zero_rename")
+        again = run(native, try_number=2)
+        assert (again["job"], again["repeated"]) == (first["job"], True)
+        with pytest.raises(RefusedError, match="by the magic committer"):
+            run(native, try_number=2, max_tries=3)
+        assert len(spark.calls()) == 1
+
+    def test_a_cleared_task_overwrites(self, tables: Tables, spark: FakeSpark) -> None:
+        run(operator(tables, mode="overwrite"))
+        report = run(operator(tables, mode="overwrite"), try_number=2, max_tries=3)
+        assert report["repeated"] is False
+        assert rows(tables) == ["2"]
+
+    def test_a_run_that_was_made_anew_is_another(self, tables: Tables) -> None:
+        """Its first try is number 1 again, and has a UUID of its own."""
+        first = run(operator(tables, mode="overwrite"))
+        again = run(operator(tables, mode="overwrite"))
+        assert first["job"] != again["job"]
+        assert rows(tables) == ["1"]
+
+
+class TestTheSensor:
+    def sensor(self, tables: Tables, **arguments: Any) -> Any:
+        sensor = SuccessManifestSensor(task_id="wait", table=tables.url(), **arguments)
+        context: Any = task_context(sensor)
+        sensor.render_template_fields(context)
+        return sensor.poke(context)
+
+    @pytest.mark.parametrize("committer", S3A)
+    def test_waits_for_this_runs_job(self, tables: Tables, committer: str) -> None:
+        assert self.sensor(tables, upstream_task_id="load").is_done is False
+        report = run(operator(tables, committer=committer))
+        found = self.sensor(tables, upstream_task_id="load", min_rows=1)
+        assert (found.is_done, found.xcom_value) == (True, report)
+        by_job = self.sensor(tables, job=report["job"], partition="day=1")
+        assert by_job.xcom_value["rows"] == 1
+
+    def test_does_not_take_another_runs_job_for_it(self, tables: Tables) -> None:
+        run(operator(tables), run_id="yesterday")
+        assert self.sensor(tables, upstream_task_id="load").is_done is False
+
+    def test_does_not_wait_in_vain(self, tables: Tables) -> None:
+        run(operator(tables))
+        with pytest.raises(AirflowFailException, match="fewer than the 2 rows"):
+            self.sensor(tables, upstream_task_id="load", min_rows=2)
+        with pytest.raises(AirflowFailException, match="did not change day=2"):
+            self.sensor(tables, upstream_task_id="load", partition="day=2")
+
+    def test_a_job_that_no_operator_ran(self, tables: Tables) -> None:
+        job = ledger.run_uuid()
+        assert self.sensor(tables, job=job).is_done is False
+        root = tables.table().root
+        body = b"PAR1"
+        client = tables.bucket.client
+        client.put_object(Bucket=root.bucket, Key=f"{root.prefix}/day=1/a.parquet", Body=body)
+        keys = {f"{root.prefix}/day=1/a.parquet": len(body)}
+        written = marker(job, "magic", keys)
+        client.put_object(Bucket=root.bucket, Key=f"{root.prefix}/_SUCCESS", Body=written)
+        found = self.sensor(tables, job=job)
+        assert found.is_done
+        assert (found.xcom_value["files"], found.xcom_value["rows"]) == (1, None)
+
+
+def test_the_environment_is_left_alone() -> None:
+    assert "ZERO_RENAME_S3A_RUN" not in os.environ
