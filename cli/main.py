@@ -7,17 +7,13 @@ command was refused.
 from __future__ import annotations
 
 import dataclasses
-import json
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table as Sheet
 
-from ..committer import Outcome, RepairAction, Table, ZeroRenameError
+from ..committer import Outcome, RepairAction, Table
+from . import s3a, s3a_recover
+from .output import AsJson, plain, print_rows, refusals
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -26,8 +22,12 @@ app = typer.Typer(
     "chain, AWS_ENDPOINT_URL included.",
 )
 
+app.command()(s3a.checks)
+app.command()(s3a.committers)
+app.command()(s3a_recover.s3a_jobs)
+app.command()(s3a_recover.s3a_recover)
+
 Url = Annotated[str, typer.Argument(metavar="TABLE", help="The table's root, s3://bucket/prefix.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Patience = Annotated[
     float | None,
     typer.Option(
@@ -38,36 +38,10 @@ Patience = Annotated[
 ]
 
 
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """Errors of this package as one paragraph on standard error, exit code 2."""
-    try:
-        yield
-    except ZeroRenameError as error:
-        typer.echo(f"{type(error).__name__}: {error}", err=True)
-        raise typer.Exit(2) from error
-
-
-def _print(as_json: bool, columns: Sequence[str], rows: Sequence[Sequence[Any]], document: Any):
-    if as_json:
-        typer.echo(json.dumps(document, indent=2, default=str))
-        return
-    sheet = Sheet(*columns)
-    for row in rows:
-        sheet.add_row(*("" if cell is None else str(cell) for cell in row))
-    # Cells are keys and ids: to wrap them would break them for who copies one.
-    console = Console(width=None if sys.stdout.isatty() else 240, markup=False, highlight=False)
-    console.print(sheet)
-
-
-def _plain(records: Sequence[Any]) -> list[dict[str, Any]]:
-    return [dataclasses.asdict(record) for record in records]
-
-
 @app.command()
 def jobs(table: Url, as_json: AsJson = False) -> None:
     """List the jobs that are not wholly cleaned up yet."""
-    with _refusals():
+    with refusals():
         found = Table(table).open_jobs()
     rows = [
         (
@@ -82,16 +56,16 @@ def jobs(table: Url, as_json: AsJson = False) -> None:
         for job in found
     ]
     columns = ("job", "decision", "silent for, s", "DAG or application", "run", "try", "host")
-    _print(as_json, columns, rows, _plain(found))
+    print_rows(as_json, columns, rows, plain(found))
 
 
 @app.command()
 def recover(table: Url, patience: Patience = None, as_json: AsJson = False) -> None:
     """Settle every open job: finish committed ones, clean up aborted ones, fence dead ones."""
-    with _refusals():
+    with refusals():
         outcomes = Table(table).recover(patience)
     rows = [(outcome.job, outcome.outcome, outcome.detail) for outcome in outcomes]
-    _print(as_json, ("job", "outcome", "detail"), rows, _plain(outcomes))
+    print_rows(as_json, ("job", "outcome", "detail"), rows, plain(outcomes))
     if any(outcome.outcome is Outcome.FAILED for outcome in outcomes):
         raise typer.Exit(1)
 
@@ -112,11 +86,11 @@ def purge(
     """Recover, then abort the uploads that nobody will complete."""
     if foreign and older_than is None:
         raise typer.BadParameter("--foreign needs --older-than SECONDS")
-    with _refusals():
+    with refusals():
         report = Table(table).purge(older_than, foreign, dry_run, patience)
     rows = [(entry.key, entry.action, entry.reason) for entry in report.entries]
     rows += [(outcome.job, outcome.outcome, outcome.detail) for outcome in report.recovered]
-    _print(as_json, ("upload or job", "action", "why"), rows, dataclasses.asdict(report))
+    print_rows(as_json, ("upload or job", "action", "why"), rows, dataclasses.asdict(report))
     if any(outcome.outcome is Outcome.FAILED for outcome in report.recovered):
         raise typer.Exit(1)
 
@@ -124,7 +98,7 @@ def purge(
 @app.command()
 def show(table: Url, as_json: AsJson = False) -> None:
     """Show the table's partitions as a reader sees them."""
-    with _refusals():
+    with refusals():
         snapshot = Table(table).snapshot()
     names = sorted({*snapshot.epochs, *(file.partition for file in snapshot.files)})
     document = []
@@ -141,16 +115,16 @@ def show(table: Url, as_json: AsJson = False) -> None:
             }
         )
     columns = ("partition", "epoch", "files", "rows", "bytes")
-    _print(as_json, columns, [tuple(entry.values()) for entry in document], document)
+    print_rows(as_json, columns, [tuple(entry.values()) for entry in document], document)
 
 
 @app.command()
 def verify(table: Url, as_json: AsJson = False) -> None:
     """Compare what the heads name with what is in the store."""
-    with _refusals():
+    with refusals():
         findings = Table(table).verify()
     rows = [(finding.partition, finding.kind, finding.key, finding.detail) for finding in findings]
-    _print(as_json, ("partition", "finding", "key", "detail"), rows, _plain(findings))
+    print_rows(as_json, ("partition", "finding", "key", "detail"), rows, plain(findings))
     if findings:
         raise typer.Exit(1)
 
@@ -165,7 +139,7 @@ def repair(
     as_json: AsJson = False,
 ) -> None:
     """Name committed files whose uploads are gone; with --accept-loss, go on without them."""
-    with _refusals():
+    with refusals():
         found = Table(table).repair(accept_loss, job)
     rows = [
         (job.job, job.action, file.partition, file.key, file.rows, file.size)
@@ -174,7 +148,7 @@ def repair(
     ]
     rows += [(job.job, job.action, None, "nothing is lost", 0, 0) for job in found if not job.lost]
     columns = ("job", "action", "partition", "lost file", "rows", "bytes")
-    _print(as_json, columns, rows, _plain(found))
+    print_rows(as_json, columns, rows, plain(found))
     reported = [job for job in found if job.lost and job.action is RepairAction.REPORTED]
     for entry in reported:
         typer.echo(
@@ -197,10 +171,10 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Look for what is or will be wrong: lifecycle rules, dead jobs, left-over uploads."""
-    with _refusals():
+    with refusals():
         found = Table(table).doctor(max_duration)
     rows = [(c.what, c.subject, c.detail, c.remedy) for c in found]
-    _print(as_json, ("complaint", "about", "found", "what to do"), rows, _plain(found))
+    print_rows(as_json, ("complaint", "about", "found", "what to do"), rows, plain(found))
     if found:
         raise typer.Exit(1)
 

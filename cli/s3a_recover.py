@@ -1,0 +1,172 @@
+"""The commands about jobs that Hadoop's S3A committers left: list them, settle them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..committer.errors import InvalidInputError
+from .output import AsJson, plain, print_rows, refusals
+
+if TYPE_CHECKING:
+    from ..s3a.recover import Options, RecoveredJob
+
+Url = Annotated[str, typer.Argument(metavar="TABLE", help="The table's root, s3://bucket/prefix.")]
+Patience = Annotated[
+    float | None,
+    typer.Option(
+        help="Seconds of silence after which a job of which nothing else is known counts as dead. "
+        "Longer than the longest task: one that writes a file is silent. Default: such a job stays "
+        "unknown.",
+        min=0.0,
+    ),
+]
+Dead = Annotated[
+    list[str] | None,
+    typer.Option(metavar="UUID", help="A job, or a run, whose application is known to have ended."),
+]
+Folder = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PARTITION",
+        help="A partition that jobs write to as their destination, as a path below the table.",
+    ),
+]
+Deep = Annotated[
+    bool, typer.Option("--deep", help="List the whole table: a request per thousand files.")
+]
+
+
+def s3a_jobs(
+    table: Url,
+    patience: Patience = None,
+    dead: Dead = None,
+    folder: Folder = None,
+    deep: Deep = False,
+    as_json: AsJson = False,
+) -> None:
+    """List what jobs of the S3A committers left, and whether they live."""
+    from ..s3a.recover import Options
+
+    options = Options(
+        patience=patience, dead=frozenset(dead or ()), folders=tuple(folder or ()), deep=deep
+    )
+    found = _run(table, options)
+    columns = ("job", "left", "state", "silent for, s", "run", "tasks", "files", "written")
+    columns += ("outstanding", "other uploads", "destination", "why")
+    rows = [
+        (
+            job.job,
+            job.left,
+            job.state,
+            f"{job.silent_for:.0f}",
+            job.owner.run_id or job.owner.application,
+            job.tasks,
+            job.files,
+            job.written,
+            job.outstanding,
+            job.extra,
+            job.destination,
+            job.state_reason,
+        )
+        for job in found
+    ]
+    print_rows(as_json, columns, rows, plain(found))
+
+
+def s3a_recover(
+    table: Url,
+    job: Annotated[
+        list[str] | None, typer.Option(metavar="UUID", help="Only this job; may be repeated.")
+    ] = None,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Act. Without it, only say what would be done.")
+    ] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Act on jobs too of which it is not known if they live."),
+    ] = False,
+    patience: Patience = None,
+    dead: Dead = None,
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            help="append: the jobs only add to the table. One that is stated to be dead is then "
+            "rolled forward even if none of its files is written."
+        ),
+    ] = None,
+    tasks: Annotated[
+        int | None,
+        typer.Option(help="With --job: how many tasks it has, so that none is missed.", min=1),
+    ] = None,
+    roll_back: Annotated[
+        bool, typer.Option("--roll-back", help="Roll back, even where forward would do.")
+    ] = False,
+    roll_forward: Annotated[
+        bool,
+        typer.Option(
+            "--roll-forward",
+            help="Where another job committed since, and only you can tell: it was no retry.",
+        ),
+    ] = False,
+    folder: Folder = None,
+    deep: Deep = False,
+    as_json: AsJson = False,
+) -> None:
+    """Roll dead jobs of the S3A committers forward or back; say which, and why."""
+    from ..s3a.plan import APPEND, Action
+    from ..s3a.recover import Options, Outcome
+
+    with refusals():
+        if mode not in (None, APPEND):
+            raise InvalidInputError(
+                f"--mode {mode} says nothing here.", remedy="Give --mode append, or none."
+            )
+        if roll_back and roll_forward:
+            raise InvalidInputError("A job cannot be rolled both back and forward.")
+    forward = Action.FORWARD if roll_forward else None
+    options = Options(
+        apply=apply,
+        force=force,
+        patience=patience,
+        dead=frozenset(dead or ()),
+        mode=mode,
+        direction=Action.BACK if roll_back else forward,
+        tasks=tasks,
+        jobs=frozenset(job) if job else None,
+        folders=tuple(folder or ()),
+        deep=deep,
+    )
+    found = _run(table, options)
+    columns = ("job", "state", "outcome", "files", "completed", "removed", "aborted", "marker")
+    rows: list[Sequence[Any]] = [
+        (
+            one.job,
+            one.state,
+            one.outcome,
+            one.files,
+            one.completed,
+            one.removed,
+            one.aborted,
+            one.marker,
+            f"{one.reason} ({one.state}: {one.state_reason})",
+        )
+        for one in found
+    ]
+    print_rows(as_json, (*columns, "why"), rows, plain(found))
+    for one in found:
+        for key in one.kept:
+            typer.echo(f"{one.job}: left {key}", err=True)
+    if any(one.outcome in (Outcome.FAILED, Outcome.UNKNOWN, Outcome.REFUSED) for one in found):
+        raise typer.Exit(1)
+
+
+def _run(table: str, options: Options) -> tuple[RecoveredJob, ...]:
+    from ..committer import Table
+    from ..s3a.recover import recover_jobs
+
+    with refusals():
+        opened = Table(table)
+        return opened.driver.run(recover_jobs(opened.root, options))

@@ -1,0 +1,94 @@
+"""The commands about S3A that ask no store."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from typer.testing import CliRunner, Result
+
+from zero_rename.cli import app
+from zero_rename.s3a.attributes import ATTRIBUTES, NAMES
+from zero_rename.s3a.checks import CHECKS
+from zero_rename.s3a.settings import Committer, S3ASettings
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def test_checks_lists_every_check() -> None:
+    result = invoke("checks")
+    assert result.exit_code == 0, result.output
+    for check in CHECKS:
+        assert check.id in result.stdout
+        assert check.title in result.stdout
+
+
+def test_checks_as_json_has_all_of_each() -> None:
+    document = json.loads(invoke("checks", "--json").stdout)
+    assert [entry["id"] for entry in document] == [check.id for check in CHECKS]
+    fields = {"id", "severity", "title", "reason", "source", "remedy", "stage", "committers"}
+    assert all(set(entry) == fields for entry in document)
+    assert {entry["severity"] for entry in document} == {"error", "warning"}
+
+
+def test_checks_of_one_committer() -> None:
+    document = json.loads(invoke("checks", "--committer", "classic", "--json").stdout)
+    ids = {entry["id"] for entry in document}
+    assert "speculation" in ids
+    assert "magic-disabled" not in ids
+
+
+def test_one_check_in_full() -> None:
+    result = invoke("checks", "speculation", "rdd-api")
+    assert result.exit_code == 0
+    text = " ".join(result.stdout.split())
+    for check in CHECKS:
+        if check.id in ("speculation", "rdd-api"):
+            assert check.reason in text
+            assert check.source in text
+            assert check.remedy in text
+    assert "magic-disabled" not in text
+
+
+def test_committers_prints_table_five() -> None:
+    result = invoke("committers")
+    assert result.exit_code == 0
+    for committer in ATTRIBUTES:
+        assert committer in result.stdout
+    assert "speculative tasks supported" in result.stdout
+    assert "* classic, atomic task commit: " in result.stdout
+    document = json.loads(invoke("committers", "--json").stdout)
+    assert [entry["committer"] for entry in document] == list(ATTRIBUTES)
+    for entry in document:
+        assert tuple(entry["attributes"]) == NAMES
+        assert entry["attributes"] == ATTRIBUTES[entry["committer"]].rows()
+
+
+def test_settings_of_a_committer() -> None:
+    wanted = S3ASettings(Committer.MAGIC).spark_conf()
+    assert json.loads(invoke("committers", "--conf", "magic", "--json").stdout) == wanted
+    lines = invoke("committers", "--conf", "magic").stdout.splitlines()
+    assert dict(line.split(" ", 1) for line in lines) == wanted
+
+
+def test_unknown_names_are_refused() -> None:
+    for arguments in (
+        ("checks", "nothing"),
+        ("checks", "--committer", "x"),
+        ("committers", "--conf", "x"),
+    ):
+        result = invoke(*arguments)
+        assert result.exit_code == 2, arguments
+        assert "InvalidInputError" in result.stderr
+
+
+def test_the_command_line_starts_without_the_checks() -> None:
+    """They are loaded by their own commands only."""
+    code = "import sys, zero_rename.cli; print([m for m in sys.modules if 's3a.check' in m])"
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert answer.stdout.strip() == "[]"

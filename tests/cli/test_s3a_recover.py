@@ -1,0 +1,101 @@
+"""The commands about jobs of the S3A committers, on a real server."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from support.s3a_jobs import JOB, MagicJob
+from zero_rename.cli import app
+from zero_rename.committer.drivers import connect
+from zero_rename.committer.layout import TableRoot
+
+
+@pytest.fixture
+def job(s3_bucket: Any) -> MagicJob:
+    """Died with one of four files written."""
+    root = TableRoot(s3_bucket.name, "wh/flights")
+    made = MagicJob(connect(s3_bucket.name).perform, root).begin()
+    made.task(0)
+    made.task(1)
+    made.complete(made.files[0])
+    return made
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def as_json(*arguments: str, code: int = 0) -> Any:
+    result = invoke(*arguments, "--json")
+    assert result.exit_code == code, result.output
+    return json.loads(result.stdout)
+
+
+def test_jobs_are_listed(job: MagicJob, s3_bucket: Any) -> None:
+    # S3A conformance 104
+    s3_bucket.counter.reset()
+    (found,) = as_json("s3a-jobs", job.root.url)
+    assert (found["job"], found["state"], found["tasks"]) == (JOB, "live", 2)
+    (found,) = as_json("s3a-jobs", job.root.url, "--patience", "0")
+    assert (found["files"], found["written"], found["outstanding"]) == (4, 1, 3)
+    assert JOB in invoke("s3a-jobs", job.root.url).stdout
+    assert set(s3_bucket.counter.counts()) <= {
+        "ListObjects",
+        "ListMultipartUploads",
+        "GetObject",
+        "HeadObject",
+    }
+
+
+def test_a_job_is_reported_then_settled(job: MagicJob, s3_bucket: Any) -> None:
+    url = job.root.url
+    (left,) = as_json("s3a-recover", url, "--apply")
+    assert left["outcome"] == "left"
+    (would,) = as_json("s3a-recover", url, "--dead", JOB)
+    assert would["outcome"] == "would-roll-forward"
+    assert len(s3_bucket.uploads()) == 3
+    (done,) = as_json("s3a-recover", url, "--dead", JOB, "--apply")
+    assert (done["outcome"], done["completed"], done["marker"]) == ("rolled-forward", 3, "written")
+    assert s3_bucket.uploads() == []
+    assert [k for k in s3_bucket.keys("wh/flights/day=") if "__magic" not in k] == job.keys
+    assert as_json("s3a-recover", url, "--apply") == []
+
+
+def test_why_is_printed(job: MagicJob) -> None:
+    printed = invoke("s3a-recover", job.root.url, "--patience", "0", "--roll-back").stdout
+    assert "would-roll-back" in printed
+    assert "the caller wants it rolled back" in printed
+
+
+def test_what_is_refused_is_told_by_the_exit_code(job: MagicJob, s3_bucket: Any) -> None:
+    job.pending_set(7, [job.files[0].commit("elsewhere", JOB, "")])
+    (found,) = as_json("s3a-recover", job.root.url, "--dead", JOB, "--apply", code=1)
+    assert found["outcome"] == "refused"
+    assert "names the bucket 'elsewhere'" in found["reason"]
+    assert len(s3_bucket.uploads()) == 3
+
+
+def test_a_file_of_somebody_else_is_told(job: MagicJob, s3_bucket: Any) -> None:
+    made = job.files[0]
+    s3_bucket.put(made.key, b"x")
+    result = invoke("s3a-recover", job.root.url, "--dead", JOB, "--apply")
+    assert f"left {made.key}" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--mode", "overwrite"),
+        ("--roll-back", "--roll-forward"),
+        ("--tasks", "3"),
+        ("--folder", "../x"),
+        ("--patience", "-1"),
+    ],
+)
+def test_options_that_cannot_be_right(job: MagicJob, options: tuple[str, ...]) -> None:
+    assert invoke("s3a-recover", job.root.url, *options).exit_code == 2
+    assert invoke("s3a-jobs", "flights").exit_code == 2
