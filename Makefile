@@ -3,10 +3,10 @@ PYTHON ?= python3
 PY := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test torture lint lock clean
+.PHONY: help setup demo test test-s3a torture lint lock clean
 
 help:            ## What can be made
-	@sed -n 's/^\([a-z]*\): *[a-z]* *## */make \1\t/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z0-9-]*\): *[a-z]* *## */make \1\t/p' $(MAKEFILE_LIST)
 
 setup:           ## .venv, its packages, Java; quick when nothing changed
 	@$(PYTHON) tools/bootstrap.py
@@ -15,7 +15,11 @@ demo: setup      ## Load real data through Airflow and Spark into an embedded S3
 	@$(PY) -m demo
 
 test: lint       ## Lint, types and all tests
-	@$(PY) -m pytest --numprocesses 2 --dist loadfile
+	@$(PY) -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+
+test-s3a: setup  ## Hadoop's S3A committers on a real S3 server; fetches 700 MB once
+	@$(PY) tools/fetch_s3a_jars.py
+	@$(PY) -m pytest tests/s3a/real --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 torture: setup   ## Kill writers at random moments and check every row; KILLS=200, SERVER=minio
 	@PYTHONPATH=tests $(PY) -m torture --kills $(or $(KILLS),200)

@@ -6,6 +6,7 @@ import itertools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,25 @@ settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 
 _numbers = itertools.count(1)
+#: Files and folders that take long, mostly by waiting: with one file a worker at a time, what
+#: begins last is waited for.
+_LONG = (
+    "simulation/test_simulation.py",
+    "torture",
+    "demo/test_airflow.py",
+    "operators",
+    "example_dags",
+    "spark",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def rank(item: pytest.Item) -> int:
+        path = item.path.relative_to(Path(__file__).parent)
+        names = {str(path), *map(str, path.parents)}
+        return next((n for n, name in enumerate(_LONG) if name in names), len(_LONG))
+
+    items.sort(key=rank)
 
 
 @pytest.fixture(scope="session")
