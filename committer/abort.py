@@ -12,8 +12,9 @@ from .decision import Decision
 from .head import Slot
 from .open_record import OpenRecord
 from .opened import Aborted, Committed
+from .paging import list_objects
 from .slots import list_heads, release_claim
-from .store import All, ListObjects, Step
+from .store import All, Step
 
 
 def abort_slots(context: Context, job: str, slots: Iterable[Slot]) -> Step[Aborted | Committed]:
@@ -59,12 +60,6 @@ def claimable_slots(context: Context, record: OpenRecord, last_modified: float) 
 
 def remove_decision_parts(context: Context, job: str) -> Step[None]:
     """Parts of a commit decision that was never made."""
-    prefix = f"{context.root.decisions_prefix}{job}."
-    token = None
-    while True:
-        page = yield ListObjects(prefix, token=token)
-        own = [o.key for o in page.objects if o.key != context.root.decision_key(job)]
-        yield All(tuple(delete_key(key) for key in own))
-        token = page.token
-        if token is None:
-            return
+    listing = yield from list_objects(f"{context.root.decisions_prefix}{job}.")
+    own = [key for key in listing.keys if key != context.root.decision_key(job)]
+    yield All(tuple(delete_key(key) for key in own))

@@ -4,7 +4,6 @@ write access or a maintenance task may do it, also at the same time."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import islice
 
 from .close import close
 from .contents import files_of_head, fold
@@ -18,19 +17,18 @@ from .markers import look_at_marker, write_partition_marker, write_table_marker
 from .opened import Committed, PartitionCommit
 from .pending import PendingFile
 from .policy import DuringApply, SuccessMarkers
+from .removal import remove
 from .slots import Swapped, head_state, read_head, release_claim, swap_head
 from .store import (
     Absent,
     All,
     CompleteUpload,
     Delete,
-    DeleteMany,
     Done,
     Found,
     Head,
     Refused,
     Step,
-    Unknown,
     Wait,
 )
 from .swap import NotWritten
@@ -39,7 +37,6 @@ from .swap import NotWritten
 JOB_METADATA = "zero-rename-job"
 _COMPLETE_TRIES = 6
 _PAUSE = 0.5
-_DELETE_AT_ONCE = 1000
 
 
 def finish(
@@ -287,30 +284,18 @@ def remove_listed(context: Context, removals: tuple[StoredFile, ...]) -> Step[No
         return
     if not context.facts.conditional_delete:
         removals = yield from _unchanged(removals)
-    items = iter([(file.key, file.etag) for file in removals])
-    while chunk := tuple(islice(items, _DELETE_AT_ONCE)):
-        answer = yield DeleteMany(chunk)
-        failed = (
-            {"": answer.cause}
-            if isinstance(answer, Unknown)
-            else {
-                key: code
-                for key, code in answer.errors.items()
-                # Gone already, or no longer the file that was listed: neither is ours.
-                if code not in ("NoSuchKey", "PreconditionFailed")
-            }
+    failed = yield from remove((file.key, file.etag) for file in removals)
+    if failed:
+        key, cause = next(iter(failed.items()))
+        raise UnfinishedCommitError(
+            f"The job is committed, and {len(failed)} of the files it replaces could not be "
+            f"removed ({cause}). Readers through the heads do not see them; readers that list "
+            "do.",
+            table=context.root.url,
+            key=key,
+            remedy="Finish it when the store allows deletes: "
+            f"zero-rename recover {context.root.url}",
         )
-        if failed:
-            key, code = next(iter(failed.items()))
-            raise UnfinishedCommitError(
-                f"The job is committed, and {len(failed)} of the files it replaces could not be "
-                f"removed ({code}). Readers through the heads do not see them; readers that list "
-                "do.",
-                table=context.root.url,
-                key=key,
-                remedy="Finish it when the store allows deletes: "
-                f"zero-rename recover {context.root.url}",
-            )
 
 
 def _unchanged(removals: tuple[StoredFile, ...]) -> Step[tuple[StoredFile, ...]]:

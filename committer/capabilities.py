@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from .errors import StoreUnfitError
 from .layout import TableRoot
+from .paging import list_uploads
 from .record import Fields
 from .store import (
     AbortUpload,
@@ -20,7 +21,6 @@ from .store import (
     Done,
     Found,
     Head,
-    ListUploads,
     Put,
     Refused,
     ServerName,
@@ -189,11 +189,5 @@ def _probe_upload(key: str) -> Step[tuple[bool, bool, bool]]:
 
 
 def _lists(prefix: str, key: str, upload_id: str) -> Step[bool]:
-    marker = None
-    while True:
-        page = yield ListUploads(prefix, marker)
-        if any(u.key == key and u.upload_id == upload_id for u in page.uploads):
-            return True
-        marker = page.marker
-        if marker is None:
-            return False
+    found = yield from list_uploads(prefix)
+    return any(upload.key == key and upload.upload_id == upload_id for upload in found)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from . import paging
 from .context import Context
 from .errors import UnfinishedCommitError
 from .layout import job_in_key
-from .store import AbortUpload, All, Delete, ListedUpload, ListUploads, Step, Unknown, Wait
+from .store import AbortUpload, All, Delete, ListedUpload, Step, Unknown, Wait
 
 _SWEEPS = 5
 _PAUSE = 0.5
@@ -20,14 +21,8 @@ def list_uploads(context: Context) -> Step[list[ListedUpload]]:
     """
     prefix = f"{context.root.prefix}/"
     asked = prefix if context.facts.uploads_by_prefix else ""
-    uploads: list[ListedUpload] = []
-    marker = None
-    while True:
-        page = yield ListUploads(asked, marker)
-        uploads += [upload for upload in page.uploads if upload.key.startswith(prefix)]
-        marker = page.marker
-        if marker is None:
-            return uploads
+    found = yield from paging.list_uploads(asked)
+    return [upload for upload in found if upload.key.startswith(prefix)]
 
 
 def sweep(context: Context, job: str, keep: Collection[tuple[str, str]] = frozenset()) -> Step[int]:

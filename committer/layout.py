@@ -7,9 +7,13 @@ import os
 import re
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from .errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from .store import ListedObject
 
 CONTROL = "_zero_rename"
 #: The name of the one partition of an unpartitioned table. No directory can be called so,
@@ -191,6 +195,10 @@ class TableRoot:
         if is_hidden(name) or not name or any(is_hidden(d) or not d for d in directories):
             return None
         return "/".join(directories) or UNPARTITIONED
+
+    def is_data(self, item: ListedObject) -> bool:
+        """Whether a listed object is a data file, in whatever directories."""
+        return self.partition_of_data_key(item.key) is not None
 
     def marker_key(self, partition: str) -> str:
         """The key of a partition's ``_SUCCESS``; the table's for :data:`UNPARTITIONED`."""

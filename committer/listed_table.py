@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 from .data_file import DataFile
 from .errors import DamagedError, InvalidInputError, TableMismatchError
 from .hive import NULL, escape, parse_partition, partition_values, unescape
-from .layout import UNPARTITIONED, TableRoot, is_hidden
+from .layout import TableRoot
+from .paging import list_objects
 from .range_file import RangeFile
 from .schema_types import normalise
 from .store import Get, ListedObject, ListObjects, Step
@@ -91,20 +92,11 @@ def read_listed(driver: Any, root: TableRoot) -> ListedTable | None:
 def list_parquet(root: TableRoot) -> Step[list[tuple[str, ListedObject]]]:
     """Data files below a root, each with its directories; nothing where the folder holds records
     of this package: a table whose ``table.json`` is lost is no table of another committer."""
-    found: list[tuple[str, ListedObject]] = []
     if (yield ListObjects(root.heads_prefix)).objects:
-        return found
-    prefix, token = f"{root.prefix}/", None
-    while True:
-        page = yield ListObjects(prefix, token=token)
-        for item in page.objects:
-            *directories, name = item.key.removeprefix(prefix).split("/")
-            hidden = any(is_hidden(part) or not part for part in (*directories, name))
-            if not hidden and item.size:
-                found.append(("/".join(directories) or UNPARTITIONED, item))
-        token = page.token
-        if token is None:
-            return found
+        return []
+    listing = yield from list_objects(f"{root.prefix}/")
+    placed = ((root.partition_of_data_key(item.key), item) for item in listing.objects)
+    return [(partition, item) for partition, item in placed if partition is not None and item.size]
 
 
 def _columns(root: TableRoot, partitions: Sequence[str]) -> tuple[str, ...]:

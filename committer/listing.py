@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from .context import Context
 from .layout import UNPARTITIONED, is_hidden
-from .store import ListedObject, ListObjects, Step
+from .paging import list_objects
+from .store import ListedObject, Step
 
 
 def has_columns(partition: str, columns: tuple[str, ...]) -> bool:
@@ -21,17 +22,13 @@ def list_data(context: Context, partition: str) -> Step[list[ListedObject]]:
     """A partition's direct children that are data: names that begin with ``_`` or ``.`` never
     are, nor are the empty objects that some tools write for directories."""
     prefix = context.root.partition_prefix(partition)
-    items: list[ListedObject] = []
-    token = None
-    while True:
-        page = yield ListObjects(prefix, delimiter=True, token=token)
-        for item in page.objects:
-            name = item.key.removeprefix(prefix)
-            if name and not is_hidden(name):
-                items.append(item)
-        token = page.token
-        if token is None:
-            return items
+
+    def is_data(item: ListedObject) -> bool:
+        name = item.key.removeprefix(prefix)
+        return bool(name) and not is_hidden(name)
+
+    listing = yield from list_objects(prefix, direct=True, wanted=is_data)
+    return list(listing.objects)
 
 
 def list_table(
@@ -41,15 +38,11 @@ def list_table(
 
     Files elsewhere than in a partition of the table are left out.
     """
+    # Without partitions the files are direct children, and nothing else need be listed.
+    listing = yield from list_objects(f"{context.root.prefix}/", direct=not partition_by)
     found: dict[str, list[ListedObject]] = {}
-    prefix, token = f"{context.root.prefix}/", None
-    while True:
-        # Without partitions the files are direct children, and nothing else need be listed.
-        page = yield ListObjects(prefix, delimiter=not partition_by, token=token)
-        for item in page.objects:
-            partition = context.root.partition_of_data_key(item.key)
-            if partition is not None and _belongs(partition, partition_by):
-                found.setdefault(partition, []).append(item)
-        token = page.token
-        if token is None:
-            return found
+    for item in listing.objects:
+        partition = context.root.partition_of_data_key(item.key)
+        if partition is not None and _belongs(partition, partition_by):
+            found.setdefault(partition, []).append(item)
+    return found

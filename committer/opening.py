@@ -21,10 +21,11 @@ from .head import HeadState, Slot
 from .layout import is_hidden
 from .open_record import OpenRecord
 from .opened import Committed, OpenedJob
+from .paging import list_objects
 from .policy import Coordination, JobSpec, OnRepeat
 from .schema import check_same, check_types
 from .slots import list_heads, read_head
-from .store import Absent, All, Delete, Found, Get, ListObjects, Put, Step
+from .store import Absent, All, Delete, Found, Get, Put, Step
 from .swap import NotWritten, Uncertain, Written, put_record
 from .table_record import TableRecord
 from .uncoordinated import check_uncoordinated
@@ -182,17 +183,10 @@ def _check_table(context: Context, table: TableRecord, spec: JobSpec) -> None:
 
 def list_open(context: Context) -> Step[set[str]]:
     """Ids of the jobs with an open record: one LIST."""
-    jobs: set[str] = set()
-    token = None
-    while True:
-        page = yield ListObjects(context.root.open_prefix, token=token)
-        for item in page.objects:
-            name = item.key.removeprefix(context.root.open_prefix).removesuffix(".json")
-            if not is_hidden(name):
-                jobs.add(name)
-        token = page.token
-        if token is None:
-            return jobs
+    prefix = context.root.open_prefix
+    listing = yield from list_objects(prefix)
+    names = (key.removeprefix(prefix).removesuffix(".json") for key in listing.keys)
+    return {name for name in names if not is_hidden(name)}
 
 
 def read_open(context: Context, job: str) -> Step[OpenEntry | None]:

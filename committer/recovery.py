@@ -17,6 +17,7 @@ from .head import HeadState, head_at
 from .layout import job_in_key
 from .opened import Aborted
 from .opening import OpenEntry, list_open, read_open
+from .paging import list_objects
 from .policy import Coordination, Owner
 from .slots import list_heads, release_claim
 from .snapshot import read_table
@@ -28,7 +29,6 @@ from .store import (
     Get,
     Head,
     ListedUpload,
-    ListObjects,
     Refused,
     Step,
 )
@@ -276,14 +276,8 @@ def release_dead_claims(context: Context) -> Step[list[Recovered]]:
 def all_heads(context: Context) -> Step[list[HeadState]]:
     """The heads of all partitions and of all runs."""
     partitions = yield from list_heads(context)
-    keys = [listed.slot.key for listed in partitions.values()]
-    token = None
-    while True:
-        page = yield ListObjects(context.root.once_prefix, token=token)
-        keys += [item.key for item in page.objects]
-        token = page.token
-        if token is None:
-            break
+    runs = yield from list_objects(context.root.once_prefix)
+    keys = (*(listed.slot.key for listed in partitions.values()), *runs.keys)
     found = yield All(tuple(_get(key) for key in keys))
     return [head_at(context.root, item) for item in found if isinstance(item, Found)]
 

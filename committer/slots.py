@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from .context import Context
 from .head import Head, HeadState, Slot, partition_of_slot_key
-from .store import Absent, Get, ListObjects, Put, Step
+from .paging import list_objects
+from .store import Absent, Get, Put, Step
 from .swap import NotWritten, Uncertain, Written, put_record
 
 
@@ -66,15 +67,11 @@ class ListedHead:
 
 def list_heads(context: Context) -> Step[dict[str, ListedHead]]:
     """Every partition's head, by partition name: one request per thousand."""
+    listing = yield from list_objects(context.root.heads_prefix)
     heads: dict[str, ListedHead] = {}
-    token = None
-    while True:
-        page = yield ListObjects(context.root.heads_prefix, token=token)
-        for item in page.objects:
-            name = partition_of_slot_key(context.root, item.key)
-            if name is not None:
-                slot = Slot.partition(context.root, name)
-                heads[name] = ListedHead(slot, item.etag, item.last_modified)
-        token = page.token
-        if token is None:
-            return heads
+    for item in listing.objects:
+        name = partition_of_slot_key(context.root, item.key)
+        if name is not None:
+            slot = Slot.partition(context.root, name)
+            heads[name] = ListedHead(slot, item.etag, item.last_modified)
+    return heads

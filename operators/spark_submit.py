@@ -31,7 +31,7 @@ from ..provider.outcomes import (
     try_of,
 )
 from ..provider.partitions import ANY, check_partition, resolve_partitions
-from ..provider.pulse import Pulse
+from ..provider.pulse import kept_alive
 from ..provider.reports import commit_report, one_line
 from ..provider.runs import TaskRun, check_on_repeat
 from ..provider.s3a_load import S3ALoad, loaded_by_s3a
@@ -278,7 +278,7 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         variables: Mapping[str, str],
     ) -> None:
         try:
-            with self._prepared(hook, variables), Pulse(table, run):
+            with self._prepared(hook, variables), kept_alive(table, run):
                 super().execute(context)
         except InvalidInputError as error:
             raise AirflowFailException(str(error)) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import RefusedError, VerificationError, ZeroRenameError
 from ..committer.policy import Mode, Owner
+from ..committer.pulse import signs_of_life
 from ..committer.store import Step
 from ..s3a import ledger
 from ..s3a.run_record import RunRecord, beat_record, remove_record, write_record
@@ -115,7 +115,7 @@ class S3ALoad:
         self._try = self._run(ledger.put_try(self._table.root, self._try))
         self._run(write_record(self._table.root, record))
         try:
-            with self._pulse():
+            with signs_of_life(self._beat, INTERVAL):
                 yield
         except Exception:
             # What the application left is for the next try, or for recovery, to settle.
@@ -156,7 +156,9 @@ class S3ALoad:
         done = replace(self._try, state=ledger.COMMITTED, report=report)
         self._run(ledger.put_try(root, done))
         self._run(remove_record(root, self.uuid))
-        self._run(ledger.remove_writes(root, self.uuid))
+        left = self._run(ledger.remove_writes(root, self.uuid))
+        if left:
+            _log.warning("Records of this try that nobody needs any more were left: %s", left)
         _log.info("Committed %s", one_line(report))
         return report
 
@@ -198,24 +200,8 @@ class S3ALoad:
         )
         return ledger.Known(write, 0.0, self._try.opened_at, self._try.opened_at)
 
-    @contextmanager
-    def _pulse(self) -> Iterator[None]:
-        ended = threading.Event()
-
-        def keep_on() -> None:
-            while not ended.wait(INTERVAL):
-                try:
-                    self._run(beat_record(self._table.root, self.uuid, INTERVAL))
-                except ZeroRenameError as error:
-                    _log.warning("No sign of life could be given: %s", error)
-
-        thread = threading.Thread(target=keep_on, name="zero-rename-s3a-pulse", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join(timeout=INTERVAL)
+    def _beat(self) -> None:
+        self._run(beat_record(self._table.root, self.uuid, INTERVAL))
 
     def _note(self, record: ledger.TryRecord) -> None:
         """Put a state on record where that must not hide why the task fails."""

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import VerificationError
 from ..committer.layout import TableRoot
-from ..committer.store import Step
 from ..s3a import ledger
+from ..s3a.committed_files import files_since
 from ..s3a.verify import Expectation, verify_job
 from .row_counts import count_rows
-from .s3a_tries import files_since, marker_job
+from .s3a_tries import marker_job
 
 if TYPE_CHECKING:
     from ..committer import Table
@@ -84,7 +84,7 @@ def _verified(table: Table, known: ledger.Known[ledger.WriteRecord]) -> Job:
     root = TableRoot.parse(write.destination)
     if write.dynamic:
         # No marker is written (SPARK-35279): the record says that Spark has returned.
-        files = driver.run(_came_since(table.root, known.since))
+        files = driver.run(files_since(table.root, int(known.since * 1000)))
         return _job(table, write, files)
     expected = Expectation(write.committer, write.uuid, int(known.since * 1000))
     found = driver.run(verify_job(root, expected))
@@ -110,11 +110,6 @@ def _reported(table: Table, write: ledger.WriteRecord) -> Job:
     if report is None:
         return Job(write.uuid, None, None)
     return Job(write.uuid, report.files, report.bytes)
-
-
-def _came_since(root: TableRoot, since: float) -> Step[dict[str, int]]:
-    found = yield from files_since(root, since)
-    return {item.key: item.size for item in found}
 
 
 def s3a_report(

@@ -15,11 +15,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import OutcomeUnknownError, RefusedError, VerificationError
-from ..committer.layout import UNPARTITIONED, TableRoot, is_hidden
+from ..committer.layout import UNPARTITIONED, TableRoot
 from ..committer.policy import Mode
-from ..committer.store import Absent, DeleteMany, Get, ListedObject, ListObjects, Step
+from ..committer.removal import remove
+from ..committer.store import Absent, Get, Step
 from ..committer.success_marker import SuccessMarker
 from ..s3a import ledger
+from ..s3a.committed_files import files_since
 from ..s3a.recover import Options, Outcome, recover_jobs
 from ..s3a.run_record import ROLLED_FORWARD, list_records, remove_record
 from ..s3a.settings import Committer
@@ -230,20 +232,25 @@ class Tries:
         self, record: ledger.TryRecord, write: ledger.Known[ledger.WriteRecord]
     ) -> None:
         root = TableRoot.parse(write.record.destination)
-        files = self._run(files_since(root, write.since))
+        files = self._run(files_since(root, int(write.since * 1000)))
         if Committer(write.record.committer).is_staging:
             # Their names carry the job's UUID, so these are its files and no other's.
-            mine = [item for item in files if write.record.uuid in item.key]
-            for start in range(0, len(mine), 1000):
-                chosen = mine[start : start + 1000]
-                self._run(_delete(tuple((item.key, item.etag) for item in chosen)))
+            mine = [key for key in files if write.record.uuid in key]
+            left = self._run(remove((key, None) for key in mine))
+            if left:
+                cause = next(iter(left.values()))
+                raise self._doubtful(
+                    record,
+                    f"its job {write.record.uuid} left {len(mine)} files in {root.url}, and the "
+                    f"store did not confirm that they are removed ({cause})",
+                )
             if mine:
                 _log.warning("Removed %s files of job %s", len(mine), write.record.uuid)
             return
         if files:
             raise self._doubtful(
                 record,
-                f"since it began, {len(files)} files came to {root.url}, such as {files[0].key}; "
+                f"since it began, {len(files)} files came to {root.url}, such as {min(files)}; "
                 f"they may be its own, which the {write.record.committer} committer does not mark",
             )
 
@@ -275,24 +282,3 @@ def marker_job(root: TableRoot) -> Step[str | None]:
         return None
     marker = SuccessMarker.parse_or_none(found.body)
     return marker.job if marker is not None and marker.success else None
-
-
-def files_since(root: TableRoot, since: float) -> Step[list[ListedObject]]:
-    """Data files below a destination that came since then, by the store's clock."""
-    prefix, token = f"{root.prefix}/", None
-    found: list[ListedObject] = []
-    while True:
-        page = yield ListObjects(prefix, token=token)
-        for item in page.objects:
-            parts = item.key.removeprefix(prefix).split("/")
-            is_data = bool(parts[-1]) and not any(is_hidden(part) for part in parts)
-            # The store's times have whole seconds.
-            if is_data and int(item.last_modified) >= int(since):
-                found.append(item)
-        token = page.token
-        if token is None:
-            return found
-
-
-def _delete(items: tuple[tuple[str, str | None], ...]) -> Step[None]:
-    yield DeleteMany(items)

@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from ..committer.errors import RecordDamagedError, VerificationError
-from ..committer.layout import TableRoot, is_hidden
+from ..committer.layout import TableRoot
+from ..committer.paging import list_objects
 from ..committer.store import Absent, All, Found, Get, Head, Step
 from ..committer.success_marker import FILENAMES_LIMIT
-from .found import list_tree, list_uploads
+from .found import list_uploads
 from .layout import MAGIC_JOB, SHARED_MAGIC, job_of, job_tree, parse, uuids_in_name, why_outside
 from .records import JobSummary, PendingSet
 
@@ -116,38 +117,34 @@ def _of_the_write(root: TableRoot, job: str, named: Sequence[str]) -> Step[dict[
         common &= set(uuids_in_name(key))
     # Spark's own UUID is one write's; the committer's may have been handed to several.
     common = common - {job.lower()} or common
-    listed, _ = yield from list_tree(f"{root.prefix}/")
+    wanted = set(named)
+    listing = yield from list_objects(f"{root.prefix}/", wanted=root.is_data)
     return {
         item.key: item.size
-        for item in listed
-        if _is_data(root, item.key)
-        and (item.key in set(named) or common & set(uuids_in_name(item.key)))
+        for item in listing.objects
+        if item.key in wanted or common & set(uuids_in_name(item.key))
     }
 
 
-def _is_data(root: TableRoot, key: str) -> bool:
-    parts = key[len(root.prefix) + 1 :].split("/")
-    return bool(parts[-1]) and not any(is_hidden(part) for part in parts)
-
-
 def files_since(root: TableRoot, since_ms: int) -> Step[dict[str, int]]:
-    """Keys and sizes of the data files that the store wrote since then, by its own clock."""
-    listed, _ = yield from list_tree(f"{root.prefix}/")
+    """Keys and sizes of the data files that the store wrote since then, by its own clock, whose
+    times have whole seconds."""
+    listing = yield from list_objects(f"{root.prefix}/", wanted=root.is_data)
     return {
         item.key: item.size
-        for item in listed
-        if _is_data(root, item.key) and int(item.last_modified) >= since_ms // 1000
+        for item in listing.objects
+        if int(item.last_modified) >= since_ms // 1000
     }
 
 
 def temporary_left(root: TableRoot) -> Step[str]:
     """A sentence about a rename committer's unfinished work, ``""`` if there is none."""
-    listed, _ = yield from list_tree(f"{root.prefix}/{_TEMPORARY}/")
-    if not listed:
+    listing = yield from list_objects(f"{root.prefix}/{_TEMPORARY}/")
+    if not listing.objects:
         return ""
     return (
-        f"{len(listed)} objects are below {_TEMPORARY}/: work of a rename committer that is under "
-        "way or was interrupted."
+        f"{len(listing.objects)} objects are below {_TEMPORARY}/: work of a rename committer that "
+        "is under way or was interrupted."
     )
 
 
@@ -158,9 +155,9 @@ def pending_files(root: TableRoot, job: str, warnings: list[str]) -> Step[dict[s
     :returns: keys and sizes of the files they name.
     :raises VerificationError: one that they name is not there, or of another size.
     """
-    listed, _ = yield from list_tree(f"{root.prefix}/{SHARED_MAGIC}")
-    own = [item for item in listed if item.key.startswith(job_tree(root.prefix, job))]
-    others = {job_of(item.key) or SHARED_MAGIC for item in listed} - {job}
+    listing = yield from list_objects(f"{root.prefix}/{SHARED_MAGIC}")
+    own = [key for key in listing.keys if key.startswith(job_tree(root.prefix, job))]
+    others = {job_of(key) or SHARED_MAGIC for key in listing.keys} - {job}
     if others:
         warnings.append(
             f"Other jobs left magic trees, or are writing: {_some(sorted(others))}. "
@@ -172,7 +169,7 @@ def pending_files(root: TableRoot, job: str, warnings: list[str]) -> Step[dict[s
         f"The job's own {MAGIC_JOB}{job} is still there, {len(own)} objects: it was not cleaned "
         "up. `zero-rename s3a-recover` does it."
     )
-    names = [item.key for item in own if (path := parse(item.key)) and path.is_set]
+    names = [key for key in own if (path := parse(key)) and path.is_set]
     sets = yield All(tuple(_load(key) for key in names))
     wanted = {commit.key: commit.length for one in sets if one for commit in one.commits}
     files = yield from _sizes(sorted(wanted))

@@ -17,16 +17,16 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ..committer import paging
 from ..committer.errors import RecordDamagedError
 from ..committer.layout import TableRoot
+from ..committer.paging import list_objects
 from ..committer.store import (
     All,
     Found,
     Get,
     ListedObject,
     ListedUpload,
-    ListObjects,
-    ListUploads,
     ServerName,
     Step,
 )
@@ -195,35 +195,12 @@ def list_uploads(root: TableRoot) -> Step[list[ListedUpload]]:
     second is asked, unless the store is known to do as it should.
     """
     prefix = f"{root.prefix}/"
-    found = yield from _list_uploads(prefix)
+    found = yield from paging.list_uploads(prefix)
     if not found and (yield ServerName()) != _LISTS_BY_PREFIX:
-        found = yield from _list_uploads("")
+        found = yield from paging.list_uploads("")
     # A store that pages badly lists an upload twice.
     unique = {(u.key, u.upload_id): u for u in found if u.key.startswith(prefix)}
     return [u for u in unique.values() if not is_native(u.key)]
-
-
-def _list_uploads(prefix: str) -> Step[list[ListedUpload]]:
-    found: list[ListedUpload] = []
-    marker = None
-    while True:
-        page = yield ListUploads(prefix, marker)
-        found += page.uploads
-        marker = page.marker
-        if marker is None:
-            return found
-
-
-def list_tree(prefix: str) -> Step[tuple[list[ListedObject], float]]:
-    """All objects below a prefix, and the time by the store's clock."""
-    found: list[ListedObject] = []
-    token = None
-    while True:
-        page = yield ListObjects(prefix, token=token)
-        found += page.objects
-        token = page.token
-        if token is None:
-            return found, page.date
 
 
 def _magic_objects(
@@ -235,11 +212,17 @@ def _magic_objects(
         least = root.prefix.count("/") + 1
         places |= {"/".join(parts[:n]) for n in range(least, len(parts) + 1)}
     if deep or len(places) > _FOLDERS:
-        objects, now = yield from list_tree(f"{root.prefix}/")
-        return [item for item in objects if is_magic(item.key)], now
-    listed = yield All(tuple(list_tree(f"{place}/{SHARED_MAGIC}") for place in sorted(places)))
-    unique = {item.key: item for objects, _ in listed for item in objects if is_magic(item.key)}
-    return list(unique.values()), max(now for _, now in listed)
+        listing = yield from list_objects(f"{root.prefix}/", wanted=_is_magic)
+        return list(listing.objects), listing.date
+    listed = yield All(
+        tuple(list_objects(f"{place}/{SHARED_MAGIC}", wanted=_is_magic) for place in sorted(places))
+    )
+    unique = {item.key: item for one in listed for item in one.objects}
+    return list(unique.values()), max(one.date for one in listed)
+
+
+def _is_magic(item: ListedObject) -> bool:
+    return is_magic(item.key)
 
 
 def _within(root: TableRoot, folder: str) -> bool:

@@ -26,9 +26,11 @@ from urllib.parse import quote
 from ..committer.errors import RecordDamagedError, StoreUnreachableError
 from ..committer.layout import CONTROL, TableRoot, new_write_id
 from ..committer.open_record import owner_from
+from ..committer.paging import first_object, list_objects
 from ..committer.policy import Owner
 from ..committer.record import decode, encode
-from ..committer.store import Absent, All, DeleteMany, Done, Found, Get, ListObjects, Put, Step
+from ..committer.removal import remove
+from ..committer.store import Absent, All, Done, Found, Get, ListObjects, Put, Step
 from .records import JobSummary
 
 #: States of a try.
@@ -253,31 +255,20 @@ def writes_of(root: TableRoot, run: str) -> Step[tuple[Known[WriteRecord], ...]]
 def find_try(root: TableRoot, run: str) -> Step[Known[TryRecord] | None]:
     """A try's record by its UUID, or by that of one of its writes: one LIST per thousand runs."""
     name = f"/{run_of(run)}.json"
-    token = None
-    while True:
-        page = yield ListObjects(_beside(root, "s3a-runs"), token=token)
-        key = next((item.key for item in page.objects if item.key.endswith(name)), None)
-        if key is not None:
-            found = yield from _get(key)
-            return None if found is None else _known(TryRecord.decode(found.body, key), found)
-        token = page.token
-        if token is None:
-            return None
+    item = yield from first_object(_beside(root, "s3a-runs"), lambda it: it.key.endswith(name))
+    found = (yield from _get(item.key)) if item else None
+    return None if found is None else _known(TryRecord.decode(found.body, found.key), found)
 
 
-def remove_writes(root: TableRoot, run: str) -> Step[None]:
-    """Forget a try's writes, once the try's own record says what came of them."""
-    keys: list[str] = []
-    for prefix in (_writes_prefix(root, run), f"{_beside(root, 's3a-reports')}{run}/"):
-        token = None
-        while True:
-            page = yield ListObjects(prefix, token=token)
-            keys += [item.key for item in page.objects]
-            token = page.token
-            if token is None:
-                break
-    for start in range(0, len(keys), 1000):
-        yield DeleteMany(tuple((key, None) for key in keys[start : start + 1000]))
+def remove_writes(root: TableRoot, run: str) -> Step[Mapping[str, str]]:
+    """Forget a try's writes, once the try's own record says what came of them.
+
+    :returns: records that may still be there, with the reason: they say nothing any more, and
+        only take up room.
+    """
+    own = yield from list_objects(_writes_prefix(root, run))
+    reports = yield from list_objects(f"{_beside(root, 's3a-reports')}{run}/")
+    return (yield from remove((key, None) for key in (*own.keys, *reports.keys)))
 
 
 def find_write(root: TableRoot, write: str) -> Step[Known[WriteRecord] | None]:
@@ -295,15 +286,8 @@ def last_sign(root: TableRoot, run: str) -> Step[float | None]:
 
 
 def _read_all(prefix: str, read: Callable[[bytes, str], Any]) -> Step[list[Known[Any]]]:
-    keys: list[str] = []
-    token = None
-    while True:
-        page = yield ListObjects(prefix, token=token)
-        keys += [item.key for item in page.objects if item.key.endswith(".json")]
-        token = page.token
-        if token is None:
-            break
-    answers = yield All(tuple(_get(key) for key in keys))
+    listing = yield from list_objects(prefix)
+    answers = yield All(tuple(_get(key) for key in listing.keys if key.endswith(".json")))
     return [_known(read(found.body, found.key), found) for found in answers if found is not None]
 
 

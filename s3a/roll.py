@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ..committer.layout import TableRoot
+from ..committer.paging import list_objects
+from ..committer.removal import remove
 from ..committer.store import (
     AbortUpload,
     All,
     CompleteUpload,
     Delete,
-    Deleted,
-    DeleteMany,
     Done,
     Found,
     Head,
@@ -28,7 +28,7 @@ from ..committer.store import (
     Wait,
 )
 from .decision import Decision, decide, decision_key, withdraw
-from .found import FoundJob, activity, list_tree, list_uploads
+from .found import FoundJob, activity, list_uploads
 from .layout import parse
 from .marker import MarkerOutcome, marker_body, write_marker
 from .plan import Action, Plan, PlannedFile, Presence, is_file_of
@@ -115,8 +115,8 @@ def _has_moved(job: FoundJob) -> Step[bool]:
     """Whether a job's tree is another than the one that was judged: between looking and acting
     may lie the recovery of many other jobs, and this one's by somebody else."""
     assert job.tree is not None
-    items, _ = yield from list_tree(job.tree)
-    items = [item for item in items if _is_of(job.tree, item.key)]
+    listing = yield from list_objects(job.tree)
+    items = [item for item in listing.objects if _is_of(job.tree, item.key)]
     sets = {one.key for one in job.sets}
     is_newer = max(activity(items), default=0.0) > job.newest
     return is_newer or not sets <= {item.key for item in items}
@@ -268,16 +268,15 @@ def _delete_tree(tree: str, stands: Decision) -> Step[str]:
     for attempt in range(_TRIES):
         if attempt > 1:
             yield Wait(_PAUSE * 2 ** (attempt - 2))
-        items, _ = yield from list_tree(tree)
-        keys = [item.key for item in items if _is_of(tree, item.key) and item.key != decision]
+        listing = yield from list_objects(tree)
+        keys = [key for key in listing.keys if _is_of(tree, key) and key != decision]
         if not keys:
             gone = yield from withdraw(tree, stands)
             return "" if gone else f"whether {decision!r} is deleted, the store did not say"
-        for chunk in _chunks(keys):
-            answer = yield DeleteMany(tuple((key, None) for key in chunk))
-            if isinstance(answer, Deleted) and answer.errors:
-                key, code = next(iter(answer.errors.items()))
-                return f"{key!r} cannot be deleted: {code}"
+        failed = yield from remove((key, None) for key in keys)
+        if failed and attempt == _TRIES - 1:
+            key, cause = next(iter(failed.items()))
+            return f"{key!r} cannot be deleted: {cause}"
     return f"objects are still listed below {tree!r} after being deleted"
 
 
@@ -285,7 +284,3 @@ def _is_of(tree: str, key: str) -> bool:
     """Not another job's, in a magic root that jobs share."""
     path = parse(key)
     return path is not None and path.tree == tree
-
-
-def _chunks(keys: list[str]) -> Iterable[list[str]]:
-    return (keys[at : at + _AT_ONCE] for at in range(0, len(keys), _AT_ONCE))

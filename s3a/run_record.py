@@ -19,6 +19,7 @@ from urllib.parse import quote
 from ..committer.errors import InvalidInputError, OutcomeUnknownError, RecordDamagedError
 from ..committer.layout import CONTROL, TableRoot, new_write_id
 from ..committer.open_record import owner_from
+from ..committer.paging import list_objects
 from ..committer.policy import NOBODY, Owner
 from ..committer.record import decode, encode
 from ..committer.store import (
@@ -28,7 +29,6 @@ from ..committer.store import (
     Done,
     Found,
     Get,
-    ListObjects,
     Put,
     Refused,
     Step,
@@ -214,14 +214,8 @@ def remove_record(root: TableRoot, id: str) -> Step[None]:
 
 def list_records(root: TableRoot) -> Step[tuple[KnownRecord, ...]]:
     """The records of all runs that have not said that they ended."""
-    keys, token = [], None
-    while True:
-        page = yield ListObjects(records_prefix(root), token=token)
-        keys += [item.key for item in page.objects if item.key.endswith(".json")]
-        token = page.token
-        if token is None:
-            break
-    found = yield All(tuple(_read(key) for key in keys))
+    listing = yield from list_objects(records_prefix(root))
+    found = yield All(tuple(_read(key) for key in listing.keys if key.endswith(".json")))
     return tuple(known for known in found if known is not None)
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from ..committer.errors import InvalidInputError, RecordDamagedError, VerificationError
 from ..committer.layout import UNPARTITIONED, TableRoot
+from ..committer.paging import list_objects
 from ..committer.store import Absent, Found, Get, Step
 from ..committer.success_marker import COMMITTER as NATIVE
 from ..committer.success_marker import SuccessMarker
@@ -26,7 +27,6 @@ from .committed_files import (
     pending_files,
     temporary_left,
 )
-from .found import list_tree
 from .records import JobSummary
 from .settings import MARKER_KEY, Committer
 
@@ -290,8 +290,8 @@ def find_report(
     folder = re.fullmatch(r"s3[an]?://([^/]+)/(.*?)/*", report_dir)
     if folder is None or folder[1] != root.bucket:
         return None, (f"The report in {report_dir} was not read: it is not in the table's bucket.",)
-    listed, _ = yield from list_tree(f"{folder[2]}/summary-".lstrip("/"))
-    recent = [item for item in listed if int(item.last_modified) >= since_ms // 1000]
+    listing = yield from list_objects(f"{folder[2]}/summary-".lstrip("/"))
+    recent = [item for item in listing.objects if int(item.last_modified) >= since_ms // 1000]
     for item in sorted(recent, key=lambda item: item.last_modified, reverse=True):
         found = yield Get(item.key)
         if isinstance(found, Absent):

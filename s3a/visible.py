@@ -10,8 +10,9 @@ never removed: names are easily made.
 
 from __future__ import annotations
 
-from ..committer.store import All, ListObjects, Step
-from .found import FoundJob, Kind, list_tree
+from ..committer.paging import list_objects
+from ..committer.store import All, Step
+from .found import FoundJob, Kind
 from .layout import is_magic, uuids_in_name
 
 #: More folders than this are not looked into.
@@ -34,22 +35,13 @@ def visible_files(job: FoundJob) -> Step[tuple[str, ...]]:
         uuids = {uuid for key in keys for uuid in uuids_in_name(key)}
         if not uuids:
             return ()
-        items, _ = yield from list_tree(f"{job.destination}/")
-        found = {item.key for item in items if not is_magic(item.key)} - named
+        listing = yield from list_objects(f"{job.destination}/")
+        found = {key for key in listing.keys if not is_magic(key)} - named
         return tuple(sorted(key for key in found if uuids & set(uuids_in_name(key))))
     keys = {upload.key for upload in job.uploads}
     folders = sorted({key.rpartition("/")[0] for key in keys}) if job.uuid else []
-    listed = yield All(tuple(_names(f"{folder}/") for folder in folders[:_FOLDERS]))
-    found = {key for names in listed for key in names if job.uuid in uuids_in_name(key)}
+    listed = yield All(
+        tuple(list_objects(f"{folder}/", direct=True) for folder in folders[:_FOLDERS])
+    )
+    found = {key for one in listed for key in one.keys if job.uuid in uuids_in_name(key)}
     return () if keys <= found else tuple(sorted(found))
-
-
-def _names(prefix: str) -> Step[list[str]]:
-    found: list[str] = []
-    token = None
-    while True:
-        page = yield ListObjects(prefix, delimiter=True, token=token)
-        found += [item.key for item in page.objects]
-        token = page.token
-        if token is None:
-            return found

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +14,17 @@ from ..committer.errors import (
     DestinationExistsError,
     JobFencedError,
     SettingsRefusedError,
+    UnfinishedCommitError,
     ZeroRenameError,
 )
 from ..committer.hive import NULL, parse_partition, unescape
-from ..committer.layout import TableRoot, is_hidden
+from ..committer.layout import TableRoot
 from ..committer.listing import list_data
+from ..committer.paging import first_object
 from ..committer.policy import Mode
-from ..committer.store import DeleteMany, ListObjects, Step
+from ..committer.pulse import signs_of_life
+from ..committer.removal import remove
+from ..committer.store import Step
 from ..committer.table import Table
 from ..s3a import ledger
 from ..s3a.settings import REPORT_KEY, UNIQUE_KEY, UUID_KEY, Committer
@@ -108,13 +111,13 @@ class _Application:
         check_session(self._view, circumstances, writes[0].settings, asked.root.bucket)
         for write in writes:
             for prefix in write.must_be_empty:
-                there = driver.run(_first_data(prefix))
+                there = driver.run(first_object(prefix, asked.root.is_data))
                 if there is not None:
                     raise DestinationExistsError(
                         "There is data already, and the mode is fail-if-exists; nothing was "
                         "written.",
                         table=asked.root.url,
-                        key=there,
+                        key=there.key,
                         remedy="Use mode overwrite or append, or another table.",
                     )
 
@@ -134,7 +137,9 @@ class _Application:
         """Carry out one write, on record from before its start until after its end."""
         record = self._begin(write, part, parts)
         try:
-            with self._signs(record):
+            with signs_of_life(
+                lambda: self._run_step(ledger.put_write(self._ledger, record)), INTERVAL
+            ):
                 self._spark_writes(frame, write, record)
                 emptied = self._empty_the_rest(record)
         except Exception as error:
@@ -144,7 +149,9 @@ class _Application:
         done = replace(record, state=ledger.WRITTEN, emptied=emptied)
         self._run_step(ledger.put_write(self._ledger, done))
         if not self._given_run:
-            self._run_step(ledger.remove_writes(self._ledger, self._run))
+            left = self._run_step(ledger.remove_writes(self._ledger, self._run))
+            if left:
+                logger.warning("Records that nobody needs any more were left: %s", left)
         logger.info("Written: %s, job %s", write.path, record.uuid)
 
     def _begin(self, write: PlannedWrite, part: int, parts: int) -> ledger.WriteRecord:
@@ -219,28 +226,11 @@ class _Application:
             files = self._table.driver.run(list_data(context, name))
             if not files or any(record.uuid in item.key for item in files):
                 continue
-            for start in range(0, len(files), 1000):
-                chosen = tuple((item.key, item.etag) for item in files[start : start + 1000])
-                self._table.driver.run(_delete(chosen))
+            left = self._table.driver.run(remove((item.key, None) for item in files))
+            if left:
+                raise _not_emptied(asked, record, name, left)
             emptied.append(name)
         return tuple(emptied)
-
-    @contextmanager
-    def _signs(self, record: ledger.WriteRecord) -> Iterator[None]:
-        """Signs of life while Spark is at work."""
-        ended = threading.Event()
-
-        def give() -> None:
-            while not ended.wait(INTERVAL):
-                self._note(record)
-
-        thread = threading.Thread(target=give, name="zero-rename-signs", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
 
     def _note(self, record: ledger.WriteRecord) -> None:
         """Renew a record where that must not hide what else happens."""
@@ -285,6 +275,21 @@ def _is_in(partition: str) -> Column:
     return found
 
 
+def _not_emptied(
+    asked: Asked, record: ledger.WriteRecord, name: str, left: Mapping[str, str]
+) -> UnfinishedCommitError:
+    key, cause = next(iter(left.items()))
+    return UnfinishedCommitError(
+        f"The job's rows are committed, and the partition {name}, which got none of them, could "
+        f"not be emptied: {len(left)} of its old files may still be there ({cause}).",
+        table=asked.root.url,
+        job=record.uuid,
+        key=key,
+        remedy="Load the partitions again when the store allows deletes: an overwrite adds nothing "
+        "twice. Or delete the partition's files.",
+    )
+
+
 def _next_number(run: str) -> int:
     with _lock:
         _numbers[run] = _numbers.get(run, 0) + 1
@@ -304,24 +309,6 @@ def _later_try(root: TableRoot, once: str, run: str) -> Step[int | None]:
     if mine is None or mine == len(order) - 1:
         return None
     return order[-1].owner.try_number or 0
-
-
-def _first_data(prefix: str) -> Step[str | None]:
-    """The first data file below a prefix."""
-    token = None
-    while True:
-        page = yield ListObjects(prefix, token=token)
-        for item in page.objects:
-            parts = item.key.removeprefix(prefix).split("/")
-            if parts[-1] and not any(is_hidden(part) for part in parts):
-                return item.key
-        token = page.token
-        if token is None:
-            return None
-
-
-def _delete(items: tuple[tuple[str, str | None], ...]) -> Step[None]:
-    yield DeleteMany(items)
 
 
 def _client(view: SessionView) -> Any:

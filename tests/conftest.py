@@ -15,6 +15,7 @@ from hypothesis import settings
 from support.counting import RequestCounter
 from support.moto_server import S3Server, running
 from zero_rename.committer.drivers import BotoDriver, connect
+from zero_rename.committer.store import Deleted, DeleteMany
 
 # How long an example takes says something of the machine, nothing of the code.
 settings.register_profile("no deadline", deadline=None)
@@ -59,6 +60,19 @@ def s3_env(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
     for name, value in s3_server.environment.items():
         monkeypatch.setenv(name, value)
     return s3_server
+
+
+@pytest.fixture
+def deletes_denied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store refuses to delete many objects at once, as for a role without that right."""
+    carry_out = BotoDriver.perform
+
+    def perform(self: BotoDriver, request: Any) -> Any:
+        if isinstance(request, DeleteMany):
+            return Deleted({key: "AccessDenied" for key, _ in request.items})
+        return carry_out(self, request)
+
+    monkeypatch.setattr(BotoDriver, "perform", perform)
 
 
 @pytest.fixture(scope="session")

@@ -368,6 +368,16 @@ class TestTries:
         run(operator(tables, committer=committer), try_number=2)
         assert rows(tables) == ["2"]
 
+    def test_nothing_is_submitted_where_they_could_not_be_removed(
+        self, tables: Tables, spark: FakeSpark, stage: Callable[..., None], deletes_denied: None
+    ) -> None:
+        stage("files")
+        killed(operator(tables, committer="directory"))
+        stage("written")
+        with pytest.raises(RefusedError, match=r"did not confirm .* \(AccessDenied\)"):
+            run(operator(tables, committer="directory"), try_number=2)
+        assert (len(spark.calls()), rows(tables)) == (1, ["1"])
+
     @pytest.mark.parametrize("committer", S3A)
     def test_an_overwrite_is_loaded_again(
         self, tables: Tables, stage: Callable[..., None], committer: str

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import threading
 from types import SimpleNamespace
 
 import pytest
 
 from support.airflow import Tables, task_context
-from zero_rename.committer import Owner, StoreUnreachableError
-from zero_rename.provider.pulse import Pulse
+from zero_rename.committer import Owner
+from zero_rename.provider.pulse import beat
 from zero_rename.provider.runs import TaskRun
 
 MINE = Owner(
@@ -23,7 +22,7 @@ def run() -> TaskRun:
 def test_this_trys_job_is_kept_alive(tables: Tables, run: TaskRun) -> None:
     mine = tables.undecided(1, owner=MINE)
     before = tables.bucket.read(tables.table().root.open_key(mine))
-    assert Pulse(tables.table(), run).beat() == [mine]
+    assert beat(tables.table(), run) == [mine]
     assert tables.bucket.read(tables.table().root.open_key(mine)) != before
 
 
@@ -37,30 +36,13 @@ def test_this_trys_job_is_kept_alive(tables: Tables, run: TaskRun) -> None:
 )
 def test_others_are_left_to_others(tables: Tables, run: TaskRun, owner: Owner) -> None:
     tables.undecided(1, owner=owner)
-    assert Pulse(tables.table(), run).beat() == []
+    assert beat(tables.table(), run) == []
 
 
 def test_a_decided_job_needs_no_more_signs(tables: Tables, run: TaskRun) -> None:
     tables.decided(1, owner=MINE)
-    assert Pulse(tables.table(), run).beat() == []
+    assert beat(tables.table(), run) == []
 
 
 def test_nothing_open(tables: Tables, run: TaskRun) -> None:
-    assert Pulse(tables.table(), run).beat() == []
-
-
-def test_the_thread_goes_on_after_a_failure_and_ends_with_the_block(run: TaskRun) -> None:
-    asked, calls = threading.Event(), []
-
-    class Flaky:
-        def open_jobs(self) -> list:
-            calls.append(1)
-            if len(calls) == 1:
-                raise StoreUnreachableError("no answer")
-            asked.set()
-            return []
-
-    pulse = Pulse(Flaky(), run, interval=0.01)  # pyright: ignore[reportArgumentType]
-    with pulse:
-        assert asked.wait(10)
-    assert not pulse._thread.is_alive()
+    assert beat(tables.table(), run) == []

@@ -129,6 +129,17 @@ class Place:
         date = parsedate_to_datetime(answer["HTTPHeaders"]["date"])
         return int(date.timestamp() * 1000)
 
+    def later_ms(self) -> int:
+        """The store's clock once it shows a second after all that is there.
+
+        Listings have whole seconds, and a server may renew the time it tells once a second only.
+        """
+        listed = self.client.list_objects_v2(Bucket=self.bucket, Prefix=f"{self.prefix}/")
+        newest = max(item["LastModified"].timestamp() for item in listed["Contents"])
+        while (now := self.now_ms()) < (int(newest) + 1) * 1000:
+            pass
+        return now
+
     def upload(self, path: str) -> str:
         """Another's upload under way: its id."""
         key = f"{self.prefix}/{path}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -381,14 +381,3 @@ class MemoryDriver:
             name = type(request).__name__
             counts[name] = counts.get(name, 0) + 1
         return counts
-
-
-def pages(driver: Any, prefix: str) -> Iterator[s.ListedObject]:
-    """All objects below a prefix."""
-    token: str | None = None
-    while True:
-        page = driver.perform(s.ListObjects(prefix, token=token))
-        yield from page.objects
-        token = page.token
-        if token is None:
-            return

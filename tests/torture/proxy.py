@@ -47,7 +47,8 @@ class Trap:
     """Something to do at one request.
 
     :param wanted: tells by the number of the request, from 0, and the request.
-    :param act: done in the request's thread; the client gets no answer but with ``LATER``.
+    :param act: done in the request's thread; the client gets no answer but with ``LATER``. What
+        it raises comes out of the proxy's ``with``.
     :param delay: of ``LATER``, in seconds.
     """
 
@@ -69,6 +70,7 @@ class Proxy:
         self.latency = latency
         self.seen: list[Seen] = []
         self._trap: Trap | None = None
+        self._failures: list[Exception] = []
         self._active = 0
         self._changed = threading.Condition()
         self._idle: queue.LifoQueue[http.client.HTTPConnection] = queue.LifoQueue()
@@ -107,9 +109,11 @@ class Proxy:
         threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         self._http.shutdown()
         self._http.server_close()
+        if self._failures and kind is None:
+            raise ExceptionGroup("what was to happen at a request failed", self._failures)
 
     def watch(self, trap: Trap | None = None) -> None:
         """Forget the requests seen so far and wait for one to act at."""
@@ -137,11 +141,11 @@ class Proxy:
         trap = self._note(handler)
         try:
             if trap is not None and trap.when is When.BEFORE:
-                trap.act()
+                self._act(trap)
                 handler.close_connection = True
                 return
             if trap is not None and trap.when is When.LATER:
-                threading.Timer(trap.delay, trap.act).start()
+                threading.Timer(trap.delay, self._act, (trap,)).start()
                 trap = None
             if self.latency:
                 time.sleep(self.latency)
@@ -151,10 +155,16 @@ class Proxy:
                 self._active -= 1
                 self._changed.notify_all()
         if trap is not None:
-            trap.act()
+            self._act(trap)
             handler.close_connection = True
             return
         self._send(handler, *answer)
+
+    def _act(self, trap: Trap) -> None:
+        try:
+            trap.act()
+        except Exception as error:  # Raised where the test can see it.
+            self._failures.append(error)
 
     def _note(self, handler: BaseHTTPRequestHandler) -> Trap | None:
         url = urlsplit(handler.path)

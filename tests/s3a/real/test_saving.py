@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 
 from support.hadoop_committers import Application, Place
-from zero_rename.committer import DestinationExistsError, JobFencedError, SettingsRefusedError
+from zero_rename.committer import (
+    DestinationExistsError,
+    JobFencedError,
+    SettingsRefusedError,
+    UnfinishedCommitError,
+)
 from zero_rename.committer.policy import Owner
 from zero_rename.s3a import ledger
 from zero_rename.s3a.settings import Committer
@@ -74,6 +79,16 @@ class TestEveryCommitter:
         again = days(application, (4, 3))
         load(place, again, committer, mode="overwrite", partitions=["day=2", "day=3"])
         assert ids(application, place) == {1: [1], 3: [4]}
+
+    def test_says_so_when_it_could_not_be_emptied(
+        self, application: Application, place: Place, deletes_denied: None
+    ) -> None:
+        with application.with_committer("partitioned"):
+            load(place, days(application, (1, 1), (2, 2)), "partitioned")
+            again, named = days(application, (3, 1)), ["day=1", "day=2"]
+            with pytest.raises(UnfinishedCommitError, match=r"day=2.* could not be emptied"):
+                load(place, again, "partitioned", mode="overwrite", partitions=named)
+        assert ids(application, place) == {1: [3], 2: [2]}
 
     @pytest.mark.parametrize("mode", ["overwrite", "append"])
     def test_refuses_rows_of_other_partitions(

@@ -286,7 +286,7 @@ def test_algorithm_2_shows_tasks_of_a_failed_job(application: Application, place
 def test_a_failed_append_leaves_yesterdays_marker(application: Application, place: Place) -> None:
     with application.with_committer("classic"):
         application.write(place, application.frame(0))
-        since = place.now_ms() + 1000
+        since = place.later_ms()
         with pytest.raises(Exception, match="row 110"):
             application.write(place, application.failing(application.frame(100), 110))
     assert place.has("_SUCCESS")

@@ -249,7 +249,7 @@ class TestUploadsOfOthers:
     ) -> None:
         own_place.upload("day=9/another-job.parquet")
         began = own_place.now_ms()
-        while own_place.now_ms() < began + 2000:
+        while own_place.now_ms() < began + 4000:
             pass
         purge = {"fs.s3a.multipart.purge": "true", "fs.s3a.multipart.purge.age": "1"}
         with application.with_committer("directory", purge):
@@ -300,7 +300,10 @@ class TestReports:
             proxy.watch(Trap(lambda _, seen: first(seen), When.BEFORE, own_place.abort_uploads))
             through = {f"fs.s3a.bucket.{own_place.bucket}.endpoint": proxy.endpoint}
             with (
-                application.with_committer("magic", through, uuid=UUID, summary_report_dir=folder),
+                # One thread, or other files would be completed while this one's upload is aborted.
+                application.with_committer(
+                    "magic", through, uuid=UUID, summary_report_dir=folder, threads=1
+                ),
                 pytest.raises(Exception, match=r"(?i)upload|not found|404"),
             ):
                 application.write(own_place, application.frame(0))

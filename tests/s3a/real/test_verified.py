@@ -67,7 +67,7 @@ def test_over_a_hundred_files(application: Application, place: Place, committer:
     # S3A conformance 20, 29
     with application.with_committer(committer):
         application.write(place, application.frame(1000))
-        since = place.now_ms()
+        since = place.later_ms()
         application.write(place, application.frame(0, rows=240, days=60, files=2))
     named = set(place.marker()["filenames"])
     assert len(named) == 100
