@@ -20,6 +20,7 @@ from .reports import one_line
 from .s3a_reports import described, s3a_report, verified
 from .s3a_submission import Load
 from .s3a_tries import Earlier, Tries
+from .s3a_undone import check_come_back, check_silent
 
 if TYPE_CHECKING:
     from ..committer import Table
@@ -54,6 +55,7 @@ def loaded_by_s3a(
         return None
     decided = run.on_repeat(on_repeat, found.try_number)
     if decided == "skip":
+        check_come_back(table, run.once)
         report = found.report | {"repeated": True}
         _log.info("Not submitted: this run has committed %s", one_line(report))
         _log.info("To load again, clear the task or give on_repeat='append'.")
@@ -113,6 +115,12 @@ class S3ALoad:
             interval=INTERVAL,
         )
         self._try = self._run(ledger.put_try(self._table.root, self._try))
+        try:
+            check_silent(self._table, self._try.once)
+            check_come_back(self._table, self._try.once)
+        except ZeroRenameError:
+            self._note(replace(self._try, state=ledger.UNDONE))  # Nothing was submitted.
+            raise
         self._run(write_record(self._table.root, record))
         try:
             with signs_of_life(self._beat, INTERVAL):
@@ -126,7 +134,8 @@ class S3ALoad:
         """Verify what the application did, put it on record, and say it.
 
         :param staging: the staging folder, where it can be seen from here.
-        :raises VerificationError: it is not what a committed job leaves, or there is nothing.
+        :raises VerificationError: it is not what a committed job leaves, or there is nothing; or
+            an earlier try that counted as dead has committed as well.
         """
         root = self._table.root
         writes = list(self._run(ledger.writes_of(root, self.uuid)))
@@ -160,6 +169,7 @@ class S3ALoad:
         if left:
             _log.warning("Records of this try that nobody needs any more were left: %s", left)
         _log.info("Committed %s", one_line(report))
+        check_come_back(self._table, self._try.once)
         return report
 
     def _check_destinations(self, writes: list[ledger.Known[ledger.WriteRecord]]) -> None:

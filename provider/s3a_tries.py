@@ -10,7 +10,7 @@ where rows would be doubled (append), and loaded again where it cannot harm (rep
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from ..committer import Table
 
 _log = logging.getLogger(__name__)
-#: Seconds without a sign of life after which an application that was writing counts as gone. It
-#: gives one every 15 seconds.
-PATIENCE = 90.0
 _SETTLED = (ledger.COMMITTED, ledger.UNDONE)
 
 
@@ -88,20 +85,25 @@ class Tries:
     def _settled(self, known: ledger.Known[ledger.TryRecord]) -> ledger.TryRecord:
         record, root = known.record, self._table.root
         writes = list(self._run(ledger.writes_of(root, record.uuid)))
-        self._check_dead(record, writes)
+        check_dead(self._table, record, writes)
         if not writes:
             writes = [self._raw_write(known)]
-        unsure = [w for w in writes if not self._committed(w)]
+        unsure = [w for w in writes if not is_committed(self._table, w)]
         if unsure:
             forward = self._recover(record, writes) | self._finished_by_others(record)
-            unsure = [w for w in unsure if w.record.uuid not in forward and not self._committed(w)]
+            unsure = [
+                w
+                for w in unsure
+                if w.record.uuid not in forward and not is_committed(self._table, w)
+            ]
         last = writes[-1].record
         report = self._reported(record, writes) if not unsure and last.part == last.parts else None
         if report is not None:
             done = replace(record, state=ledger.COMMITTED, report=report, opened_at=known.since)
         else:
             self._undo(record, writes, unsure)
-            done = replace(record, state=ledger.UNDONE, opened_at=known.since)
+            replaced = tuple(w.record.uuid for w in writes if w not in unsure)
+            done = replace(record, state=ledger.UNDONE, opened_at=known.since, replaced=replaced)
         self._run(ledger.put_try(root, done))
         self._run(remove_record(root, record.uuid))
         _log.info("Try %s of this run is %s", record.owner.try_number, done.state)
@@ -122,20 +124,6 @@ class Tries:
                 raise
             return None
 
-    def _check_dead(
-        self, record: ledger.TryRecord, writes: list[ledger.Known[ledger.WriteRecord]]
-    ) -> None:
-        for write in writes:
-            if write.record.state == ledger.WRITING and write.silent_for < PATIENCE:
-                raise OutcomeUnknownError(
-                    f"The application of try {record.owner.try_number} is still writing: it gave "
-                    f"a sign of life {write.silent_for:.0f} s ago. Nothing was submitted.",
-                    table=self._table.root.url,
-                    job=write.record.uuid,
-                    remedy="Let the task be retried: what that try commits is then reported. Or "
-                    "end its application.",
-                )
-
     def _raw_write(self, known: ledger.Known[ledger.TryRecord]) -> ledger.Known:
         """What an application that does not use ``save()`` would have written: one job, at the
         table's root, under the try's own UUID. There may have been none."""
@@ -151,18 +139,6 @@ class Tries:
             opened_at=known.since,
         )
         return ledger.Known(write, known.silent_for, known.since, known.at)
-
-    def _committed(self, write: ledger.Known[ledger.WriteRecord]) -> bool:
-        record = write.record
-        if record.state == ledger.WRITTEN:
-            return True
-        if record.committer == Committer.CLASSIC:
-            return False
-        root = TableRoot.parse(record.destination)
-        if self._run(marker_job(root)) == record.uuid:
-            return True
-        report = self._run(ledger.read_report(self._table.root, record))
-        return report is not None and report.marker.success
 
     def _recover(
         self, record: ledger.TryRecord, writes: list[ledger.Known[ledger.WriteRecord]]
@@ -267,6 +243,39 @@ class Tries:
 
     def _run(self, step: Step[Any]) -> Any:
         return self._table.driver.run(step)
+
+
+def check_dead(
+    table: Table, record: ledger.TryRecord, writes: Sequence[ledger.Known[ledger.WriteRecord]]
+) -> None:
+    """See that a try's application has stopped writing.
+
+    :raises OutcomeUnknownError: it gave a sign of life lately.
+    """
+    for write in writes:
+        if write.record.state == ledger.WRITING and write.silent_for < ledger.SIGN_LATE:
+            raise OutcomeUnknownError(
+                f"The application of try {record.owner.try_number} is still writing: it gave "
+                f"a sign of life {write.silent_for:.0f} s ago. Nothing was submitted.",
+                table=table.root.url,
+                job=write.record.uuid,
+                remedy="Let the task be retried: what that try commits is then reported. Or "
+                "end its application.",
+            )
+
+
+def is_committed(table: Table, write: ledger.Known[ledger.WriteRecord]) -> bool:
+    """Whether a write committed, by its record, its marker or its report."""
+    record = write.record
+    if record.state == ledger.WRITTEN:
+        return True
+    if record.committer == Committer.CLASSIC:
+        return False
+    root = TableRoot.parse(record.destination)
+    if table.driver.run(marker_job(root)) == record.uuid:
+        return True
+    report = table.driver.run(ledger.read_report(table.root, record))
+    return report is not None and report.marker.success
 
 
 def _adds(record: ledger.WriteRecord) -> bool:

@@ -39,6 +39,9 @@ SUBMITTED, COMMITTED, FAILED = "submitted", "committed", "failed"
 UNDONE = "undone"
 #: States of a write. ``failed``: Spark has said so, and aborted its job.
 WRITING, WRITTEN = "writing", "written"
+#: Seconds between an application's signs of life while it writes, and seconds without one after
+#: which it counts as gone.
+SIGN_EVERY, SIGN_LATE = 15.0, 90.0
 _DIGITS = 4
 R = TypeVar("R", "TryRecord", "WriteRecord")
 
@@ -74,6 +77,8 @@ class TryRecord:
     :param opened_at: seconds by the store's clock; 0 in a record that was written only once,
         whose own age says so.
     :param report: what the operator returned.
+    :param replaced: of an undone try, the UUIDs of its writes that had committed: loading again
+        takes their rows' place.
     """
 
     uuid: str
@@ -85,6 +90,7 @@ class TryRecord:
     state: str = SUBMITTED
     opened_at: float = 0.0
     report: Mapping[str, Any] | None = None
+    replaced: tuple[str, ...] = ()
 
     def encode(self) -> bytes:
         members = {**vars(self), "owner": vars(self.owner)}
@@ -103,6 +109,7 @@ class TryRecord:
             state=read.string("state"),
             opened_at=read.number("opened_at"),
             report=read.mapping("report") if read.has("report") else None,
+            replaced=read.strings("replaced") if read.has("replaced") else (),
         )
 
 
@@ -243,7 +250,23 @@ def _put(key: str, body: bytes) -> Step[float]:
 def tries_of(root: TableRoot, once: str) -> Step[tuple[Known[TryRecord], ...]]:
     """A run's tries, the oldest first."""
     found = yield from _read_all(_runs_prefix(root, once), TryRecord.decode)
-    return tuple(sorted(found, key=lambda known: (known.since, known.record.uuid)))
+    # The store's times have whole seconds.
+    return tuple(sorted(found, key=lambda k: (k.since, k.record.owner.try_number or 0)))
+
+
+def superseded(root: TableRoot, once: str, run: str) -> Step[str]:
+    """Why a try may not write any more, a sentence; ``""`` where it may.
+
+    Later tries that are known to have left nothing do not count.
+    """
+    known = yield from tries_of(root, once)
+    order = [k.record for k in known if k.record.state != UNDONE or k.record.uuid == run]
+    mine = next((at for at, record in enumerate(order) if record.uuid == run), None)
+    if mine is None:
+        return ""
+    if mine < len(order) - 1:
+        return f"A later try of this run has begun (try {order[-1].owner.try_number})"
+    return "A retry has found this try to be dead" if order[mine].state == UNDONE else ""
 
 
 def writes_of(root: TableRoot, run: str) -> Step[tuple[Known[WriteRecord], ...]]:

@@ -1,6 +1,6 @@
 """Whether an S3A job still lives: what its run says, what the caller knows, what moved last.
 
-Nothing fences an S3A job: one that is taken for dead and is not goes on all the same, and what
+Nothing in the committers fences an S3A job: one that is taken for dead and is not goes on all the same, and what
 is done to it meanwhile breaks it, or publishes half of it. So *live* is left alone whatever is
 asked, *unknown* unless it is forced, and a job whose files would be published although none of
 them was yet has to be *stated* to be dead, by who can know, not inferred from its silence.
@@ -14,13 +14,11 @@ from enum import StrEnum
 
 from ..committer.policy import NOBODY, Owner
 from .found import FoundJob, Kind
+from .ledger import SIGN_LATE
 from .run_record import KnownRecord, RunRecord, is_run_of
 
 #: Seconds of silence below which a job counts as live where nobody says otherwise.
 QUIET = 3600.0
-#: Seconds after which an application's own sign of life is late: it gives one every 15 seconds
-#: while it writes.
-_SIGN_LATE = 90.0
 
 
 class State(StrEnum):
@@ -108,7 +106,7 @@ def _by_record(
     if said_dead and later is None and asked is not State.SUPERSEDED:
         return judged(State.DEAD, "the caller says that it is dead")
     sign = known.signs.get(record.id)
-    if not said_dead and sign is not None and sign < _SIGN_LATE:
+    if not said_dead and sign is not None and sign < SIGN_LATE:
         return judged(State.LIVE, f"its application gave a sign of life {sign:.0f} s ago")
     if not said_dead and asked is None and read.is_renewed:
         return judged(State.LIVE, f"{run} gave a sign of life {read.silent_for:.0f} s ago")

@@ -13,6 +13,7 @@ from ..committer.context import Context
 from ..committer.errors import (
     DestinationExistsError,
     JobFencedError,
+    OutcomeUnknownError,
     SettingsRefusedError,
     UnfinishedCommitError,
     ZeroRenameError,
@@ -29,11 +30,13 @@ from ..committer.table import Table
 from ..s3a import ledger
 from ..s3a.settings import REPORT_KEY, UNIQUE_KEY, UUID_KEY, Committer
 from ..s3a.write_plan import PlannedWrite, mode_word, native_table_refused, plan
+from .operations import Operations
 from .options import TABLE_VARIABLE
+from .s3a_fence import Fence
 from .s3a_session import SessionView, check_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from .table_writer import Asked
 
@@ -41,8 +44,6 @@ logger = logging.getLogger("zero_rename.spark.s3a_writer")
 #: The try's UUID, which the operator hands in.
 RUN_VARIABLE = "ZERO_RENAME_S3A_RUN"
 ONCE_VARIABLE = "ZERO_RENAME_ONCE"
-#: Seconds between signs of life while a write goes on.
-INTERVAL = 15.0
 _lock = threading.Lock()
 _numbers: dict[str, int] = {}
 
@@ -136,18 +137,21 @@ class _Application:
     def write(self, frame: DataFrame, write: PlannedWrite, part: int, parts: int) -> None:
         """Carry out one write, on record from before its start until after its end."""
         record = self._begin(write, part, parts)
+        fence = self._fence(frame.sparkSession, record)
         try:
-            with signs_of_life(
-                lambda: self._run_step(ledger.put_write(self._ledger, record)), INTERVAL
-            ):
+            with signs_of_life(fence.sign, ledger.SIGN_EVERY):
                 self._spark_writes(frame, write, record)
                 emptied = self._empty_the_rest(record)
         except Exception as error:
             if not _lost_spark(error):
                 self._note(replace(record, state=ledger.FAILED))
+            if fence.reason:
+                raise self._fenced(record, fence.reason) from error
             raise
         done = replace(record, state=ledger.WRITTEN, emptied=emptied)
         self._run_step(ledger.put_write(self._ledger, done))
+        if fence.reason:
+            raise self._too_late(done, fence.reason)
         if not self._given_run:
             left = self._run_step(ledger.remove_writes(self._ledger, self._run))
             if left:
@@ -173,16 +177,15 @@ class _Application:
         if self._given_run and number == 1:
             self._check_alone()
         record = self._run_step(ledger.put_write(self._ledger, record))
-        if self._given_run and self._once:
-            later = self._run_step(_later_try(self._ledger, self._once, self._run))
-            if later is not None:
-                self._note(replace(record, state=ledger.FAILED))
-                raise JobFencedError(
-                    f"A later try of this run has begun (try {later}); nothing was written.",
-                    table=self._asked.root.url,
-                    job=record.uuid,
-                    remedy="Nothing is to be done: that try loads the rows.",
-                )
+        superseded = self._superseded()
+        if superseded:
+            self._note(replace(record, state=ledger.FAILED))
+            raise JobFencedError(
+                f"{superseded}; nothing was written.",
+                table=self._asked.root.url,
+                job=record.uuid,
+                remedy="Nothing is to be done: that try loads the rows.",
+            )
         return record
 
     def _check_alone(self) -> None:
@@ -212,7 +215,38 @@ class _Application:
         writer = frame.write.format("parquet").mode(write.save_mode).options(**options)
         if write.partition_by:
             writer = writer.partitionBy(*write.partition_by)
-        writer.save(write.path)
+        with Operations(frame.sparkSession, record.uuid):
+            writer.save(write.path)
+
+    def _fence(self, session: SparkSession, record: ledger.WriteRecord) -> Fence:
+        def renew() -> None:
+            self._run_step(ledger.put_write(self._ledger, record))
+
+        return Fence(renew, self._superseded, Operations(session, record.uuid).cancel)
+
+    def _superseded(self) -> str:
+        """Why this try may not write any more: a sentence, or nothing."""
+        if not (self._given_run and self._once):
+            return ""
+        return self._run_step(ledger.superseded(self._ledger, self._once, self._run))
+
+    def _fenced(self, record: ledger.WriteRecord, reason: str) -> JobFencedError:
+        return JobFencedError(
+            f"{reason}. So this write was ended; its job was aborted.",
+            table=self._asked.root.url,
+            job=record.uuid,
+            remedy="Nothing is to be done: that try, or the next, loads the rows.",
+        )
+
+    def _too_late(self, record: ledger.WriteRecord, reason: str) -> OutcomeUnknownError:
+        return OutcomeUnknownError(
+            f"{reason}, and this write was to end; but its commit had begun already, which Spark "
+            "cannot cancel, and went through. Its rows may be in the table twice.",
+            table=self._asked.root.url,
+            job=record.uuid,
+            remedy="See what the later try loaded: its operator says so, too. Its _SUCCESS and "
+            "report name its files; those of this job have to go where both are there.",
+        )
 
     def _empty_the_rest(self, record: ledger.WriteRecord) -> tuple[str, ...]:
         """Empty the partitions named that no row arrived for, which the partitioned committer
@@ -299,16 +333,6 @@ def _next_number(run: str) -> int:
 def _lost_spark(error: Exception) -> bool:
     """Whether Spark went away rather than say that the job failed."""
     return isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError"
-
-
-def _later_try(root: TableRoot, once: str, run: str) -> Step[int | None]:
-    """The number of a try that began after this one."""
-    tries = yield from ledger.tries_of(root, once)
-    order = [known.record for known in tries]
-    mine = next((index for index, record in enumerate(order) if record.uuid == run), None)
-    if mine is None or mine == len(order) - 1:
-        return None
-    return order[-1].owner.try_number or 0
 
 
 def _client(view: SessionView) -> Any:

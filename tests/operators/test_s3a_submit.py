@@ -17,7 +17,6 @@ from support.moto_server import ACCESS_KEY, SECRET_KEY
 from support.s3a_stand_in import APPLICATION, marker
 from zero_rename.committer import OutcomeUnknownError, RefusedError, VerificationError
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
-from zero_rename.provider import s3a_tries
 from zero_rename.s3a import ledger
 from zero_rename.s3a.run_record import list_records
 from zero_rename.sensors.success_manifest import SuccessManifestSensor
@@ -38,7 +37,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Where the next application stops, and whether Spark says so; its signs of life are past."""
 
     def set_to(name: str, fails: bool = False, **more: str) -> None:
-        monkeypatch.setattr(s3a_tries, "PATIENCE", 0.0)
+        monkeypatch.setattr(ledger, "SIGN_LATE", 0.0)
         monkeypatch.setenv("TEST_STAGE", name)
         monkeypatch.setenv("TEST_FAILS", str(int(fails)))
         for variable, value in more.items():
@@ -69,9 +68,13 @@ def killed(task: Any, **context: Any) -> None:
         run(task, **context)
 
 
-def tries(tables: Tables) -> list[str]:
+def records(tables: Tables) -> tuple[ledger.Known[ledger.TryRecord], ...]:
     table = tables.table()
-    return [k.record.state for k in table.driver.run(ledger.tries_of(table.root, ONCE))]
+    return table.driver.run(ledger.tries_of(table.root, ONCE))
+
+
+def tries(tables: Tables) -> list[str]:
+    return [known.record.state for known in records(tables)]
 
 
 def rows(tables: Tables) -> list[str]:
@@ -429,6 +432,49 @@ class TestTries:
         with pytest.raises(RefusedError, match="by the magic committer"):
             run(native, try_number=2, max_tries=3)
         assert len(spark.calls()) == 1
+
+    def test_an_application_that_comes_back_while_the_next_is_submitted(
+        self, tables: Tables, spark: FakeSpark, stage: Callable[..., None], monkeypatch: Any
+    ) -> None:
+        """Its sign of life is found although it had been settled."""
+        stage("begun")
+        killed(operator(tables))
+        (first,) = [k.record for k in records(tables)]
+        put_try = ledger.put_try
+
+        def comes_back(root: Any, record: ledger.TryRecord) -> Any:
+            if record.owner.try_number == 2 and record.state == ledger.SUBMITTED:
+                monkeypatch.setattr(ledger, "SIGN_LATE", 90.0)
+                (write,) = yield from ledger.writes_of(root, first.uuid)
+                yield from ledger.put_write(root, write.record)
+            return (yield from put_try(root, record))
+
+        monkeypatch.setattr(ledger, "put_try", comes_back)
+        with pytest.raises(OutcomeUnknownError, match="try 1 is still writing"):
+            run(operator(tables), try_number=2)
+        assert len(spark.calls()) == 1
+        assert tries(tables) == [ledger.UNDONE, ledger.UNDONE]
+        table = tables.table()
+        # So that it ends its write, whoever loads next.
+        assert table.driver.run(ledger.superseded(table.root, ONCE, first.uuid))
+
+    def test_an_application_that_commits_after_its_end(
+        self, tables: Tables, spark: FakeSpark, stage: Callable[..., None]
+    ) -> None:
+        """It was paused in its commit, which nothing can refuse: at least it is told."""
+        stage("begun")
+        killed(operator(tables))
+        (first,) = [k.record for k in records(tables)]
+        stage("written", paused=first.uuid)
+        with pytest.raises(
+            VerificationError, match=r"try 1 was silent .* committed after all"
+        ) as e:
+            run(operator(tables), try_number=2)
+        assert ledger.write_uuid(first.uuid, 1) in str(e.value)
+        assert rows(tables) == ["1", "2"]
+        with pytest.raises(VerificationError, match="committed after all"):
+            run(operator(tables), try_number=3)
+        assert len(spark.calls()) == 2
 
     def test_a_cleared_task_overwrites(self, tables: Tables, spark: FakeSpark) -> None:
         run(operator(tables, mode="overwrite"))

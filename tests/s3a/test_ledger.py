@@ -24,8 +24,10 @@ def store(clock: ManualClock) -> MemoryDriver:
     return MemoryDriver(MemoryStore(clock))
 
 
-def a_try(run: str, once: str = ONCE, state: str = ledger.SUBMITTED) -> ledger.TryRecord:
-    owner = Owner(dag_id="flights", run_id="r", task_id="load", try_number=1)
+def a_try(
+    run: str, once: str = ONCE, state: str = ledger.SUBMITTED, number: int = 1
+) -> ledger.TryRecord:
+    owner = Owner(dag_id="flights", run_id="r", task_id="load", try_number=number)
     return ledger.TryRecord(run, once, owner, "magic", "append", ("day=1",), state)
 
 
@@ -78,6 +80,50 @@ def test_a_later_state_keeps_the_time_of_the_first(store: MemoryDriver, clock: M
     assert (known.silent_for, clock.now - known.since) == (0, 30)
     assert store.run(ledger.find_write(ROOT, record.uuid)) == known
     assert store.run(ledger.find_write(ROOT, ledger.write_uuid(run, 2))) is None
+
+
+class TestSuperseded:
+    """Which of a run's tries may write."""
+
+    def put(
+        self, store: MemoryDriver, number: int, run: str = "", state: str = ledger.SUBMITTED
+    ) -> str:
+        run = run or ledger.run_uuid()
+        store.run(ledger.put_try(ROOT, a_try(run, state=state, number=number)))
+        return run
+
+    def test_the_last_may(self, store: MemoryDriver, clock: ManualClock) -> None:
+        first = self.put(store, 1)
+        assert store.run(ledger.superseded(ROOT, ONCE, first)) == ""
+        clock.advance(5)
+        second = self.put(store, 2)
+        assert "(try 2)" in store.run(ledger.superseded(ROOT, ONCE, first))
+        assert store.run(ledger.superseded(ROOT, ONCE, second)) == ""
+
+    @pytest.mark.parametrize("uuids", [("1", "2"), ("2", "1")])
+    def test_of_one_second_the_numbers_tell(
+        self, store: MemoryDriver, uuids: tuple[str, str]
+    ) -> None:
+        first, second = (self.put(store, n, uuid) for n, uuid in enumerate(uuids, 1))
+        assert "(try 2)" in store.run(ledger.superseded(ROOT, ONCE, first))
+        assert store.run(ledger.superseded(ROOT, ONCE, second)) == ""
+
+    def test_one_that_left_nothing_does_not_count(
+        self, store: MemoryDriver, clock: ManualClock
+    ) -> None:
+        """A retry that found the first one still writing."""
+        first = self.put(store, 1)
+        clock.advance(5)
+        self.put(store, 2, state=ledger.UNDONE)
+        assert store.run(ledger.superseded(ROOT, ONCE, first)) == ""
+
+    def test_one_that_a_retry_found_dead_may_not(self, store: MemoryDriver) -> None:
+        run = self.put(store, 1, state=ledger.UNDONE)
+        assert "found this try to be dead" in store.run(ledger.superseded(ROOT, ONCE, run))
+
+    def test_tries_without_a_record_are_not_judged(self, store: MemoryDriver) -> None:
+        self.put(store, 2)
+        assert store.run(ledger.superseded(ROOT, ONCE, ledger.run_uuid())) == ""
 
 
 def test_the_last_sign_is_of_writes_that_go_on(store: MemoryDriver, clock: ManualClock) -> None:

@@ -32,6 +32,11 @@ def main() -> None:
     url, run = os.environ["ZERO_RENAME_TABLE"], os.environ["ZERO_RENAME_S3A_RUN"]
     partitions = json.loads(os.environ.get("ZERO_RENAME_PARTITIONS", "[]"))
     replacing = os.environ.get("ZERO_RENAME_MODE") == "replace"
+    paused = os.environ.get("TEST_PAUSED")
+    if paused:
+        # An earlier try's application wakes up, and commits first.
+        earlier = Write(Table(url), paused, 1, None, 1, 1, False, try_number="1")
+        earlier.carry_out("written", False)
     number = 0
     for _ in range(writes):
         # Magic replaces partition by partition.
@@ -55,8 +60,10 @@ class Write:
         part: int,
         parts: int,
         replacing: bool,
+        try_number: str | None = None,
     ) -> None:
         self.table = table
+        self.try_number = try_number or os.environ["ZERO_RENAME_TRY_NUMBER"]
         self.replacing = replacing
         destination = table.root.url + (f"/{partition}" if partition else "")
         self.record = ledger.WriteRecord(
@@ -101,7 +108,7 @@ class Write:
             for file in self._listed(f"{root.prefix}/{folder}/"):
                 self._client.delete_object(Bucket=root.bucket, Key=file)
         target = io.BytesIO()
-        pq.write_table(pa.table({"flight": [os.environ["ZERO_RENAME_TRY_NUMBER"]]}), target)
+        pq.write_table(pa.table({"flight": [self.try_number]}), target)
         key = f"{root.prefix}/{folder}/{name if staging else self.record.uuid[:4] + name}"
         self._client.put_object(Bucket=root.bucket, Key=key, Body=target.getvalue())
         return {key: len(target.getvalue())}

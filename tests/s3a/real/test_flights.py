@@ -19,8 +19,8 @@ from support.airflow import connection_variable, migrate, run_task, task_context
 from support.hadoop_committers import Application
 from tools.fetch_s3a_jars import cached_jars
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
-from zero_rename.provider import s3a_tries
 from zero_rename.provider.hooks import ZeroRenameHook
+from zero_rename.s3a import ledger
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -127,7 +127,7 @@ def test_a_driver_that_dies_and_the_retry(
     # Airflow's home is set by then.
     from airflow.sdk.exceptions import AirflowException
 
-    monkeypatch.setattr(s3a_tries, "PATIENCE", 0.0)
+    monkeypatch.setattr(ledger, "SIGN_LATE", 0.0)
     application = tmp_path / "dying.py"
     application.write_text(DYING)
     name = f"retried_{committer}_{where}"

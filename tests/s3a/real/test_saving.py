@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,13 +16,15 @@ from support.hadoop_committers import Application, Place
 from zero_rename.committer import (
     DestinationExistsError,
     JobFencedError,
+    OutcomeUnknownError,
     SettingsRefusedError,
     UnfinishedCommitError,
 )
 from zero_rename.committer.policy import Owner
 from zero_rename.s3a import ledger
 from zero_rename.s3a.settings import Committer
-from zero_rename.spark import save
+from zero_rename.spark import s3a_writer, save
+from zero_rename.spark.operations import Operations
 
 COMMITTERS = tuple(Committer)
 ONCE = "flights/run/load"
@@ -209,6 +214,68 @@ class TestOnRecord:
         with application.with_committer("magic"), pytest.raises(JobFencedError, match="try 2"):
             save(days(application, (1, 1)), partition_by=["day"])
         assert place.files() == []
+
+    def test_a_later_try_ends_a_write_under_way(
+        self,
+        application: Application,
+        place: Place,
+        run: str,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """Spark's jobs are cancelled, and the job aborts as any failed one does."""
+        monkeypatch.setattr(ledger, "SIGN_EVERY", 0.2)
+        begun, go_on = str(tmp_path / "begun"), str(tmp_path / "go-on")
+
+        def waits(batches: Iterator[Any]) -> Iterator[Any]:
+            import os
+            import time
+
+            for batch in batches:
+                open(begun, "w").close()
+                while not os.path.exists(go_on):
+                    time.sleep(0.05)
+                yield batch
+
+        def retry() -> None:
+            while not os.path.exists(begun):
+                time.sleep(0.05)
+            self.put_try(place, ledger.run_uuid(), 2)
+
+        later = threading.Thread(target=retry)
+        later.start()
+        frame = days(application, (1, 1)).mapInArrow(waits, "id bigint, day int")
+        try:
+            with application.with_committer("magic"), pytest.raises(JobFencedError) as fenced:
+                save(frame, partition_by=["day"])
+        finally:
+            Path(go_on).touch()
+            later.join()
+        assert "(try 2)" in str(fenced.value)
+        assert (place.files(), place.has("_SUCCESS")) == ([], False)
+        (known,) = place.driver.run(ledger.writes_of(place.root, run))
+        assert known.record.state == ledger.FAILED
+
+    def test_a_commit_that_had_begun_goes_through_and_says_so(
+        self, application: Application, place: Place, run: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The later try begins when Spark's jobs have ended: there is nothing to cancel."""
+        monkeypatch.setattr(ledger, "SIGN_EVERY", 0.05)
+        cancelled = threading.Event()
+        monkeypatch.setattr(Operations, "cancel", lambda _: cancelled.set())
+
+        def at_the_end(*_: Any) -> tuple[str, ...]:
+            self.put_try(place, ledger.run_uuid(), 2)
+            assert cancelled.wait(60)
+            return ()
+
+        monkeypatch.setattr(s3a_writer._Application, "_empty_the_rest", at_the_end)
+        with application.with_committer("magic"), pytest.raises(OutcomeUnknownError) as told:
+            save(days(application, (1, 1)), partition_by=["day"])
+        assert "went through. Its rows may be in the table twice" in str(told.value)
+        assert ids(application, place) == {1: [1]}
+        (known,) = place.driver.run(ledger.writes_of(place.root, run))
+        assert known.record.state == ledger.WRITTEN
 
 
 class TestRefusals:
