@@ -19,6 +19,17 @@ class Mode(StrEnum):
     FAIL_IF_EXISTS = "fail-if-exists"
 
 
+#: What users and Spark call the modes.
+MODES: Mapping[str, Mode] = {
+    "append": Mode.APPEND,
+    "overwrite": Mode.REPLACE,
+    "replace": Mode.REPLACE,
+    "fail-if-exists": Mode.FAIL_IF_EXISTS,
+    "error": Mode.FAIL_IF_EXISTS,
+    "errorifexists": Mode.FAIL_IF_EXISTS,
+}
+
+
 class OnConflict(StrEnum):
     """What a job does that finds a partition changed since it opened."""
 

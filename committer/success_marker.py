@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -161,26 +162,19 @@ def marker_bytes(
     """A marker for what a decision did to ``partitions``."""
     decision = decided.decision
     files = [file for change in partitions for file in change.files]
-    moment = datetime.fromtimestamp(decided.date, UTC)
-    document: dict[str, Any] = {
-        "name": SUCCESS_NAME,
-        "success": True,
-        "timestamp": int(decided.date * 1000),
-        "date": moment.strftime("%a %b %d %H:%M:%S UTC %Y"),
+    head = {
         "hostname": decision.owner.host or socket.gethostname(),
         "committer": COMMITTER,
         "description": f"{decision.mode} into {root.url}",
         "jobId": decision.job,
         "jobIdSource": COMMITTER,
+        "diagnostics": {"mode": str(decision.mode)},
+    }
+    more = {
         "metrics": {
             "committer_commits_completed": len(files),
             "committer_bytes_committed": sum(file.size for file in files),
         },
-        "diagnostics": {"mode": str(decision.mode)},
-        "filenames": [f"/{file.key}" for file in files[:FILENAMES_LIMIT]],
-        "iostatistics": _no_statistics(),
-        "state": None,
-        "stage": None,
         "manifest": {
             "write_id": write_id,
             "job": decision.job,
@@ -195,9 +189,36 @@ def marker_bytes(
             "once": decision.once,
         },
     }
+    return success_data(head, decided.date, [file.key for file in files], **more)
+
+
+def success_data(
+    head: Mapping[str, Any],
+    at: float,
+    keys: Sequence[str],
+    counters: Mapping[str, int] | None = None,
+    **more: Any,
+) -> bytes:
+    """A marker's bytes with every member of Hadoop's SuccessData, version 1.
+
+    :param head: who wrote it: hostname, committer, description, jobId, jobIdSource, diagnostics.
+    :param at: seconds since the epoch.
+    :param keys: of the job's files; the first 100 are named.
+    :param counters: of its I/O statistics.
+    :param more: other members.
+    """
+    kinds = ("gauges", "minimums", "maximums", "meanstatistics")
+    document = {
+        "name": SUCCESS_NAME,
+        "success": True,
+        "timestamp": int(at * 1000),
+        "date": datetime.fromtimestamp(at, UTC).strftime("%a %b %d %H:%M:%S UTC %Y"),
+        **head,
+        "metrics": {},
+        "filenames": [f"/{key}" for key in keys[:FILENAMES_LIMIT]],
+        "iostatistics": {"counters": dict(counters or {}), **{kind: {} for kind in kinds}},
+        "state": None,
+        "stage": None,
+        **more,
+    }
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def _no_statistics() -> dict[str, dict[str, int]]:
-    kinds = ("counters", "gauges", "minimums", "maximums", "meanstatistics")
-    return {kind: {} for kind in kinds}

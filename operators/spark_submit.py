@@ -19,7 +19,7 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from ..committer.errors import InvalidInputError
-from ..committer.policy import Mode
+from ..committer.policy import MODES, Mode
 from ..provider.credentials import refuse_in_arguments, refuse_in_settings
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.links import TableConsoleLink
@@ -52,13 +52,6 @@ if TYPE_CHECKING:
 
     from ..committer import Table
 
-#: What ``mode`` may be, and the committer's word for it.
-MODES = {
-    "append": "append",
-    "overwrite": "replace",
-    "replace": "replace",
-    "fail-if-exists": "fail-if-exists",
-}
 _ON_CONFLICT = ("fail", "last_wins")
 
 
@@ -175,7 +168,7 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
             self._console_url = TableConsoleLink.url(table.root.url, hook)
         except InvalidInputError as error:
             raise AirflowFailException(str(error)) from error
-        mode = Mode(MODES[self.mode]) if self.mode else None
+        mode = MODES[self.mode] if self.mode else None
         report = loaded_by_s3a(table, run, mode, self.on_repeat)
         if report is None and committer == NATIVE:
             report = self._load(context, run, hook, table, partitions)
@@ -342,11 +335,11 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         given = {
             "ZERO_RENAME_TABLE": table.root.url,
             "ZERO_RENAME_ON_REPEAT": on_repeat,
-            "ZERO_RENAME_MODE": mode,
+            "ZERO_RENAME_MODE": mode and str(mode),
             "ZERO_RENAME_ON_CONFLICT": self.on_conflict or settings.on_conflict,
             "ZERO_RENAME_SUCCESS_MARKERS": settings.success_markers,
         }
-        if mode == "replace" and partitions:
+        if mode is Mode.REPLACE and partitions:
             # JSON, since a partition's value may hold any separator.
             given["ZERO_RENAME_REPLACE_PARTITIONS"] = json.dumps(partitions)
         return {name: value for name, value in given.items() if value}

@@ -1,9 +1,9 @@
 """Whether an S3A job still lives: what its run says, what the caller knows, what moved last.
 
-Nothing in the committers fences an S3A job: one that is taken for dead and is not goes on all the same, and what
-is done to it meanwhile breaks it, or publishes half of it. So *live* is left alone whatever is
-asked, *unknown* unless it is forced, and a job whose files would be published although none of
-them was yet has to be *stated* to be dead, by who can know, not inferred from its silence.
+Nothing in the committers fences an S3A job: one that is taken for dead and is not goes on all the
+same, and what is done to it meanwhile breaks it, or publishes half of it. So *live* is left alone
+whatever is asked, *unknown* unless it is forced, and a job whose files would be published although
+none of them was yet has to be *stated* to be dead, by who can know, not inferred from its silence.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ..committer.store import Absent, Found, Get, Put, Step
-from ..committer.success_marker import FILENAMES_LIMIT, SUCCESS_NAME, SuccessMarker
+from ..committer.success_marker import SuccessMarker, success_data
 from ..committer.swap import NotWritten, Uncertain, Written, put_record
 from .records import PendingCommit
 
@@ -56,32 +55,21 @@ def marker_body(
     host: Callable[[], str] = socket.gethostname,
 ) -> bytes:
     """Hadoop's SuccessData, version 1, as the magic committer fills it."""
-    now = clock()
     counters = {
         "committer_commits_completed": len(commits),
         "committer_bytes_committed": sum(commit.length for commit in commits),
         "committer_tasks_completed": tasks,
         "committer_jobs_completed": 1,
     }
-    kinds = ("gauges", "minimums", "maximums", "meanstatistics")
-    document = {
-        "name": SUCCESS_NAME,
-        "success": True,
-        "timestamp": int(now * 1000),
-        "date": time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(now)),
+    head = {
         "hostname": host(),
         "committer": "magic",
         "description": "Rolled forward by zero_rename after its driver died",
         "jobId": job,
         "jobIdSource": "zero_rename recovery",
-        "metrics": {},
         "diagnostics": {"recovered_by": "zero_rename"},
-        "filenames": [f"/{commit.key}" for commit in commits[:FILENAMES_LIMIT]],
-        "iostatistics": {"counters": counters, **{kind: {} for kind in kinds}},
-        "state": None,
-        "stage": None,
     }
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+    return success_data(head, clock(), [commit.key for commit in commits], counters)
 
 
 def write_marker(destination: str, job: str, body: bytes, since: float) -> Step[MarkerOutcome]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ..committer.layout import TableRoot
@@ -148,37 +148,64 @@ def _look(
     return PlannedFile(commit, presence, since)
 
 
-def plan_job(
-    root: TableRoot,
-    job: FoundJob,
-    judgement: Judgement,
-    files: Sequence[PlannedFile],
-    marker: MarkerState,
-    decided: Decision | None,
-    wishes: Wishes,
-    rival: str | None = None,
-) -> Plan:
-    """Choose. Asks the store nothing.
+@dataclass(frozen=True)
+class Case:
+    """What is known of a job when it is chosen what becomes of it.
 
+    :param files: where those are that its pending sets name.
     :param decided: what an earlier recovery began to do.
     :param rival: a job that lives and began after this one's last task: the retry, perhaps. Its
         set-up has removed the marker of whoever committed before.
     """
-    action, reason = _choose(root, job, judgement, files, marker, decided, wishes, rival)
-    return Plan(job, judgement, action, reason, tuple(files))
+
+    root: TableRoot
+    job: FoundJob
+    judgement: Judgement
+    wishes: Wishes
+    files: tuple[PlannedFile, ...] = ()
+    marker: MarkerState = field(default_factory=MarkerState)
+    decided: Decision | None = None
+    rival: str | None = None
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """Keys of files that are neither uploads nor objects of the job."""
+        lost = (Presence.MISSING, Presence.FOREIGN)
+        return tuple(file.commit.key for file in self.files if file.presence in lost)
+
+    @property
+    def last_set(self) -> float:
+        """When its last task committed, by the store's clock."""
+        return max((one.last_modified for one in self.job.sets), default=0.0)
+
+    @property
+    def since(self) -> str:
+        """Who has come since then, a sentence; ``""`` for nobody."""
+        if self.marker.is_newer_than(self.last_set):
+            return f"another job ({self.marker.name}) has committed here since"
+        return f"another job ({self.rival}) has begun here since" if self.rival is not None else ""
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether the job's own marker is there, which its commit writes after all files. Readers
+        rely on it: such a job is never rolled back, whatever became of its files since."""
+        return (
+            bool(self.job.uuid)
+            and self.marker.job == self.job.uuid
+            and self.marker.last_modified >= self.last_set
+            and not any(file.presence is Presence.OUTSTANDING for file in self.files)
+        )
 
 
-def _choose(
-    root: TableRoot,
-    job: FoundJob,
-    judgement: Judgement,
-    files: Sequence[PlannedFile],
-    marker: MarkerState,
-    decided: Decision | None,
-    wishes: Wishes,
-    rival: str | None,
-) -> tuple[Action, str]:
-    refusals = job.refusals(root)
+def plan_job(case: Case) -> Plan:
+    """Choose. Asks the store nothing."""
+    action, reason = _choose(case)
+    return Plan(case.job, case.judgement, action, reason, case.files)
+
+
+def _choose(case: Case) -> tuple[Action, str]:
+    job, files, decided, since = case.job, case.files, case.decided, case.since
+    refusals = job.refusals(case.root)
     if refusals:
         return Action.REFUSE, (
             f"its metadata cannot be trusted: {'; '.join(refusals[:3])}. Nothing was asked of "
@@ -189,21 +216,17 @@ def _choose(
             "it left uploads and no metadata in the store: a staging committer keeps its pending "
             "sets on the cluster's file system, and a task that closed no file has none"
         )
-    lost = [f.commit.key for f in files if f.presence in (Presence.MISSING, Presence.FOREIGN)]
-    written = sum(1 for f in files if f.presence is Presence.WRITTEN)
-    last_set = max((one.last_modified for one in job.sets), default=0.0)
-    may_go_forward = decided is None or decided.forward
-    if may_go_forward and _is_committed(job, files, marker, last_set):
+    if (decided is None or decided.forward) and case.is_committed:
         return Action.FORWARD, "its _SUCCESS is there: its commit is done but for the clean-up"
-    since = _since(marker, last_set, rival)
     if decided is not None and decided.job != job.uuid:
         return Action.REFUSE, f"an earlier recovery's direction is for another job, {decided.job!r}"
-    if decided is not None and not (decided.forward and lost and since):
-        return _go_on(decided, lost, _unreadable(job))
-    against = _against(job, judgement, files, lost, wishes)
-    if since and written and wishes.direction is None:
-        superseded = judgement.state is State.SUPERSEDED and written < len(files)
-        if not superseded and (judgement.record is None or lost or against):
+    if decided is not None and not (decided.forward and case.lost and since):
+        return _go_on(decided, case.lost, _unreadable(job))
+    against = _against(case)
+    written = sum(1 for file in files if file.presence is Presence.WRITTEN)
+    if since and written and case.wishes.direction is None:
+        superseded = case.judgement.state is State.SUPERSEDED and written < len(files)
+        if not superseded and (case.judgement.record is None or case.lost or against):
             return Action.ASK, (
                 f"{written} of its {len(files)} files are written, and {since}. Where that one "
                 "loads the same rows again, or removed some of these, this one must be rolled "
@@ -211,35 +234,15 @@ def _choose(
             )
     if against:
         return Action.BACK, against
-    if written:
-        rest = len(files) - written
-        left = f". {len(job.extra)} uploads of attempts that lost are aborted" if job.extra else ""
-        return Action.FORWARD, (
-            f"all {len(job.sets)} pending sets load, {written} of {len(files)} files are written, "
-            "so its commit had passed its tests, and "
-            + (f"the uploads of the other {rest} are all there" if rest else "none is outstanding")
-            + left
-        )
-    return _nothing_written(job, judgement, files, since, wishes)
-
-
-def _since(marker: MarkerState, last_set: float, rival: str | None) -> str:
-    """Who has come since the job's last task; ``""`` for nobody."""
-    if marker.is_newer_than(last_set):
-        return f"another job ({marker.name}) has committed here since"
-    return f"another job ({rival}) has begun here since" if rival is not None else ""
-
-
-def _is_committed(
-    job: FoundJob, files: Sequence[PlannedFile], marker: MarkerState, last_set: float
-) -> bool:
-    """Whether the job's own marker is there, which its commit writes after all files. Readers
-    rely on it: such a job is never rolled back, whatever became of its files since."""
-    return (
-        bool(job.uuid)
-        and marker.job == job.uuid
-        and marker.last_modified >= last_set
-        and not any(file.presence is Presence.OUTSTANDING for file in files)
+    if not written:
+        return _nothing_written(case)
+    rest = len(files) - written
+    left = f". {len(job.extra)} uploads of attempts that lost are aborted" if job.extra else ""
+    return Action.FORWARD, (
+        f"all {len(job.sets)} pending sets load, {written} of {len(files)} files are written, "
+        "so its commit had passed its tests, and "
+        + (f"the uploads of the other {rest} are all there" if rest else "none is outstanding")
+        + left
     )
 
 
@@ -258,27 +261,22 @@ def _lost(lost: Sequence[str]) -> str:
     return f"neither an upload nor its own object is there for {lost[0]!r}{more}"
 
 
-def _against(
-    job: FoundJob,
-    judgement: Judgement,
-    files: Sequence[PlannedFile],
-    lost: Sequence[str],
-    wishes: Wishes,
-) -> str:
+def _against(case: Case) -> str:
     """What forbids to roll forward, whatever the mode; ``""`` for nothing."""
+    job, wishes = case.job, case.wishes
     unreadable = _unreadable(job)
     if unreadable:
         return unreadable
     if not job.sets:
         return "no task of it has committed"
-    if not files:
+    if not case.files:
         return "its tasks have committed no file"
-    if lost:
-        return _lost(lost)
+    if case.lost:
+        return _lost(case.lost)
     if wishes.tasks is not None and len(job.sets) != wishes.tasks:
         return f"{len(job.sets)} tasks have committed, of {wishes.tasks}"
-    if judgement.state is State.SUPERSEDED:
-        return judgement.reason
+    if case.judgement.state is State.SUPERSEDED:
+        return case.judgement.reason
     if wishes.direction is Action.BACK:
         return "the caller wants it rolled back"
     return ""
@@ -299,13 +297,8 @@ def _unreadable(job: FoundJob) -> str:
     return ""
 
 
-def _nothing_written(
-    job: FoundJob,
-    judgement: Judgement,
-    files: Sequence[PlannedFile],
-    since: str,
-    wishes: Wishes,
-) -> tuple[Action, str]:
+def _nothing_written(case: Case) -> tuple[Action, str]:
+    job, judgement, wishes = case.job, case.judgement, case.wishes
     none = "none of its files is written"
     if wishes.mode != APPEND or judgement.mode not in (None, APPEND):
         mode = f"its mode is {judgement.mode}" if judgement.mode else "its mode is not said to be"
@@ -322,11 +315,11 @@ def _nothing_written(
         )
     if job.task_gaps:
         return Action.BACK, f"{none}, and task {job.task_gaps[0]} has no pending set"
-    if since:
-        return Action.BACK, f"{none}, and {since}, which may be a retry of the same load"
+    if case.since:
+        return Action.BACK, f"{none}, and {case.since}, which may be a retry of the same load"
     counted = "" if wishes.tasks is not None else ". How many tasks it has is not known"
     return Action.FORWARD, (
-        f"all {len(job.sets)} pending sets load, the uploads outstanding are its {len(files)} "
+        f"all {len(job.sets)} pending sets load, the uploads outstanding are its {len(case.files)} "
         f"files and no others, its mode is append, and it is stated to be dead{counted}"
     )
 

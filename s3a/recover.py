@@ -26,7 +26,7 @@ from .found import Findings, FoundJob, Kind, find_jobs
 from .ledger import last_sign
 from .liveness import Judgement, Knowledge, State, judge
 from .marker import MarkerOutcome, marker_key
-from .plan import Action, Plan, Presence, Wishes, look_at_files, marker_state, plan_job
+from .plan import Action, Case, Plan, Presence, Wishes, look_at_files, marker_state, plan_job
 from .roll import FileOutcome, Rolled, carry_out
 from .run_record import KnownRecord, RunRecord, list_records, remove_record
 from .visible import visible_files
@@ -265,7 +265,7 @@ def _plan(
 ) -> Step[tuple[Plan, Decision | None]]:
     if job.refusals(root) or job.kind is Kind.UPLOADS:
         # Nothing that untrusted metadata name is asked for.
-        return plan_job(root, job, judgement, (), marker_state(None), None, wishes), None
+        return plan_job(Case(root, job, judgement, wishes)), None
     assert job.tree is not None
     try:
         before = yield from read_decision(job.tree)
@@ -274,7 +274,8 @@ def _plan(
     files = yield from look_at_files(job)
     found = yield Get(marker_key(job.destination))
     marker = marker_state(found if isinstance(found, Found) else None)
-    return plan_job(root, job, judgement, files, marker, before, wishes, rival), before
+    case = Case(root, job, judgement, wishes, files, marker, before, rival)
+    return plan_job(case), before
 
 
 def _without_acting(plan: Plan, may: bool, options: Options) -> tuple[Outcome | None, str]:

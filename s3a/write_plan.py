@@ -29,20 +29,11 @@ from dataclasses import dataclass, field
 from ..committer.errors import InvalidInputError, SettingsRefusedError
 from ..committer.hive import parse_partition
 from ..committer.layout import TableRoot
-from ..committer.policy import Mode
+from ..committer.policy import MODES, Mode
 from .settings import CONFLICT_KEY, PARTITION_OVERWRITE_KEY, Committer
 
 #: The writer's name for ``spark.sql.sources.partitionOverwriteMode``, which it reads first.
 DYNAMIC_OPTION = "partitionOverwriteMode"
-#: The words of Spark, of the operator and of the committer for one thing.
-MODES = {
-    "append": Mode.APPEND,
-    "overwrite": Mode.REPLACE,
-    "replace": Mode.REPLACE,
-    "fail-if-exists": Mode.FAIL_IF_EXISTS,
-    "error": Mode.FAIL_IF_EXISTS,
-    "errorifexists": Mode.FAIL_IF_EXISTS,
-}
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
-from torture.inspection import inspect
+from torture.inspection import Damage, inspect
 from torture.loads import Ledger, Load, random_load
 from torture.phases import Phase, Target
 from torture.proxy import Proxy, Trap, When
@@ -47,7 +47,7 @@ _LONGEST_DELAY = 0.1
 
 
 @dataclass
-class Summary:
+class Summary(Damage):
     """What came of all kills.
 
     :param fates: by phase and what became of the job: committed, aborted, or nothing begun.
@@ -55,18 +55,10 @@ class Summary:
 
     kills: Counter[str] = field(default_factory=Counter)
     fates: Counter[tuple[Phase, str]] = field(default_factory=Counter)
-    lost: int = 0
-    doubled: int = 0
-    stray: int = 0
     recoverers_killed: int = 0
     repeats_skipped: int = 0
     probes: int = 0
     tableless: int = 0
-    problems: list[str] = field(default_factory=list)
-
-    @property
-    def good(self) -> bool:
-        return not (self.lost or self.doubled or self.stray or self.problems)
 
     def __str__(self) -> str:
         fates = ("committed", "aborted", "nothing begun")
@@ -83,8 +75,7 @@ class Summary:
             f"tries skipped as repeats: {self.repeats_skipped}",
             f"killed before there was a table: {self.tableless}; probe uploads left by that: "
             f"{self.probes}",
-            f"rows lost {self.lost}, doubled {self.doubled}, stray {self.stray}; "
-            f"problems {len(self.problems)}",
+            self.counted,
         ]
         return "\n".join([*lines, *self.problems])
 
@@ -251,10 +242,7 @@ class _Series:
             self._note(number, problems)
             return "nothing begun"
         found = inspect(self._table, self._torture._client, self._ledger)
-        summary = self._torture.summary
-        summary.lost += found.rows.lost
-        summary.doubled += found.rows.doubled
-        summary.stray += found.rows.stray
+        self._torture.summary.add(found.rows)
         self._note(number, [*problems, *found.left])
         if found.rows:
             self._note(number, [f"rows differ: {found.rows}"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
 
@@ -33,6 +33,32 @@ class Inspection:
     rows: Difference
     left: tuple[str, ...]
     probes: int
+
+
+@dataclass
+class Damage:
+    """Rows that all inspections found lost, doubled or never written, and what else was wrong."""
+
+    lost: int = 0
+    doubled: int = 0
+    stray: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def good(self) -> bool:
+        return not (self.lost or self.doubled or self.stray or self.problems)
+
+    @property
+    def counted(self) -> str:
+        return (
+            f"rows lost {self.lost}, doubled {self.doubled}, stray {self.stray}; "
+            f"problems {len(self.problems)}"
+        )
+
+    def add(self, rows: Difference) -> None:
+        self.lost += rows.lost
+        self.doubled += rows.doubled
+        self.stray += rows.stray
 
 
 def inspect(table: Table, client: Any, ledger: Ledger) -> Inspection:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from torture.inspection import inspect
+from torture.inspection import Damage, inspect
 from torture.loads import Ledger, Load
 from torture.phases import Phase, Target
 from torture.proxy import Proxy, Trap, When
@@ -25,7 +25,7 @@ _LONGEST_DELAY = 0.1
 
 
 @dataclass
-class Races:
+class Races(Damage):
     """What came of all races.
 
     :param fates: by the phase in which the victim was struck, what became of it and of the
@@ -33,23 +33,12 @@ class Races:
     """
 
     fates: Counter[tuple[Phase, str, str]] = field(default_factory=Counter)
-    lost: int = 0
-    doubled: int = 0
-    stray: int = 0
-    problems: list[str] = field(default_factory=list)
-
-    @property
-    def good(self) -> bool:
-        return not (self.lost or self.doubled or self.stray or self.problems)
 
     def __str__(self) -> str:
         lines = [f"{'victim killed while':<22}{'it':<12}{'the other':<14}{'races':>6}"]
         for (phase, victim, survivor), count in sorted(self.fates.items()):
             lines.append(f"{phase.name.lower():<22}{victim:<12}{survivor:<14}{count:>6}")
-        lines.append(
-            f"{self.fates.total()} races with a kill; rows lost {self.lost}, doubled "
-            f"{self.doubled}, stray {self.stray}; problems {len(self.problems)}"
-        )
+        lines.append(f"{self.fates.total()} races with a kill; {self.counted}")
         return "\n".join([*lines, *self.problems])
 
 
@@ -164,9 +153,7 @@ class _Series:
 
     def _inspect(self, number: int) -> None:
         found = inspect(self._table, self._client, self._ledger)
-        self._summary.lost += found.rows.lost
-        self._summary.doubled += found.rows.doubled
-        self._summary.stray += found.rows.stray
+        self._summary.add(found.rows)
         where = f"race {number}, {self._table.root.url}"
         self._summary.problems += [f"{where}: {problem}" for problem in found.left]
         if found.rows:
