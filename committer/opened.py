@@ -92,8 +92,3 @@ class OpenedJob:
     others: frozenset[str] = frozenset()
     repeat_of: str | None = None
     repeated: Committed | None = None
-
-    @property
-    def allowed_partitions(self) -> frozenset[str] | None:
-        """The partitions rows may go to; ``None`` for any."""
-        return frozenset(self.spec.replace_partitions) or None

@@ -122,6 +122,8 @@ class JobSpec:
     :param replace_partitions: Hive-escaped partition paths that are emptied and marked even if
         no row arrives; rows for any other partition are refused. Only with mode replace.
     :param replace_table: empty every partition. Only with mode replace.
+    :param only_partitions: Hive-escaped partition paths; rows for any other are refused, in
+        whatever mode. None allows any.
     :param once: the run's key (DAG, run, task, map index; not the try); ``None`` for none.
     :param max_duration: seconds after which a job without a sign of life may be fenced.
     """
@@ -131,6 +133,7 @@ class JobSpec:
     partition_by: tuple[str, ...] | None = None
     replace_partitions: tuple[str, ...] = ()
     replace_table: bool = False
+    only_partitions: tuple[str, ...] = ()
     on_conflict: OnConflict = OnConflict.FAIL
     during_apply: DuringApply = DuringApply.NO_GAP
     success_markers: SuccessMarkers = SuccessMarkers.PARTITION_AND_TABLE
@@ -144,7 +147,8 @@ class JobSpec:
     def __post_init__(self) -> None:
         """Take ``"replace"`` for :attr:`Mode.REPLACE`, and so on.
 
-        :raises InvalidInputError: a word that is none of the choices.
+        :raises InvalidInputError: a word that is none of the choices, or partitions to replace
+            that may not be written.
         """
         for name, kind in _CHOICES.items():
             given = getattr(self, name)
@@ -155,6 +159,19 @@ class JobSpec:
                     f"{name} is {given!r}; nothing was sent.",
                     remedy=f"Choose one of {', '.join(kind)}.",
                 ) from error
+        others = set(self.replace_partitions) - set(self.only_partitions)
+        if self.only_partitions and (others or self.replace_table):
+            what = sorted(others)[0] if others else "the whole table"
+            raise InvalidInputError(
+                f"The job replaces {what}, and may write {', '.join(self.only_partitions[:5])} "
+                "only; nothing was sent.",
+                remedy="Name that partition among those it may write, or do not replace it.",
+            )
+
+    @property
+    def allowed_partitions(self) -> frozenset[str] | None:
+        """The partitions rows may go to; ``None`` for any."""
+        return frozenset(self.replace_partitions or self.only_partitions) or None
 
 
 _CHOICES: dict[str, type[StrEnum]] = {

@@ -42,7 +42,7 @@ def _bad_file(opened: OpenedJob, files: list[PendingFile]) -> str | None:
     keys = [file.key for file in files]
     if len(set(keys)) != len(keys):
         return f"two files have the key {_doubled(keys)}"
-    allowed = opened.allowed_partitions
+    allowed = opened.spec.allowed_partitions
     for file in files:
         if opened.root.partition_of_data_key(file.key) != file.partition:
             return f"the key {file.key} lies outside its partition {file.partition}"
@@ -51,7 +51,7 @@ def _bad_file(opened: OpenedJob, files: list[PendingFile]) -> str | None:
         if not file.etags or not file.upload_id:
             return f"the upload of {file.key} has no parts"
         if allowed is not None and file.partition not in allowed:
-            return f"{file.key} lies in none of the partitions to replace"
+            return f"{file.key} lies in none of the partitions that this job may write"
     return None
 
 

@@ -150,7 +150,7 @@ class Table:
             opened.partition_by,
             opened.spec.files,
             partial(self._open_stream, opened.spec.files.part_bytes),
-            opened.allowed_partitions,
+            opened.spec.allowed_partitions,
         )
 
     def _open_stream(

@@ -208,7 +208,7 @@ class TaskWriter:
             if self._allowed is not None and partition not in self._allowed:
                 raise InvalidInputError(
                     f"There are rows for the partition {partition!r}, which is not among those "
-                    "that this job replaces. Nothing of this task is visible.",
+                    "that this job may write. Nothing of this task is visible.",
                     table=self._root.url,
                     job=self._job,
                     remedy="Filter the rows, or name that partition too.",

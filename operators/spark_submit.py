@@ -339,9 +339,10 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
             "ZERO_RENAME_ON_CONFLICT": self.on_conflict or settings.on_conflict,
             "ZERO_RENAME_SUCCESS_MARKERS": settings.success_markers,
         }
-        if mode is Mode.REPLACE and partitions:
+        if partitions:
+            word = "REPLACE" if mode is Mode.REPLACE else "ONLY"
             # JSON, since a partition's value may hold any separator.
-            given["ZERO_RENAME_REPLACE_PARTITIONS"] = json.dumps(partitions)
+            given[f"ZERO_RENAME_{word}_PARTITIONS"] = json.dumps(partitions)
         return {name: value for name, value in given.items() if value}
 
     def _partitions(self, context: Context) -> tuple[str, ...]:

@@ -90,6 +90,13 @@ class WriterOptions:
     replace_table: bool = _option(
         values.flag, "With mode overwrite: empty every partition of the table.", False
     )
+    only_partitions: tuple[str, ...] = _option(
+        values.paths,
+        "The only partitions that rows may be for, `day=2013-01-01;day=2013-01-02`, in either "
+        "mode: others are refused before anything is visible.",
+        (),
+        "ZERO_RENAME_ONLY_PARTITIONS",
+    )
     on_conflict: OnConflict = _option(
         partial(values.choice, OnConflict),
         "What to do when another job changed a partition meanwhile: `fail`, or `last_wins`.",

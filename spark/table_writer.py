@@ -174,7 +174,8 @@ def _save_natively(frame: DataFrame, asked: Asked) -> None:
         given["partitionBy"] = ",".join(asked.partition_by)
     if asked.mode is Mode.FAIL_IF_EXISTS:
         given["failIfExists"] = "true"
-    if replacing and asked.partitions:
-        given["replacePartitions"] = json.dumps(asked.partitions)
+    if asked.partitions:
+        word = "replacePartitions" if replacing else "onlyPartitions"
+        given[word] = json.dumps(asked.partitions)
     writer = frame.write.format(NATIVE).mode("overwrite" if replacing else "append")
     writer.options(**given).save(asked.root.url)

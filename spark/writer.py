@@ -63,7 +63,8 @@ def open_writer(schema: StructType, overwrite: bool, given: Mapping[str, str]) -
         schema=stored,
         mode=options.mode(overwrite),
         partition_by=options.partition_by,
-        replace_partitions=_replaced(table, options, stored),
+        replace_partitions=_named(table, options, stored, options.replace_partitions),
+        only_partitions=_named(table, options, stored, options.only_partitions),
         replace_table=options.replace_table,
         on_conflict=options.on_conflict,
         during_apply=options.during_apply,
@@ -101,9 +102,11 @@ def _path(path: str | None) -> str:
     )
 
 
-def _replaced(table: Table, options: WriterOptions, stored: pa.Schema) -> tuple[str, ...]:
-    """The named partitions in their canonical spelling."""
-    if not options.replace_partitions:
+def _named(
+    table: Table, options: WriterOptions, stored: pa.Schema, paths: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Partitions in their canonical spelling."""
+    if not paths:
         return ()
     columns = options.partition_by
     if columns is None:
@@ -115,8 +118,7 @@ def _replaced(table: Table, options: WriterOptions, stored: pa.Schema) -> tuple[
                 f"{', '.join(stored.names)}; nothing was written.",
                 remedy="Add the column to the data or correct its name.",
             )
-    named = (normalise_partition(path, stored, columns) for path in options.replace_partitions)
-    return tuple(dict.fromkeys(named))
+    return tuple(dict.fromkeys(normalise_partition(path, stored, columns) for path in paths))
 
 
 def _refuse_second_use(table: Table, opened: OpenedJob, once_given: bool) -> None:

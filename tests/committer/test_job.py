@@ -18,6 +18,7 @@ from zero_rename.committer import (
     Committed,
     DestinationExistsError,
     DuringApply,
+    InvalidInputError,
     JobFencedError,
     Mode,
     OnConflict,
@@ -289,6 +290,25 @@ class TestResults:
         result = world.write(opened, DAY2)
         with pytest.raises(TaskResultsError, match="none of the partitions"):
             world.commit(opened, result)
+
+    @pytest.mark.parametrize(
+        "replaces", [{"replace_partitions": (DAY1, DAY2)}, {"replace_table": True}]
+    )
+    def test_more_is_replaced_than_may_be_written(
+        self, world: World, replaces: dict[str, Any]
+    ) -> None:
+        with pytest.raises(InvalidInputError, match=f"may write {DAY1} only"):
+            world.open(Mode.REPLACE, only_partitions=(DAY1,), **replaces)
+        world.open(Mode.REPLACE, only_partitions=(DAY1, DAY2), replace_partitions=(DAY1,))
+
+    @pytest.mark.parametrize("mode", Mode)
+    def test_a_file_outside_the_only_partitions(self, world: World, mode: Mode) -> None:
+        opened = world.open(mode, only_partitions=(DAY1,))
+        result = world.write(opened, DAY2)
+        with pytest.raises(TaskResultsError, match="none of the partitions"):
+            world.commit(opened, result)
+        opened = world.open(mode, only_partitions=(DAY1, DAY2))
+        world.commit(opened, world.write(opened, DAY2))
 
 
 class TestAbort:

@@ -52,6 +52,23 @@ def test_they_mean_the_same(given: dict[str, str], tables: Tables) -> None:
     assert owner.try_number == 2
 
 
+def test_a_load_that_adds_may_write_its_partitions_only(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(*connection_variable("zr", conn_type="zero_rename", extra={}))
+    task = ZeroRenameSparkSubmitOperator(
+        task_id="load", table=tables.url(), partition="day=a;b,c", zero_rename_conn_id="zr"
+    )
+    context: Any = task_context(task)
+    for mode in (None, "append"):
+        task.mode = mode
+        partitions = task._partitions(context)
+        given = task._variables(ZeroRenameHook("zr"), tables.table(), partitions, "skip")
+        options = read_writer_options({"path": tables.url()}, given)
+        assert options.only_partitions == ("day=a;b,c",)
+        assert options.replace_partitions == ()
+
+
 def test_they_do_not_speak_of_another_table(given: dict[str, str], tables: Tables) -> None:
     options = read_writer_options({"path": tables.url("other")}, given)
     assert options.once is None

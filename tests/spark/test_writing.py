@@ -84,6 +84,17 @@ def test_named_partitions_are_emptied_even_without_rows(spark, url, frame):
     assert count(spark, url) == {"y": 1}
 
 
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_rows_for_other_partitions_than_the_only_ones(spark, url, frame, mode):
+    with pytest.raises(Exception, match="p=y") as caught:
+        write(frame, url, mode, partitionBy="p", onlyPartitions="p=x")
+    assert "InvalidInputError" in str(caught.value)
+    assert "not among those that this job may write" in str(caught.value)
+    assert Table(url).to_arrow().num_rows == 0
+    write(frame.where("p = 'x'"), url, mode, onlyPartitions="p=x")
+    assert list(count(spark, url)) == ["x"]
+
+
 def test_partitions_are_named_by_value_not_by_spelling(spark, url):
     frame = spark.sql("select 1 n, 2 month, date'2013-01-02' day")
     write(frame, url, partitionBy="month,day")
