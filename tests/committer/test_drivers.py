@@ -387,7 +387,7 @@ class TestParallel:
         assert senders == [(Head, threading.get_ident())]
 
     def test_requests_of_all_are_under_way_together(self, at: Any) -> None:
-        together = threading.Barrier(8, timeout=10)
+        together = threading.Barrier(8, timeout=120)
 
         def meet(_: Received, __: Callable[[], Reply]) -> Reply:
             together.wait()
@@ -425,7 +425,7 @@ class TestParallel:
         waited = threading.Event()
 
         def hold(_: Received, __: Callable[[], Reply]) -> Reply:
-            return s3_error(404, "NoSuchKey") if waited.wait(10) else s3_error(403, "AccessDenied")
+            return s3_error(404, "NoSuchKey") if waited.wait(120) else s3_error(403, "AccessDenied")
 
         def wait() -> Step[None]:
             yield Wait(0.05)
@@ -475,7 +475,7 @@ class TestParallel:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(30)
+            thread.join(120)
         assert [len(result) for result in results] == [4] * 4
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

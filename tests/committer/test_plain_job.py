@@ -329,7 +329,7 @@ def test_a_process_that_is_terminated(table: Table, s3_bucket: Any) -> None:
         assert table.job_state(name) is JobState.UNDECIDED
         process.terminate()
         assert process.stdout.read() == "outer\n"
-        assert process.wait(30) == 143
+        assert process.wait(120) == 143
     finally:
         process.kill()
         process.wait()

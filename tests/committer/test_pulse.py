@@ -20,7 +20,7 @@ def test_signs_go_on_after_a_failure_and_end_with_the_block(
         again.set()
 
     with signs_of_life(give, 0.01):
-        assert again.wait(10)
+        assert again.wait(120)
     assert not given[0].is_alive()
     assert "No sign of life could be given: no answer" in caplog.text
 
@@ -32,9 +32,9 @@ def test_a_sign_under_way_ends_before_the_block_does() -> None:
 
     def give() -> None:
         begun.set()
-        ended.wait(10)
+        ended.wait(120)
 
     with signs_of_life(give, 0.01):
-        assert begun.wait(10)
+        assert begun.wait(120)
         go_on.start()
     assert ended.is_set()

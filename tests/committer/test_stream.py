@@ -154,7 +154,7 @@ class TestWrite:
         started = threading.Barrier(8)
 
         def write(letter: int) -> None:
-            started.wait(10)
+            started.wait(120)
             for _ in range(25):
                 stream.write(bytes([letter]) * 7)
 
@@ -410,7 +410,7 @@ class TestClose:
         def hold_parts(got: Received, pass_on: Callable[[], Reply]) -> Reply:
             if "partNumber" in got.path:
                 waiting.release()
-                release.wait(30)
+                release.wait(120)
             return pass_on()
 
         with FaultyServer(hold_parts, upstream=s3_env.endpoint) as server:
@@ -420,14 +420,14 @@ class TestClose:
             stream.write(b"x" * 35)
             # Several parts are under way at once, while the writer goes on.
             for _ in range(3):
-                assert waiting.acquire(timeout=10)
+                assert waiting.acquire(timeout=120)
             closing = threading.Thread(target=stream.close)
             closing.start()
-            assert waiting.acquire(timeout=10)
+            assert waiting.acquire(timeout=120)
             closing.join(0.05)
             assert closing.is_alive()
             release.set()
-            closing.join(30)
+            closing.join(120)
             assert complete(driver, stream.upload) == b"x" * 35
 
     def test_leaving_a_with_block(self, memory: MemoryDriver) -> None:
@@ -580,20 +580,20 @@ class TestAbort:
         def hold_parts(got: Received, pass_on: Callable[[], Reply]) -> Reply:
             if "partNumber" in got.path:
                 waiting.release()
-                release.wait(30)
+                release.wait(120)
             return pass_on()
 
         with FaultyServer(hold_parts, upstream=s3_env.endpoint) as server:
             monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
             stream = small(connect(s3_bucket.name), limits=PartLimits(smallest=1))
             stream.write(b"x" * 25)
-            assert waiting.acquire(timeout=10)
+            assert waiting.acquire(timeout=120)
             aborting = threading.Thread(target=stream.abort)
             aborting.start()
             aborting.join(0.05)
             assert s3_bucket.uploads() == [KEY]
             release.set()
-            aborting.join(30)
+            aborting.join(120)
             assert s3_bucket.uploads() == []
             order = [name for name, _ in s3_bucket.counter.log()]
             last_part = max(n for n, name in enumerate(order) if name == "UploadPart")
@@ -661,12 +661,12 @@ class TestLimits:
         thread.start()
         assert not took.wait(0.05)
         budget.release(6)
-        assert took.wait(10)
+        assert took.wait(120)
         budget.release(6)
         # Larger than the whole budget: goes alone rather than never.
         budget.acquire(11)
         budget.release(11)
-        thread.join(10)
+        thread.join(120)
 
     def test_parts_under_way_are_bounded(
         self, s3_env: Any, bucket: str, monkeypatch: pytest.MonkeyPatch

@@ -27,7 +27,7 @@ def is_gone(pid: int) -> bool:
     try:
         process = psutil.Process(pid)
         if process.status() != psutil.STATUS_ZOMBIE:
-            process.wait(10)
+            process.wait(120)
     except psutil.NoSuchProcess:
         return True
     except psutil.TimeoutExpired:
@@ -63,7 +63,7 @@ def test_the_sweep_finds_orphans(tmp_path: Path) -> None:
     with started(command, os.environ, tmp_path / "log", stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         orphan = int(process.stdout.readline())
-        process.wait(10)
+        process.wait(120)
         assert psutil.pid_exists(orphan)
     assert sweep() == 1
     assert is_gone(orphan)

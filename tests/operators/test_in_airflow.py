@@ -19,7 +19,7 @@ from support.fake_spark import FakeSpark
 from support.moto_server import SECRET_KEY
 from zero_rename.provider.waiting import Question
 
-pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 EXAMPLES = Path(__file__).parents[2] / "example_dags"
 HEAD = """
@@ -81,7 +81,7 @@ def test_a_load_and_a_sensor_that_reads_its_xcom(
         )
         wait = SuccessManifestSensor(
             task_id="wait", table="{tables.url()}", partition="day=1",
-            job="{{{{ ti.xcom_pull('load')['job'] }}}}", poke_interval=1, timeout=30,
+            job="{{{{ ti.xcom_pull('load')['job'] }}}}", poke_interval=1, timeout=300,
         )
         load >> wait
         """,
@@ -110,7 +110,7 @@ def test_a_deferred_sensor_wakes_up_when_the_job_commits(
         return answer
 
     def commit() -> None:
-        if looked.wait(120):
+        if looked.wait(400):
             tables.load(1)
 
     monkeypatch.setattr(Question, "ask", watched)
@@ -119,7 +119,7 @@ def test_a_deferred_sensor_wakes_up_when_the_job_commits(
         f"""
         SuccessManifestSensor(
             task_id="wait", table="{tables.url()}", partition="day=1", newer_than_epoch=0,
-            poke_interval=0.2, timeout=120, deferrable=True,
+            poke_interval=0.2, timeout=500, deferrable=True,
         )
         """,
     )

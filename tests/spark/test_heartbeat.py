@@ -101,7 +101,7 @@ def test_the_thread_ends_with_the_application(folder):
     thread = Heartbeat(folder, lambda: next(alive), Beats())
     assert thread.daemon
     thread.start()
-    thread.join(10)
+    thread.join(120)
     assert not thread.is_alive()
 
 

@@ -33,6 +33,7 @@ SETTINGS = {
     "AIRFLOW_HOME": str(HOME),
     "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
     "AIRFLOW__CORE__DAGS_FOLDER": str(HOME / "dags"),
+    "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "300",
     "AIRFLOW__LOGGING__LOGGING_LEVEL": "INFO",
     "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
 }
@@ -52,7 +53,7 @@ def migrate() -> Path:
     """
     (HOME / "dags").mkdir(exist_ok=True)
     command = [sys.executable, "-m", "airflow", "db", "migrate"]
-    subprocess.run(command, env=os.environ, check=True, capture_output=True, timeout=180)
+    subprocess.run(command, env=os.environ, check=True, capture_output=True, timeout=800)
     return HOME
 
 

@@ -140,5 +140,5 @@ class RequestCounter:
         request = urllib.request.Request(f"{self._url}?{self._query}{query}", method=method)
         # Without a proxy from the environment: the server is on this host.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(request, timeout=10) as answer:
+        with opener.open(request, timeout=120) as answer:
             return json.loads(answer.read())

@@ -97,7 +97,7 @@ class FaultyServer:
     def _pass_on(self, got: Received) -> Reply:
         assert self._upstream is not None
         to = urlsplit(self._upstream)
-        connection = http.client.HTTPConnection(to.hostname or "", to.port, timeout=30)
+        connection = http.client.HTTPConnection(to.hostname or "", to.port, timeout=120)
         headers = {name: value for name, value in got.headers.items() if name != "expect"}
         connection.request(got.method, got.path, got.body, headers)
         answer = connection.getresponse()

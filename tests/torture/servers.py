@@ -140,7 +140,7 @@ def _free_port() -> int:
 def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
     """Wait for any HTTP answer."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    give_up = time.monotonic() + 60
+    give_up = time.monotonic() + 300
     while process.poll() is None and time.monotonic() < give_up:
         try:
             opener.open(url, timeout=2).close()
