@@ -117,7 +117,6 @@ class S3ALoad:
         self._try = self._run(ledger.put_try(self._table.root, self._try))
         try:
             check_silent(self._table, self._try.once)
-            check_come_back(self._table, self._try.once)
         except ZeroRenameError:
             self._note(replace(self._try, state=ledger.UNDONE))  # Nothing was submitted.
             raise

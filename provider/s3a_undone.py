@@ -21,15 +21,17 @@ _Undone = tuple[ledger.TryRecord, tuple[ledger.Known[ledger.WriteRecord], ...]]
 
 
 def check_silent(table: Table, once: str) -> None:
-    """See that none of a run's undone tries writes.
+    """See that none of a run's undone tries writes or has committed since.
 
     Asked when the new try's record is written and before anything is submitted: either such an
     application finds the record and writes nothing, or its sign of life is found here.
 
     :raises OutcomeUnknownError: one has given a sign of life.
+    :raises VerificationError: one has committed.
     """
     for record, writes in _undone(table, once):
         check_dead(table, record, writes)
+        _check_uncommitted(table, record, writes)
 
 
 def check_come_back(table: Table, once: str) -> None:
@@ -39,10 +41,16 @@ def check_come_back(table: Table, once: str) -> None:
         each time until somebody has removed them, for no retry can tell which rows to keep.
     """
     for record, writes in _undone(table, once):
-        others = [write for write in writes if write.record.uuid not in record.replaced]
-        done = [write.record.uuid for write in others if is_committed(table, write)]
-        if done:
-            raise _come_back(table, record, done)
+        _check_uncommitted(table, record, writes)
+
+
+def _check_uncommitted(
+    table: Table, record: ledger.TryRecord, writes: tuple[ledger.Known[ledger.WriteRecord], ...]
+) -> None:
+    others = [write for write in writes if write.record.uuid not in record.replaced]
+    done = [write.record.uuid for write in others if is_committed(table, write)]
+    if done:
+        raise _come_back(table, record, done)
 
 
 def _undone(table: Table, once: str) -> Iterator[_Undone]:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-from ..committer.errors import RecordDamagedError, StoreUnreachableError
+from ..committer.errors import StoreUnreachableError
 from ..committer.layout import CONTROL, TableRoot, new_write_id
 from ..committer.open_record import owner_from
 from ..committer.paging import first_object, list_objects
@@ -32,6 +32,7 @@ from ..committer.record import decode, encode
 from ..committer.removal import remove
 from ..committer.store import Absent, All, Done, Found, Get, ListObjects, Put, Step
 from .records import JobSummary
+from .summaries import summary_of
 
 #: States of a try.
 SUBMITTED, COMMITTED, FAILED = "submitted", "committed", "failed"
@@ -206,17 +207,8 @@ def read_report(root: TableRoot, write: WriteRecord) -> Step[JobSummary | None]:
     """The committer's report of a write; ``None`` where it left none of this job."""
     prefix = f"{report_prefix(root, write.run, write.number)}/"
     page = yield ListObjects(prefix)
-    for item in page.objects:
-        found = yield Get(item.key)
-        if isinstance(found, Absent) or not item.key.endswith(".json"):
-            continue
-        try:
-            summary = JobSummary.parse(found.body, item.key)
-        except RecordDamagedError:
-            continue  # As good as none.
-        if summary.marker.job == write.uuid:
-            return summary
-    return None
+    keys = [item.key for item in page.objects if item.key.endswith(".json")]
+    return (yield from summary_of(write.uuid, keys))
 
 
 def _beside(root: TableRoot, kind: str) -> str:

@@ -36,7 +36,6 @@ from .run_record import note_rolled_forward
 
 _TRIES = 5
 _PAUSE = 0.5
-_AT_ONCE = 1000
 
 
 class FileOutcome(StrEnum):

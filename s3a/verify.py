@@ -29,6 +29,7 @@ from .committed_files import (
 )
 from .records import JobSummary
 from .settings import MARKER_KEY, Committer
+from .summaries import summary_of
 
 _LOOK = "Look at the application's log and its settings before anything reads the table."
 
@@ -292,16 +293,10 @@ def find_report(
         return None, (f"The report in {report_dir} was not read: it is not in the table's bucket.",)
     listing = yield from list_objects(f"{folder[2]}/summary-".lstrip("/"))
     recent = [item for item in listing.objects if int(item.last_modified) >= since_ms // 1000]
-    for item in sorted(recent, key=lambda item: item.last_modified, reverse=True):
-        found = yield Get(item.key)
-        if isinstance(found, Absent):
-            continue
-        try:
-            summary = JobSummary.parse(found.body, item.key)
-        except RecordDamagedError:
-            continue  # Another job's; a job's own that is damaged is as good as none.
-        if summary.marker.job == job:
-            return summary, ()
+    newest = sorted(recent, key=lambda item: item.last_modified, reverse=True)
+    summary = yield from summary_of(job, [item.key for item in newest])
+    if summary is not None:
+        return summary, ()
     return None, (f"There is no report of the job in {report_dir}.",)
 
 
