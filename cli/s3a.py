@@ -13,7 +13,7 @@ from ..committer.errors import InvalidInputError
 from .output import AsJson, print_rows, refusals
 
 if TYPE_CHECKING:
-    from ..s3a.checks import Check
+    from ..s3a.checks.run import Check
 
 
 def checks(
@@ -27,8 +27,8 @@ def checks(
     as_json: AsJson = False,
 ) -> None:
     """List what is checked of S3A settings before a job is submitted."""
-    from ..s3a.checking import ALL
-    from ..s3a.checks import CHECKS
+    from ..s3a.checks.check import ALL
+    from ..s3a.checks.run import CHECKS
 
     with refusals():
         known = {check.id: check for check in CHECKS}
@@ -59,7 +59,7 @@ def committers(
     as_json: AsJson = False,
 ) -> None:
     """Show what each committer can do, by the nine attributes of the paper's Table V."""
-    from ..s3a.attributes import ATTRIBUTES, NAMES, TITLES
+    from ..s3a.hadoop.attributes import ATTRIBUTES, NAMES, TITLES
 
     if conf is not None:
         _settings(conf, as_json)
@@ -85,7 +85,7 @@ def committers(
 
 
 def _settings(committer: str, as_json: bool) -> None:
-    from ..s3a.settings import S3ASettings
+    from ..s3a.hadoop.settings import S3ASettings
 
     with refusals():
         settings = S3ASettings(committer).spark_conf()  # pyright: ignore[reportArgumentType]
@@ -101,7 +101,7 @@ def _answer(value: bool, has_note: bool) -> str:
 
 
 def _about(committers: tuple[str, ...]) -> str:
-    from ..s3a.checking import ALL, S3A
+    from ..s3a.checks.check import ALL, S3A
 
     return {ALL: "all", S3A: "all of S3A"}.get(committers) or ", ".join(committers)
 

@@ -11,7 +11,7 @@ from ..committer.errors import InvalidInputError
 from .output import AsJson, plain, print_rows, refusals
 
 if TYPE_CHECKING:
-    from ..s3a.recover import Options, RecoveredJob
+    from ..s3a.recovery.recover import Options, RecoveredJob
 
 Url = Annotated[str, typer.Argument(metavar="TABLE", help="The table's root, s3://bucket/prefix.")]
 Patience = Annotated[
@@ -48,7 +48,7 @@ def s3a_jobs(
     as_json: AsJson = False,
 ) -> None:
     """List what jobs of the S3A committers left, and whether they live."""
-    from ..s3a.recover import Options
+    from ..s3a.recovery.recover import Options
 
     options = Options(
         patience=patience, dead=frozenset(dead or ()), folders=tuple(folder or ()), deep=deep
@@ -116,8 +116,8 @@ def s3a_recover(
     as_json: AsJson = False,
 ) -> None:
     """Roll dead jobs of the S3A committers forward or back; say which, and why."""
-    from ..s3a.plan import APPEND, Action
-    from ..s3a.recover import Options, Outcome
+    from ..s3a.recovery.plan import APPEND, Action
+    from ..s3a.recovery.recover import Options, Outcome
 
     with refusals():
         if mode not in (None, APPEND):
@@ -165,7 +165,7 @@ def s3a_recover(
 
 def _run(table: str, options: Options) -> tuple[RecoveredJob, ...]:
     from ..committer import Table
-    from ..s3a.recover import recover_jobs
+    from ..s3a.recovery.recover import recover_jobs
 
     with refusals():
         opened = Table(table)

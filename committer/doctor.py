@@ -9,19 +9,19 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from .context import Context
-from .decide import read_decision
 from .errors import DamagedError
-from .head import HeadState
+from .job_spec import Coordination, JobSpec
 from .layout import TableRoot
-from .opening import OpenEntry, list_open, read_open
-from .policy import Coordination, JobSpec
-from .recovery import PurgeAction, all_heads, purge
-from .refusals import code_of, describe
-from .slots import read_head
-from .snapshot import read_table
-from .store import All, Step
-from .table_record import TableRecord
+from .maintenance.recovery import PurgeAction, all_heads, purge
+from .protocol.open import OpenEntry, list_open, read_open
+from .protocol.snapshot import read_table
+from .records.head import HeadState
+from .records.table_record import TableRecord
+from .s3.error_translation import code_of, describe
+from .s3.requests import All, Step
+from .state.context import Context
+from .state.decide import read_decision
+from .state.heads import read_head
 
 DAY = 24 * 3600.0
 #: Seconds after which a decided job that is still open counts as abandoned.

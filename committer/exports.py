@@ -1,8 +1,5 @@
 """What `zero_rename.committer` exports."""
 
-from .context import Context, Progress, Waiting
-from .data_file import DataFile
-from .decision import Verdict
 from .doctor import Complaint
 from .errors import (
     CommitConflictError,
@@ -30,11 +27,7 @@ from .errors import (
     VerificationError,
     ZeroRenameError,
 )
-from .layout import UNPARTITIONED, TableRoot
-from .opened import Aborted, Committed, OpenedJob, PartitionCommit
-from .pending import PendingFile, TaskResult
-from .plain_job import PlainJob
-from .policy import (
+from .job_spec import (
     Coordination,
     DuringApply,
     FileOptions,
@@ -45,14 +38,21 @@ from .policy import (
     Owner,
     SuccessMarkers,
 )
-from .recovery import OpenJob, Outcome, PurgeAction, PurgeEntry, PurgeReport, Recovered
-from .repair import RepairAction, Repaired
-from .snapshot import Snapshot
-from .stream import DelayedOutputStream
-from .success_marker import ManifestReference, SuccessMarker
+from .layout import UNPARTITIONED, TableRoot
+from .maintenance.recovery import OpenJob, Outcome, PurgeAction, PurgeEntry, PurgeReport, Recovered
+from .maintenance.repair import RepairAction, Repaired
+from .maintenance.verify import Finding, FindingKind
+from .parquet.task_writer import TaskWriter
+from .protocol.snapshot import Snapshot
+from .records.data_file import DataFile
+from .records.decision import Verdict
+from .records.pending_file import PendingFile, TaskResult
+from .records.success_marker import ManifestReference, SuccessMarker
+from .s3.upload_stream import DelayedOutputStream
+from .state.context import Context, Progress, Waiting
+from .state.job_state import Aborted, Committed, OpenedJob, PartitionCommit
 from .table import JobState, Table
-from .task_writer import TaskWriter
-from .verify import Finding, FindingKind
+from .write_job import PlainJob
 
 __all__ = [
     "UNPARTITIONED",

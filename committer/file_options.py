@@ -1,11 +1,11 @@
-"""Whether :class:`.policy.FileOptions` can be right. Asked before anything is sent."""
+"""Whether :class:`.job_spec.FileOptions` can be right. Asked before anything is sent."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
 from .errors import InvalidInputError
-from .policy import FileOptions
+from .job_spec import FileOptions
 
 CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
 _MAX_METADATA = 2048  # S3's limit, bytes of names and values

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from .errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from .store import ListedObject
+    from .s3.requests import ListedObject
 
 CONTROL = "_zero_rename"
 #: The name of the one partition of an unpartitioned table. No directory can be called so,

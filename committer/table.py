@@ -11,35 +11,35 @@ from typing import Any
 
 import pyarrow as pa
 
-from .apply import committed
-from .beat import beat
-from .context import Context, Progress
-from .data_file import DataFile
-from .decide import read_decision
 from .doctor import Complaint, about_rules, examine, lifecycle_rules, longest_job
-from .drivers import BotoDriver, connect
 from .errors import TableNotFoundError
-from .head import Slot
-from .job import abort_job, commit_job
+from .job_spec import JobSpec, Mode
 from .layout import UNPARTITIONED, TableRoot
-from .listed_table import ListedTable, read_listed
-from .opened import Aborted, Committed, OpenedJob
-from .opening import open_job, read_open
-from .parquet_reader import read_batches
-from .pending import TaskResult
-from .plain_job import PlainJob, this_process
-from .policy import JobSpec, Mode
-from .recovery import OpenJob, PurgeReport, Recovered, open_jobs, purge, recover
-from .repair import Repaired, repair
-from .schema_types import normalise
-from .slots import read_head
-from .snapshot import Snapshot, read_table, take_snapshot
-from .store import Get, Head, ObjectSettings, Step
-from .stream import DelayedOutputStream
-from .success_marker import SuccessMarker
-from .table_record import TableRecord
-from .task_writer import TaskWriter
-from .verify import Finding, verify, verify_listed
+from .maintenance.recovery import OpenJob, PurgeReport, Recovered, open_jobs, purge, recover
+from .maintenance.repair import Repaired, repair
+from .maintenance.verify import Finding, verify, verify_listed
+from .parquet.foreign_table import ListedTable, read_listed
+from .parquet.reader import read_batches
+from .parquet.task_writer import TaskWriter
+from .protocol.apply import committed
+from .protocol.commit import abort_job, commit_job
+from .protocol.open import open_job, read_open
+from .protocol.snapshot import Snapshot, read_table, take_snapshot
+from .records.data_file import DataFile
+from .records.head import Slot
+from .records.pending_file import TaskResult
+from .records.success_marker import SuccessMarker
+from .records.table_record import TableRecord
+from .s3.driver import BotoDriver, connect
+from .s3.requests import Get, Head, ObjectSettings, Step
+from .s3.upload_stream import DelayedOutputStream
+from .schema.types import normalise
+from .state.context import Context, Progress
+from .state.decide import read_decision
+from .state.heads import read_head
+from .state.heartbeat import beat
+from .state.job_state import Aborted, Committed, OpenedJob
+from .write_job import PlainJob, this_process
 
 _READERS = 4
 
@@ -131,7 +131,7 @@ class Table:
 
         :param schema: the rows' columns; ``None`` takes the table's.
         :param partition_by: partition columns; ``None`` takes the table's.
-        :param policy: further members of :class:`.policy.JobSpec`, such as ``once``.
+        :param policy: further members of :class:`.job_spec.JobSpec`, such as ``once``.
         :raises TableNotFoundError: no schema given and no table here.
         """
         policy.setdefault("owner", this_process())
@@ -165,7 +165,7 @@ class Table:
         expected_tasks: int | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> Committed:
-        """Commit an open job. See :func:`.job.commit_job` for what is raised when.
+        """Commit an open job. See :func:`.commit.commit_job` for what is raised when.
 
         :param progress: called in this thread as files become visible.
         """

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyspark
 
-from zero_rename.spark.launch import SMALL_JOB_FLAGS, jvm_options
+from zero_rename.spark.startup.launch import SMALL_JOB_FLAGS, jvm_options
 
 from .store import Store
 from .workspace import Workspace

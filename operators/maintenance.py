@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
 
 from ..committer.errors import InvalidInputError, ZeroRenameError
+from ..provider.connection import config_number
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
-from ..provider.reports import text_table
-from ..provider.settings import config_number
+from ..provider.runs.reports import text_table
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

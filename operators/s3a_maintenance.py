@@ -12,11 +12,11 @@ from airflow.sdk.exceptions import AirflowRuntimeError
 
 from ..committer.errors import InvalidInputError
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
-from ..provider.reports import text_table
-from ..s3a.liveness import State
-from ..s3a.plan import APPEND, Action
-from ..s3a.recover import Options, Outcome, RecoveredJob, recover_jobs
-from ..s3a.run_record import RunRecord
+from ..provider.runs.reports import text_table
+from ..s3a.recovery.liveness import State
+from ..s3a.recovery.plan import APPEND, Action
+from ..s3a.recovery.recover import Options, Outcome, RecoveredJob, recover_jobs
+from ..s3a.runs.run_record import RunRecord
 from .maintenance import _seconds, _TableMaintenance
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class RecoverS3AJobsOperator(_TableMaintenance):
     keeps beside the table; whether that run is over, its task instance.
 
     Returns (XCom) ``tables``, each with ``jobs`` (every field of
-    :class:`~zero_rename.s3a.recover.RecoveredJob`), ``outcomes`` (how many of each) and
+    :class:`~zero_rename.s3a.recovery.recover.RecoveredJob`), ``outcomes`` (how many of each) and
     ``failed``. The task fails where a job could not be settled or its metadata were refused.
 
     :param tables: one table or several, whole or below the connection's table root.

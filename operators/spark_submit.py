@@ -19,23 +19,22 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from ..committer.errors import InvalidInputError
-from ..committer.policy import MODES, Mode
-from ..provider.credentials import refuse_in_arguments, refuse_in_settings
+from ..committer.job_spec import MODES, Mode
+from ..provider.connection import NATIVE, check_committer
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.links import TableConsoleLink
-from ..provider.outcomes import (
+from ..provider.runs.heartbeat import kept_alive
+from ..provider.runs.outcomes import (
     check_partitions,
     log_what_is_left,
     nothing_committed,
     settled,
     try_of,
 )
-from ..provider.partitions import ANY, check_partition, resolve_partitions
-from ..provider.pulse import kept_alive
-from ..provider.reports import commit_report, one_line
-from ..provider.runs import TaskRun, check_on_repeat
-from ..provider.s3a_load import S3ALoad, loaded_by_s3a
-from ..provider.s3a_submission import (
+from ..provider.runs.partitions import ANY, check_partition, resolve_partitions
+from ..provider.runs.reports import commit_report, one_line
+from ..provider.runs.task_run import TaskRun, check_on_repeat
+from ..provider.s3a.configuration import (
     Load,
     SparkCall,
     check_options,
@@ -43,9 +42,10 @@ from ..provider.s3a_submission import (
     render,
     staging_folder,
 )
-from ..provider.settings import NATIVE, check_committer
-from ..provider.submission import Cluster, MaskingSparkSubmitHook, Submission, prepare
-from ..s3a.settings import Committer
+from ..provider.s3a.load import S3ALoad, loaded_by_s3a
+from ..provider.submit.credentials import refuse_in_arguments, refuse_in_settings
+from ..provider.submit.submission import Cluster, MaskingSparkSubmitHook, Submission, prepare
+from ..s3a.hadoop.settings import Committer
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -129,7 +129,7 @@ def _connection_type() -> dict[str, Any]:
 
 
 def _config_section() -> dict[str, Any]:
-    """The ``[zero_rename]`` section; :mod:`.settings` reads its defaults from here."""
+    """The ``[zero_rename]`` section; :mod:`.connection` reads its defaults from here."""
     return {
         "description": "Defaults of the Zero Rename provider.",
         "options": {

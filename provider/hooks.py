@@ -9,7 +9,7 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHo
 
 from ..committer.errors import InvalidInputError, ZeroRenameError
 from . import CONNECTION_TYPE
-from .settings import ConnectionSettings, config_number
+from .connection import ConnectionSettings, config_number
 
 if TYPE_CHECKING:
     from airflow.providers.amazon.aws.hooks.s3 import S3Hook

@@ -12,7 +12,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from ..committer.errors import StoreUnreachableError, ZeroRenameError
 from .hooks import ZeroRenameHook
-from .waiting import FAILED, WAITING, Answer, Question
+from .job_query import FAILED, WAITING, Answer, Question
 
 if TYPE_CHECKING:
     from ..committer import Table

@@ -27,10 +27,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..committer.errors import InvalidInputError, SettingsRefusedError
-from ..committer.hive import parse_partition
+from ..committer.job_spec import MODES, Mode
 from ..committer.layout import TableRoot
-from ..committer.policy import MODES, Mode
-from .settings import CONFLICT_KEY, PARTITION_OVERWRITE_KEY, Committer
+from ..committer.schema.hive_paths import parse_partition
+from .hadoop.settings import CONFLICT_KEY, PARTITION_OVERWRITE_KEY, Committer
 
 #: The writer's name for ``spark.sql.sources.partitionOverwriteMode``, which it reads first.
 DYNAMIC_OPTION = "partitionOverwriteMode"

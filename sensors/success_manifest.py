@@ -15,9 +15,9 @@ from airflow.providers.common.compat.sdk import (
 
 from ..committer.errors import InvalidInputError, StoreUnreachableError
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
-from ..provider.runs import TaskRun, once_key
+from ..provider.job_query import FAILED, READY, WAITING, Answer, Question
+from ..provider.runs.task_run import TaskRun, once_key
 from ..provider.triggers import SuccessManifestTrigger
-from ..provider.waiting import FAILED, READY, WAITING, Answer, Question
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

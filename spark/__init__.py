@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .environment import check_environment
-    from .launch import jvm_options, worker_python
     from .registration import register
-    from .table_writer import save
+    from .save_frame import save
+    from .startup.launch import jvm_options, worker_python
+    from .startup.preflight import check_environment
 
 __all__ = ["check_environment", "jvm_options", "register", "save", "worker_python"]
 
 _MODULES = {
-    "check_environment": "environment",
-    "jvm_options": "launch",
+    "check_environment": "startup.preflight",
+    "jvm_options": "startup.launch",
     "register": "registration",
-    "save": "table_writer",
-    "worker_python": "launch",
+    "save": "save_frame",
+    "worker_python": "startup.launch",
 }
 
 

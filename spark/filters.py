@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from ..committer.errors import InvalidInputError
-from ..committer.hive import partition_values
+from ..committer.schema.hive_paths import partition_values
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
@@ -159,7 +159,7 @@ def parse_filter(text: str, schema: pa.Schema, partition_by: Sequence[str]) -> l
 
 
 def _condition(column: str, operator: str, literal: str, schema: pa.Schema) -> Condition:
-    from ..committer.hive import escape
+    from ..committer.schema.hive_paths import escape
 
     kind, negated = _OPERATORS[operator]
     path = f"{escape(column)}={escape(literal)}"

@@ -23,8 +23,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ..committer.errors import InvalidInputError
-from ..committer.layout import TableRoot
-from ..committer.policy import (
+from ..committer.job_spec import (
     Coordination,
     DuringApply,
     FileOptions,
@@ -34,6 +33,7 @@ from ..committer.policy import (
     Owner,
     SuccessMarkers,
 )
+from ..committer.layout import TableRoot
 from . import option_values as values
 
 #: Where set, the environment's options hold for writes into this table only.

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from ..committer.data_file import DataFile
 from ..committer.errors import InvalidInputError, SnapshotGoneError, TableMismatchError
-from ..committer.hive import normalise_partition
-from ..committer.parquet_reader import read_batches
+from ..committer.parquet.reader import read_batches
+from ..committer.records.data_file import DataFile
+from ..committer.schema.hive_paths import normalise_partition
 from ..committer.table import Table
-from .environment import check_versions
 from .filters import Condition, Selected, claim, parse_filter
 from .options import ReaderOptions, read_reader_options
+from .startup.preflight import check_versions
 from .types import arrow_schema, for_spark, spark_schema
 from .worker import readable_errors
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .data_source import ZeroRenameDataSource
-from .environment import check_versions, check_worker_python
 from .heartbeat import FOLDER_VARIABLE, Heartbeat
+from .startup.preflight import check_versions, check_worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

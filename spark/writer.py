@@ -17,21 +17,21 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from ..committer.context import Context, Progress
-from ..committer.decide import read_decision
 from ..committer.errors import (
     InvalidInputError,
     OutcomeUnknownError,
     TaskResultsError,
 )
-from ..committer.hive import normalise_partition
-from ..committer.opened import Aborted, Committed, OpenedJob
-from ..committer.pending import TaskResult
-from ..committer.policy import JobSpec
+from ..committer.job_spec import JobSpec
+from ..committer.records.pending_file import TaskResult
+from ..committer.schema.hive_paths import normalise_partition
+from ..committer.state.context import Context, Progress
+from ..committer.state.decide import read_decision
+from ..committer.state.job_state import Aborted, Committed, OpenedJob
 from ..committer.table import Table
 from . import heartbeat
-from .environment import check_versions
 from .options import WriterOptions, read_writer_options
+from .startup.preflight import check_versions
 from .types import table_schema
 from .worker import application, readable_errors
 

@@ -14,8 +14,8 @@ from hypothesis import settings
 
 from support.counting import RequestCounter
 from support.moto_server import S3Server, running
-from zero_rename.committer.drivers import BotoDriver, connect
-from zero_rename.committer.store import Deleted, DeleteMany
+from zero_rename.committer.s3.driver import BotoDriver, connect
+from zero_rename.committer.s3.requests import Deleted, DeleteMany
 
 # How long an example takes says something of the machine, nothing of the code.
 settings.register_profile("no deadline", deadline=None)

@@ -30,26 +30,27 @@ def project() -> dict[str, Any]:
 
 
 def package_folders() -> list[str]:
-    return sorted(
-        path.parent.name
-        for path in ROOT.glob("*/__init__.py")
-        if path.parent.name not in NOT_PACKAGES
-    )
+    """The sub-packages, ``committer`` and ``committer/s3`` alike."""
+    found = [path.parent.relative_to(ROOT) for path in ROOT.glob("[a-z]*/**/__init__.py")]
+    return sorted(path.as_posix() for path in found if path.parts[0] not in NOT_PACKAGES)
 
 
 def test_packages_are_the_folders(project: dict[str, Any]) -> None:
-    packages = ["zero_rename", *(f"zero_rename.{name}" for name in package_folders())]
+    names = [name.replace("/", ".") for name in package_folders()]
+    packages = ["zero_rename", *(f"zero_rename.{name}" for name in names)]
     assert sorted(project["tool"]["setuptools"]["packages"]) == sorted(packages)
 
 
 def test_every_package_is_mapped_to_its_folder(project: dict[str, Any]) -> None:
-    folders = {f"zero_rename.{name}": name for name in package_folders()}
+    # setuptools looks a sub-package's folder up from its parent's.
+    folders = {f"zero_rename.{name}": name for name in package_folders() if "/" not in name}
     assert project["tool"]["setuptools"]["package-dir"] == {"zero_rename": ".", **folders}
 
 
 def test_packages_have_no_folders_that_would_be_left_out() -> None:
-    nested = [str(path) for name in package_folders() for path in (ROOT / name).glob("*/**/*.py")]
-    assert not nested
+    packages = {ROOT / name for name in package_folders()}
+    modules = {path for package in packages for path in package.rglob("*.py")}
+    assert {path for path in modules if path.parent not in packages} == set()
 
 
 def test_the_core_needs_boto3_and_pyarrow_only(project: dict[str, Any]) -> None:

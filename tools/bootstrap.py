@@ -156,7 +156,7 @@ def make_class_archive(python: Path, temporary: Path) -> None:
         SPARK_SUBMIT_OPTS=f'-XX:-UsePerfData "-Djava.io.tmpdir={temporary}"',
         SPARK_LAUNCHER_OPTS="-XX:-UsePerfData",
     )
-    run([str(python), "-m", "zero_rename.spark.class_archive"], env=environment)
+    run([str(python), "-m", "zero_rename.spark.startup.class_archive"], env=environment)
     shutil.rmtree(temporary)
 
 
@@ -170,8 +170,10 @@ def requirements() -> str:
 
 def modules() -> str:
     """A digest of our modules' names, each of which is a link in the environment."""
-    found = [*ROOT.glob("*.py"), *ROOT.glob("[a-z]*/*.py")]
-    names = sorted(str(path.relative_to(ROOT)) for path in found)
+    found = [*ROOT.glob("*.py"), *ROOT.glob("[a-z]*/**/*.py")]
+    paths = sorted(path.relative_to(ROOT) for path in found)
+    # `build` holds the links themselves.
+    names = [str(path) for path in paths if path.parts[0] not in ("build", "dist")]
     return hashlib.sha256("\n".join(names).encode()).hexdigest()
 
 

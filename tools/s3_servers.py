@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from zero_rename.spark.launch import cache_dir
+from zero_rename.spark.startup.launch import cache_dir
 
 #: By the program's name, what ``go install`` is asked for.
 SERVERS = {

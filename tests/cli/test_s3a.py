@@ -9,9 +9,9 @@ import sys
 from typer.testing import CliRunner, Result
 
 from zero_rename.cli import app
-from zero_rename.s3a.attributes import ATTRIBUTES, NAMES
-from zero_rename.s3a.checks import CHECKS
-from zero_rename.s3a.settings import Committer, S3ASettings
+from zero_rename.s3a.checks.run import CHECKS
+from zero_rename.s3a.hadoop.attributes import ATTRIBUTES, NAMES
+from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
 
 
 def invoke(*arguments: str) -> Result:

@@ -10,7 +10,7 @@ import pytest
 from support.airflow import Tables, connection_variable, task_context
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 from zero_rename.provider.hooks import ZeroRenameHook
-from zero_rename.provider.runs import TaskRun
+from zero_rename.provider.runs.task_run import TaskRun
 from zero_rename.spark.options import TABLE_VARIABLE, WriterOptions, read_writer_options
 
 

@@ -17,7 +17,7 @@ import pytest
 from support.airflow import Tables, connection_variable, migrate
 from support.fake_spark import FakeSpark
 from support.moto_server import SECRET_KEY
-from zero_rename.provider.waiting import Question
+from zero_rename.provider.job_query import Question
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(1200)]
 

@@ -11,11 +11,11 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, Er
 from support.airflow import Tables, run_task, task_context
 from support.s3a_jobs import JOB, OTHER, MagicJob
 from zero_rename.committer import ZeroRenameError
+from zero_rename.committer.job_spec import Owner
 from zero_rename.committer.layout import TableRoot
-from zero_rename.committer.policy import Owner
 from zero_rename.operators.s3a_maintenance import RecoverS3AJobsOperator, task_states
-from zero_rename.s3a.liveness import State
-from zero_rename.s3a.run_record import RunRecord, list_records, write_record
+from zero_rename.s3a.recovery.liveness import State
+from zero_rename.s3a.runs.run_record import RunRecord, list_records, write_record
 
 OWNER = Owner("flights", "scheduled__2013-02-01", "load", -1, 1)
 

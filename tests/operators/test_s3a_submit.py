@@ -17,8 +17,8 @@ from support.moto_server import ACCESS_KEY, SECRET_KEY
 from support.s3a_stand_in import APPLICATION, marker
 from zero_rename.committer import OutcomeUnknownError, RefusedError, VerificationError
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
-from zero_rename.s3a import ledger
-from zero_rename.s3a.run_record import list_records
+from zero_rename.s3a.runs import ledger
+from zero_rename.s3a.runs.run_record import list_records
 from zero_rename.sensors.success_manifest import SuccessManifestSensor
 
 ONCE = "flights/scheduled__2013-02-02/load"
@@ -107,7 +107,7 @@ class TestALoad:
         assert ledger.write_uuid(env["ZERO_RENAME_S3A_RUN"], 1) == report["job"]
 
     def test_has_the_members_of_a_native_one(self, tables: Tables) -> None:
-        from zero_rename.provider.reports import commit_report
+        from zero_rename.provider.runs.reports import commit_report
 
         native = commit_report(tables.load(1, name="other"))
         report = run(operator(tables))

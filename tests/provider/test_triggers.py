@@ -11,8 +11,8 @@ import pytest
 from airflow.sdk.module_loading import import_string  # pyright: ignore
 
 from support.airflow import Tables, connection_variable
+from zero_rename.provider.job_query import Question
 from zero_rename.provider.triggers import SuccessManifestTrigger
-from zero_rename.provider.waiting import Question
 
 
 def trigger(tables: Tables, **question: Any) -> SuccessManifestTrigger:

@@ -13,7 +13,7 @@ from support.recorded import recorded
 from support.s3a_jobs import JOB, OTHER, ROOT, MagicJob, World
 from zero_rename.committer import SettingsRefusedError
 from zero_rename.committer.errors import RecordDamagedError, VerificationError
-from zero_rename.committer.store import (
+from zero_rename.committer.s3.requests import (
     AbortUpload,
     CompleteUpload,
     CreateUpload,
@@ -27,15 +27,15 @@ from zero_rename.committer.store import (
     Refused,
     UploadPart,
 )
-from zero_rename.s3a import layout
-from zero_rename.s3a.checks import Circumstances, inspect, refuse
-from zero_rename.s3a.effective import DAG_CONF, effective
-from zero_rename.s3a.liveness import State
-from zero_rename.s3a.plan import Action
-from zero_rename.s3a.records import JobSummary, PendingCommit, PendingSet
-from zero_rename.s3a.recover import Options, Outcome, RecoveredJob, recover_jobs
-from zero_rename.s3a.settings import Committer, S3ASettings
-from zero_rename.s3a.verify import Expectation, Verified, verify_job
+from zero_rename.s3a.checks.run import Circumstances, inspect, refuse
+from zero_rename.s3a.hadoop import magic_paths as layout
+from zero_rename.s3a.hadoop.commit_files import JobSummary, PendingCommit, PendingSet
+from zero_rename.s3a.hadoop.effective_settings import DAG_CONF, effective
+from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
+from zero_rename.s3a.recovery.liveness import State
+from zero_rename.s3a.recovery.plan import Action
+from zero_rename.s3a.recovery.recover import Options, Outcome, RecoveredJob, recover_jobs
+from zero_rename.s3a.verification.verify import Expectation, Verified, verify_job
 
 HADOOP = "spark.hadoop."
 S3A = f"{HADOOP}fs.s3a."

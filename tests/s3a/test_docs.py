@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from support.s3a_docs import DOCUMENT, updated
-from zero_rename.s3a.checks import CHECKS
-from zero_rename.s3a.settings import Committer, S3ASettings
+from zero_rename.s3a.checks.run import CHECKS
+from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
 
 
 def test_the_tables_are_up_to_date() -> None:

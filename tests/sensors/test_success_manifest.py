@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import (
 
 from support.airflow import Tables, run_task, task_context
 from zero_rename.committer import StoreUnreachableError
-from zero_rename.provider.waiting import Question
+from zero_rename.provider.job_query import Question
 from zero_rename.sensors.success_manifest import SuccessManifestSensor
 
 

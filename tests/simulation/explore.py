@@ -25,10 +25,10 @@ from zero_rename.committer import (
     UnfinishedCommitError,
     ZeroRenameError,
 )
-from zero_rename.committer import store as s
-from zero_rename.committer.context import Context
-from zero_rename.committer.recovery import purge
-from zero_rename.committer.snapshot import Snapshot
+from zero_rename.committer.maintenance.recovery import purge
+from zero_rename.committer.protocol.snapshot import Snapshot
+from zero_rename.committer.s3 import requests as s
+from zero_rename.committer.state.context import Context
 
 _MASK = (1 << 128) - 1
 _CONDITIONAL = (s.Put, s.CompleteUpload, s.Delete)

@@ -28,11 +28,16 @@ from zero_rename.committer import (
     TableRoot,
     UnfinishedCommitError,
 )
-from zero_rename.committer.contents import files_of_decision
-from zero_rename.committer.decision import Decision, DecisionPart, PartitionDecision, join_parts
-from zero_rename.committer.head import Head, Manifest, Slot
 from zero_rename.committer.layout import job_in_key
-from zero_rename.committer.snapshot import Snapshot
+from zero_rename.committer.protocol.snapshot import Snapshot
+from zero_rename.committer.records.decision import (
+    Decision,
+    DecisionPart,
+    PartitionDecision,
+    join_parts,
+)
+from zero_rename.committer.records.head import Head, Manifest, Slot
+from zero_rename.committer.state.partition_files import files_of_decision
 
 ROOT = TableRoot("bucket", "t")
 

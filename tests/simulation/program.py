@@ -3,9 +3,8 @@
 A protocol step is a deterministic function from the answers it got to its next request. So a
 local state can always be reached again: by running a fresh generator through the answers that led
 to it once. States are told apart by what the generator holds (:mod:`.freeze`), not by how it came
-there, and each is made once and kept as a node with its request. Members of an
-:class:`~zero_rename.committer.store.All` have nodes of their own, so that the order in which they
-were answered does not tell equal states apart.
+there, and each is made once and kept as a node with its request. Members of an ``All`` have
+nodes of their own, so that the order in which they were answered does not tell equal states apart.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any
 
 from simulation.freeze import freeze
 
-from zero_rename.committer import store as s
+from zero_rename.committer.s3 import requests as s
 
 #: Generators kept where they stand; others are made again from their history.
 _KEPT = 20_000

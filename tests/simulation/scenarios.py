@@ -12,18 +12,25 @@ from simulation.program import Ids, Program
 from simulation.sim_store import EMPTY, Behaviour, Store, apply
 
 from zero_rename.committer import Context, JobSpec, Mode, Waiting
-from zero_rename.committer.capabilities import StoreFacts
-from zero_rename.committer.context import Limits
 from zero_rename.committer.errors import StreamError, TaskResultsError
-from zero_rename.committer.job import abort_job, commit_job
-from zero_rename.committer.opened import OpenedJob
-from zero_rename.committer.opening import open_job
-from zero_rename.committer.pending import PendingFile, TaskResult
-from zero_rename.committer.policy import Coordination
-from zero_rename.committer.recovery import purge, recover
-from zero_rename.committer.snapshot import take_snapshot
-from zero_rename.committer.store import CreateUpload, ObjectSettings, Put, Refused, Step, UploadPart
-from zero_rename.committer.table_record import TableRecord
+from zero_rename.committer.job_spec import Coordination
+from zero_rename.committer.maintenance.recovery import purge, recover
+from zero_rename.committer.protocol.commit import abort_job, commit_job
+from zero_rename.committer.protocol.open import open_job
+from zero_rename.committer.protocol.snapshot import take_snapshot
+from zero_rename.committer.records.pending_file import PendingFile, TaskResult
+from zero_rename.committer.records.table_record import TableRecord
+from zero_rename.committer.s3.requests import (
+    CreateUpload,
+    ObjectSettings,
+    Put,
+    Refused,
+    Step,
+    UploadPart,
+)
+from zero_rename.committer.state.context import Limits
+from zero_rename.committer.state.job_state import OpenedJob
+from zero_rename.committer.state.probe import StoreFacts
 
 SCHEMA = pa.schema([("value", pa.int64()), ("day", pa.int32())])
 ONE, TWO = "day=1", "day=2"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from zero_rename.committer import store as s
+from zero_rename.committer.s3 import requests as s
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,8 @@ from simulation.scenarios import (
 from simulation.sim_store import Behaviour
 
 from zero_rename.committer import DuringApply, Mode, OnConflict, SuccessMarkers
-from zero_rename.committer.context import Limits
-from zero_rename.committer.store import Put
+from zero_rename.committer.s3.requests import Put
+from zero_rename.committer.state.context import Limits
 
 APPEND, REPLACE, FAIL = Mode.APPEND, Mode.REPLACE, Mode.FAIL_IF_EXISTS
 RESURRECTS = Behaviour(resurrects=True, delete_conditions=False)

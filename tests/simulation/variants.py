@@ -23,29 +23,20 @@ from simulation.scenarios import (
 )
 from simulation.sim_store import Behaviour, etag_of
 
-from zero_rename.committer import (
-    Aborted,
-    JobFencedError,
-    Mode,
-    abort,
-    apply,
-    claim,
-    close,
-    decide,
-    job,
-    markers,
-    opening,
-    recovery,
-    slots,
-    snapshot,
-    success_marker,
-)
-from zero_rename.committer.context import Limits
-from zero_rename.committer.decision import Decision, PartReference, split_into_parts
-from zero_rename.committer.head import HeadState, Slot
+from zero_rename.committer import Aborted, JobFencedError, Mode
 from zero_rename.committer.layout import job_in_key
-from zero_rename.committer.open_record import OpenRecord
-from zero_rename.committer.store import AbortUpload, All, Delete, Done, Put
+from zero_rename.committer.maintenance import recovery
+from zero_rename.committer.protocol import abort, apply, claim, close, markers, snapshot
+from zero_rename.committer.protocol import commit as job
+from zero_rename.committer.protocol import open as opening
+from zero_rename.committer.records import success_marker
+from zero_rename.committer.records.decision import Decision, PartReference, split_into_parts
+from zero_rename.committer.records.head import HeadState, Slot
+from zero_rename.committer.records.open_record import OpenRecord
+from zero_rename.committer.s3.requests import AbortUpload, All, Delete, Done, Put
+from zero_rename.committer.state import decide
+from zero_rename.committer.state import heads as slots
+from zero_rename.committer.state.context import Limits
 
 REPLACE, APPEND = Mode.REPLACE, Mode.APPEND
 Patch = tuple[Any, str, Any]

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from zero_rename.committer import InvalidInputError
-from zero_rename.committer.policy import (
+from zero_rename.committer.job_spec import (
     Coordination,
     DuringApply,
     FileOptions,

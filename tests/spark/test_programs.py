@@ -72,8 +72,8 @@ def test_it_is_shipped_as_a_zip(s3_bucket, s3_server, tmp_path):
     with zipfile.ZipFile(archive, "w") as file:
         for path in [
             *PACKAGE.glob("*.py"),
-            *PACKAGE.glob("committer/*.py"),
-            *PACKAGE.glob("spark/*.py"),
+            *PACKAGE.glob("committer/**/*.py"),
+            *PACKAGE.glob("spark/**/*.py"),
         ]:
             if path.name != "pyspark_zero_rename.py" and path.is_file():
                 file.write(path, f"zero_rename/{path.relative_to(PACKAGE)}")

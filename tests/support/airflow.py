@@ -40,8 +40,8 @@ SETTINGS = {
 os.environ.update(SETTINGS)
 
 from zero_rename.committer import JobSpec  # noqa: E402
-from zero_rename.committer.job import commit_job  # noqa: E402
-from zero_rename.committer.store import Put  # noqa: E402
+from zero_rename.committer.protocol.commit import commit_job  # noqa: E402
+from zero_rename.committer.s3.requests import Put  # noqa: E402
 from zero_rename.provider.hooks import ZeroRenameHook  # noqa: E402
 
 

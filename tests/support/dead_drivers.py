@@ -18,7 +18,7 @@ from torture.spark_writers import SparkProgram
 
 from support.hadoop_committers import Application, Place, environment, static_settings
 from tools.fetch_s3a_jars import cached_jars
-from zero_rename.s3a.settings import Committer, S3ASettings
+from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
 
 _PROGRAM = """
 import threading

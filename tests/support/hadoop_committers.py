@@ -20,11 +20,11 @@ from typing import Any
 from torture.servers import Store
 
 from support.spark import SETTINGS
-from zero_rename.committer.drivers import BotoDriver, connect
 from zero_rename.committer.layout import TableRoot
-from zero_rename.s3a.settings import Committer, S3ASettings
-from zero_rename.s3a.verify import Expectation, Verified, verify_job
-from zero_rename.spark.launch import SMALL_JOB_FLAGS, worker_python
+from zero_rename.committer.s3.driver import BotoDriver, connect
+from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
+from zero_rename.s3a.verification.verify import Expectation, Verified, verify_job
+from zero_rename.spark.startup.launch import SMALL_JOB_FLAGS, worker_python
 
 #: A cluster that chose its committer before Spark 4.1 chose one.
 _CORE_SITE = """<configuration><property>

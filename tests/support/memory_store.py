@@ -13,8 +13,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from zero_rename.committer import store as s
-from zero_rename.committer.scheduler import Scheduler
+from zero_rename.committer.s3 import requests as s
+from zero_rename.committer.s3.scheduler import Scheduler
 
 T = TypeVar("T")
 #: Called with a request and what carries it out; returns the answer. May answer without

@@ -10,16 +10,16 @@ from typing import Any
 import pyarrow as pa
 
 from support.memory_store import MemoryDriver, MemoryStore
-from zero_rename.committer.context import Context
-from zero_rename.committer.job import abort_job, commit_job
+from zero_rename.committer.job_spec import JobSpec, Mode
 from zero_rename.committer.layout import TableRoot
-from zero_rename.committer.opened import Committed, OpenedJob
-from zero_rename.committer.opening import open_job
-from zero_rename.committer.pending import PendingFile, TaskResult
-from zero_rename.committer.policy import JobSpec, Mode
-from zero_rename.committer.recovery import purge, recover
-from zero_rename.committer.snapshot import Snapshot, take_snapshot
-from zero_rename.committer.store import CreateUpload, ObjectSettings, Step, UploadPart
+from zero_rename.committer.maintenance.recovery import purge, recover
+from zero_rename.committer.protocol.commit import abort_job, commit_job
+from zero_rename.committer.protocol.open import open_job
+from zero_rename.committer.protocol.snapshot import Snapshot, take_snapshot
+from zero_rename.committer.records.pending_file import PendingFile, TaskResult
+from zero_rename.committer.s3.requests import CreateUpload, ObjectSettings, Step, UploadPart
+from zero_rename.committer.state.context import Context
+from zero_rename.committer.state.job_state import Committed, OpenedJob
 
 ROOT = TableRoot("bucket", "flights")
 SCHEMA = pa.schema([("value", pa.int64()), ("day", pa.int32())])

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from zero_rename.s3a.attributes import ATTRIBUTES, NAMES, TITLES
-from zero_rename.s3a.checking import ALL, S3A, Check
-from zero_rename.s3a.checks import by_theme
-from zero_rename.s3a.settings import Committer, S3ASettings
+from zero_rename.s3a.checks.check import ALL, S3A, Check
+from zero_rename.s3a.checks.run import by_theme
+from zero_rename.s3a.hadoop.attributes import ATTRIBUTES, NAMES, TITLES
+from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "s3a.md"
 _ABOUT = {ALL: "all, `zero_rename` too", S3A: "all of S3A"}

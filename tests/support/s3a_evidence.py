@@ -19,7 +19,8 @@ _TIME = "it costs time, not rows"
 
 #: Why a check has no test that shows its damage, with what speaks for it.
 NOT_SHOWN = {
-    "buffer-dir-shared": f"{_TWO_USERS}; what is looked at is in tests/s3a/test_surroundings.py",
+    "buffer-dir-shared": f"{_TWO_USERS}; what is looked at is in "
+    "tests/s3a/checks/test_host_facts.py",
     "cloud-jar-scala": f"{_OTHER_VERSION} and another Spark; Scala's binary compatibility",
     "cloud-jar-version": f"{_OTHER_VERSION}; the whole of tests/s3a/real runs on the one pair of "
     "different versions that it lets pass",

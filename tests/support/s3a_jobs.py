@@ -12,7 +12,7 @@ from typing import Any
 
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
 from zero_rename.committer.layout import TableRoot
-from zero_rename.committer.store import (
+from zero_rename.committer.s3.requests import (
     CompleteUpload,
     Created,
     CreateUpload,

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from zero_rename.committer import Table, TableRoot
-from zero_rename.s3a import ledger
+from zero_rename.s3a.runs import ledger
 
 #: Where the application may stop: killed, or because Spark failed.
 STAGES = ("begun", "files", "reported", "marked", "written")

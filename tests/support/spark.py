@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from support.moto_server import S3Server
-from zero_rename.spark.launch import jvm_options, worker_python
+from zero_rename.spark.startup.launch import jvm_options, worker_python
 
 #: Settings of every session in tests: nothing but loopback, nothing to clean up.
 SETTINGS = {

@@ -19,7 +19,9 @@ HERE = Path(__file__).parent
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    line = "shows(*ids): what happens where these checks of zero_rename.s3a.checks are passed over"
+    line = (
+        "shows(*ids): what happens where these checks of zero_rename.s3a.checks.run are passed over"
+    )
     config.addinivalue_line("markers", line)
 
 

@@ -11,7 +11,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from support.hadoop_committers import Application, Place
-from zero_rename.s3a.settings import CONFLICT_KEY, UUID_KEY
+from zero_rename.s3a.hadoop.settings import CONFLICT_KEY, UUID_KEY
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 S3A = pytest.mark.parametrize("committer", ["magic", "directory", "partitioned"])

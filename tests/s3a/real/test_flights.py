@@ -20,7 +20,7 @@ from support.hadoop_committers import Application
 from tools.fetch_s3a_jars import cached_jars
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 from zero_rename.provider.hooks import ZeroRenameHook
-from zero_rename.s3a import ledger
+from zero_rename.s3a.runs import ledger
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -11,8 +11,8 @@ import pytest
 from support.dead_drivers import Death, completion, kill_driver, pending_set
 from support.hadoop_committers import Application, Place, numbers
 from support.recorded import check_recorded
-from zero_rename.s3a.records import PendingSet
-from zero_rename.s3a.staging import staging_left
+from zero_rename.s3a.hadoop.commit_files import PendingSet
+from zero_rename.s3a.hadoop.staging_dir import staging_left
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -8,9 +8,9 @@ from pyspark.errors import AnalysisException
 from support.hadoop_committers import COMMITTERS, Application, Place, numbers
 from support.recorded import check_recorded
 from zero_rename.committer.errors import RecordDamagedError
-from zero_rename.committer.success_marker import SuccessMarker
-from zero_rename.s3a.settings import Committer
-from zero_rename.s3a.staging import staging_left
+from zero_rename.committer.records.success_marker import SuccessMarker
+from zero_rename.s3a.hadoop.settings import Committer
+from zero_rename.s3a.hadoop.staging_dir import staging_left
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 every = pytest.mark.parametrize("committer", COMMITTERS)

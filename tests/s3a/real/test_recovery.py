@@ -11,9 +11,9 @@ import pytest
 
 from support.dead_drivers import Death, completion, kill_driver, pending_set
 from support.hadoop_committers import Application, numbers
-from zero_rename.committer.success_marker import SuccessMarker
-from zero_rename.s3a.liveness import State
-from zero_rename.s3a.recover import Options, Outcome, RecoveredJob, recover_jobs
+from zero_rename.committer.records.success_marker import SuccessMarker
+from zero_rename.s3a.recovery.liveness import State
+from zero_rename.s3a.recovery.recover import Options, Outcome, RecoveredJob, recover_jobs
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

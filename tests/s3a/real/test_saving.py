@@ -20,11 +20,12 @@ from zero_rename.committer import (
     SettingsRefusedError,
     UnfinishedCommitError,
 )
-from zero_rename.committer.policy import Owner
-from zero_rename.s3a import ledger
-from zero_rename.s3a.settings import Committer
-from zero_rename.spark import s3a_writer, save
-from zero_rename.spark.operations import Operations
+from zero_rename.committer.job_spec import Owner
+from zero_rename.s3a.hadoop.settings import Committer
+from zero_rename.s3a.runs import ledger
+from zero_rename.spark import save
+from zero_rename.spark.s3a import recorded_write as s3a_writer
+from zero_rename.spark.s3a.job_tags import Operations
 
 COMMITTERS = tuple(Committer)
 ONCE = "flights/run/load"

@@ -12,7 +12,7 @@ import pytest
 
 from support.hadoop_committers import Application, Place, environment, static_settings
 from tools.fetch_s3a_jars import cached_jars
-from zero_rename.s3a.settings import Committer, S3ASettings
+from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 shows = pytest.mark.shows

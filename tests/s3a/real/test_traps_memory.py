@@ -9,7 +9,7 @@ import pytest
 
 from support.dead_drivers import Death, kill_driver, pending_set
 from support.hadoop_committers import Application
-from zero_rename.s3a.records import PendingSet
+from zero_rename.s3a.hadoop.commit_files import PendingSet
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

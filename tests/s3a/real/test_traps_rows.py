@@ -16,8 +16,8 @@ from support.recorded import check_recorded
 from zero_rename import Table
 from zero_rename.committer import JobSpec, Mode
 from zero_rename.committer.errors import VerificationError, ZeroRenameError
-from zero_rename.s3a.records import JobSummary
-from zero_rename.s3a.settings import BINDING_PARQUET, PATH_PROTOCOL
+from zero_rename.s3a.hadoop.commit_files import JobSummary
+from zero_rename.s3a.hadoop.settings import BINDING_PARQUET, PATH_PROTOCOL
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 shows = pytest.mark.shows

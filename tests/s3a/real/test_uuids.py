@@ -8,7 +8,7 @@ import pytest
 
 from support.hadoop_committers import Application, Place, numbers
 from zero_rename.committer.errors import VerificationError
-from zero_rename.s3a.settings import CONFLICT_KEY, UUID_KEY
+from zero_rename.s3a.hadoop.settings import CONFLICT_KEY, UUID_KEY
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 S3A = pytest.mark.parametrize("committer", ["magic", "directory", "partitioned"])

@@ -1,0 +1,1 @@
+"""Recovery, purge, repair and verification of a table after crashes."""

@@ -1,0 +1,163 @@
+"""Accepting a loss: a committed job whose uploads are gone would hold its claims for ever.
+
+A lifecycle rule or a foreign tool that aborts uploads between a job's decision and its apply
+takes files that are decided. Nobody can move those partitions' heads then, and every later writer
+stops at the claim. To accept the loss is to write the decision again with those files under
+``lost``: from then on readers, appliers, markers and reports go by the files that exist, and what
+is lost stays on record where the job's own history is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from ..errors import DataLostError, InvalidInputError
+from ..job_spec import Coordination
+from ..protocol.apply import finish
+from ..protocol.close import list_uploads
+from ..protocol.open import list_open
+from ..protocol.snapshot import read_table
+from ..records.decision import Decision
+from ..records.head import Slot
+from ..records.pending_file import PendingFile
+from ..s3.requests import Absent, All, Head, Step
+from ..state.context import Context
+from ..state.decide import Decided, amend, read_decision
+from ..state.heads import read_head
+
+
+class RepairAction(StrEnum):
+    """Reported: nothing was changed. Accepted: the job is applied without its lost files.
+    Finished: nothing was lost, and the job is applied."""
+
+    REPORTED = "reported"
+    ACCEPTED = "accepted"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """An open committed job and its lost files.
+
+    :param lost: files whose upload and object are both gone; empty when recovery can finish it.
+    :param removes: files that its replace removes from the partitions that lost files.
+    """
+
+    job: str
+    action: RepairAction
+    lost: tuple[PendingFile, ...]
+    removes: int
+
+    @property
+    def rows(self) -> int:
+        """Rows lost."""
+        return sum(file.rows for file in self.lost)
+
+
+def repair(
+    context: Context, accept_loss: bool = False, job: str | None = None
+) -> Step[list[Repaired]]:
+    """Look at open committed jobs for files that are gone, and go on without them.
+
+    :param accept_loss: apply each job without what it lost; ``False`` changes nothing.
+    :param job: this job only.
+    :raises InvalidInputError: the table has no heads, or ``job`` is no open committed job.
+    :raises UnfinishedCommitError: a decision changed meanwhile; run it again.
+    """
+    table = yield from read_table(context)
+    context = replace(context, facts=table.facts)
+    if table.coordination is Coordination.NONE:
+        raise InvalidInputError(
+            "In a table of coordination=none no head waits for a file; nothing was changed.",
+            table=context.root.url,
+            remedy="Load the partitions of the damaged job again with mode replace.",
+        )
+    found = []
+    for name in sorted((yield from list_open(context))):
+        if job is not None and name != job:
+            continue
+        decided = yield from read_decision(context, name)
+        if decided is not None and decided.decision.is_commit:
+            found.append((yield from _repair_one(context, decided, accept_loss)))
+    if job is not None and not found:
+        raise InvalidInputError(
+            "There is no open committed job of this id here; nothing was changed.",
+            table=context.root.url,
+            job=job,
+            remedy=f"See what is open: zero-rename jobs {context.root.url}",
+        )
+    return found
+
+
+def _repair_one(context: Context, decided: Decided, accept_loss: bool) -> Step[Repaired]:
+    job = decided.decision.job
+    lost = yield from find_lost(context, decided)
+    if not accept_loss:
+        return Repaired(job, RepairAction.REPORTED, lost, _removed_with(decided.decision, lost))
+    accepted: tuple[PendingFile, ...] = ()
+    while True:
+        if lost:
+            decided = yield from amend(context, decided, without(decided.decision, lost))
+            accepted += lost
+        try:
+            yield from finish(context, decided)
+        except DataLostError as error:
+            # An upload that is listed and has lost its parts shows itself only when completed.
+            lost = tuple(file for file in decided.decision.files if file.key == error.key)
+            if not lost:
+                raise
+            continue
+        action = RepairAction.ACCEPTED if accepted else RepairAction.FINISHED
+        return Repaired(job, action, accepted, _removed_with(decided.decision, accepted))
+
+
+def find_lost(context: Context, decided: Decided) -> Step[tuple[PendingFile, ...]]:
+    """The decided files that can be found neither as upload nor as object. Changes nothing.
+
+    Uploads are listed before objects are looked at, so that one that another process completes in
+    between is seen. Last, only partitions that still carry the claim count: once a head has
+    moved, a later job may have removed the files.
+    """
+    decision = decided.decision
+    listed = yield from list_uploads(context)
+    uploads = {(upload.key, upload.upload_id) for upload in listed}
+    missing = [file for file in decision.files if (file.key, file.upload_id) not in uploads]
+    there = yield All(tuple(_exists(file.key) for file in missing))
+    claimed = yield from _claimed(context, decision)
+    return tuple(
+        file
+        for file, exists in zip(missing, there, strict=True)
+        if not exists and file.partition in claimed
+    )
+
+
+def _claimed(context: Context, decision: Decision) -> Step[set[str]]:
+    """The partitions whose heads carry the job's claim."""
+    names = [change.partition for change in decision.partitions]
+    states = yield All(tuple(read_head(context, Slot.partition(context.root, n)) for n in names))
+    return {state.slot.name for state in states if state.head.claim == decision.job}
+
+
+def _exists(key: str) -> Step[bool]:
+    found = yield Head(key)
+    return not isinstance(found, Absent)
+
+
+def without(decision: Decision, lost: Collection[PendingFile]) -> Decision:
+    """The decision with ``lost`` moved from each partition's files to its losses."""
+    changes = tuple(
+        replace(
+            change,
+            files=tuple(file for file in change.files if file not in lost),
+            lost=change.lost + tuple(file for file in change.files if file in lost),
+        )
+        for change in decision.partitions
+    )
+    return replace(decision, partitions=changes)
+
+
+def _removed_with(decision: Decision, lost: Collection[PendingFile]) -> int:
+    partitions = {file.partition for file in lost}
+    return sum(len(c.removals) for c in decision.partitions if c.partition in partitions)

@@ -1,0 +1,1 @@
+"""Parquet files of a table: written into pending uploads, and read back."""

@@ -1,0 +1,114 @@
+"""One partition's rows on their way into files: row groups, and where a file ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from ..job_spec import FileOptions
+from ..records.pending_file import PendingFile
+from .file_writer import FileWriter
+
+#: A file ends once it has this share of ``bytes_per_file``: filling it up to the byte would take
+#: ever smaller row groups.
+_FULL = 0.9
+
+
+class PartitionWriter:
+    """Collects a partition's rows into row groups and files.
+
+    :param schema: columns of the files.
+    :param options: the limits.
+    :param open_file: starts the partition's next file.
+    :param buffer_bytes: a row group is written at the latest when so many bytes wait.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        options: FileOptions,
+        open_file: Callable[[], FileWriter],
+        buffer_bytes: int,
+    ) -> None:
+        self._schema = schema
+        self._options = options
+        self._open_file = open_file
+        self._limit = buffer_bytes
+        self._file: FileWriter | None = None
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = 0
+        self._ratio = 1.0
+        self.buffered = 0
+        self.finished: list[PendingFile] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take rows; writes a row group, or ends a file, when a limit is reached."""
+        at = 0
+        per_row = batch.nbytes / batch.num_rows if batch.num_rows else 0.0
+        while at < batch.num_rows:
+            room = self._room(per_row)
+            if room < 1:  # these rows are larger than those before
+                self.flush()
+                continue
+            piece = batch.slice(at, room)
+            at += piece.num_rows
+            self._waiting.append(_own(piece))
+            self._rows += piece.num_rows
+            self.buffered += int(per_row * piece.num_rows)
+            if self._room(per_row) < 1:
+                self.flush()
+
+    def flush(self) -> None:
+        """Write what waits as a row group, and end the file if it is full."""
+        if not self._rows:
+            return
+        if self._file is None:
+            self._file = self._open_file()
+        file, before = self._file, self._file.size
+        table = pa.Table.from_batches(self._waiting, self._schema)
+        raw, self._waiting, self._rows, self.buffered = self.buffered, [], 0, 0
+        file.write(table)
+        if raw:
+            self._ratio = max(0.001, (file.size - before) / raw)
+        options = self._options
+        if file.rows == options.rows_per_file or (
+            options.bytes_per_file and file.size >= _FULL * options.bytes_per_file
+        ):
+            self._end_file()
+
+    def close(self) -> list[PendingFile]:
+        """Write the rest.
+
+        :returns: the partition's files, all of them uploaded.
+        """
+        self.flush()
+        self._end_file()
+        return self.finished
+
+    def _end_file(self) -> None:
+        if self._file is not None:
+            self.finished.append(self._file.finish())
+            self._file = None
+
+    def _room(self, per_row: float) -> int:
+        """Rows of so many bytes that fit before something must be written; 0 or less: none."""
+        options = self._options
+        rows = options.row_group_rows - self._rows
+        size = self._limit - self.buffered
+        if options.rows_per_file:
+            in_file = self._file.rows if self._file else 0
+            rows = min(rows, options.rows_per_file - in_file - self._rows)
+        if options.bytes_per_file:
+            left = options.bytes_per_file - (self._file.size if self._file else 0)
+            size = min(size, int(left / self._ratio) - self.buffered)
+        if not self._rows:
+            return min(rows, max(1, int(size / per_row))) if per_row else rows
+        return min(rows, int(size / per_row)) if per_row else rows
+
+
+def _own(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A small slice of something large as a copy: what waits must not keep the rest in memory."""
+    if batch.get_total_buffer_size() <= 4 * batch.nbytes + 1024:
+        return batch
+    return batch.take(pa.arange(0, batch.num_rows, 1))

@@ -1,0 +1,276 @@
+"""Reading a table's data files as batches of the table's schema."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+from ..errors import DamagedError, InvalidInputError, TableMismatchError, ZeroRenameError
+from ..records.data_file import DataFile
+from ..s3.range_reader import RangeFile, gone
+from ..s3.requests import Absent, Get
+from ..schema.compatibility import cast_column, type_differences
+from ..schema.hive_paths import partition_values
+from ..schema.types import normalise
+
+_MIB = 1024 * 1024
+#: Up to this size a file is read by one GET whatever is wanted of it.
+_SMALL = 32 * _MIB
+#: Up to this size it is read by one GET if all columns are wanted.
+_WHOLE = 128 * _MIB
+_VERIFY = "Verify the table; something else has written to this key."
+
+
+def read_batches(
+    driver: Any,
+    schema: pa.Schema,
+    partition_by: Sequence[str],
+    file: DataFile,
+    columns: Sequence[str] | None = None,
+    batch_rows: int = 131_072,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one data file, partition columns included.
+
+    A small file is read by one GET, and its checksum compared; of a large one, only what the
+    columns need, one row group at a time. A foreign file that the table adopted is cast to the
+    table's schema by name; columns it lacks are null, further ones are left out.
+
+    :param driver: carries out requests; see :class:`.driver.BotoDriver`.
+    :param schema: the table's schema.
+    :param partition_by: its partition columns.
+    :param file: as the table's state names it.
+    :param columns: which columns, in which order; ``None`` for all of the table's.
+    :param batch_rows: at most so many rows per batch.
+    :raises InvalidInputError: an unknown column.
+    :raises SnapshotGoneError: the object was removed or replaced since.
+    :raises DamagedError: it is not the file that was committed.
+    :raises TableMismatchError: a foreign file whose columns do not fit the table's.
+    """
+    names = list(schema.names if columns is None else columns)
+    _check_columns(names, schema)
+    wanted = pa.schema([schema.field(name) for name in names], metadata=schema.metadata)
+    constants = _partition_constants(file, schema, partition_by)
+    stored = [name for name in names if name not in constants]
+    everything = len(set(stored)) == len(schema) - len(partition_by)
+    reader = _FileReader(driver, file, everything)
+    for rows, found in reader.batches([schema.field(name) for name in stored], batch_rows):
+        arrays = [
+            found[name] if name in found else pa.repeat(constants[name], rows) for name in names
+        ]
+        yield _batch(arrays, wanted, rows)
+
+
+class _FileReader:
+    """One Parquet file, opened.
+
+    :param everything: whether all of its columns are wanted.
+    """
+
+    def __init__(self, driver: Any, file: DataFile, everything: bool) -> None:
+        self._file = file
+        self._ranges: RangeFile | None = None
+        source: Any
+        whole = file.size <= (_WHOLE if everything else _SMALL)
+        if whole or not hasattr(driver, "clients"):
+            source = pa.BufferReader(_get(driver, file))
+        else:
+            self._ranges = RangeFile(driver, file.key, file.size)
+            source = pa.PythonFile(self._ranges, mode="r")
+        with _naming(file):
+            # Spark's and Impala's INT96 in nanoseconds would wrap around after 2262.
+            self._parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+        rows = self._parquet.metadata.num_rows
+        if not file.is_foreign and rows != file.rows:
+            raise DamagedError(
+                f"The file has {rows} rows, {file.rows} were committed.",
+                key=file.key,
+                remedy=_VERIFY,
+            )
+
+    def batches(
+        self, fields: Sequence[pa.Field], batch_rows: int
+    ) -> Iterator[tuple[int, dict[str, pa.Array]]]:
+        """Rows and columns of each batch, the columns in the table's types."""
+        present = set(self._parquet.schema_arrow.names)
+        stored = [field for field in fields if field.name in present]
+        self._check(fields)
+        if not stored:
+            yield from self._empty(fields, batch_rows)
+            return
+        names = list(dict.fromkeys(field.name for field in stored))
+        for group in range(self._parquet.num_row_groups):
+            if self._ranges is not None:
+                self._ranges.prefetch(self._chunks(group, names))
+            with _naming(self._file):
+                batches = self._parquet.iter_batches(
+                    batch_size=batch_rows, row_groups=[group], columns=names
+                )
+            while True:
+                with _naming(self._file):
+                    batch = next(batches, None)
+                if batch is None:
+                    break
+                yield batch.num_rows, self._columns(batch, fields)
+
+    def _columns(self, batch: pa.RecordBatch, fields: Sequence[pa.Field]) -> dict[str, pa.Array]:
+        columns = {}
+        for field in fields:
+            if batch.schema.get_field_index(field.name) < 0:
+                columns[field.name] = pa.nulls(batch.num_rows, field.type)
+                continue
+            try:
+                columns[field.name] = cast_column(batch.column(field.name), field)
+            except InvalidInputError as error:
+                raise self._misfit([error.message]) from error
+        return columns
+
+    def _empty(
+        self, fields: Sequence[pa.Field], batch_rows: int
+    ) -> Iterator[tuple[int, dict[str, pa.Array]]]:
+        """Batches of which no column is in the file."""
+        left = self._parquet.metadata.num_rows
+        while left:
+            rows = min(left, batch_rows)
+            yield rows, {field.name: pa.nulls(rows, field.type) for field in fields}
+            left -= rows
+
+    def _check(self, fields: Sequence[pa.Field]) -> None:
+        """Refuse a file whose columns are not, or cannot become, those wanted."""
+        found = self._parquet.schema_arrow
+        problems: list[str] = []
+        for field in fields:
+            count = len(found.get_all_field_indices(field.name))
+            if count > 1:
+                problems.append(f"{field.name} is there {count} times")
+            elif count:
+                problems += self._problems(field, found.field(field.name))
+            elif not self._file.is_foreign:
+                problems.append(f"{field.name} is missing")
+        if problems:
+            raise self._misfit(problems)
+
+    def _problems(self, field: pa.Field, stored: pa.Field) -> list[str]:
+        try:
+            kind = normalise(pa.schema([stored])).field(0).type
+        except InvalidInputError as error:
+            return [error.message]
+        if self._file.is_foreign and self._fits(field, kind):
+            return []
+        return type_differences(field.type, kind, field.name)
+
+    def _fits(self, field: pa.Field, kind: pa.DataType) -> bool:
+        """What other writers store otherwise but mean alike; values are checked in the cast."""
+        wanted = field.type
+        if pt.is_integer(wanted) and pt.is_integer(kind):
+            return True
+        if pt.is_string(wanted) and pt.is_binary(kind):
+            return True  # Hive and Impala of old do not annotate strings
+        both = pt.is_timestamp(wanted) and pt.is_timestamp(kind)
+        return both and self._physical(field.name) == "INT96"  # an instant without a zone
+
+    def _physical(self, name: str) -> str:
+        columns = self._parquet.schema
+        return next(
+            (
+                columns.column(index).physical_type
+                for index in range(len(columns))
+                if columns.column(index).path == name
+            ),
+            "",
+        )
+
+    def _chunks(self, group: int, names: Iterable[str]) -> Iterator[tuple[int, int]]:
+        """Where the columns' bytes are in a row group."""
+        metadata = self._parquet.metadata.row_group(group)
+        prefixes = tuple(f"{name}." for name in names)
+        for index in range(metadata.num_columns):
+            column = metadata.column(index)
+            if f"{column.path_in_schema}.".startswith(prefixes):
+                start = column.data_page_offset
+                if column.has_dictionary_page and column.dictionary_page_offset is not None:
+                    start = min(start, column.dictionary_page_offset)
+                yield start, start + column.total_compressed_size
+
+    def _misfit(self, problems: Sequence[str]) -> ZeroRenameError:
+        text = "; ".join(problems)
+        if self._file.is_foreign:
+            return TableMismatchError(
+                f"A foreign file does not fit the table it lies in: {text}.",
+                key=self._file.key,
+                remedy="Remove the file, or rewrite it with the table's columns.",
+            )
+        return DamagedError(
+            f"The file does not have the table's columns: {text}.",
+            key=self._file.key,
+            remedy=_VERIFY,
+        )
+
+
+@contextmanager
+def _naming(file: DataFile) -> Iterator[None]:
+    """Errors of Arrow inside are errors of this file."""
+    try:
+        yield
+    except ZeroRenameError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise DamagedError(
+            f"The file cannot be read as Parquet: {error}.", key=file.key, remedy=_VERIFY
+        ) from error
+
+
+def _get(driver: Any, file: DataFile) -> bytes:
+    answer = driver.perform(Get(file.key))
+    if isinstance(answer, Absent):
+        raise gone(file.key)
+    if len(answer.body) != file.size:
+        raise DamagedError(
+            f"The object has {len(answer.body)} bytes, it should have {file.size}.",
+            key=file.key,
+            remedy=_VERIFY,
+        )
+    if file.checksum and file.checksum != f"sha256:{hashlib.sha256(answer.body).hexdigest()}":
+        raise DamagedError(
+            "The object's bytes are not those that were committed: their SHA-256 differs.",
+            key=file.key,
+            remedy=_VERIFY,
+        )
+    return answer.body
+
+
+def _check_columns(names: Sequence[str], schema: pa.Schema) -> None:
+    unknown = [name for name in names if name not in schema.names]
+    if unknown or len(set(names)) < len(names):
+        what = f"has no column {', '.join(unknown)}" if unknown else "is asked for a column twice"
+        raise InvalidInputError(
+            f"The table {what}.", remedy=f"Its columns are {', '.join(schema.names)}."
+        )
+
+
+def _partition_constants(
+    file: DataFile, schema: pa.Schema, partition_by: Sequence[str]
+) -> dict[str, pa.Scalar]:
+    try:
+        values = partition_values(file.partition, schema, partition_by)
+    except InvalidInputError as error:
+        raise DamagedError(
+            f"The file lies in no partition of its table: {error.message}",
+            key=file.key,
+            remedy="Move the file, or rename its directory to column=value.",
+        ) from error
+    return {name: pa.scalar(value, schema.field(name).type) for name, value in values.items()}
+
+
+def _batch(arrays: list[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
+    if arrays:
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    # Arrow counts a batch's rows by its columns; without any, by the struct it is made of.
+    return pa.RecordBatch.from_struct_array(
+        pa.StructArray.from_buffers(pa.struct([]), rows, [None])
+    )

@@ -1,0 +1,106 @@
+"""Splitting batches by partition, with Arrow's kernels: no row is ever touched in Python.
+
+Each partition column is dictionary-encoded; the codes of all columns are combined into one per
+row. Only the distinct combinations are turned into directory names.
+"""
+
+# pyright: reportAttributeAccessIssue=false
+# (pyarrow makes the functions of its compute module at import, where no checker sees them.)
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from ..layout import UNPARTITIONED
+from ..schema.compatibility import data_schema
+from ..schema.hive_paths import escape, format_values
+
+_FEW = 256
+
+
+class Splitter:
+    """Splits batches of a table into the rows of each partition.
+
+    :param schema: the table's normalised schema.
+    :param partition_by: its partition columns, outermost first; may be empty.
+    """
+
+    def __init__(self, schema: pa.Schema, partition_by: Sequence[str]) -> None:
+        self._columns = tuple(partition_by)
+        self._names = [escape(column) for column in partition_by]
+        self.data_schema = data_schema(schema, partition_by)
+
+    def split(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """The batch's rows by partition, in the order of each partition's first row.
+
+        All paths are made before the first pair is yielded, so that an impossible value stops
+        the batch as a whole. Rows keep their order within a partition. A path can come twice:
+        null and the empty string share one. A part may be a slice of something larger.
+
+        :param batch: columns of the schema given, in that order.
+        :returns: pairs of the partition's path and its rows without the partition columns.
+        :raises InvalidInputError: a value that no directory can hold.
+        """
+        if not batch.num_rows:
+            return
+        data = batch.select(self.data_schema.names).replace_schema_metadata(
+            self.data_schema.metadata
+        )
+        if not self._columns:
+            yield UNPARTITIONED, data
+            return
+        codes, paths = self._encode(batch)
+        if len(set(paths)) == 1:
+            yield paths[0], data
+            return
+        yield from _take_each(data, codes, paths)
+
+    def _encode(self, batch: pa.RecordBatch) -> tuple[pa.Array, list[str]]:
+        """A code per row, and each code's path."""
+        codes, parts = _encode_column(self._columns[0], batch.column(self._columns[0]))
+        paths = [f"{self._names[0]}={part}" for part in parts]
+        for column, name in zip(self._columns[1:], self._names[1:], strict=True):
+            inner, parts = _encode_column(column, batch.column(column))
+            # Both factors are at most the number of rows: 64 bits are enough.
+            pairs = pc.add(pc.multiply(codes, len(parts)), inner).dictionary_encode()
+            codes = pairs.indices.cast(pa.int64())
+            distinct = pairs.dictionary.to_pylist()
+            paths = [
+                f"{paths[pair // len(parts)]}/{name}={parts[pair % len(parts)]}"
+                for pair in distinct
+            ]
+        return codes, paths
+
+
+def _encode_column(column: str, values: pa.Array) -> tuple[pa.Array, list[str]]:
+    """A 64-bit code per row, and each code's directory value."""
+    kind = values.type
+    if pt.is_floating(kind):
+        # By bits: 0.0 and -0.0 are different directories whatever a hash table thinks.
+        values = values.view(pa.int32() if pt.is_float32(kind) else pa.int64())
+    encoded = values.dictionary_encode(null_encoding="encode")
+    distinct = encoded.dictionary
+    if pt.is_floating(kind):
+        distinct = distinct.view(kind)
+    return encoded.indices.cast(pa.int64()), format_values(column, distinct)
+
+
+def _take_each(
+    data: pa.RecordBatch, codes: pa.Array, paths: list[str]
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    order = pc.array_sort_indices(codes)  # stable
+    counted = pc.value_counts(codes)
+    counts = dict(zip(*(counted.field(i).to_pylist() for i in (0, 1)), strict=True))
+    # A take per partition costs a kernel call per column; one for all costs memory kept longer.
+    few = len(paths) <= _FEW
+    rows = None if few else data.take(order)
+    start = 0
+    for code, path in enumerate(paths):
+        count = counts[code]
+        part = data.take(order.slice(start, count)) if rows is None else rows.slice(start, count)
+        yield path, part
+        start += count

@@ -1,0 +1,1 @@
+"""Steps of the commit protocol, a module each, and the readers' snapshot."""

@@ -1,0 +1,65 @@
+"""Step 7: abort that wins, or finds the job committed and says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..records.decision import Decision
+from ..records.head import Slot
+from ..records.open_record import OpenRecord
+from ..s3.listing import list_objects
+from ..s3.requests import All, Step
+from ..state.context import Context
+from ..state.decide import decide, delete_key
+from ..state.heads import list_heads, release_claim
+from ..state.job_state import Aborted, Committed
+from .apply import finish
+from .close import close
+
+
+def abort_slots(context: Context, job: str, slots: Iterable[Slot]) -> Step[Aborted | Committed]:
+    """Write the abort decision, unless a commit stands; clean up as the decision says.
+
+    :param slots: what the job may have claimed.
+    :returns: :class:`Committed` when the job is committed after all; it is then applied.
+    """
+    decided = yield from decide(context, Decision.abort(job, context.write_id()))
+    if decided.decision.is_commit:
+        return (yield from finish(context, decided))
+    # Claims first: uploads are what tells a recoverer which partitions may carry a claim.
+    yield All(tuple(release_claim(context, slot, job) for slot in slots))
+    yield from remove_decision_parts(context, job)
+    swept = yield from close(context, job)
+    return Aborted(job, context.root.url, swept)
+
+
+def abort_job_id(
+    context: Context, record: OpenRecord, last_modified: float
+) -> Step[Aborted | Committed]:
+    """Abort a job of which only its open record is known.
+
+    :param last_modified: of the open record, by the store's clock.
+    """
+    slots = yield from claimable_slots(context, record, last_modified)
+    return (yield from abort_slots(context, record.job, slots))
+
+
+def claimable_slots(context: Context, record: OpenRecord, last_modified: float) -> Step[list[Slot]]:
+    """The slots that a job may have claimed: heads changed since it opened.
+
+    Both times are the store's. A first open record carries no time of its own: its
+    Last-Modified is the opening.
+    """
+    opened_at = record.opened_at if record.opened_at is not None else last_modified
+    heads = yield from list_heads(context)
+    slots = [listed.slot for listed in heads.values() if listed.last_modified >= opened_at - 1]
+    if record.once is not None:
+        slots.append(Slot.once(context.root, record.once))
+    return slots
+
+
+def remove_decision_parts(context: Context, job: str) -> Step[None]:
+    """Parts of a commit decision that was never made."""
+    listing = yield from list_objects(f"{context.root.decisions_prefix}{job}.")
+    own = [key for key in listing.keys if key != context.root.decision_key(job)]
+    yield All(tuple(delete_key(key) for key in own))

@@ -1,0 +1,310 @@
+"""Step 6: do what a *commit* decision says. Idempotent: the owner, another writer, a reader with
+write access or a maintenance task may do it, also at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..errors import DamagedError, DataLostError, UnfinishedCommitError
+from ..job_spec import DuringApply, SuccessMarkers
+from ..layout import UNPARTITIONED, job_in_key
+from ..records.decision import PartitionDecision, StoredFile
+from ..records.head import HeadState, Slot
+from ..records.pending_file import PendingFile
+from ..s3.conditional_put import NotWritten
+from ..s3.deletion import remove
+from ..s3.requests import (
+    Absent,
+    All,
+    CompleteUpload,
+    Delete,
+    Done,
+    Found,
+    Head,
+    Refused,
+    Step,
+    Wait,
+)
+from ..state.context import Context, Count
+from ..state.decide import Decided
+from ..state.heads import Swapped, head_state, read_head, release_claim, swap_head
+from ..state.job_state import Committed, PartitionCommit
+from ..state.partition_files import files_of_head, fold
+from .close import close
+from .markers import look_at_marker, write_partition_marker, write_table_marker
+
+#: The object metadata that names the job.
+JOB_METADATA = "zero-rename-job"
+_COMPLETE_TRIES = 6
+_PAUSE = 0.5
+
+
+def finish(
+    context: Context, decided: Decided, held: Mapping[Slot, HeadState] | None = None
+) -> Step[Committed]:
+    """Apply a commit decision and close its job.
+
+    :param held: the heads as their owner claimed them; ``None`` for anybody else, who reads
+        them first.
+    :raises DataLostError: a decided file's upload and object are both gone.
+    :raises UnfinishedCommitError: the store's answers leave something open; the job *is*
+        committed and any process can finish it.
+    """
+    decision = decided.decision
+    if context.facts.complete_resurrects:
+        held = None  # The owner looks at the heads too: a Complete of a file that is gone harms.
+    count = Count(context, decision.job, len(decision.files))
+    steps = [
+        _apply_partition(context, decided, change, held, count) for change in decision.partitions
+    ]
+    if decision.once is not None:
+        steps.append(_move_once(context, decided, held))
+    yield All(tuple(steps))
+    if wants_table_marker(decided):
+        yield from write_table_marker(context, decided)
+    yield from close(context, decision.job, keep=decision.upload_ids)
+    return committed(context, decided)
+
+
+def committed(context: Context, decided: Decided, repeated: bool = False) -> Committed:
+    """What a commit decision says, as a report."""
+    partitions = tuple(
+        PartitionCommit(
+            partition=change.partition,
+            epoch=change.base_epoch + 1,
+            files=len(change.files),
+            rows=sum(file.rows for file in change.files),
+            bytes=sum(file.size for file in change.files),
+            removed=len(change.removals),
+        )
+        for change in decided.decision.partitions
+    )
+    return Committed(
+        decided.decision.job, context.root.url, partitions, decided.date, repeated=repeated
+    )
+
+
+def wants_table_marker(decided: Decided) -> bool:
+    """Whether the table's own marker is due; an unpartitioned table's is its partition's."""
+    decision = decided.decision
+    if decision.success_markers is SuccessMarkers.NONE:
+        return False
+    return not any(change.partition == UNPARTITIONED for change in decision.partitions)
+
+
+def wants_marker(decided: Decided, partition: str) -> bool:
+    """Whether a partition's marker is due."""
+    markers = decided.decision.success_markers
+    if partition == UNPARTITIONED:
+        return markers is not SuccessMarkers.NONE
+    return markers is SuccessMarkers.PARTITION_AND_TABLE
+
+
+def _apply_partition(
+    context: Context,
+    decided: Decided,
+    change: PartitionDecision,
+    held: Mapping[Slot, HeadState] | None,
+    count: Count,
+) -> Step[None]:
+    slot = Slot.partition(context.root, change.partition)
+    state = held[slot] if held is not None else (yield from read_head(context, slot))
+    marker = moved = None
+    removed = False
+    if _awaits(state, decided.decision.job, change.base_epoch):
+        if decided.decision.during_apply is DuringApply.NO_DUPLICATES:
+            yield from remove_listed(context, change.removals)
+            removed = True
+        yield All(
+            tuple(_complete(context, decided.decision.job, slot, f, count) for f in change.files)
+        )
+        if wants_marker(decided, change.partition):
+            # Read before the head moves: the swap is then the proof that the head named this
+            # job after the marker was read.
+            marker = yield from look_at_marker(context, change.partition)
+        moved = yield from _move(context, decided, change, state)
+    elif state.head.claim == decided.decision.job:
+        # A commit that was called again claimed after its job had moved the head.
+        yield from release_claim(context, slot, decided.decision.job)
+    if wants_marker(decided, change.partition):
+        seen = marker if moved else None
+        yield from write_partition_marker(context, decided, change, seen)
+    if not removed:
+        yield from remove_listed(context, change.removals)
+
+
+def _awaits(state: HeadState, job: str, base_epoch: int) -> bool:
+    """Whether a head carries the claim that the job's decision speaks of, and no later one."""
+    return state.head.claim == job and state.head.epoch == base_epoch
+
+
+def _complete(
+    context: Context, job: str, slot: Slot, file: PendingFile, count: Count
+) -> Step[None]:
+    """Complete one pending file, or see that it is done.
+
+    NoSuchUpload is the answer of an upload that was completed before, by us with the answer
+    lost or by another applier; the object then is there and names the job.
+    """
+    request = CompleteUpload(file.key, file.upload_id, file.etags)
+    for attempt in range(_COMPLETE_TRIES):
+        if attempt:
+            yield Wait(_PAUSE * 2 ** (attempt - 1))
+        answer = yield request
+        if isinstance(answer, Done):
+            if context.facts.complete_resurrects:
+                yield from _bury(context, job, slot, file)
+            count.one_more()
+            return
+        found = yield Head(file.key)
+        if isinstance(found, Found):
+            check_object(context, job, file, found)
+            count.one_more()
+            return
+        state = yield from read_head(context, slot)
+        if state.head.claim != job:
+            return  # Another applier moved the head: the file was done, and may be replaced.
+        # Still claimed: the answer was lost, or another applier is in the middle of it.
+    if isinstance(answer, Refused):
+        raise DataLostError(
+            f"A committed file is lost: its upload {file.upload_id} is gone ({answer.code}) and "
+            "there is no object. Its partition keeps its former state and this job's claim.",
+            table=context.root.url,
+            job=job,
+            key=file.key,
+            remedy="Look for a lifecycle rule or a tool that aborts uploads (zero-rename doctor). "
+            "The job's other files are safe in their uploads; to go on without the lost ones: "
+            f"zero-rename repair {context.root.url} --job {job} --accept-loss",
+        )
+    raise UnfinishedCommitError(
+        f"The job is committed, and the store did not say whether a file's upload was completed "
+        f"({answer.cause}). Nothing is lost.",
+        table=context.root.url,
+        job=job,
+        key=file.key,
+        remedy=f"Do not run the job again; finish it: zero-rename recover {context.root.url}",
+    )
+
+
+def check_object(context: Context, job: str, file: PendingFile, found: Found) -> None:
+    """See that the object at a committed file's key is that file.
+
+    :raises DamagedError: it is another one.
+    """
+    if found.size != file.size or found.metadata.get(JOB_METADATA) != job:
+        raise DamagedError(
+            f"The object at a committed file's key is not that file: {found.size} bytes of job "
+            f"{found.metadata.get(JOB_METADATA)!r}, decided were {file.size} bytes.",
+            table=context.root.url,
+            job=job,
+            key=file.key,
+            remedy="Find out who wrote the object; it was left as it is.",
+        )
+
+
+def _bury(context: Context, job: str, slot: Slot, file: PendingFile) -> Step[None]:
+    """On a store whose repeated Complete brings a deleted file back: see whether ours did.
+
+    A head that no longer carries the claim was moved by another applier; a file that it no
+    longer holds was removed, and our Complete brought it back.
+    """
+    state = yield from read_head(context, slot)
+    if state.head.claim == job:
+        return
+    current = yield from files_of_head(context, state)
+    if file.key not in {f.key for f in current}:
+        yield Delete(file.key)
+
+
+def _move(
+    context: Context, decided: Decided, change: PartitionDecision, state: HeadState
+) -> Step[HeadState | None]:
+    """Move a head from this job's claim to its new state; ``None``: another applier did."""
+    job = decided.decision.job
+    while True:
+        if state.etag is None or not _awaits(state, job, change.base_epoch):
+            return None
+        new = state.head.moved(job, change, context.write_id(), state.etag)
+        folded = None
+        if len(new.decisions) > context.limits.decisions_per_head:
+            new, folded = yield from fold(context, new)
+        outcome = yield from swap_head(context, state, new)
+        if isinstance(outcome, Swapped):
+            return outcome.state
+        if not isinstance(outcome, NotWritten):
+            # The swap may still land, so the manifest it names must stay.
+            raise _unmoved(context, decided, state.slot, outcome.cause)
+        if folded is not None:
+            yield Delete(folded)  # Only the manifest that this process wrote.
+        state = head_state(context, state.slot, outcome.current)
+
+
+def _move_once(
+    context: Context, decided: Decided, held: Mapping[Slot, HeadState] | None
+) -> Step[None]:
+    """Move the run's ``once`` head: from now on another try is a repeat."""
+    once = decided.decision.once
+    if once is None:
+        return
+    job = decided.decision.job
+    slot = Slot.once(context.root, once)
+    state = held[slot] if held is not None else (yield from read_head(context, slot))
+    while state.etag is not None and _awaits(state, job, decided.decision.once_epoch):
+        new = state.head.moved(job, None, context.write_id(), state.etag)
+        outcome = yield from swap_head(context, state, new)
+        if isinstance(outcome, Swapped):
+            return
+        if not isinstance(outcome, NotWritten):
+            raise _unmoved(context, decided, slot, outcome.cause)
+        state = head_state(context, slot, outcome.current)
+    if state.head.claim == job:
+        yield from release_claim(context, slot, job)
+
+
+def _unmoved(context: Context, decided: Decided, slot: Slot, cause: str) -> UnfinishedCommitError:
+    return UnfinishedCommitError(
+        "The job is committed, and the store did not say whether a partition's head was moved "
+        f"({cause}). Nothing is lost.",
+        table=context.root.url,
+        job=decided.decision.job,
+        key=slot.key,
+        remedy=f"Do not run the job again; finish it: zero-rename recover {context.root.url}",
+    )
+
+
+def remove_listed(context: Context, removals: tuple[StoredFile, ...]) -> Step[None]:
+    """Remove listed files, each only if its ETag is still the listed one.
+
+    A file that carries a job's id is written once under its key, so it needs no condition where
+    the store ignores them; a foreign file is looked at first.
+
+    :raises UnfinishedCommitError: some could not be removed; the job stays open.
+    """
+    if not removals:
+        return
+    if not context.facts.conditional_delete:
+        removals = yield from _unchanged(removals)
+    failed = yield from remove((file.key, file.etag) for file in removals)
+    if failed:
+        key, cause = next(iter(failed.items()))
+        raise UnfinishedCommitError(
+            f"The job is committed, and {len(failed)} of the files it replaces could not be "
+            f"removed ({cause}). Readers through the heads do not see them; readers that list "
+            "do.",
+            table=context.root.url,
+            key=key,
+            remedy="Finish it when the store allows deletes: "
+            f"zero-rename recover {context.root.url}",
+        )
+
+
+def _unchanged(removals: tuple[StoredFile, ...]) -> Step[tuple[StoredFile, ...]]:
+    foreign = tuple(file for file in removals if job_in_key(file.key) is None)
+    looks = yield All(tuple(_etag_now(file.key) for file in foreign))
+    changed = {file.key for file, etag in zip(foreign, looks, strict=True) if etag != file.etag}
+    return tuple(file for file in removals if file.key not in changed)
+
+
+def _etag_now(key: str) -> Step[str | None]:
+    found = yield Head(key)
+    return None if isinstance(found, Absent) else found.etag

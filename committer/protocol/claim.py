@@ -1,0 +1,251 @@
+"""Step 3: claim the head of every partition the job changes, and notice who was there first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..errors import CommitConflictError, JobFencedError, StoreUnreachableError
+from ..job_spec import Mode, OnConflict
+from ..records.decision import Decision
+from ..records.head import Head as HeadRecord
+from ..records.head import HeadState, Slot
+from ..s3.conditional_put import NotWritten, Uncertain
+from ..s3.requests import All, Clock, Head, Step, Wait
+from ..state.context import Context
+from ..state.decide import decide, read_decision
+from ..state.heads import Swapped, head_state, read_head, release_claim, swap_head
+from ..state.job_state import OpenedJob
+from .apply import finish
+
+
+@dataclass(frozen=True)
+class ClaimRequest:
+    """A slot to claim, and what may have happened to it since the job opened.
+
+    :param base: the head's ETag at opening; ``None``: there was no head.
+    :param replaces: whether the job replaces what the partition holds.
+    """
+
+    slot: Slot
+    base: str | None
+    replaces: bool
+
+
+@dataclass(frozen=True)
+class Held:
+    """The slot carries our claim."""
+
+    state: HeadState
+
+
+@dataclass(frozen=True)
+class Busy:
+    """The slot carries the claim of a job that has not decided."""
+
+    state: HeadState
+    job: str
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """The slot changed since the job opened."""
+
+    state: HeadState
+    by: str | None
+
+
+def claim_all(
+    context: Context, opened: OpenedJob, requests: Iterable[ClaimRequest]
+) -> Step[dict[Slot, HeadState]]:
+    """Claim every slot: in parallel first; meeting an undecided claim, one by one in order.
+
+    Holding claims while waiting is free of deadlock only where all who wait claim in one order,
+    so a job that meets another's claim in the parallel round gives its own back first.
+
+    :raises CommitConflictError: a slot changed since the job opened, under ``on_conflict=fail``.
+    :raises JobFencedError: another process aborted this job meanwhile.
+    """
+    requests = sorted(requests, key=lambda request: request.slot.key)
+    outcomes = yield All(tuple(_claim(context, opened, request) for request in requests))
+    conflicts = [outcome for outcome in outcomes if isinstance(outcome, Conflict)]
+    if conflicts:
+        raise _conflict(opened, conflicts)
+    if all(isinstance(outcome, Held) for outcome in outcomes):
+        return {outcome.state.slot: outcome.state for outcome in outcomes}
+    held = [outcome.state.slot for outcome in outcomes if isinstance(outcome, Held)]
+    yield All(tuple(release_claim(context, slot, opened.job) for slot in held))
+    return (yield from _claim_in_order(context, opened, requests))
+
+
+def _claim_in_order(
+    context: Context, opened: OpenedJob, requests: list[ClaimRequest]
+) -> Step[dict[Slot, HeadState]]:
+    held: dict[Slot, HeadState] = {}
+    for request in requests:
+        while request.slot not in held:
+            yield from _refuse_if_fenced(context, opened)
+            outcome = yield from _claim(context, opened, request)
+            match outcome:
+                case Held():
+                    held[request.slot] = outcome.state
+                case Conflict():
+                    raise _conflict(opened, [outcome])
+                case Busy():
+                    yield from _outwait(context, outcome)
+    return held
+
+
+def _claim(
+    context: Context, opened: OpenedJob, request: ClaimRequest
+) -> Step[Held | Busy | Conflict]:
+    """Put our claim on one slot; settle the claims of decided jobs on the way."""
+    slot = request.slot
+    if request.base is None:
+        state = HeadState(slot, HeadRecord.initial(slot), None)
+    else:
+        state = yield from read_head(context, slot)
+    while True:
+        other = state.head.claim
+        if other == opened.job:
+            return Held(state)
+        if other is not None:
+            if not (yield from _settle(context, state, other)):
+                return Busy(state, other)
+            state = yield from read_head(context, slot)
+            continue
+        if _changed(opened, request, state):
+            return Conflict(state, state.head.last_job)
+        if state.etag != request.base:
+            # Somebody changed the head since this job opened, and that may have been this job:
+            # a commit that is called again must not move a head again.
+            yield from _refuse_if_fenced(context, opened)
+        yield from _finish_last_job(context, opened, state)
+        claimed = state.head.claimed(opened.job, context.write_id(), state.etag)
+        outcome = yield from swap_head(context, state, claimed)
+        match outcome:
+            case Swapped():
+                return Held(outcome.state)
+            case Uncertain():
+                raise StoreUnreachableError(
+                    f"The store did not say whether a claim was written ({outcome.cause}). "
+                    "Nothing is decided, so nothing of this job is visible; it is aborted.",
+                    table=context.root.url,
+                    job=opened.job,
+                    key=slot.key,
+                    remedy="Try again when the store answers.",
+                )
+            case NotWritten():
+                if outcome.seen_before:
+                    # Our claim may have been there and been taken off: fenced, or finished by
+                    # another. Our own decision tells.
+                    yield from _refuse_if_fenced(context, opened)
+                state = head_state(context, slot, outcome.current)
+
+
+def _settle(context: Context, state: HeadState, other: str) -> Step[bool]:
+    """Carry out the decision of the job that holds a claim; ``False`` while it has none."""
+    decided = yield from read_decision(context, other)
+    if decided is None:
+        return False
+    if decided.decision.is_commit:
+        yield from finish(context, decided)
+    else:
+        yield from release_claim(context, state.slot, other)
+    return True
+
+
+def _changed(opened: OpenedJob, request: ClaimRequest, state: HeadState) -> bool:
+    """The conflict test: a replace against the epoch, an append against the replace epoch.
+
+    A run's ``once`` head is always under *fail*: who moved it did this run's work.
+    """
+    if opened.spec.on_conflict is OnConflict.LAST_WINS and not request.slot.is_once:
+        return False
+    base = state.epoch_at(request.base)
+    exclusive = request.replaces or request.slot.is_once
+    if base is None:
+        return exclusive or state.head.replace_epoch > 0
+    if exclusive or opened.spec.mode is Mode.FAIL_IF_EXISTS:
+        return state.head.epoch != base
+    return state.head.replace_epoch > base
+
+
+def _finish_last_job(context: Context, opened: OpenedJob, state: HeadState) -> Step[None]:
+    """Apply the job that moved this head last if it was open: its removals may be outstanding."""
+    last = state.head.last_job
+    if last is not None and last in opened.others:
+        decided = yield from read_decision(context, last)
+        if decided is not None and decided.decision.is_commit:
+            yield from finish(context, decided)
+
+
+def _refuse_if_fenced(context: Context, opened: OpenedJob) -> Step[None]:
+    decided = yield from read_decision(context, opened.job)
+    if decided is not None:
+        raise JobFencedError(
+            "Another process declared this job dead and wrote its decision "
+            f"({decided.decision.verdict}); it can no longer commit and nothing of it is visible.",
+            table=context.root.url,
+            job=opened.job,
+            remedy="Run the job again; give signs of life or a longer maximum duration.",
+        )
+
+
+def _conflict(opened: OpenedJob, conflicts: list[Conflict]) -> CommitConflictError:
+    named = ", ".join(
+        f"{c.state.slot.name} (by {c.by or 'an unknown job'}, epoch {c.state.head.epoch})"
+        for c in conflicts[:5]
+    )
+    more = f" and {len(conflicts) - 5} more" if len(conflicts) > 5 else ""
+    if any(c.state.slot.is_once for c in conflicts):
+        what = "Another try of this run committed while this job was open"
+        remedy = "Nothing is to be done if that try's rows are right; else clear the run."
+    else:
+        what = "Partitions changed since this job opened"
+        remedy = "Run the job again on what is there now, or choose on_conflict=last_wins."
+    return CommitConflictError(
+        f"{what}: {named}{more}. Nothing of this job is visible.",
+        table=opened.root.url,
+        job=opened.job,
+        key=conflicts[0].state.slot.key,
+        remedy=remedy,
+    )
+
+
+def _outwait(context: Context, busy: Busy) -> Step[None]:
+    """Wait until a claim's job decides or its head changes; fence a job that is silent too long.
+
+    Time is this process's own monotonic clock: clocks of two hosts are never compared.
+    """
+    waiting = context.waiting
+    started = changed = yield Clock()
+    seen = None
+    while True:
+        look = yield All(
+            (
+                _look(context, busy),
+                _open_etag(context, busy.job),
+            )
+        )
+        (head_etag, decided), open_etag = look
+        if decided or head_etag != busy.state.etag:
+            return
+        now = yield Clock()
+        if open_etag != seen:
+            seen, changed = open_etag, now
+        if open_etag is None or now - changed >= waiting.silence or now - started >= waiting.cap:
+            yield from decide(context, Decision.abort(busy.job, context.write_id()))
+            return
+        yield Wait(waiting.poll)
+
+
+def _look(context: Context, busy: Busy) -> Step[tuple[str | None, bool]]:
+    head = yield Head(busy.state.slot.key)
+    decision = yield Head(context.root.decision_key(busy.job))
+    return getattr(head, "etag", None), hasattr(decision, "etag")
+
+
+def _open_etag(context: Context, job: str) -> Step[str | None]:
+    found = yield Head(context.root.open_key(job))
+    return getattr(found, "etag", None)

@@ -1,0 +1,272 @@
+"""Step 1: the open record, the table, the base; and what earlier tries of the run left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..errors import (
+    DamagedError,
+    OutcomeUnknownError,
+    StoreUnfitError,
+    TableMismatchError,
+    ZeroRenameError,
+)
+from ..file_options import check_options
+from ..job_spec import Coordination, JobSpec, OnRepeat
+from ..layout import is_hidden
+from ..records.head import HeadState, Slot
+from ..records.open_record import OpenRecord
+from ..records.table_record import TableRecord
+from ..s3.conditional_put import NotWritten, Uncertain, Written, put_record
+from ..s3.listing import list_objects
+from ..s3.requests import Absent, All, Delete, Found, Get, Put, Step
+from ..schema.compatibility import check_same, check_types
+from ..state.context import Context
+from ..state.decide import Decided, read_decision
+from ..state.heads import list_heads, read_head
+from ..state.job_state import Committed, OpenedJob
+from ..state.probe import StoreFacts, probe
+from .abort import abort_job_id
+from .apply import committed, finish
+from .uncoordinated import check_uncoordinated
+
+
+@dataclass(frozen=True)
+class OpenEntry:
+    """An open record that was there, and how long it has been silent, by the store's clock."""
+
+    record: OpenRecord
+    silent_for: float
+    last_modified: float
+
+
+def open_job(context: Context, spec: JobSpec) -> Step[OpenedJob]:
+    """Begin a job.
+
+    :raises InvalidInputError: options or columns that cannot be right; nothing was sent.
+    :raises TableMismatchError: another schema, layout or coordination than the table's.
+    :raises StoreUnfitError: the store cannot hold the protocol, or cannot hold a second writer.
+    """
+    check_types(spec.schema, spec.partition_by or ())
+    check_options(spec.files)
+    if spec.coordination is Coordination.NONE:
+        check_uncoordinated(context.root, spec)
+    job = context.job_id()
+    yield from _write_open_record(context, job, spec)
+    try:
+        opened = yield from _opened(context, job, spec)
+    except ZeroRenameError:
+        # Nothing but the open record was written: there are no tasks yet.
+        yield Delete(context.root.open_key(job))
+        raise
+    if opened.repeated is not None:
+        yield Delete(context.root.open_key(job))
+    return opened
+
+
+def _opened(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:
+    if spec.coordination is Coordination.NONE:
+        return (yield from _opened_uncoordinated(context, job, spec))
+    table, others, heads, once = yield All(
+        (
+            _read_table(context),
+            list_open(context),
+            list_heads(context),
+            _once_state(context, spec),
+        )
+    )
+    if table is None:
+        table = yield from _create_table(context, spec)
+    _check_table(context, table, spec)
+    context = replace(context, facts=table.facts)
+    others.discard(job)
+    if others and (spec.once is not None or not table.facts.atomic):
+        others = yield from _look_at_others(context, spec, others)
+        if once is not None:
+            once = yield from read_head(context, once.slot)
+    earlier = yield from _earlier_commit(context, once, others)
+    opened = OpenedJob(
+        job=job,
+        root=context.root,
+        spec=spec,
+        schema=table.schema,
+        partition_by=table.partition_by,
+        facts=table.facts,
+        base={name: listed.etag for name, listed in heads.items()},
+        once_base=once.etag if once else None,
+        others=frozenset(others),
+    )
+    if earlier is None or spec.on_repeat is OnRepeat.APPEND:
+        return opened
+    if spec.on_repeat is OnRepeat.SKIP:
+        return replace(opened, repeated=earlier)
+    return replace(opened, repeat_of=earlier.job)
+
+
+def _opened_uncoordinated(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:
+    """No heads, no look at others: the table alone."""
+    table = yield from _read_table(context)
+    if table is None:
+        table = yield from _create_table(context, spec)
+    _check_table(context, table, spec)
+    return OpenedJob(job, context.root, spec, table.schema, table.partition_by, table.facts)
+
+
+def _write_open_record(context: Context, job: str, spec: JobSpec) -> Step[None]:
+    write_id = context.write_id()
+    record = OpenRecord.of(job, write_id, spec)
+    conditional = spec.coordination is Coordination.STORE
+    put = Put(context.root.open_key(job), record.encode(), if_none_match=conditional)
+    outcome = yield from put_record(put, write_id)
+    if isinstance(outcome, Uncertain) and outcome.cause == "NotImplemented":
+        StoreFacts(conditional_put=False).require_coordination(context.root)
+    if not isinstance(outcome, Written):
+        cause = outcome.cause if isinstance(outcome, Uncertain) else "another object is there"
+        raise OutcomeUnknownError(
+            f"The store did not confirm the job's open record ({cause}). Nothing else was written.",
+            table=context.root.url,
+            job=job,
+            key=put.key,
+            remedy="Try again when the store answers; recovery removes the record if it landed.",
+        )
+
+
+def _read_table(context: Context) -> Step[TableRecord | None]:
+    found = yield Get(context.root.table_key)
+    if isinstance(found, Absent):
+        return None
+    return TableRecord.decode(found.body, found.key)
+
+
+def _create_table(context: Context, spec: JobSpec) -> Step[TableRecord]:
+    """Probe the store and write ``table.json``; another writer's counts if it was first."""
+    facts: StoreFacts = yield from probe(context.root, context.write_id)
+    facts.require_listing(context.root)
+    if spec.coordination is Coordination.STORE:
+        facts.require_coordination(context.root)
+    write_id = context.write_id()
+    record = TableRecord(write_id, spec.partition_by or (), spec.schema, spec.coordination, facts)
+    conditional = facts.conditional_put
+    put = Put(context.root.table_key, record.encode(), if_none_match=conditional)
+    outcome = yield from put_record(put, write_id)
+    match outcome:
+        case Written():
+            return record
+        case NotWritten(current=Found() as current):
+            return TableRecord.decode(current.body, current.key)
+    raise OutcomeUnknownError(
+        "The store did not confirm table.json. No data was written.",
+        table=context.root.url,
+        key=put.key,
+        remedy="Try again when the store answers.",
+    )
+
+
+def _check_table(context: Context, table: TableRecord, spec: JobSpec) -> None:
+    url = context.root.url
+    if table.coordination is not spec.coordination:
+        raise TableMismatchError(
+            f"The table's coordination is {table.coordination}, the job asks for "
+            f"{spec.coordination}. Nothing was written.",
+            table=url,
+            remedy="Leave the job's coordination to the table.",
+        )
+    if spec.partition_by is not None and spec.partition_by != table.partition_by:
+        raise TableMismatchError(
+            f"The table is partitioned by {', '.join(table.partition_by) or 'nothing'}, the job "
+            f"asks for {', '.join(spec.partition_by) or 'nothing'}. Nothing was written.",
+            table=url,
+            remedy=f"Write with partitionBy={','.join(table.partition_by)!r}, or leave it out.",
+        )
+    check_same(table.schema, spec.schema, table=url)
+
+
+def list_open(context: Context) -> Step[set[str]]:
+    """Ids of the jobs with an open record: one LIST."""
+    prefix = context.root.open_prefix
+    listing = yield from list_objects(prefix)
+    names = (key.removeprefix(prefix).removesuffix(".json") for key in listing.keys)
+    return {name for name in names if not is_hidden(name)}
+
+
+def read_open(context: Context, job: str) -> Step[OpenEntry | None]:
+    """A job's open record; ``None`` when it is gone.
+
+    Silence is the answer's Date less the record's Last-Modified: the store's clock alone.
+    """
+    found = yield Get(context.root.open_key(job))
+    if isinstance(found, Absent):
+        return None
+    record = OpenRecord.decode(found.body, found.key)
+    if record.job != job:
+        raise DamagedError(
+            f"An open record names another job, {record.job}.",
+            table=context.root.url,
+            job=job,
+            key=found.key,
+            remedy="Find out who wrote it; it was left as it is.",
+        )
+    return OpenEntry(record, max(0.0, found.date - found.last_modified), found.last_modified)
+
+
+def _once_state(context: Context, spec: JobSpec) -> Step[HeadState | None]:
+    if spec.once is None:
+        return None
+    return (yield from read_head(context, Slot.once(context.root, spec.once)))
+
+
+def _look_at_others(context: Context, spec: JobSpec, others: set[str]) -> Step[set[str]]:
+    """Fence earlier tries of this run; refuse a second live writer where races are not safe."""
+    names = sorted(others)
+    entries = yield All(tuple(read_open(context, job) for job in names))
+    alive = set()
+    for job, entry in zip(names, entries, strict=True):
+        if entry is None:
+            continue
+        if spec.once is not None and entry.record.once == spec.once:
+            yield from abort_job_id(context, entry.record, entry.last_modified)
+        else:
+            alive.add(job)
+    if alive and not context.facts.atomic:
+        yield from _refuse_second_writer(context, entries, alive)
+    return alive
+
+
+def _refuse_second_writer(
+    context: Context, entries: list[OpenEntry | None], alive: set[str]
+) -> Step[None]:
+    for entry in entries:
+        if entry is None or entry.record.job not in alive:
+            continue
+        decided = yield from read_decision(context, entry.record.job)
+        if decided is not None or entry.silent_for > entry.record.patience:
+            continue
+        raise StoreUnfitError(
+            f"Another job is open on this table, and this store ({context.facts.server}) checks "
+            "and carries out conditional writes in two steps: two writers may both win. Nothing "
+            "was written.",
+            table=context.root.url,
+            job=entry.record.job,
+            remedy="Wait for that job, or recover it if it is dead (zero-rename recover "
+            f"{context.root.url}); for parallel writers use AWS S3, R2, MinIO, SeaweedFS or Ozone.",
+        )
+
+
+def _earlier_commit(
+    context: Context, once: HeadState | None, others: set[str]
+) -> Step[Committed | None]:
+    """The job that has done this run's work, applied to its end."""
+    if once is None:
+        return None
+    decided: Decided | None = None
+    if once.head.claim is not None:
+        # A commit that was decided and not applied: its try died in between.
+        decided = yield from read_decision(context, once.head.claim)
+    if (decided is None or not decided.decision.is_commit) and once.head.last_job is not None:
+        decided = yield from read_decision(context, once.head.last_job)
+    if decided is None or not decided.decision.is_commit:
+        return None
+    still_open = yield from read_open(context, decided.decision.job)
+    if still_open is not None or once.head.claim == decided.decision.job:
+        yield from finish(context, decided)
+    return committed(context, decided, repeated=True)

@@ -1,0 +1,280 @@
+"""Jobs into tables of coordination *none*: what the S3A committers give, on any S3 store.
+
+Nothing is visible before the commit, and that is all. There are no heads, so writers of one
+partition do not notice each other; nobody but the owner rolls forward, since nothing would tell
+an old job's files from those of a later one; readers list. For stores that keep no conditional
+writes, or are known not to carry them out in one step.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from ..errors import (
+    CommitStateUnknownError,
+    DataLostError,
+    InvalidInputError,
+    JobFencedError,
+    RefusedError,
+    UnfinishedCommitError,
+    ZeroRenameError,
+)
+from ..job_spec import DuringApply, JobSpec, Mode
+from ..layout import UNPARTITIONED, TableRoot, job_in_key
+from ..records.data_file import DataFile
+from ..records.decision import NO_HEAD, Decision, PartitionDecision, StoredFile
+from ..records.pending_file import PendingFile, TaskResult
+from ..records.success_marker import marker_bytes, marker_write_id
+from ..s3.conditional_put import Written, put_record
+from ..s3.requests import (
+    All,
+    CompleteUpload,
+    Done,
+    Found,
+    Head,
+    ListedObject,
+    Put,
+    Refused,
+    Step,
+    Wait,
+)
+from ..state.context import Context, Count
+from ..state.data_listing import list_data, list_table
+from ..state.decide import Decided, decide, read_decision
+from ..state.job_state import Aborted, Committed, OpenedJob
+from .abort import remove_decision_parts
+from .apply import check_object, committed, remove_listed, wants_marker, wants_table_marker
+from .close import close, delete_open_record
+from .task_results import check_results, destination_exists
+
+logger = logging.getLogger("zero_rename.committer.protocol.uncoordinated")
+
+_COMPLETE_TRIES = 4
+_PAUSE = 0.5
+
+
+def check_uncoordinated(root: TableRoot, spec: JobSpec) -> None:
+    """Say loudly what such a table does not promise; refuse what it cannot keep.
+
+    :raises InvalidInputError: a ``once`` key, which needs a head. Nothing was sent.
+    """
+    if spec.once is not None:
+        raise InvalidInputError(
+            "A once key needs a head, and a table of coordination=none has none. Nothing was sent.",
+            table=root.url,
+            remedy="Leave the key out (Spark option once='') and replace partitions, so that a "
+            "repeated run does not double rows; or write to a table of coordination=store.",
+        )
+    logger.warning(
+        "%s: coordination=none: writers of one partition do not notice each other, a commit whose "
+        "owner dies stays half visible and nobody else finishes it, and readers that list while "
+        "a job commits may see a part of it. Let one job write at a time.",
+        root.url,
+    )
+
+
+def commit_uncoordinated(
+    context: Context,
+    opened: OpenedJob,
+    results: Sequence[TaskResult],
+    expected_tasks: int | None = None,
+) -> Step[Committed]:
+    """List, write the journal, complete, remove, mark, close.
+
+    After an error that leaves the job committed and unfinished, its owner may call this again.
+
+    :raises TaskResultsError: the results do not add up. The job is aborted.
+    :raises DestinationExistsError: mode fail-if-exists met files. The job is aborted.
+    :raises CommitStateUnknownError: the journal may stand; nothing was cleaned up.
+    :raises UnfinishedCommitError: the job *is* committed, and not all of it is visible.
+    """
+    try:
+        check_results(opened, results, expected_tasks)
+        decision = yield from _decision(context, opened, results)
+        decided = yield from decide(context, decision)
+    except CommitStateUnknownError:
+        raise
+    except ZeroRenameError as error:
+        outcome = yield from _abort_after(context, opened, error)
+        if outcome is None:
+            raise
+        return outcome
+    if not decided.decision.is_commit:
+        raise JobFencedError(
+            "This job was aborted before; nothing of it is visible.",
+            table=context.root.url,
+            job=opened.job,
+            remedy="Run the job again.",
+        )
+    # One task leaves nothing but what it reports. Where there were more, an attempt that was
+    # killed left its uploads.
+    return (yield from _finish(context, decided, swept=len(results) < 2))
+
+
+def abort_uncoordinated(context: Context, opened: OpenedJob) -> Step[Aborted | Committed]:
+    """Abort an open job, or find it committed: then its owner finishes it."""
+    decided = yield from read_decision(context, opened.job)
+    if decided is None:
+        decided = yield from decide(context, Decision.abort(opened.job, context.write_id()))
+    if decided.decision.is_commit:
+        return (yield from _finish(context, decided, swept=False))
+    yield from remove_decision_parts(context, opened.job)
+    uploads = yield from close(context, opened.job)
+    return Aborted(opened.job, context.root.url, uploads)
+
+
+def _abort_after(
+    context: Context, opened: OpenedJob, error: ZeroRenameError
+) -> Step[Committed | None]:
+    """Abort because of ``error``; a failing abort is attached to it and never replaces it."""
+    try:
+        outcome = yield from abort_uncoordinated(context, opened)
+    except ZeroRenameError as failure:
+        error.add_note(f"Aborting the job failed too: {failure}")
+        return None
+    return outcome if isinstance(outcome, Committed) else None
+
+
+def _decision(context: Context, opened: OpenedJob, results: Sequence[TaskResult]) -> Step[Decision]:
+    spec = opened.spec
+    files: dict[str, list[PendingFile]] = {}
+    for file in (file for result in results for file in result.files):
+        files.setdefault(file.partition, []).append(file)
+    names = {*files, *spec.replace_partitions}
+    if spec.replace_table:
+        names |= set((yield from list_table(context, opened.partition_by)))
+        if not opened.partition_by:
+            names.add(UNPARTITIONED)
+    changes = yield All(
+        tuple(_change(context, opened, name, tuple(files.get(name, ()))) for name in sorted(names))
+    )
+    return Decision.commit(opened.job, context.write_id(), spec, tuple(changes))
+
+
+def _change(
+    context: Context, opened: OpenedJob, partition: str, files: tuple[PendingFile, ...]
+) -> Step[PartitionDecision]:
+    mode = opened.spec.mode
+    change = PartitionDecision(partition, NO_HEAD, mode is Mode.REPLACE, files)
+    if mode is Mode.APPEND:
+        return change
+    listed = yield from list_data(context, partition)
+    # Where the owner commits again what it could not finish, files of this very job are there.
+    there = tuple(
+        StoredFile(item.key, item.etag, item.size)
+        for item in listed
+        if job_in_key(item.key) != opened.job
+    )
+    if mode is Mode.REPLACE:
+        return replace(change, removals=there)
+    if there:
+        raise destination_exists(opened, partition, there)
+    return change
+
+
+def _finish(context: Context, decided: Decided, swept: bool) -> Step[Committed]:
+    """Do what the journal says, and close.
+
+    :param swept: nothing but the files that the journal names was uploaded, so that no listing
+        is needed.
+    """
+    decision = decided.decision
+    count = Count(context, decision.job, len(decision.files))
+    try:
+        yield All(tuple(_carry_out(context, decided, c, count) for c in decision.partitions))
+        if wants_table_marker(decided):
+            yield from _mark(context, decided, UNPARTITIONED, decision.partitions)
+        if swept:
+            yield from delete_open_record(context, decision.job)
+        else:
+            yield from close(context, decision.job, keep=decision.upload_ids)
+    except (RefusedError, UnfinishedCommitError) as error:
+        raise UnfinishedCommitError(
+            f"The job is committed, and not all of it is carried out: {error.message}",
+            table=context.root.url,
+            job=decision.job,
+            key=error.key,
+            remedy="Nobody else finishes it (coordination=none). Commit the same job again from "
+            "this process; or load the same partitions again with mode replace.",
+        ) from error
+    return committed(context, decided)
+
+
+def _carry_out(
+    context: Context, decided: Decided, change: PartitionDecision, count: Count
+) -> Step[None]:
+    gap = decided.decision.during_apply is DuringApply.NO_DUPLICATES
+    if gap:
+        yield from remove_listed(context, change.removals)
+    yield All(tuple(_complete(context, decided.decision.job, f, count) for f in change.files))
+    if not gap:
+        yield from remove_listed(context, change.removals)
+    if wants_marker(decided, change.partition):
+        yield from _mark(context, decided, change.partition, (change,))
+
+
+def _complete(context: Context, job: str, file: PendingFile, count: Count) -> Step[None]:
+    """Complete one pending file, or see that it is done: a lost answer, or a second try."""
+    request = CompleteUpload(file.key, file.upload_id, file.etags)
+    for attempt in range(_COMPLETE_TRIES):
+        if attempt:
+            yield Wait(_PAUSE * 2 ** (attempt - 1))
+        answer = yield request
+        if isinstance(answer, Done):
+            return count.one_more()
+        found = yield Head(file.key)
+        if isinstance(found, Found):
+            check_object(context, job, file, found)
+            return count.one_more()
+        if isinstance(answer, Refused):
+            raise DataLostError(
+                f"A committed file is lost: its upload {file.upload_id} is gone ({answer.code}) "
+                "and there is no object. The job's other files may be visible.",
+                table=context.root.url,
+                job=job,
+                key=file.key,
+                remedy="Look for a lifecycle rule or a tool that aborts uploads; load the same "
+                "partitions again with mode replace.",
+            )
+    raise UnfinishedCommitError(
+        f"the store did not say whether a file's upload was completed ({answer.cause}).",
+        key=file.key,
+    )
+
+
+def _mark(
+    context: Context, decided: Decided, partition: str, changes: tuple[PartitionDecision, ...]
+) -> Step[None]:
+    """Write a marker over whatever is there: without heads nothing tells which job came last."""
+    write_id = context.write_id()
+    key = context.root.marker_key(partition)
+    put = Put(key, marker_bytes(context.root, decided, changes, write_id))
+    outcome = yield from put_record(put, write_id, marker_write_id)
+    if not isinstance(outcome, Written):
+        raise UnfinishedCommitError("a _SUCCESS marker could not be written.", key=key)
+
+
+def list_files(
+    context: Context, partition_by: tuple[str, ...], partitions: Collection[str] | None
+) -> Step[tuple[DataFile, ...]]:
+    """The data files that are there: what readers of such a table see.
+
+    :param partitions: Hive-escaped partition paths, or anything that tells by ``in`` whether one
+        is meant; ``None`` for all.
+    """
+    if isinstance(partitions, tuple | list | set | frozenset):
+        names = sorted(set(partitions))
+        found = yield All(tuple(list_data(context, name) for name in names))
+        listed = dict(zip(names, found, strict=True))
+    else:
+        # A filter over partition columns cannot be asked for the partitions it means.
+        every = yield from list_table(context, partition_by)
+        listed = {n: f for n, f in every.items() if partitions is None or n in partitions}
+    return tuple(_data_file(name, item) for name in sorted(listed) for item in listed[name])
+
+
+def _data_file(partition: str, item: ListedObject) -> DataFile:
+    """A file that nobody counted, as those that a table adopts."""
+    return DataFile(item.key, partition, item.size, rows=-1, checksum="", job="")

@@ -1,0 +1,1 @@
+"""Control records under ``_zero_rename/``: their fields and their JSON."""

@@ -1,0 +1,172 @@
+"""The boto3 clients behind a driver: one that retries, and one that sends each request once."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+import botocore.session
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError
+
+from ..errors import StoreRefusedError
+
+#: Requests under way at once, and connections kept per client.
+PARALLEL = 32
+#: Seconds to wait for a connection. Short: an endpoint that does not answer is reported soon.
+CONNECT_TIMEOUT = 3
+#: Seconds without a byte of an answer.
+READ_TIMEOUT = 60
+#: Attempts of a request that may be repeated blindly, the first included.
+ATTEMPTS = 3
+#: Below this many bytes, waiting for ``100 Continue`` costs a round trip and saves nothing.
+_EXPECT_FROM = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class S3Clients:
+    """Two S3 clients of the same endpoint and credentials.
+
+    :param retrying: for requests that change nothing, or that may be repeated blindly.
+    :param once: for conditional writes and ``CompleteMultipartUpload``: after a retry the answer
+        would speak of the retry, so a write that succeeded would look refused
+        (aws-sdk-java-v2#6580).
+    :param parallel: connections each client keeps; the driver's pool has as many threads, so
+        that no thread waits for a connection or throws one away.
+    """
+
+    retrying: Any
+    once: Any
+    parallel: int = PARALLEL
+    _heard: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for client in (self.retrying, self.once):
+            client.meta.events.register("after-call.s3", self._hear)
+
+    def _hear(self, http_response: Any, **_: Any) -> None:
+        self._heard["server"] = http_response.headers.get("server", "")
+
+    @property
+    def server_name(self) -> str:
+        """The ``Server`` header of the last answer, ``""`` before the first or without one."""
+        return self._heard.get("server", "")
+
+    @property
+    def endpoint(self) -> str:
+        """The endpoint's URL without user or password, for messages."""
+        parts = urlsplit(self.retrying.meta.endpoint_url)
+        port = f":{parts.port}" if parts.port else ""
+        return f"{parts.scheme}://{parts.hostname}{port}"
+
+    @staticmethod
+    def from_environment(parallel: int = PARALLEL) -> S3Clients:
+        """Clients by boto3's standard chain: environment (``AWS_ENDPOINT_URL`` too), profile,
+        container, instance role.
+
+        :raises StoreRefusedError: the profile, region or endpoint cannot be right.
+        """
+        try:
+            session = boto3.session.Session()
+            retrying = session.client("s3", config=_config(parallel, ATTEMPTS))
+            once = session.client("s3", config=_config(parallel, 1))
+        except (BotoCoreError, ValueError) as error:
+            raise StoreRefusedError(
+                f"No S3 client can be made from the environment ({type(error).__name__}); "
+                "nothing was sent.",
+                remedy="See AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL and ~/.aws/config.",
+            ) from error
+        return S3Clients(_adapt(retrying), _adapt(once), parallel)
+
+    @staticmethod
+    def derived_from(client: Any, parallel: int = PARALLEL) -> S3Clients:
+        """Clients that reach what the caller's own client reaches; that one is left as it is.
+
+        Taken over: the credentials object (so that refreshable ones keep refreshing), region,
+        endpoint, TLS verification, proxies, addressing and every other setting of its
+        ``Config``; of that only the pool's size, the checksum settings and, in ``once``, the
+        retries are replaced. Not taken over: event handlers registered on the client. Whoever
+        needs those builds an :class:`S3Clients` by hand.
+        """
+        session = botocore.session.get_session()
+        # The public ways to hand over credentials take frozen strings, which would expire.
+        session._credentials = client._get_credentials()  # pyright: ignore
+        http = getattr(getattr(client, "_endpoint", None), "http_session", None)
+        own = client.meta.config
+        pool = max(parallel, own.max_pool_connections)
+        # Its endpoint counts, not the one AWS_ENDPOINT_URL may name by now.
+        endpoint: dict[str, Any] = {"ignore_configured_endpoint_urls": True}
+        ours = Config(max_pool_connections=pool, **endpoint, **_CHECKSUMS)
+
+        def build(**changes: Any) -> Any:
+            return _adapt(
+                session.create_client(
+                    "s3",
+                    region_name=client.meta.region_name,
+                    endpoint_url=client.meta.endpoint_url if _has_own_endpoint(client) else None,
+                    verify=getattr(http, "_verify", None),
+                    config=own.merge(ours).merge(Config(**changes)),
+                )
+            )
+
+        once = {"total_max_attempts": 1, "mode": "standard"}
+        return S3Clients(build(), build(retries=once), parallel)
+
+
+# Since 1.36 boto3 adds CRC32 trailers to uploads and checks checksums of answers by default.
+# Ceph, older MinIO and others refuse or mangle such uploads; the sha256 of the payload, which
+# SigV4 signs, protects the bytes on the way as well, and our records carry a sha256 of the file.
+_CHECKSUMS: dict[str, Any] = {
+    "request_checksum_calculation": "when_required",
+    "response_checksum_validation": "when_required",
+}
+
+
+def _config(parallel: int, attempts: int) -> Config:
+    return Config(
+        retries={"total_max_attempts": attempts, "mode": "standard"},
+        connect_timeout=CONNECT_TIMEOUT,
+        read_timeout=READ_TIMEOUT,
+        max_pool_connections=parallel,
+        tcp_keepalive=True,
+        user_agent_extra="zero-rename",
+        **_CHECKSUMS,
+    )
+
+
+def _has_own_endpoint(client: Any) -> bool:
+    """Whether the endpoint was given: AWS's regional ones must be left to botocore's rules, which
+    put the bucket into the host's name. A VPC endpoint is a given one."""
+    host = urlsplit(client.meta.endpoint_url).hostname or ""
+    return re.fullmatch(r"s3[a-z0-9.-]*\.amazonaws\.com(\.cn)?", host) is None
+
+
+def _adapt(client: Any) -> Any:
+    events = client.meta.events
+    # For all of S3, since handlers of a single operation run before the one that adds the header.
+    events.register_last("before-call.s3", _drop_expect, "zero-rename-expect")
+    events.register_last("before-call.s3.DeleteObjects", _add_md5, "zero-rename-md5")
+    return client
+
+
+def _drop_expect(params: dict[str, Any], **_: Any) -> None:
+    """boto3 asks for ``100 Continue`` before any body, however small: a round trip each."""
+    body = params.get("body")
+    view = getattr(body, "getbuffer", None)
+    if view is not None and len(view()) < _EXPECT_FROM:
+        params["headers"].pop("Expect", None)
+
+
+def _add_md5(params: dict[str, Any], **_: Any) -> None:
+    """boto3 now sends a CRC32 where ``Content-MD5`` used to be; older stores want the latter."""
+    body = params.get("body")
+    if isinstance(body, str):
+        body = body.encode()
+    if isinstance(body, bytes):
+        digest = hashlib.md5(body, usedforsecurity=False).digest()
+        params["headers"]["Content-MD5"] = base64.b64encode(digest).decode()

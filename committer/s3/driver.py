@@ -1,0 +1,228 @@
+"""Who carries out protocol steps: :class:`BotoDriver` on S3, in parallel."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar
+
+from .boto_calls import S3Requests
+from .clients import S3Clients
+from .requests import Clock, Request, ServerName, Step, Wait
+from .scheduler import Scheduler, Ticket
+
+T = TypeVar("T")
+
+
+class Driver(Protocol):
+    """What steps and streams need of a driver."""
+
+    @property
+    def bucket(self) -> str: ...
+
+    @property
+    def parallel(self) -> int:
+        """Requests that run at once."""
+        ...
+
+    def run(self, step: Step[T]) -> T: ...
+
+    def perform(self, request: Any) -> Any: ...
+
+    def submit(self, request: Any) -> Future[Any]: ...
+
+
+class BotoDriver:
+    """Carries out steps on one bucket. May be used by many threads, and after a fork.
+
+    Generators run in the thread that calls :meth:`run`; only single requests go to the pool, so
+    that nested ``All`` cannot use it up. A step with nothing else under way sends its request
+    from the calling thread: no hand-over.
+
+    :param bucket: the bucket all keys are in.
+    :param clients: how to reach it.
+    :param sleep: waits so many seconds; for tests.
+    :param clock: the monotonic clock, seconds; for tests.
+    :param observe: called with every request to the store, once per request of a step (not per
+        attempt), in the thread that sends it.
+    """
+
+    def __init__(
+        self,
+        bucket: str,
+        clients: S3Clients,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+        observe: Callable[[Request], None] | None = None,
+    ) -> None:
+        self.bucket = bucket
+        self.clients = clients
+        self._requests = S3Requests(bucket, clients)
+        self._sleep = sleep
+        self._clock = clock
+        self._observe = observe
+        self._lock = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+        self._pid = 0
+
+    @property
+    def parallel(self) -> int:
+        return self.clients.parallel
+
+    def perform(self, request: Any) -> Any:
+        """Carry out one request to the store in the calling thread.
+
+        :raises StoreRefusedError: rights, credentials, bucket or region.
+        :raises StoreUnreachableError: no answer, and nothing that needs cleaning up.
+        """
+        if self._observe is not None:
+            self._observe(request)
+        return self._requests.carry_out(request)
+
+    def submit(self, request: Any) -> Future[Any]:
+        """Carry out one request to the store in the pool."""
+        return self._executor().submit(self.perform, request)
+
+    def run(self, step: Step[T]) -> T:
+        """Carry out a step and all steps it starts.
+
+        :returns: what the step returned.
+        :raises Exception: what the step raised. If the calling thread is interrupted, the
+            steps are closed; requests already sent may still be carried out.
+        """
+        return _Run(self, step).to_the_end()
+
+    def close(self) -> None:
+        """Wait for requests under way and end the pool's threads. The driver stays usable."""
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None and self._pid == os.getpid():
+            pool.shutdown()
+
+    def _executor(self) -> ThreadPoolExecutor:
+        with self._lock:
+            # The threads of a pool do not survive a fork, and PySpark's daemon forks.
+            if self._pool is None or self._pid != os.getpid():
+                self._pool = ThreadPoolExecutor(self.parallel, thread_name_prefix="zero-rename")
+                self._pid = os.getpid()
+            return self._pool
+
+
+class _Run:
+    """One call of :meth:`BotoDriver.run`: what it waits for."""
+
+    def __init__(self, driver: BotoDriver, step: Step[Any]) -> None:
+        self._driver = driver
+        self._scheduler = Scheduler(step)
+        self._done: queue.SimpleQueue[tuple[Ticket, Future[Any]]] = queue.SimpleQueue()
+        self._timers: list[tuple[float, int, Ticket]] = []
+        self._count = 0
+        self._under_way: set[Future[Any]] = set()
+
+    def to_the_end(self) -> Any:
+        scheduler = self._scheduler
+        try:
+            while not scheduler.finished:
+                taken = scheduler.take()
+                if taken is None:
+                    self._wait()
+                else:
+                    self._send(*taken)
+        finally:
+            if not scheduler.finished:
+                for future in self._under_way:
+                    future.cancel()
+                scheduler.close()
+        return scheduler.result()
+
+    def _send(self, ticket: Ticket, request: Any) -> None:
+        driver = self._driver
+        if isinstance(request, Clock):
+            self._scheduler.answer(ticket, driver._clock())
+        elif isinstance(request, ServerName):
+            self._scheduler.answer(ticket, driver.clients.server_name)
+        elif isinstance(request, Wait):
+            self._count += 1
+            due = driver._clock() + request.seconds
+            heapq.heappush(self._timers, (due, self._count, ticket))
+        elif self._scheduler.idle and not self._under_way and not self._timers:
+            try:
+                answer = driver.perform(request)
+            except Exception as error:
+                self._scheduler.throw(ticket, error)
+            else:
+                self._scheduler.answer(ticket, answer)
+        else:
+            future = driver.submit(request)
+            self._under_way.add(future)
+            future.add_done_callback(lambda done: self._done.put((ticket, done)))
+
+    def _wait(self) -> None:
+        """Block until a request is answered or a wait is over."""
+        driver = self._driver
+        left = max(0.0, self._timers[0][0] - driver._clock()) if self._timers else None
+        if not self._under_way:
+            if left:
+                driver._sleep(left)
+            self._scheduler.answer(heapq.heappop(self._timers)[2], None)
+            return
+        try:
+            ticket, future = self._done.get(timeout=left)
+        except queue.Empty:
+            self._scheduler.answer(heapq.heappop(self._timers)[2], None)
+            return
+        self._under_way.discard(future)
+        error = future.exception()
+        if error is None:
+            self._scheduler.answer(ticket, future.result())
+        elif isinstance(error, Exception):
+            self._scheduler.throw(ticket, error)
+        else:
+            raise error
+
+
+_drivers: dict[tuple[str, int, str], BotoDriver] = {}
+_drivers_lock = threading.Lock()
+
+
+def connect(bucket: str, client: Any = None) -> BotoDriver:
+    """The driver for a bucket.
+
+    :param client: a boto3 S3 client whose credentials and endpoint are used (see
+        :meth:`.clients.S3Clients.derived_from`); ``None`` for boto3's standard chain. Drivers of
+        the standard chain are kept per process, bucket and AWS environment: building clients
+        costs more than a small commit's requests.
+    :raises StoreRefusedError: no client can be made from the environment.
+    """
+    if client is not None:
+        return BotoDriver(bucket, S3Clients.derived_from(client))
+    key = (bucket, os.getpid(), _environment())
+    with _drivers_lock:
+        driver = _drivers.get(key)
+        if driver is None:
+            driver = BotoDriver(bucket, _clients(key[1:]))
+            _drivers[key] = driver
+        return driver
+
+
+def _clients(key: tuple[int, str]) -> S3Clients:
+    """The clients of another bucket of this process and environment, else new ones."""
+    for (_, *rest), driver in _drivers.items():
+        if tuple(rest) == key:
+            return driver.clients
+    return S3Clients.from_environment()
+
+
+def _environment() -> str:
+    """A digest of the AWS variables: a test or a task that sets others gets other clients."""
+    digest = hashlib.sha256()
+    for name in sorted(name for name in os.environ if name.startswith("AWS_")):
+        digest.update(f"{name}={os.environ[name]}\0".encode())
+    return digest.hexdigest()

@@ -1,0 +1,62 @@
+"""Listings of any length: S3 answers a thousand entries at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .requests import ListedObject, ListedUpload, ListObjects, ListUploads, Step
+
+
+@dataclass(frozen=True)
+class Listing:
+    """All objects below a prefix; ``date`` is when the last page was made, by the store's clock."""
+
+    objects: tuple[ListedObject, ...]
+    date: float
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(item.key for item in self.objects)
+
+
+def list_objects(
+    prefix: str, direct: bool = False, wanted: Callable[[ListedObject], bool] | None = None
+) -> Step[Listing]:
+    """One request per thousand keys.
+
+    :param direct: direct children only.
+    :param wanted: which to keep; all, if left out.
+    """
+    found: list[ListedObject] = []
+    token = None
+    while True:
+        page = yield ListObjects(prefix, delimiter=direct, token=token)
+        found += filter(wanted, page.objects) if wanted else page.objects
+        token = page.token
+        if token is None:
+            return Listing(tuple(found), page.date)
+
+
+def first_object(prefix: str, wanted: Callable[[ListedObject], bool]) -> Step[ListedObject | None]:
+    """The first by name that is wanted; the pages after it are not asked for."""
+    token = None
+    while True:
+        page = yield ListObjects(prefix, token=token)
+        found = next(filter(wanted, page.objects), None)
+        token = page.token
+        if found is not None or token is None:
+            return found
+
+
+def list_uploads(prefix: str) -> Step[list[ListedUpload]]:
+    """Multipart uploads under way, one request per thousand. A store may show none for a prefix
+    and all for the bucket: whether to ask for ``""`` instead is the caller's to know."""
+    found: list[ListedUpload] = []
+    marker = None
+    while True:
+        page = yield ListUploads(prefix, marker)
+        found += page.uploads
+        marker = page.marker
+        if marker is None:
+            return found

@@ -1,0 +1,274 @@
+"""The few S3 calls the protocol makes, as data: requests, and the answers they get.
+
+Protocol steps are generators (:data:`Step`). A step yields a request and is sent its answer.
+Who carries requests out is a driver (:mod:`.driver` with boto3; the simulator with a store in
+memory). A step may yield :class:`All` to have several steps carried out at once.
+
+Keys are whole keys in the bucket the driver is bound to. ETags are without quotes. Times are
+seconds since the epoch *by the store's clock*; :class:`Clock` alone is this process's own
+monotonic clock.
+
+Which answers a request can get:
+
+=====================  ====================================================================
+``Get``, ``Head``      :class:`Found` | :class:`Absent`
+``Put``                :class:`Done` | :class:`Refused` | :class:`Unknown`
+``Delete``             :class:`Done` (an absent key too) | :class:`Refused` | :class:`Unknown`
+``DeleteMany``         :class:`Deleted` | :class:`Unknown`
+``ListObjects``        :class:`ObjectPage`
+``ListUploads``        :class:`UploadPage`
+``CreateUpload``       :class:`Created`
+``UploadPart``         :class:`Done` | :class:`Refused`
+``CompleteUpload``     :class:`Done` | :class:`Refused` | :class:`Unknown`
+``AbortUpload``        :class:`Done` | :class:`Refused` (NoSuchUpload) | :class:`Unknown`
+``Wait``               ``None``
+``Clock``              ``float``
+``ServerName``         ``str``
+``All``                ``list`` of the steps' results, in order
+=====================  ====================================================================
+
+A request that changes nothing, or one that may be repeated blindly, is retried by the driver; when
+that fails too the driver raises :class:`~.errors.StoreUnreachableError` into the step. Rights,
+credentials and missing buckets raise :class:`~.errors.StoreRefusedError`. A conditional ``Put``
+or ``Delete``, and ``CompleteUpload``, are **never** retried by the driver: the answer to a retry
+would speak of the retry (aws-sdk-java-v2#6580).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+#: A protocol step: yields requests, receives answers, returns its result.
+Step = Generator["Request", Any, T]
+
+
+@dataclass(frozen=True)
+class Get:
+    key: str
+
+
+@dataclass(frozen=True)
+class Head:
+    key: str
+
+
+@dataclass(frozen=True)
+class Put:
+    """Write a small object. At most one of the conditions.
+
+    :param if_none_match: only if the key does not exist (``If-None-Match: *``).
+    :param if_match: only if the key's current ETag is this one.
+    """
+
+    key: str
+    body: bytes
+    if_none_match: bool = False
+    if_match: str | None = None
+    content_type: str = "application/json"
+
+
+@dataclass(frozen=True)
+class Delete:
+    key: str
+    if_match: str | None = None
+
+
+@dataclass(frozen=True)
+class DeleteMany:
+    """Delete at most 1,000 keys; with an ETag, only if it is still the current one."""
+
+    items: tuple[tuple[str, str | None], ...]
+
+
+@dataclass(frozen=True)
+class ListObjects:
+    """One page. ``delimiter`` asks for direct children only. ``token`` continues a listing."""
+
+    prefix: str
+    delimiter: bool = False
+    token: str | None = None
+
+
+@dataclass(frozen=True)
+class ListUploads:
+    """One page of the multipart uploads under way. ``marker`` continues a listing."""
+
+    prefix: str
+    marker: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class ObjectSettings:
+    """What a data object is created with besides its bytes.
+
+    :param metadata: user metadata (``x-amz-meta-…``).
+    :param storage_class: such as ``STANDARD_IA``; ``None`` leaves it to the bucket.
+    :param tags: object tags.
+    """
+
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    storage_class: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CreateUpload:
+    key: str
+    settings: ObjectSettings = ObjectSettings()
+
+
+@dataclass(frozen=True)
+class UploadPart:
+    key: str
+    upload_id: str
+    number: int
+    body: bytes | memoryview
+
+
+@dataclass(frozen=True)
+class CompleteUpload:
+    """Unconditional on purpose: a conditional one that fails with 409 destroys the upload."""
+
+    key: str
+    upload_id: str
+    etags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class AbortUpload:
+    key: str
+    upload_id: str
+
+
+@dataclass(frozen=True)
+class Wait:
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Clock:
+    """This process's monotonic clock, seconds."""
+
+
+@dataclass(frozen=True)
+class ServerName:
+    """Who the store says it is: the Server header of its last answer, ``""`` for none."""
+
+
+@dataclass(frozen=True)
+class All:
+    """Carry out several steps at once; the answer is the list of their results.
+
+    If steps raise, the others still run to their end; then the first error is raised, the
+    others attached to it as notes.
+    """
+
+    steps: tuple[Generator[Any, Any, Any], ...]
+
+
+Request = (
+    Get
+    | Head
+    | Put
+    | Delete
+    | DeleteMany
+    | ListObjects
+    | ListUploads
+    | CreateUpload
+    | UploadPart
+    | CompleteUpload
+    | AbortUpload
+    | Wait
+    | Clock
+    | ServerName
+    | All
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """An object. ``body`` is empty for ``Head``; ``date`` is the answer's Date header."""
+
+    key: str
+    etag: str
+    size: int
+    last_modified: float
+    date: float
+    body: bytes = b""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Absent:
+    """No such key. ``date`` is the answer's Date header."""
+
+    date: float
+
+
+@dataclass(frozen=True)
+class Done:
+    """It happened. ``etag`` of what was written (empty for deletes and aborts)."""
+
+    etag: str = ""
+    date: float = 0.0
+
+
+@dataclass(frozen=True)
+class Refused:
+    """It did not happen. ``code`` is the S3 error code, such as ``PreconditionFailed`` (412),
+    ``ConditionalRequestConflict`` (409), ``NoSuchKey``, ``NoSuchUpload``, ``InvalidPart``."""
+
+    code: str
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """It may have happened: time-out, lost connection, 5xx."""
+
+    cause: str
+
+
+@dataclass(frozen=True)
+class Deleted:
+    """Answer to ``DeleteMany``: the keys that were refused or failed, with the S3 error code."""
+
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ListedObject:
+    key: str
+    etag: str
+    size: int
+    last_modified: float
+
+
+@dataclass(frozen=True)
+class ObjectPage:
+    objects: tuple[ListedObject, ...]
+    prefixes: tuple[str, ...]
+    token: str | None
+    date: float
+
+
+@dataclass(frozen=True)
+class ListedUpload:
+    key: str
+    upload_id: str
+    initiated: float
+
+
+@dataclass(frozen=True)
+class UploadPage:
+    uploads: tuple[ListedUpload, ...]
+    marker: tuple[str, str] | None
+    date: float
+
+
+@dataclass(frozen=True)
+class Created:
+    upload_id: str

@@ -1,0 +1,109 @@
+"""The parts of an upload: their sizes, the memory they take, and how they are given up."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass
+
+from .requests import AbortUpload, Done, ListUploads, Refused, Step, Unknown, Wait
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class PartLimits:
+    """S3's limits on an upload's parts, and how parts grow to stay within them.
+
+    :param smallest: bytes of any part but the last.
+    :param largest: bytes of any part.
+    :param most: parts of an upload.
+    :param whole: bytes of an object.
+    :param doubling: parts after which the part size doubles. With 900, even parts that begin at
+        5 MiB reach 5 TiB before part 10,000. Cloudflare R2 wants parts of one size: there, files
+        end at 900 parts.
+    """
+
+    smallest: int = 5 * MIB
+    largest: int = 5 * 1024 * MIB
+    most: int = 10_000
+    whole: int = 5 * 1024 * 1024 * MIB
+    doubling: int = 900
+
+    def bytes_of_part(self, number: int, first: int) -> int:
+        """Size of part ``number`` (from 1) of a stream that begins with parts of ``first``."""
+        return min(first << ((number - 1) // self.doubling), self.largest)
+
+
+@dataclass(frozen=True)
+class UploadedParts:
+    """What a closed stream left in the store: everything a later completion needs.
+
+    :param etags: ETags of parts 1…n, without quotes.
+    :param size: bytes of all parts.
+    :param checksum: ``sha256:<hex>`` over all bytes.
+    """
+
+    key: str
+    upload_id: str
+    etags: tuple[str, ...]
+    size: int
+    checksum: str
+
+
+class Budget:
+    """Bytes of parts under way in this process: what bounds the streams' memory."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._changed = threading.Condition()
+        self._used = 0
+
+    def acquire(self, size: int) -> None:
+        """Wait until ``size`` more bytes fit. A part larger than the limit goes alone."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._used or self._used + size <= self._limit)
+            self._used += size
+
+    def release(self, size: int) -> None:
+        with self._changed:
+            self._used -= size
+            self._changed.notify_all()
+
+    def reset(self) -> None:
+        """Forget everything, lock included: in a forked child its holders do not exist."""
+        self._changed = threading.Condition()
+        self._used = 0
+
+
+budget = Budget(128 * MIB)
+os.register_at_fork(after_in_child=budget.reset)
+
+
+def abort_upload(key: str, upload_id: str, late_parts: bool) -> Step[str | None]:
+    """Abort an upload; where parts may still arrive, until nothing of it is listed.
+
+    A part that the store still works on when the abort comes is stored after it (AWS's
+    description of AbortMultipartUpload), so one abort is enough only when every part's answer
+    has been seen.
+
+    :param late_parts: whether a part was sent and not answered.
+    :returns: ``None`` when it is gone, else what is known to be left.
+    """
+    cause = ""
+    for attempt in range(5):
+        if attempt:
+            yield Wait(0.2 * 2**attempt)
+        answer = yield AbortUpload(key, upload_id)
+        if isinstance(answer, Refused) and answer.code == "NoSuchUpload":
+            return None
+        if isinstance(answer, Done):
+            if not late_parts:
+                return None
+            page = yield ListUploads(key)
+            if all(upload.upload_id != upload_id for upload in page.uploads):
+                return None
+            cause = "it is still listed"
+        else:
+            cause = answer.cause if isinstance(answer, Unknown) else answer.code
+    return f"upload {upload_id} of {key} may be left ({cause})"

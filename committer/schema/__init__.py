@@ -1,0 +1,1 @@
+"""Column types of a table, their compatibility, and Hive-style partition paths."""

@@ -1,0 +1,85 @@
+"""What every protocol step needs to know besides its own arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ..layout import TableRoot, new_job_id, new_write_id
+from .probe import StoreFacts
+
+_UNPROBED = StoreFacts()
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """How long a writer waits for another's undecided claim, in seconds.
+
+    A claim is held from the first claim to the decision: a few requests. So a claiming job is
+    silent long before a writing one is.
+
+    :param silence: fence the other job when nothing of it changed for so long, by this
+        process's own monotonic clock.
+    :param cap: fence it after so long in any case.
+    :param poll: time between looks.
+    """
+
+    silence: float = 120.0
+    cap: float = 1800.0
+    poll: float = 2.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How large a record may grow.
+
+    :param decisions_per_head: decisions that a head names before the next move folds them into
+        a manifest.
+    :param files_per_object: files and removals that a decision object holds before its
+        partitions move to parts.
+    """
+
+    decisions_per_head: int = 24
+    files_per_object: int = 10_000
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a commit is: ``done`` of ``total`` files made visible."""
+
+    job: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Context:
+    """A table's root, what its store keeps, and this process's ids and patience.
+
+    :param write_id: makes write ids that never repeat.
+    :param job_id: makes job ids, at random; a simulation names its own.
+    :param report: called as a commit goes on.
+    """
+
+    root: TableRoot
+    facts: StoreFacts = _UNPROBED
+    write_id: Callable[[], str] = new_write_id
+    job_id: Callable[[], str] = new_job_id
+    waiting: Waiting = Waiting()
+    limits: Limits = Limits()
+    report: Callable[[Progress], None] = field(default=lambda progress: None)
+
+
+@dataclass
+class Count:
+    """Files made visible so far; shared by the partitions of one commit."""
+
+    context: Context
+    job: str
+    total: int
+    done: int = 0
+
+    def one_more(self) -> None:
+        """Report one more."""
+        self.done += 1
+        self.context.report(Progress(self.job, self.done, self.total))

@@ -1,0 +1,77 @@
+"""Reading and swapping heads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..records.head import Head, HeadState, Slot, partition_of_slot_key
+from ..s3.conditional_put import NotWritten, Uncertain, Written, put_record
+from ..s3.listing import list_objects
+from ..s3.requests import Absent, Get, Put, Step
+from .context import Context
+
+
+def read_head(context: Context, slot: Slot) -> Step[HeadState]:
+    """A slot's head now; epoch 0 where there is none."""
+    found = yield Get(slot.key)
+    return head_state(context, slot, found)
+
+
+def head_state(context: Context, slot: Slot, found) -> HeadState:
+    if isinstance(found, Absent):
+        return HeadState(slot, Head.initial(slot), None)
+    return HeadState(slot, Head.decode(found.body, slot, context.root), found.etag)
+
+
+@dataclass(frozen=True)
+class Swapped:
+    """The new head is there."""
+
+    state: HeadState
+    date: float
+
+
+def swap_head(
+    context: Context, state: HeadState, new: Head
+) -> Step[Swapped | NotWritten | Uncertain]:
+    """Put ``new`` where ``state`` was read, if that is still what is there."""
+    put = Put(state.slot.key, new.encode(), if_none_match=state.etag is None, if_match=state.etag)
+    outcome = yield from put_record(put, new.write_id)
+    if isinstance(outcome, Written):
+        return Swapped(HeadState(state.slot, new, outcome.etag), outcome.date)
+    return outcome
+
+
+def release_claim(context: Context, slot: Slot, job: str) -> Step[bool]:
+    """Take ``job``'s claim off a head, if it is there. ``False``: the store did not say."""
+    while True:
+        state = yield from read_head(context, slot)
+        if state.head.claim != job or state.etag is None:
+            return True
+        released = state.head.released(context.write_id(), state.etag)
+        outcome = yield from swap_head(context, state, released)
+        if isinstance(outcome, Swapped):
+            return True
+        if isinstance(outcome, Uncertain):
+            return False
+
+
+@dataclass(frozen=True)
+class ListedHead:
+    """A head as a listing shows it."""
+
+    slot: Slot
+    etag: str
+    last_modified: float
+
+
+def list_heads(context: Context) -> Step[dict[str, ListedHead]]:
+    """Every partition's head, by partition name: one request per thousand."""
+    listing = yield from list_objects(context.root.heads_prefix)
+    heads: dict[str, ListedHead] = {}
+    for item in listing.objects:
+        name = partition_of_slot_key(context.root, item.key)
+        if name is not None:
+            slot = Slot.partition(context.root, name)
+            heads[name] = ListedHead(slot, item.etag, item.last_modified)
+    return heads

@@ -1,0 +1,94 @@
+"""What a job knows once it is open, and what is said of it when it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from ..job_spec import JobSpec
+from ..layout import TableRoot
+from .probe import StoreFacts
+
+
+@dataclass(frozen=True)
+class PartitionCommit:
+    """What a job did to one partition.
+
+    :param epoch: the partition's epoch since.
+    :param files: files added; ``rows`` and ``bytes`` theirs.
+    :param removed: files removed.
+    """
+
+    partition: str
+    epoch: int
+    files: int
+    rows: int
+    bytes: int
+    removed: int
+
+
+@dataclass(frozen=True)
+class Committed:
+    """A job that is committed.
+
+    :param decided_at: when, by the store's clock, seconds since the epoch.
+    :param repeated: nothing was written now: an earlier try of the run had committed ``job``.
+    """
+
+    job: str
+    table: str
+    partitions: tuple[PartitionCommit, ...]
+    decided_at: float
+    repeated: bool = False
+
+    @property
+    def files(self) -> int:
+        return sum(p.files for p in self.partitions)
+
+    @property
+    def rows(self) -> int:
+        return sum(p.rows for p in self.partitions)
+
+    @property
+    def bytes(self) -> int:
+        return sum(p.bytes for p in self.partitions)
+
+
+@dataclass(frozen=True)
+class Aborted:
+    """A job that is aborted: nothing of it is visible or ever will be.
+
+    :param uploads: uploads of it that were aborted now.
+    """
+
+    job: str
+    table: str
+    uploads: int
+
+
+@dataclass(frozen=True)
+class OpenedJob:
+    """An open job. Picklable: Spark carries it from the planner to tasks and to the commit.
+
+    :param schema: the table's schema, which every file follows.
+    :param partition_by: the table's partition columns, outermost first.
+    :param base: ETag of each partition's head when the job opened.
+    :param once_base: the same of the run's ``once`` head; ``None`` where there is none.
+    :param others: jobs that were open then.
+    :param repeat_of: the earlier job of this run, when its files are to be replaced.
+    :param repeated: the earlier job of this run, when nothing is to be written.
+    """
+
+    job: str
+    root: TableRoot
+    spec: JobSpec
+    schema: pa.Schema
+    partition_by: tuple[str, ...]
+    facts: StoreFacts
+    base: Mapping[str, str] = field(default_factory=dict)
+    once_base: str | None = None
+    others: frozenset[str] = frozenset()
+    repeat_of: str | None = None
+    repeated: Committed | None = None

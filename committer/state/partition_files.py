@@ -1,0 +1,111 @@
+"""What a partition holds: the files that its head names, through decisions and a manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from ..errors import DamagedError
+from ..records.data_file import DataFile
+from ..records.decision import Decision, PartReference
+from ..records.head import Head, HeadState, Manifest, Slot
+from ..s3.conditional_put import Written, put_record
+from ..s3.requests import Absent, All, Get, Put, Step
+from .context import Context
+from .decide import Decided, read_decision
+
+
+def files_of_decision(decision: Decision, partition: str) -> list[DataFile]:
+    """The files that a decision gives a partition: adopted ones, then the job's own."""
+    files = []
+    for change in decision.partitions:
+        if change.partition != partition:
+            continue
+        files += [
+            DataFile(key=f.key, partition=partition, size=f.size, rows=-1, checksum="", job="")
+            for f in change.adopted
+        ]
+        files += [
+            DataFile(
+                key=f.key,
+                partition=partition,
+                size=f.size,
+                rows=f.rows,
+                checksum=f.checksum,
+                job=decision.job,
+            )
+            for f in change.files
+        ]
+    return files
+
+
+def read_decisions(context: Context, jobs: Iterable[str]) -> Step[dict[str, Decided]]:
+    """The commit decisions that heads name, by job.
+
+    :raises DamagedError: a head names a job without a commit decision.
+    """
+    names = sorted(set(jobs))
+    found = yield All(tuple(read_decision(context, job) for job in names))
+    for job, decided in zip(names, found, strict=True):
+        if decided is None or not decided.decision.is_commit:
+            raise DamagedError(
+                "A partition's head names a job that has no commit decision.",
+                table=context.root.url,
+                job=job,
+                key=context.root.decision_key(job),
+                remedy="Restore the decision from a version or backup.",
+            )
+    return dict(zip(names, found, strict=True))
+
+
+def read_manifest(context: Context, head: Head) -> Step[tuple[DataFile, ...]]:
+    """The folded part of a head's files, without jobs dropped since."""
+    if head.manifest is None:
+        return ()
+    found = yield Get(head.manifest.key)
+    if isinstance(found, Absent):
+        raise DamagedError(
+            f"The manifest that the head of {head.name!r} names is missing.",
+            table=context.root.url,
+            key=head.manifest.key,
+            remedy="Restore the object from a version or backup.",
+        )
+    manifest = Manifest.decode(found.body, found.key, context.root, head.name)
+    return tuple(file for file in manifest.files if file.job not in head.dropped)
+
+
+def assemble(
+    head: Head, folded: tuple[DataFile, ...], decisions: Mapping[str, Decided]
+) -> tuple[DataFile, ...]:
+    """A partition's files, oldest first, from what its head names."""
+    files = list(folded)
+    for job in head.decisions:
+        files += files_of_decision(decisions[job].decision, head.name)
+    return tuple(files)
+
+
+def files_of_head(context: Context, state: HeadState) -> Step[tuple[DataFile, ...]]:
+    """All files of one partition."""
+    folded, decisions = yield All(
+        (read_manifest(context, state.head), read_decisions(context, state.head.decisions))
+    )
+    return assemble(state.head, folded, decisions)
+
+
+def fold(context: Context, head: Head) -> Step[tuple[Head, str | None]]:
+    """Put a head's decisions into one manifest, so that the head stays small for years.
+
+    :returns: the head that names the manifest, and the manifest's key; the head as it was and
+        ``None`` where the manifest could not be written, since folding can wait.
+    """
+    state = HeadState(Slot.partition(context.root, head.name), head, None)
+    files = yield from files_of_head(context, state)
+    write_id = context.write_id()
+    manifest = Manifest(head.name, write_id, files)
+    key = context.root.manifest_key(write_id)
+    put = Put(key, manifest.encode(), if_none_match=True)
+    outcome = yield from put_record(put, write_id)
+    if not isinstance(outcome, Written):
+        return head, None
+    reference = PartReference(key, outcome.etag)
+    return replace(head, decisions=(), manifest=reference, dropped=()), key

@@ -1,0 +1,183 @@
+"""Policy from the ``zero_rename`` connection and from the ``[zero_rename]`` section."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ..committer.errors import InvalidInputError
+from ..s3a.hadoop.settings import Committer
+from . import CONNECTION_TYPE, get_provider_info
+from .submit.credentials import looks_like_credential
+
+#: This project's own committer, and those of Hadoop's that run in the JVM.
+NATIVE = "zero_rename"
+COMMITTERS = (NATIVE, *Committer)
+_CHOICES = {
+    "on_conflict": ("fail", "last_wins"),
+    "success_markers": ("partition_and_table", "table", "none"),
+}
+
+
+@dataclass(frozen=True)
+class ConnectionSettings:
+    """What a ``zero_rename`` connection holds: policy, and where the credentials are.
+
+    :param conn_id: the connection's own id, for messages.
+    :param table_root: ``s3://bucket/prefix`` under which tables are named, or ``None``.
+    :param aws_conn_id: the connection with credentials, region and endpoint.
+    :param committer: the default committer.
+    :param on_conflict: the default conflict policy, ``None`` when the connection says nothing.
+    :param success_markers: where ``_SUCCESS`` goes, ``None`` when the connection says nothing.
+    :param s3a_options: for Hadoop's committers, unless the operator says otherwise: members of
+        :class:`~..s3a.settings.S3ASettings`, such as ``encryption`` and ``storage_class``.
+    :param purge_older_than_hours: age of foreign uploads to purge, ``None`` for the
+        configuration's default.
+    """
+
+    conn_id: str = "zero_rename_default"
+    table_root: str | None = None
+    aws_conn_id: str = "aws_default"
+    committer: str = "zero_rename"
+    on_conflict: str | None = None
+    success_markers: str | None = None
+    s3a_options: Mapping[str, Any] | None = None
+    purge_older_than_hours: float | None = None
+
+    @staticmethod
+    def from_connection(connection: Any) -> ConnectionSettings:
+        """Read an Airflow connection.
+
+        :raises InvalidInputError: another connection type, a field that holds or looks like a
+            credential, an unknown field, or a value that a field cannot have.
+        """
+        name = connection.conn_id or "zero_rename_default"
+        if connection.conn_type != CONNECTION_TYPE:
+            raise InvalidInputError(
+                f"The connection {name!r} has the type {connection.conn_type!r}, not "
+                f"{CONNECTION_TYPE!r}; nothing was read or written.",
+                remedy="Name a connection of type zero_rename; it refers to the AWS connection.",
+            )
+        if connection.login or connection.password:
+            raise _holds_keys(name, "login or password")
+        return ConnectionSettings.from_extra(connection.extra_dejson, name)
+
+    @staticmethod
+    def from_extra(extra: Mapping[str, Any], conn_id: str) -> ConnectionSettings:
+        """Read a connection's extra; empty fields count as absent.
+
+        :raises InvalidInputError: as :meth:`from_connection`.
+        """
+        known = {field.name for field in fields(ConnectionSettings)} - {"conn_id"}
+        for key, value in extra.items():
+            if looks_like_credential(key, value):
+                raise _holds_keys(conn_id, key)
+            if key not in known:
+                raise InvalidInputError(
+                    f"The connection {conn_id!r} has the unknown field {key!r}.",
+                    remedy=f"It may have: {', '.join(sorted(known))}.",
+                )
+        given = {key: value for key, value in extra.items() if value not in (None, "")}
+        for key, choices in _CHOICES.items():
+            if key in given and given[key] not in choices:
+                raise InvalidInputError(
+                    f"The connection {conn_id!r} has {key}={given[key]!r}.",
+                    remedy=f"Choose one of {', '.join(choices)}.",
+                )
+        if "purge_older_than_hours" in given:
+            given["purge_older_than_hours"] = _hours(given["purge_older_than_hours"], conn_id)
+        if "s3a_options" in given:
+            given["s3a_options"] = _options(given["s3a_options"], conn_id)
+        settings = ConnectionSettings(conn_id=conn_id, **given)
+        check_committer(settings.committer)
+        return settings
+
+    def table_url(self, table: str) -> str:
+        """The root of a table named relative to this connection, or by its whole URL.
+
+        :raises InvalidInputError: a relative name without a table root, or no name at all.
+        """
+        name = (table or "").strip()
+        if "://" in name:
+            return name
+        if not self.table_root:
+            raise InvalidInputError(
+                f"The table {table!r} has no s3://bucket/, and the connection {self.conn_id!r} "
+                "gives no table root.",
+                remedy="Name the table as s3://bucket/prefix, or set table_root in the connection.",
+            )
+        root = self.table_root.rstrip("/")
+        return f"{root}/{name.strip('/')}" if name.strip("/") else root
+
+
+def check_committer(name: str) -> str:
+    """Return ``name`` if there is that committer.
+
+    :raises InvalidInputError: there is not.
+    """
+    if name in COMMITTERS:
+        return name
+    raise InvalidInputError(
+        f"There is no committer {name!r}.", remedy=f"Choose one of {', '.join(COMMITTERS)}."
+    )
+
+
+def config_number(option: str) -> float:
+    """A number of the ``[zero_rename]`` section; the provider information holds the defaults.
+
+    :raises InvalidInputError: the configured value is no number, or negative.
+    """
+    from airflow.sdk.configuration import conf
+
+    options = get_provider_info()["config"][CONNECTION_TYPE]["options"]
+    value = conf.get(CONNECTION_TYPE, option, fallback=options[option]["default"])
+    try:
+        number = float(value or "")
+    except ValueError:
+        number = -1.0
+    if number < 0:
+        raise InvalidInputError(
+            f"[{CONNECTION_TYPE}] {option} = {value!r} is not a number of at least 0.",
+            remedy="Mend it in airflow.cfg or in the environment.",
+        )
+    return number
+
+
+def _options(value: Any, conn_id: str) -> dict[str, Any]:
+    """A JSON object, which the connection form keeps as a text."""
+    try:
+        options = json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        options = None
+    if not isinstance(options, dict):
+        raise InvalidInputError(
+            f"The connection {conn_id!r} has s3a_options={value!r}.",
+            remedy='Give a JSON object, such as {"storage_class": "intelligent_tiering"}.',
+        )
+    for name, content in options.items():
+        if looks_like_credential(name, content):
+            raise _holds_keys(conn_id, f"s3a_options.{name}")
+    return options
+
+
+def _hours(value: Any, conn_id: str) -> float:
+    try:
+        hours = float(value)
+    except (TypeError, ValueError):
+        hours = 0.0
+    if hours <= 0:
+        raise InvalidInputError(
+            f"The connection {conn_id!r} has purge_older_than_hours={value!r}.",
+            remedy="Give a number of hours above 0.",
+        )
+    return hours
+
+
+def _holds_keys(conn_id: str, field: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"The connection {conn_id!r} holds a credential in {field!r}; a zero_rename connection "
+        "holds policy only, and its fields are not masked.",
+        remedy="Put the keys into an AWS connection and name that in aws_conn_id.",
+    )

@@ -1,0 +1,211 @@
+"""What a sensor waits for, asked once: the same question in a worker and in the triggerer."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..committer.errors import InvalidInputError, RecordDamagedError
+from ..committer.layout import is_job_id
+from ..committer.records.head import Slot
+from ..committer.state.context import Context
+from ..committer.state.heads import read_head
+from ..committer.table import JobState
+from .runs.partitions import check_partition
+from .runs.reports import commit_report, one_line
+from .s3a.try_query import is_uuid, only, report_of_job, report_of_run
+
+if TYPE_CHECKING:
+    from ..committer import Table
+
+READY, WAITING, FAILED = "ready", "waiting", "failed"
+ON_FOREIGN_MARKER = ("wait", "fail")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a question was answered.
+
+    :param state: :data:`READY`, :data:`WAITING`, or :data:`FAILED` where waiting is in vain.
+    :param explanation: one or two sentences, for the log or the error.
+    :param report: the committed job (:func:`.reports.commit_report`) when ready.
+    """
+
+    state: str
+    explanation: str
+    report: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Question:
+    """Is *this* job committed, and to be seen by readers that list?
+
+    One of ``job``, ``once`` and ``newer_than_epoch`` says which job: that something is there
+    never suffices, since yesterday's marker is there too.
+
+    :param table: the table's whole root.
+    :param job: a job's id.
+    :param once: the ``once`` key of a run's task (:func:`.task_run.once_key`).
+    :param partition: the partition that is waited for; with ``job`` or ``once``, the one the
+        job has to have changed.
+    :param newer_than_epoch: any job that moved the partition beyond this epoch.
+    :param min_rows: fail when the job committed fewer rows (to the partition).
+    :param apply: apply a committed job whose owner has not, rather than wait for somebody.
+    :param on_foreign_marker: ``wait`` or ``fail`` where a ``_SUCCESS`` lies that is not ours.
+    """
+
+    table: str
+    job: str | None = None
+    once: str | None = None
+    partition: str | None = None
+    newer_than_epoch: int | None = None
+    min_rows: int | None = None
+    apply: bool = False
+    on_foreign_marker: str = "wait"
+
+    def check(self) -> None:
+        """:raises InvalidInputError: the question does not say which job is meant."""
+        given = [self.job is not None, self.once is not None, self.newer_than_epoch is not None]
+        if sum(given) != 1:
+            raise InvalidInputError(
+                "A sensor waits for one particular job; "
+                + ("nothing says which." if not any(given) else "two arguments say which."),
+                remedy="Give one of job=…, upstream_task_id=… (this run's task), once=…, or "
+                "partition=… with newer_than_epoch=….",
+            )
+        if self.job is not None and not is_job_id(self.job) and not is_uuid(self.job):
+            raise InvalidInputError(
+                f"{self.job!r} is not a job's id.",
+                remedy="Take it from the load's XCom: {{ ti.xcom_pull('load')['job'] }}, or wait "
+                "by upstream_task_id='load'.",
+            )
+        if self.newer_than_epoch is not None and self.partition is None:
+            raise InvalidInputError(
+                "newer_than_epoch counts the changes of a partition, and none is named.",
+                remedy="Give partition=… as well.",
+            )
+        if self.partition is not None:
+            check_partition(self.partition)
+        if self.on_foreign_marker not in ON_FOREIGN_MARKER:
+            raise InvalidInputError(
+                f"on_foreign_marker={self.on_foreign_marker!r} is unknown.",
+                remedy=f"Choose one of {', '.join(ON_FOREIGN_MARKER)}.",
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def subject(self) -> str:
+        """What is waited for, in words."""
+        if self.job is not None:
+            return f"job {self.job}"
+        if self.once is not None:
+            return f"the job of {self.once}"
+        return f"a change of {self.partition} after epoch {self.newer_than_epoch}"
+
+    def ask(self, table: Table) -> Answer:
+        """Look once.
+
+        :param table: the table at :attr:`table`; made once and kept, since making its clients
+            costs more than looking.
+        :raises ZeroRenameError: the store refused or did not answer, or a record is damaged.
+        """
+        if self.job is not None and is_uuid(self.job):
+            return self._of_s3a(table, report_of_job(table, self.job, self.partition))
+        job = self._find_job(table)
+        if job is None and self.once is not None:
+            return self._of_s3a(table, report_of_run(table, self.once))
+        if job is None:
+            return self._not_there(table)
+        state = table.job_state(job)
+        if state is JobState.ABORTED:
+            return Answer(FAILED, f"Job {job} was aborted; it will never be committed.")
+        if state is JobState.UNKNOWN:
+            return self._not_there(table)
+        if state is JobState.UNDECIDED:
+            return Answer(WAITING, f"Job {job} has not decided yet.")
+        if not table.is_closed(job):
+            if not self.apply:
+                return Answer(WAITING, f"Job {job} is committed and not yet applied to its end.")
+            table.recover()
+            if not table.is_closed(job):
+                return Answer(WAITING, f"Job {job} could not be applied to its end just now.")
+        return self._ready(table, job)
+
+    def _find_job(self, table: Table) -> str | None:
+        if self.job is not None:
+            return self.job
+        if self.once is not None:
+            return table.once_job(self.once)
+        return self._newer_job(table)
+
+    def _newer_job(self, table: Table) -> str | None:
+        """The job that moved the partition beyond the epoch; a decided one counts before it is
+        applied."""
+        slot = Slot.partition(table.root, self.partition or "")
+        head = table.driver.run(read_head(Context(table.root), slot)).head
+        wanted = self.newer_than_epoch or 0
+        claim = head.claim
+        if claim and head.epoch >= wanted and table.job_state(claim) == JobState.COMMITTED:
+            return claim
+        return head.last_job if head.epoch > wanted else None
+
+    def _not_there(self, table: Table) -> Answer:
+        """Nothing yet. A marker that is not ours explains why nothing may ever come."""
+        foreign = _foreign_marker(table, self.partition)
+        if foreign is None:
+            return Answer(WAITING, f"Nothing committed yet of {self.subject}.")
+        state = FAILED if self.on_foreign_marker == "fail" else WAITING
+        return Answer(
+            state,
+            f"Nothing committed of {self.subject}, but there is another committer's marker: "
+            f"{foreign} It does not tell this job from an earlier one, so it does not count.",
+        )
+
+    def _ready(self, table: Table, job: str) -> Answer:
+        committed = table.result(job)
+        if committed is None:
+            return Answer(WAITING, f"The decision of {job} could not be read just now.")
+        wanted = () if self.partition is None else (self.partition,)
+        report = commit_report(committed, wanted)
+        return self._judged(report, [p.partition for p in committed.partitions])
+
+    def _of_s3a(self, table: Table, found: dict[str, Any] | None) -> Answer:
+        """The same for a job of one of Hadoop's committers."""
+        if found is None:
+            return self._not_there(table)
+        wanted = () if self.partition is None else (self.partition,)
+        return self._judged(only(found, wanted), [p["partition"] for p in found["partitions"]])
+
+    def _judged(self, report: dict[str, Any], changed: list[str]) -> Answer:
+        job = report["job"]
+        if self.partition is not None and not report["partitions"]:
+            touched = ", ".join(changed[:5]) or "none"
+            return Answer(FAILED, f"Job {job} did not change {self.partition}, but: {touched}.")
+        if self.min_rows is not None and report["rows"] is None:
+            return Answer(
+                FAILED,
+                f"{one_line(report)}: its rows were not counted, so min_rows cannot be judged.",
+                report,
+            )
+        if self.min_rows is not None and report["rows"] < self.min_rows:
+            return Answer(
+                FAILED,
+                f"{one_line(report)}: fewer than the {self.min_rows} rows asked for (min_rows).",
+                report,
+            )
+        return Answer(READY, one_line(report), report)
+
+
+def _foreign_marker(table: Table, partition: str | None) -> str | None:
+    """What a ``_SUCCESS`` that another committer left says, in a sentence; ``None`` where there
+    is none or it is ours."""
+    for place in dict.fromkeys((partition, None)):
+        try:
+            marker = table.marker(place)
+        except RecordDamagedError as error:
+            return error.message
+        if marker is not None and marker.manifest is None:
+            return f"The _SUCCESS marker was written by the {marker.committer!r} committer."
+    return None

@@ -1,0 +1,1 @@
+"""Airflow runs: their identity, partitions, outcomes, reports and heartbeats."""

@@ -1,0 +1,38 @@
+"""Signs of life for a job while its operator holds the submission."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from ...committer.periodic import signs_of_life
+
+if TYPE_CHECKING:
+    from ...committer import Table
+    from .task_run import TaskRun
+
+#: Seconds between signs of life.
+INTERVAL = 30.0
+
+
+def kept_alive(table: Table, run: TaskRun) -> AbstractContextManager[None]:
+    """Keeps the jobs that a try opens alive while the block runs.
+
+    PySpark runs a data source's methods in short-lived processes, so a thread there would die
+    during a long shuffle; the operator lives as long as its submission.
+    """
+    return signs_of_life(lambda: beat(table, run), INTERVAL)
+
+
+def beat(table: Table, run: TaskRun) -> list[str]:
+    """Give a sign of life for each job of a try that is open and undecided: a job that is decided
+    needs none.
+
+    :return: their ids.
+    """
+    alive = []
+    for job in table.open_jobs():
+        mine = run.owns(job.owner) and job.owner.try_number == run.try_number
+        if mine and job.decided is None and table.beat(job.job, INTERVAL):
+            alive.append(job.job)
+    return alive

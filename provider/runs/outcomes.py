@@ -1,0 +1,91 @@
+"""What a run has left in its table: its committed job, or the reason why there is none."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from ...committer.errors import (
+    OutcomeUnknownError,
+    RefusedError,
+    TaskResultsError,
+    ZeroRenameError,
+)
+from ...committer.state.context import Context
+from ...committer.state.decide import read_decision
+
+if TYPE_CHECKING:
+    from ...committer import Committed, Table
+    from .task_run import TaskRun
+
+_log = logging.getLogger(__name__)
+
+
+def settled(table: Table, job: str) -> Committed:
+    """A decided job, applied to its end if its application did not live to do so.
+
+    :raises OutcomeUnknownError: that is not possible just now.
+    """
+    if not table.is_closed(job):
+        _log.info("%s is committed and not yet listable: applying it", job)
+        for found in table.recover():
+            _log.info("%s: %s, %s", found.job, found.outcome, found.detail)
+    committed = table.result(job)
+    if committed is None or not table.is_closed(job):
+        raise OutcomeUnknownError(
+            "The job is decided, and could not be applied to its end just now.",
+            table=table.root.url,
+            job=job,
+            remedy="Let the task be retried, or run RecoverJobsOperator on the table.",
+        )
+    return committed
+
+
+def try_of(table: Table, job: str) -> int | None:
+    """The try that made a committed job, by its decision; ``None`` where that does not say."""
+    decided = table.driver.run(read_decision(Context(table.root), job))
+    return decided.decision.owner.try_number if decided is not None else None
+
+
+def check_partitions(committed: Committed, allowed: Collection[str]) -> None:
+    """See that a job changed no partition but those its run is about.
+
+    :param allowed: none allows all.
+    :raises TaskResultsError: it did; the rows are there, so this is for a person to look at.
+    """
+    others = sorted(p.partition for p in committed.partitions if p.partition not in allowed)
+    if allowed and others:
+        shown = ", ".join(others[:5]) + (", …" if len(others) > 5 else "")
+        raise TaskResultsError(
+            f"The job is committed, and it also changed partitions that its task does not name: "
+            f"{shown}.",
+            table=committed.table,
+            job=committed.job,
+            remedy="Mend the application's filter or the task's partition, then load those "
+            "partitions again.",
+        )
+
+
+def nothing_committed(table: Table, run: TaskRun, earlier: str | None) -> RefusedError:
+    """The error for an application that ended well and committed nothing under its run's key."""
+    stands = f" What an earlier try committed, {earlier}, stands." if earlier else ""
+    return RefusedError(
+        f"The application ended well, but committed no job of {run} to this table.{stands}",
+        table=table.root.url,
+        remedy="It has to write this table with df.write.format('zero_rename') in the driver "
+        "that spark-submit starts, and may not set the option 'once' itself.",
+    )
+
+
+def log_what_is_left(table: Table, run: TaskRun) -> None:
+    """After a failed submission: say which jobs of the run are open. What this finds out must
+    not hide why the submission failed."""
+    try:
+        left = [job for job in table.open_jobs() if run.owns(job.owner)]
+    except ZeroRenameError as error:
+        _log.warning("Whether a job of this run is left could not be read: %s", error)
+        return
+    for job in left:
+        state = f"decided ({job.decided})" if job.decided else "undecided"
+        _log.info("%s is left %s; the next try settles it", job.job, state)

@@ -1,0 +1,103 @@
+"""Which partition a run loads: the argument, the run's partition key, or its data interval."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from ...committer.errors import InvalidInputError
+
+#: For jobs that write whatever partitions their rows have, and for unpartitioned tables.
+ANY = "*"
+_COMPONENT = re.compile(r"[^=/]+=[^/]+")
+_REMEDY = (
+    "Give partition='year=2013/month=1/day=5' (templates work), or "
+    "partition_format='year=%Y/month=%-m/day=%-d' for the run's date, or partition='*' for a "
+    "job that writes whatever partitions its rows have and for an unpartitioned table."
+)
+
+
+def check_partition(partition: str) -> str:
+    """Return a Hive partition path, ``name=value`` by ``name=value``, without outer slashes.
+
+    :raises InvalidInputError: it is none, which tells a template that rendered to ``None``.
+    """
+    path = partition.strip().strip("/")
+    for part in path.split("/"):
+        if _COMPONENT.fullmatch(part) is None or part.endswith(("=None", "=")):
+            raise InvalidInputError(
+                f"{partition!r} is not a partition path.",
+                remedy="A partition path is name=value, several joined by '/', in the table's "
+                "order of columns; a value's own '/' is written %2F.",
+            )
+    return path
+
+
+def resolve_partitions(
+    context: Mapping[str, Any],
+    partition: str | Sequence[str] | None,
+    partition_format: str | None,
+    timezone: str = "UTC",
+) -> tuple[str, ...]:
+    """The partitions a run is to load, in this order: the argument, the run's partition key,
+    the run's date in ``partition_format``.
+
+    A run's date is its ``partition_date`` in a partitioned run, else the start of its data
+    interval. In a partitioned run the data interval and ``ds`` do not exist.
+
+    :param partition: one path, several, or :data:`ANY`.
+    :param partition_format: ``strftime`` codes for the date, as ``year=%Y/month=%-m/day=%-d``.
+    :param timezone: in which that date is taken.
+    :return: paths without repetition; none for :data:`ANY`.
+    :raises InvalidInputError: nothing says the partition; the message says what to give.
+    """
+    if partition is not None:
+        return _named(partition)
+    key = context.get("partition_key")
+    date = context.get("partition_date") if key else context.get("data_interval_start")
+    if key and "=" in key:
+        return (check_partition(key),)
+    if partition_format is not None and date is not None:
+        return (check_partition(_formatted(date, partition_format, timezone)),)
+    raise InvalidInputError(_missing(key, date, partition_format), remedy=_REMEDY)
+
+
+def _named(partition: str | Sequence[str]) -> tuple[str, ...]:
+    names = [partition] if isinstance(partition, str) else list(partition)
+    if names == [ANY]:
+        return ()
+    if not names:
+        raise InvalidInputError("partition names no partition.", remedy=_REMEDY)
+    return tuple(dict.fromkeys(check_partition(name) for name in names))
+
+
+def _formatted(date: datetime, partition_format: str, timezone: str) -> str:
+    try:
+        zone = ZoneInfo(timezone)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise InvalidInputError(
+            f"There is no time zone {timezone!r}.",
+            remedy="Give partition_timezone such as 'UTC' or 'Europe/Berlin'.",
+        ) from error
+    # A plain datetime: pendulum's own formatting gives '%-d' another meaning.
+    plain = datetime.fromtimestamp(date.timestamp(), zone)
+    return plain.strftime(partition_format)
+
+
+def _missing(key: Any, date: datetime | None, partition_format: str | None) -> str:
+    if key and partition_format is None:
+        return (
+            f"The run's partition key {key!r} is no partition path, and there is no "
+            "partition_format for its date."
+        )
+    if key:
+        return f"The run's partition key {key!r} is no partition path, and the run has no date."
+    if date is None and partition_format is not None:
+        return (
+            "The run has neither a partition key nor a data interval (as a run triggered "
+            "without a logical date), so there is no date for partition_format."
+        )
+    return "Nothing says which partition this run loads."

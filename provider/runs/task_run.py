@@ -1,0 +1,131 @@
+"""Which run of which task this is, as far as the commit protocol cares.
+
+A job's ``once`` key names DAG, run, task and map index, and not the try: try 2 must find what
+try 1 committed. Whether an earlier commit under the key is to be reported or replaced depends
+on why the task runs again, which :meth:`TaskRun.on_repeat` tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from ...committer.errors import InvalidInputError
+
+#: What the operators take for ``on_repeat``; ``auto`` becomes one of the others.
+ON_REPEAT = ("auto", "skip", "replace_own", "append")
+
+
+def once_key(dag_id: str, run_id: str, task_id: str, map_index: int | None = None) -> str:
+    """The ``once`` key of a task's run; also a macro, ``macros.zero_rename.once_key``.
+
+    :param map_index: index of a mapped task; ``None`` and -1 mean a task that is not mapped.
+    :return: such as ``flights/scheduled__2013-02-01T00:00:00+00:00/load``; parts are escaped,
+        so that two runs never share a key.
+    """
+    parts = [quote(part, safe=":+ ~") for part in (dag_id, run_id, task_id)]
+    if map_index is not None and map_index >= 0:
+        parts.append(str(map_index))
+    return "/".join(parts)
+
+
+@dataclass(frozen=True)
+class TaskRun:
+    """One execution of a task.
+
+    :param try_number: counts on over retries *and* clears.
+    :param first_try: the try with which the present series began: 1, or the first after the
+        task was last cleared.
+    """
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int
+    try_number: int
+    first_try: int
+
+    @staticmethod
+    def of(context: Mapping[str, Any]) -> TaskRun:
+        """Read a task's context."""
+        ti = context["ti"]
+        task = context.get("task") or getattr(ti, "task", None)
+        retries = int(getattr(task, "retries", 0) or 0)
+        # Clearing sets max_tries to try_number + retries (airflow.models.taskinstance,
+        # clear_task_instances); the task SDK finds a series' first try in the same way.
+        max_tries = getattr(ti, "max_tries", None)
+        first_try = max(1, int(max_tries) - retries + 1) if max_tries is not None else 1
+        map_index = getattr(ti, "map_index", None)
+        try_number = int(ti.try_number)
+        return TaskRun(
+            dag_id=ti.dag_id,
+            run_id=ti.run_id,
+            task_id=ti.task_id,
+            map_index=-1 if map_index is None else int(map_index),
+            try_number=try_number,
+            first_try=min(first_try, try_number),
+        )
+
+    @property
+    def once(self) -> str:
+        return once_key(self.dag_id, self.run_id, self.task_id, self.map_index)
+
+    def on_repeat(self, asked: str, committed_by: int | None = None) -> str:
+        """What to do if this run has committed before.
+
+        ``auto``: where an earlier try of the present series committed, this is a retry, and
+        that commit is reported (``skip``). Else the task was cleared, as by a backfill that
+        reprocesses, or its run was made anew: it is meant to load again, and replaces what it
+        loaded (``replace_own``). Where the two cannot be told apart, replacing is the choice
+        that leaves the right rows either way.
+
+        :param asked: one of :data:`ON_REPEAT`.
+        :param committed_by: the try that committed; ``None`` where none has or it is not known.
+        """
+        if asked != "auto":
+            return asked
+        if committed_by is None:
+            return "skip" if self.first_try == 1 else "replace_own"
+        return "skip" if self.first_try <= committed_by < self.try_number else "replace_own"
+
+    def environment(self) -> dict[str, str]:
+        """What the Spark writer reads to fill in a job's ``once`` key and owner."""
+        return {
+            "ZERO_RENAME_ONCE": self.once,
+            "ZERO_RENAME_DAG": self.dag_id,
+            "ZERO_RENAME_RUN": self.run_id,
+            "ZERO_RENAME_TASK": self.task_id,
+            "ZERO_RENAME_MAP_INDEX": str(self.map_index),
+            "ZERO_RENAME_TRY_NUMBER": str(self.try_number),
+        }
+
+    def owns(self, owner: Any) -> bool:
+        """Whether a job's owner is this run's task, in whatever try."""
+        mapped = -1 if owner.map_index is None else owner.map_index
+        return (owner.dag_id, owner.run_id, owner.task_id, mapped) == (
+            self.dag_id,
+            self.run_id,
+            self.task_id,
+            self.map_index,
+        )
+
+    def __str__(self) -> str:
+        mapped = f", map index {self.map_index}" if self.map_index >= 0 else ""
+        return (
+            f"task {self.task_id!r} of DAG {self.dag_id!r}, run {self.run_id!r}{mapped}, "
+            f"try {self.try_number}"
+        )
+
+
+def check_on_repeat(value: str) -> str:
+    """Return ``value`` if it is one of :data:`ON_REPEAT`.
+
+    :raises InvalidInputError: it is not.
+    """
+    if value not in ON_REPEAT:
+        raise InvalidInputError(
+            f"on_repeat={value!r} is unknown.", remedy=f"Choose one of {', '.join(ON_REPEAT)}."
+        )
+    return value

@@ -1,0 +1,235 @@
+"""What a submission gets that writes by one of Hadoop's S3A committers, and the checks on it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from ...committer.errors import InvalidInputError
+from ...committer.job_spec import Mode
+from ...committer.layout import TableRoot
+from ...s3a.checks.host_facts import buffer_facts, lifecycle_days
+from ...s3a.checks.job_facts import Circumstances
+from ...s3a.checks.run import inspect, refuse, warnings
+from ...s3a.hadoop import effective_settings as layers
+from ...s3a.hadoop.class_path import Jars, look_for_jars
+from ...s3a.hadoop.settings import STAGING_KEY, Committer, S3ASettings
+from ...s3a.hadoop.site_files import hadoop_layer
+from ...s3a.hadoop.source_scan import plain_writes, written_formats
+from ...s3a.write_plan import PlannedWrite, mode_word, native_table_refused, plan
+from ..submit.preflight import find_spark
+from ..submit.properties import default_properties, read_properties
+from ..submit.submission import Cluster
+
+if TYPE_CHECKING:
+    from ...committer import Table
+    from ..hooks import ZeroRenameHook
+
+_log = logging.getLogger(__name__)
+#: The AWS SDK's provider that reads ``AWS_ACCESS_KEY_ID`` and so on, as ``pass_credentials`` sets.
+ENVIRONMENT_PROVIDER = (
+    "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider"
+)
+PROVIDER_KEY = "spark.hadoop.fs.s3a.aws.credentials.provider"
+#: Members of :class:`S3ASettings` that the operator sets itself.
+_OURS = frozenset({"committer", "uuid", "endpoint", "region", "path_style"})
+#: What ``s3a_options`` may have.
+OPTIONS = tuple(f.name for f in fields(S3ASettings) if f.name not in _OURS)
+
+
+@dataclass(frozen=True)
+class SparkCall:
+    """The arguments of a submission that the checks look at.
+
+    :param application: its file, as spark-submit is given it.
+    :param conf: the operator's.
+    :param env_vars: the operator's, on top of the worker's environment.
+    """
+
+    application: str
+    cluster: Cluster
+    conf: Mapping[str, Any]
+    env_vars: Mapping[str, Any]
+    properties_file: str | None = None
+    jars: str | None = None
+    packages: str | None = None
+    retries: int | None = None
+    longest_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is to be loaded, by which committer.
+
+    :param mode: ``None`` leaves it to the application.
+    """
+
+    committer: Committer
+    root: TableRoot
+    mode: Mode | None
+    partitions: tuple[str, ...]
+
+    @property
+    def writes(self) -> tuple[PlannedWrite, ...]:
+        """What the application's ``save()`` will do, as far as it is known from here."""
+        columns = tuple(p.partition("=")[0] for p in "".join(self.partitions[:1]).split("/") if p)
+        if self.mode is None or (self.mode is not Mode.APPEND and not self.partitions):
+            return ()
+        return plan(self.committer, self.mode, self.root, columns, self.partitions)
+
+
+def render(
+    load: Load, hook: ZeroRenameHook, options: Mapping[str, Any], run: str, passes_keys: bool
+) -> dict[str, str]:
+    """The Spark settings of a load; no credentials among them.
+
+    :param options: the operator's ``s3a_options``, which win over the connection's.
+    :param run: the try's UUID.
+    :param passes_keys: the AWS variables with keys are handed over.
+    :raises InvalidInputError: an option that does not exist, or a value that it cannot have.
+    """
+    given = {**(hook.settings.s3a_options or {}), **options}
+    check_options(given)
+    if load.committer is Committer.PARTITIONED and load.mode is not None:
+        conflict = {Mode.REPLACE: "replace", Mode.FAIL_IF_EXISTS: "fail"}.get(load.mode, "append")
+        given.setdefault("conflict_mode", conflict)
+    settings = S3ASettings(load.committer, uuid=run, **store_of(hook), **given)
+    conf = settings.spark_conf()
+    if passes_keys:
+        conf[PROVIDER_KEY] = ENVIRONMENT_PROVIDER
+    return conf
+
+
+def store_of(hook: ZeroRenameHook) -> dict[str, Any]:
+    """Endpoint, region and addressing of the AWS connection, as S3A takes them."""
+    config = hook.s3.conn_config
+    endpoint = config.get_service_endpoint_url("s3") or os.environ.get("AWS_ENDPOINT_URL")
+    found: dict[str, Any] = {"endpoint": endpoint, "region": hook.s3.region_name}
+    style = (getattr(config.botocore_config, "s3", None) or {}).get("addressing_style")
+    if style in ("path", "virtual"):
+        found["path_style"] = style == "path"
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def check_options(given: Mapping[str, Any]) -> None:
+    """:raises InvalidInputError: an option that does not exist."""
+    for name in given:
+        if name not in OPTIONS:
+            why = " is said otherwise" if name in _OURS else " does not exist"
+            raise InvalidInputError(
+                f"s3a_options[{name!r}]{why}; nothing was submitted.",
+                remedy=f"There are {', '.join(OPTIONS)}. Endpoint and region come from the AWS "
+                "connection, the rest of Hadoop's options by conf.",
+            )
+
+
+def check_submission(
+    load: Load, call: SparkCall, conf: Mapping[str, str], table: Table
+) -> Mapping[str, layers.Setting]:
+    """Look at what will be in force, before anything is submitted. Logs the warnings.
+
+    :param conf: of :func:`render`.
+    :return: the settings in force.
+    :raises SettingsRefusedError: it would lose or double rows, or cannot work.
+    """
+    environ = {**os.environ, **{k: str(v) for k, v in call.env_vars.items()}}
+    environ |= find_spark(environ)
+    base = Path(call.properties_file) if call.properties_file else default_properties(environ)
+    in_force = [
+        ("save()", {f"spark.hadoop.{k}": v for k, v in _write(load).items()}),
+        (layers.DAG_CONF, {key: str(value) for key, value in call.conf.items()}),
+        (f"settings of committer={load.committer}", conf),
+        (layers.SPARK_DEFAULTS, {} if base is None else read_properties(base)),
+    ]
+    if not call.cluster.runs_driver:
+        in_force.append(hadoop_layer(environ))
+    jars = _jars(call, in_force, environ)
+    if table.exists():
+        raise native_table_refused(load.root, load.committer)
+    writes = load.writes
+    first = writes[0] if writes else None
+    settings = layers.effective(
+        in_force, load.root.bucket, jars.spark_version, jars.has_cloud_classes
+    )
+    is_here = call.cluster.is_local
+    free, shared = buffer_facts(settings, environ) if is_here else (None, ())
+    source = _source(call.application)
+    formats = tuple(sorted({"parquet", *written_formats(source)}))
+    seen = Circumstances(
+        committer=load.committer,
+        settings=settings,
+        dropped=layers.dropped(in_force),
+        destination=first.path if first else f"s3a://{load.root.bucket}/{load.root.prefix}",
+        spark_version=jars.spark_version,
+        jars=jars,
+        is_cluster=not is_here,
+        mode=mode_word(load.mode, first) if first else None,
+        save_mode=first.save_mode if first else None,
+        has_other_partitions=first.partition is None if first and load.partitions else None,
+        native_table=False,
+        formats=formats,
+        # Those besides save(), which gives each of its writes a UUID of its own.
+        writes=plain_writes(source) or None,
+        hive_table="hive" in formats or None,
+        buffer_free_bytes=free,
+        shared_dirs=shared,
+        sensor_waits=True,
+        retries=call.retries,
+        lifecycle_days=lifecycle_days(table.driver.clients.retrying, load.root),
+        longest_job_seconds=call.longest_seconds,
+    )
+    findings = inspect(seen)
+    for finding in warnings(findings):
+        _log.warning("%s", finding)
+    refuse(findings)
+    return settings
+
+
+def staging_folder(
+    load: Load, call: SparkCall, settings: Mapping[str, layers.Setting]
+) -> Path | None:
+    """Where a staging committer keeps what is pending, if that is on this machine's disk."""
+    if not load.committer.is_staging or not call.cluster.is_local:
+        return None
+    folder = settings[STAGING_KEY].value
+    here = settings["fs.defaultFS"].value.startswith("file:")
+    if folder.startswith("file:") or (folder.startswith("/") and here):
+        return Path(urlsplit(folder).path)
+    # Relative to the user's home on the default file system.
+    return Path.home() / folder if here and "://" not in folder else None
+
+
+def _source(application: str) -> str:
+    """The application's text, where it can be read here."""
+    try:
+        return Path(application).read_text("utf-8") if application.endswith(".py") else ""
+    except (OSError, UnicodeDecodeError):
+        return ""  # Elsewhere, as on a cluster's own storage.
+
+
+def _write(load: Load) -> Mapping[str, str]:
+    return load.writes[0].settings if load.writes else {}
+
+
+def _jars(call: SparkCall, in_force: Sequence[layers.Layer], environ: Mapping[str, str]) -> Jars:
+    conf: dict[str, str] = {}
+    for _, settings in reversed(in_force):
+        conf |= settings
+    # The image or the node that runs a driver in the cluster cannot be seen from here.
+    home = None if call.cluster.runs_driver else _spark_home(environ)
+    return look_for_jars(home, conf, call.jars, call.packages, environ)
+
+
+def _spark_home(environ: Mapping[str, str]) -> Path | None:
+    """Spark's folder: named, or the one that spark-submit on PATH is in."""
+    if environ.get("SPARK_HOME"):
+        return Path(environ["SPARK_HOME"])
+    script = shutil.which("spark-submit", path=environ.get("PATH", os.defpath))
+    home = Path(script).resolve().parent.parent if script else None
+    return home if home is not None and (home / "jars").is_dir() else None

@@ -1,0 +1,76 @@
+"""A sensor's question about a job of one of Hadoop's committers.
+
+There is no decision and no head: what its operator put on record says that a job committed, and
+of one that no operator ran, the ``_SUCCESS`` with its UUID.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...committer.errors import RecordDamagedError, VerificationError
+from ...s3a.runs import ledger
+from .load_report import s3a_report, verified
+
+if TYPE_CHECKING:
+    from ...committer import Table
+
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+def is_uuid(text: str) -> bool:
+    """Whether a job's id is one of Hadoop's committers'."""
+    return _UUID.fullmatch(text) is not None
+
+
+def report_of_run(table: Table, once: str) -> dict[str, Any] | None:
+    """The report of the latest of a run's tries that committed."""
+    tries = table.driver.run(ledger.tries_of(table.root, once))
+    done = [known.record for known in tries if known.record.state == ledger.COMMITTED]
+    return dict(done[-1].report or {}) if done else None
+
+
+def report_of_job(table: Table, job: str, partition: str | None) -> dict[str, Any] | None:
+    """The report of a job that committed, by its UUID."""
+    known = table.driver.run(ledger.find_try(table.root, job))
+    if known is not None and known.record.state == ledger.COMMITTED:
+        report = dict(known.record.report or {})
+        if job == report.get("job") or job in report.get("jobs", ()):
+            return report
+    for place in dict.fromkeys((partition, None)):
+        report = _by_marker(table, job, place)
+        if report is not None:
+            return report
+    return None
+
+
+def _by_marker(table: Table, job: str, place: str | None) -> dict[str, Any] | None:
+    try:
+        marker = table.marker(place)
+    except RecordDamagedError:
+        return None
+    if marker is None or marker.job != job or not marker.success:
+        return None
+    folder = table.root.url if place is None else f"{table.root.url}/{place}"
+    write = ledger.WriteRecord(job, job, 0, marker.committer, folder, "", place)
+    at = marker.timestamp_ms / 1000
+    try:
+        jobs = verified(table, [ledger.Known(write, 0.0, 0.0, at)])
+    except VerificationError:
+        return None
+    return s3a_report(table, marker.committer, job, jobs, at)
+
+
+def only(report: dict[str, Any], partitions: Sequence[str]) -> dict[str, Any]:
+    """A report of these partitions alone; none leaves out nothing."""
+    if not partitions:
+        return report
+    kept = [entry for entry in report["partitions"] if entry["partition"] in partitions]
+    totals = {
+        name: None if any(e[name] is None for e in kept) else sum(e[name] for e in kept)
+        for name in ("files", "rows", "bytes")
+    }
+    alone = kept[0]["partition"] if len(kept) == 1 else None
+    return {**report, **totals, "partitions": kept, "partition": alone}

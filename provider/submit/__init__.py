@@ -1,0 +1,1 @@
+"""Submissions by spark-submit: preflight, properties, credentials, and the package's zip."""

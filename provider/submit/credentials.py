@@ -1,0 +1,119 @@
+"""What looks like a credential, and keeping it off command lines and out of logs.
+
+What goes on spark-submit's command line is visible to every user of the machine
+(``/proc/<pid>/cmdline``) and lands in the task's log: the apache-spark provider masks only
+names that contain ``secret`` or ``password``, so ``fs.s3a.access.key``, ``session.token``,
+``encryption.key`` and ``--token=`` appear there in clear.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...committer.errors import InvalidInputError
+
+#: A name that ends so holds a credential. Endings, because names that merely contain such a
+#: word are references: ``secretKeyRef``, ``token.binding``, ``oauthTokenFile``.
+_NAME = re.compile(
+    r"""(?xi)
+    (?: access[._\-]?key(?:[._\-]?id)?
+      | secret(?:[._\-]?access)?(?:[._\-]?key)?
+      | (?:api|private|encryption|client)[._\-]?key
+      | account[._\-]key (?:[._\-].*)?
+      | token | passw(?:or)?d | passphrase | credentials?
+    ) $"""
+)
+_ACCESS_KEY_ID = re.compile(r"(?<![A-Z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Z0-9])")
+_URL_USER = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^\s/@:]+:[^\s/@]+@")
+# Possessive and anchored, so that a long line of a log costs linear time.
+_ASSIGNMENT = re.compile(r"""(?<![\w.\-])([\w.\-]++)\s*+=\s*+("[^"\n]*"|'[^'\n]*'|\S+)""")
+_MEMBER = re.compile(r""""([\w.\-]++)"\s*+:\s*+"([^"]*)\"""")
+#: Values that say whether or how, not what.
+_HARMLESS = re.compile(r"(?i)true|false|none|null||arn:aws[\w-]*:kms:.*|alias/.*")
+_MASK = "******"
+
+_REMEDY = (
+    "Put the keys into an AWS connection and name it in the zero_rename connection's "
+    "aws_conn_id (the task hands them over by environment), or write them to a properties file "
+    "that only the worker's user can read and give its path as properties_file."
+)
+
+
+def looks_like_credential(name: str, value: Any) -> bool:
+    """Whether a setting of this name and value holds a credential.
+
+    References to secrets (files, Kubernetes secret keys, KMS key ARNs) and switches do not.
+    """
+    text = "" if value is None else str(value)
+    if _harmless(text):
+        return False
+    return _NAME.search(str(name)) is not None or holds_credential(text)
+
+
+def holds_credential(text: str) -> bool:
+    """Whether ``text`` carries a credential: an access key id, a URL with a password, or a
+    ``name=value`` of such a name, as in ``-Dfs.s3a.secret.key=…``, ``--token=…`` and JSON."""
+    if _ACCESS_KEY_ID.search(text) or _URL_USER.search(text):
+        return True
+    pairs = [*_ASSIGNMENT.findall(text), *_MEMBER.findall(text)]
+    return any(_NAME.search(name) and not _harmless(value) for name, value in pairs)
+
+
+def _harmless(value: str) -> bool:
+    return _HARMLESS.fullmatch(value.strip().strip("'\"")) is not None
+
+
+def refuse_in_settings(settings: Mapping[str, Any] | None, where: str) -> None:
+    """Refuse credentials in Spark settings or environment variables bound for a command line.
+
+    :param where: the operator's argument, for the message.
+    :raises InvalidInputError: names the setting, never its value.
+    """
+    for name, value in (settings or {}).items():
+        if looks_like_credential(name, value):
+            raise InvalidInputError(
+                f"{where}[{name!r}] is a credential, and {where} goes on spark-submit's command "
+                "line, which every user of the machine can read and which is logged. Nothing "
+                "was submitted.",
+                remedy=_REMEDY,
+            )
+
+
+def refuse_in_arguments(arguments: Iterable[Any] | None, where: str) -> None:
+    """Refuse credentials among the words of a command line.
+
+    :raises InvalidInputError: names the option or the position, never the value.
+    """
+    words = [str(word) for word in arguments or ()]
+    for position, word in enumerate(words):
+        following = words[position + 1] if position + 1 < len(words) else ""
+        option = word.partition("=")[0] if word.startswith("-") else ""
+        bare = bool(option) and "=" not in word and _NAME.search(option.lstrip("-")) is not None
+        if holds_credential(word) or (bare and following and not following.startswith("-")):
+            named = repr(option) if option else f"number {position}"
+            raise InvalidInputError(
+                f"{where} {named} is a credential, and goes on spark-submit's command line, "
+                "which every user of the machine can read and which is logged. Nothing was "
+                "submitted.",
+                remedy=_REMEDY,
+            )
+
+
+def mask(text: str, secrets: Iterable[str]) -> str:
+    """``text`` without the given secrets, and without values of credential-shaped names.
+
+    :param secrets: values to hide wherever they appear; those under four characters are left,
+        as they would blacken ordinary words.
+    """
+    for secret in sorted((s for s in secrets if len(s) >= 4), key=len, reverse=True):
+        text = text.replace(secret, _MASK)
+    text = _ACCESS_KEY_ID.sub(_MASK, text)
+    return _ASSIGNMENT.sub(_hide_value, text)
+
+
+def _hide_value(match: re.Match[str]) -> str:
+    if not _NAME.search(match.group(1)) or _harmless(match.group(2)):
+        return match.group()
+    return match.group()[: match.start(2) - match.start()] + _MASK

@@ -1,0 +1,113 @@
+"""Spark properties files that only their owner can read: how secrets reach a cluster."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from ...committer.errors import InvalidInputError
+
+#: A key, up to the first separator that is not escaped, and its value.
+_PAIR = re.compile(r"((?:\\.|[^\s=:\\])+)\s*[=:\s]?\s*(.*)", re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_LETTERS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
+#: Spark's own pattern, and the underscores of AWS_ACCESS_KEY_ID, for its UI and event log.
+_REDACTION = "(?i)secret|password|token|access[._]?key"
+
+
+def write_properties(folder: Path, settings: Mapping[str, str], base: Path | None) -> Path:
+    """Write a properties file of mode 0600.
+
+    Spark reads one properties file, and with one given it does not read
+    ``conf/spark-defaults.conf``: so what it would have read is copied to the front.
+
+    :param settings: win over those of ``base``.
+    :param base: the file that is replaced, or ``None``.
+    """
+    lines = [] if base is None else [base.read_text("utf-8").rstrip("\n")]
+    lines += [f"{_escape(key, True)}={_escape(value)}" for key, value in settings.items()]
+    target = folder / "spark.properties"
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
+    return target
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """The settings of a properties file, as ``java.util.Properties`` reads it.
+
+    :raises InvalidInputError: the file cannot be read.
+    """
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInputError(
+            f"The properties file {path} cannot be read ({type(error).__name__}); nothing was "
+            "submitted.",
+            remedy="Give a file that the worker's user can read.",
+        ) from error
+    found: dict[str, str] = {}
+    for line in _lines(text):
+        match = _PAIR.match(line)
+        if match:
+            found[_unescape(match[1])] = _unescape(match[2]).strip()
+    return found
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Logical lines: without comments, those that end in a backslash joined with the next."""
+    rest = ""
+    for line in text.splitlines():
+        line = rest + line.lstrip()
+        rest = ""
+        if line.startswith(("#", "!")):
+            continue
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            rest = line[:-1]
+            continue
+        yield line
+    yield rest
+
+
+def _unescape(text: str) -> str:
+    return _ESCAPED.sub(lambda found: _LETTERS.get(found[1], found[1]), text)
+
+
+def default_properties(environ: Mapping[str, str]) -> Path | None:
+    """The ``spark-defaults.conf`` that spark-submit would read in this environment."""
+    folder = environ.get("SPARK_CONF_DIR")
+    if not folder and environ.get("SPARK_HOME"):
+        folder = f"{environ['SPARK_HOME']}/conf"
+    file = Path(folder) / "spark-defaults.conf" if folder else None
+    return file if file is not None and file.is_file() else None
+
+
+def cluster_settings(
+    master: str, driver: Mapping[str, str], executors: Mapping[str, str]
+) -> dict[str, str]:
+    """The settings that carry environment variables to a cluster.
+
+    :param master: Spark's master URL; the driver's variables need a way of their own only
+        where the cluster starts the driver.
+    :param driver: variables of a driver that runs in the cluster; empty for one that does not.
+    :param executors: variables of the executors.
+    """
+    prefix = (
+        "spark.kubernetes.driverEnv." if master.startswith("k8s") else "spark.yarn.appMasterEnv."
+    )
+    settings = {f"{prefix}{name}": value for name, value in driver.items()}
+    settings |= {f"spark.executorEnv.{name}": value for name, value in executors.items()}
+    if settings:
+        settings["spark.redaction.regex"] = _REDACTION
+    return settings
+
+
+def _escape(text: str, key: bool = False) -> str:
+    """As ``java.util.Properties`` reads it back."""
+    escaped = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    escaped = escaped.replace("\t", "\\t")
+    if key:
+        return re.sub(r"([:=#! ])", r"\\\1", escaped)
+    return f"\\{escaped}" if escaped.startswith(" ") else escaped

@@ -1,0 +1,264 @@
+"""Whether an overwrite, an append or a refusal does what it says, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..hadoop.class_path import CLOUD
+from ..hadoop.effective_settings import DEFAULT, version_of
+from ..hadoop.settings import (
+    COMMIT_PROTOCOL_KEY,
+    CONFLICT_KEY,
+    CONFLICT_MODES,
+    PARTITION_OVERWRITE_KEY,
+    PATH_PROTOCOL,
+    UNIQUE_KEY,
+)
+from .check import COMMITTERS, STAGING, Severity, check
+from .job_facts import Circumstances
+
+_ONE_PARTITION = (
+    "Let the job write into the one partition's folder, or use partitioned with "
+    "conflict_mode='replace' and Spark's mode append."
+)
+
+
+def _overwrites_dynamically(c: Circumstances) -> bool:
+    # Spark asks for the mode only when it overwrites (InsertIntoHadoopFsRelationCommand).
+    dynamic = c.value(PARTITION_OVERWRITE_KEY).upper() == "DYNAMIC"
+    return dynamic and c.save_mode in (None, "overwrite")
+
+
+def _conflict_mode(c: Circumstances) -> str:
+    return c.value(CONFLICT_KEY, "append").lower()
+
+
+@check(
+    "dynamic-partition-overwrite",
+    Severity.ERROR,
+    "dynamic partition overwrite",
+    reason="Spark replaces the partitions that a job wrote by renaming them out of a staging "
+    "folder. A committer that completes uploads in place cannot take part, and says so: the "
+    "protocol refuses when the job is set up (3.4 and later) or made (before).",
+    source="PathOutputCommitProtocol.setupCommitter (SPARK-40034); MAPREDUCE-7403",
+    remedy=f"Set {PARTITION_OVERWRITE_KEY}=STATIC. {_ONE_PARTITION}",
+    committers=COMMITTERS,
+)
+def dynamic_partition_overwrite(c: Circumstances) -> Iterator[str]:
+    if _overwrites_dynamically(c):
+        yield c.said(PARTITION_OVERWRITE_KEY)
+
+
+@check(
+    "dynamic-overwrite-appends",
+    Severity.ERROR,
+    "dynamic partition overwrite that appends",
+    reason="With Spark's binding protocol and a renaming committer, tasks write beside the staging "
+    "folder and no partition is noted for removal: the old rows stay, and every load adds its own "
+    "to them.",
+    source="SPARK-56588: since Spark 3.4 (SPARK-40034), mended in 4.2.0; seen in "
+    "spark-hadoop-cloud 4.1.1 (PathOutputCommitProtocol.newTaskTempFile notes no partition)",
+    remedy="Use Spark's own protocol with classic, as committer='classic' sets it, or write the "
+    "partitions' folders one by one.",
+    committers=("classic",),
+)
+def dynamic_overwrite_appends(c: Circumstances) -> Iterator[str]:
+    bound = c.value(COMMIT_PROTOCOL_KEY) == PATH_PROTOCOL
+    version = c.jars.version(CLOUD) if c.jars else None
+    mended = version is not None and version_of(version) >= (4, 2)
+    if _overwrites_dynamically(c) and bound and not mended:
+        known = f", {CLOUD} {version}" if version else ""
+        yield f"{c.said(PARTITION_OVERWRITE_KEY, COMMIT_PROTOCOL_KEY)}{known}"
+
+
+@check(
+    "dynamic-overwrite-marker",
+    Severity.ERROR,
+    "no _SUCCESS from a dynamic partition overwrite",
+    reason="Only partition folders are moved out of the staging folder: the marker that was "
+    "written there never arrives, and the one of an earlier job stays where it was.",
+    source="SPARK-35279; tried with Spark 4.3.0 and Hadoop 3.5.0",
+    remedy="Write with STATIC into the partition's folder, or wait for something else.",
+    committers=("classic",),
+)
+def dynamic_overwrite_marker(c: Circumstances) -> Iterator[str]:
+    if _overwrites_dynamically(c) and c.sensor_waits:
+        yield f"{c.said(PARTITION_OVERWRITE_KEY)}, and somebody waits for _SUCCESS"
+
+
+@check(
+    "overwrite-removes-table",
+    Severity.ERROR,
+    "an overwrite that removes the partitions this job does not write",
+    reason="Spark's static overwrite deletes the whole destination before the first task runs: "
+    "every other day of the table, and what another writer has below it.",
+    source="InsertIntoHadoopFsRelationCommand.deleteMatchingPartitions",
+    remedy=_ONE_PARTITION,
+)
+def overwrite_removes_table(c: Circumstances) -> Iterator[str]:
+    if c.save_mode == "overwrite" and c.has_other_partitions and not _overwrites_dynamically(c):
+        yield f"mode overwrite on {c.destination or 'the table'}, which has other partitions"
+
+
+@check(
+    "overwrite-removes-first",
+    Severity.WARNING,
+    "an overwrite that removes the old rows before it has new ones",
+    reason="Spark deletes the destination when the job begins. Readers see nothing until it "
+    "commits, and nothing afterwards if it fails.",
+    source="InsertIntoHadoopFsRelationCommand.deleteMatchingPartitions",
+    remedy="Use partitioned or directory with conflict_mode='replace' and Spark's mode append, "
+    "which remove when the job commits; or the committer zero_rename.",
+)
+def overwrite_removes_first(c: Circumstances) -> Iterator[str]:
+    static = c.save_mode == "overwrite" and not _overwrites_dynamically(c)
+    if static and not c.has_other_partitions:
+        yield f"mode overwrite on {c.destination or 'the destination'}"
+
+
+@check(
+    "native-table-removed",
+    Severity.ERROR,
+    "a replace that removes a zero_rename table's records",
+    reason="The records under _zero_rename/ lie below the table's root; whoever deletes the root "
+    "deletes them, with the decisions that open jobs still need.",
+    source="InsertIntoHadoopFsRelationCommand; DirectoryStagingCommitter.preCommitJob; "
+    "docs/protocol.md",
+    remedy="Write with committer='zero_rename', append, or let S3A write another table.",
+)
+def native_table_removed(c: Circumstances) -> Iterator[str]:
+    if c.native_table and c.save_mode == "overwrite" and not _overwrites_dynamically(c):
+        yield "mode overwrite on a zero_rename table"
+    if c.native_table and c.committer == "directory" and _conflict_mode(c) == "replace":
+        yield f"{c.said(CONFLICT_KEY)} on a zero_rename table"
+
+
+@check(
+    "mode-not-kept",
+    Severity.ERROR,
+    "the job would not do what its mode says",
+    reason="Spark's mode append is carried out by the committer's conflict mode: with replace it "
+    "removes rows that were to stay; without it an overwrite adds to the rows that it was to "
+    "replace. magic and classic only ever add.",
+    source="DirectoryStagingCommitter, PartitionedStagingCommitter (preCommitJob); "
+    "fs.s3a.committer.staging.conflict-mode",
+    remedy="Give conflict_mode='append' for append, 'replace' for overwrite, 'fail' for "
+    "fail-if-exists, or leave conflict_mode to the operator.",
+)
+def mode_not_kept(c: Circumstances) -> Iterator[str]:
+    staging = c.s3a is not None and c.s3a.is_staging
+    kept = _conflict_mode(c) if staging else "append"
+    wanted = {"append": "append", "overwrite": "replace", "fail-if-exists": "fail"}.get(
+        c.mode or ""
+    )
+    if wanted is None or kept == wanted:
+        return
+    if kept == "replace" or c.save_mode == "append":
+        how = c.said(CONFLICT_KEY) if staging else f"{c.committer} adds to what is there"
+        yield f"mode {c.mode!r}, but {how}"
+
+
+@check(
+    "conflict-mode-unknown",
+    Severity.ERROR,
+    "a conflict mode that does not exist",
+    reason="The committer refuses to be made, in every task.",
+    source="ConflictResolution; StagingCommitter.getConflictResolutionMode",
+    remedy=f"Choose one of {', '.join(CONFLICT_MODES)}.",
+    committers=STAGING,
+)
+def conflict_mode_unknown(c: Circumstances) -> Iterator[str]:
+    if _conflict_mode(c) not in CONFLICT_MODES:
+        yield c.said(CONFLICT_KEY)
+
+
+@check(
+    "conflict-mode-ignored",
+    Severity.WARNING,
+    "a conflict mode that this committer does not read",
+    reason="Only directory and partitioned look at it; the others add files to what is there.",
+    source="StagingCommitter.getConflictResolutionMode",
+    remedy="Use directory or partitioned, or take it out.",
+    committers=("magic", "classic"),
+)
+def conflict_mode_ignored(c: Circumstances) -> Iterator[str]:
+    setting = c.settings.get(CONFLICT_KEY)
+    if setting is not None and setting.origin != DEFAULT and setting.value.lower() != "append":
+        yield c.said(CONFLICT_KEY)
+
+
+@check(
+    "replace-removes-table",
+    Severity.ERROR,
+    "a replace that removes the partitions this job does not write",
+    reason="The directory committer deletes its whole destination when the job commits; only "
+    "partitioned deletes no more than the partitions that received files.",
+    source="DirectoryStagingCommitter.preCommitJob",
+    remedy="Use committer='partitioned', or write into the one partition's folder.",
+    committers=("directory",),
+)
+def replace_removes_table(c: Circumstances) -> Iterator[str]:
+    if _conflict_mode(c) == "replace" and c.has_other_partitions:
+        yield f"{c.said(CONFLICT_KEY)}, and the table has other partitions"
+
+
+@check(
+    "fail-refuses-table",
+    Severity.WARNING,
+    "conflict mode fail on a table that is there",
+    reason="The directory committer refuses as soon as its destination exists, whichever "
+    "partitions the job writes: no load after the first can run.",
+    source="DirectoryStagingCommitter.setupJob",
+    remedy="Use committer='partitioned', which looks at the partitions that are written.",
+    committers=("directory",),
+)
+def fail_refuses_table(c: Circumstances) -> Iterator[str]:
+    if _conflict_mode(c) == "fail" and c.has_other_partitions:
+        yield f"{c.said(CONFLICT_KEY)}, and the table has partitions"
+
+
+@check(
+    "unique-filenames-off",
+    Severity.WARNING,
+    "files without the job's UUID in their names",
+    reason="Names that repeat overwrite each other: an append then replaces files of an earlier "
+    "job. Spark's own names carry a UUID, those of other writers may not.",
+    source="StagingCommitter.getFinalKey; Paths.addUUID",
+    remedy=f"Set spark.hadoop.{UNIQUE_KEY}=true.",
+    committers=STAGING,
+)
+def unique_filenames_off(c: Circumstances) -> Iterator[str]:
+    if not c.is_on(UNIQUE_KEY) and _conflict_mode(c) == "append":
+        yield c.said(UNIQUE_KEY)
+
+
+@check(
+    "partitions-elsewhere",
+    Severity.ERROR,
+    "a table with partitions outside its folder",
+    reason="A file for such a partition has an absolute path of its own; the protocol has no way "
+    "to hold it back until the commit, and fails the task.",
+    source="PathOutputCommitProtocol.newTaskTempFileAbsPath (SPARK-41551)",
+    remedy="Move the partitions into the table's folder (ALTER TABLE … SET LOCATION), or write "
+    "each by its path.",
+    stage="in job",
+    committers=COMMITTERS,
+)
+def partitions_elsewhere(c: Circumstances) -> Iterator[str]:
+    if c.partitions_elsewhere:
+        yield "the metastore has partitions of this table at other paths"
+
+
+@check(
+    "partitions-unknown",
+    Severity.WARNING,
+    "a Hive table whose partitions' places are not known",
+    reason="If one lies outside the table's folder, the job fails when it reaches that partition.",
+    source="PathOutputCommitProtocol.newTaskTempFileAbsPath",
+    remedy="Let the application call zero_rename.spark.save, which looks at them, or write to a "
+    "path instead of a table.",
+    committers=COMMITTERS,
+)
+def partitions_unknown(c: Circumstances) -> Iterator[str]:
+    if c.hive_table and c.partitions_elsewhere is None:
+        yield "the application writes a table of the metastore"

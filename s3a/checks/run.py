@@ -1,0 +1,83 @@
+"""The checks: every known way in which S3A settings lose, double or half show rows.
+
+Each is in the module of its theme and in ``docs/s3a.md``. Looked at before submission, with the
+settings that will be in force, and in the job once more, before its first write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...committer.errors import SettingsRefusedError
+from . import attempts, binding, folders, jars, overwrite, store, uploads
+from .check import REGISTRY, Check, Finding, Severity
+from .job_facts import Circumstances
+
+__all__ = [
+    "CHECKS",
+    "Check",
+    "Circumstances",
+    "Finding",
+    "Severity",
+    "by_theme",
+    "inspect",
+    "refuse",
+    "warnings",
+]
+
+#: The themes, in the order in which they are documented.
+THEMES = (
+    binding,
+    jars,
+    overwrite,
+    attempts,
+    uploads,
+    store,
+    folders,
+)
+_ORDER = {theme.__name__: place for place, theme in enumerate(THEMES)}
+_ENTRIES = sorted(REGISTRY, key=lambda entry: _ORDER[entry[1].__module__])
+
+CHECKS: tuple[Check, ...] = tuple(check for check, _ in _ENTRIES)
+
+
+def inspect(circumstances: Circumstances) -> tuple[Finding, ...]:
+    """Everything that is wrong, errors first. Asks nobody, and takes no time to speak of."""
+    found = [
+        Finding(check, detail)
+        for check, probe in _ENTRIES
+        if circumstances.committer in check.committers
+        for detail in probe(circumstances)
+    ]
+    return tuple(sorted(found, key=lambda finding: finding.check.severity is not Severity.ERROR))
+
+
+def by_theme() -> dict[str, tuple[Check, ...]]:
+    """The checks by what their theme asks, in its own words."""
+    return {
+        (theme.__doc__ or "").strip(): tuple(
+            check for check, probe in _ENTRIES if probe.__module__ == theme.__name__
+        )
+        for theme in THEMES
+    }
+
+
+def warnings(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Those that do not stop the job."""
+    return tuple(f for f in findings if f.check.severity is Severity.WARNING)
+
+
+def refuse(findings: Sequence[Finding]) -> None:
+    """Let no job run whose settings are known to be wrong.
+
+    :raises SettingsRefusedError: names every error with its id, settings and remedy.
+    """
+    errors = [f for f in findings if f.check.severity is Severity.ERROR]
+    if not errors:
+        return
+    one = len(errors) == 1
+    raise SettingsRefusedError(
+        f"{len(errors)} setting{'' if one else 's'} would lose or double rows, or cannot work; "
+        "nothing was submitted or written.\n" + "\n".join(f"* {finding}" for finding in errors),
+        remedy="docs/s3a.md has the reason and the source of each check.",
+    )

@@ -1,0 +1,201 @@
+"""What would abort uploads that this job, or another one, still needs; and what leaves some."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from math import inf
+
+from ...committer.doctor import DAY, RECOVERY
+from ...committer.job_spec import JobSpec
+from ..hadoop.settings import ABORT_UPLOADS_KEY
+from .check import ALL, COMMITTERS, Severity, check
+from .job_facts import Circumstances
+
+_OLD_ABORT_KEY = "fs.s3a.committer.staging.abort.pending.uploads"
+_PURGE, _PURGE_AGE = "fs.s3a.multipart.purge", "fs.s3a.multipart.purge.age"
+_DIRECTORY_PURGE = "fs.s3a.directory.operations.purge.uploads"
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "": 1}
+
+
+def _seconds(text: str) -> float | None:
+    """A duration as Hadoop writes it: ``24h``; seconds where it has no unit."""
+    match = re.fullmatch(r"(\d+)\s*(ms|s|m|h|d|)", text.strip().lower())
+    return int(match[1]) * _UNITS[match[2]] if match else None
+
+
+def _longest(c: Circumstances) -> float:
+    return c.longest_job_seconds or JobSpec.max_duration
+
+
+def _aborts(c: Circumstances) -> str | None:
+    """The key by which uploads of others are aborted; the old name is the new one to Hadoop."""
+    return next((key for key in (ABORT_UPLOADS_KEY, _OLD_ABORT_KEY) if c.is_on(key)), None)
+
+
+def _needed(c: Circumstances) -> str:
+    return f"a job may take {_longest(c) / 3600:.0f} h, its recovery {RECOVERY / 3600:.0f} h more"
+
+
+@check(
+    "abort-uploads-shared",
+    Severity.ERROR,
+    "a job that aborts the uploads of others",
+    reason="When the job ends, well or not, it aborts every upload below its destination, "
+    "whoever began it: another day's load that has written and not committed loses its files, "
+    "and so does a zero_rename table whose decisions name uploads.",
+    source="AbstractS3ACommitter.abortPendingUploadsInCleanup; core-default.xml has it on",
+    remedy=f"Set spark.hadoop.{ABORT_UPLOADS_KEY}=false, as committer=… does, and let zero-rename "
+    "s3a-recover and a lifecycle rule clean up.",
+    committers=COMMITTERS,
+)
+def abort_uploads_shared(c: Circumstances) -> Iterator[str]:
+    key = _aborts(c)
+    if key and (c.other_jobs or c.native_table):
+        whose = "a zero_rename table is there" if c.native_table else "other jobs write there"
+        yield f"{c.said(key)}, and {whose}"
+
+
+@check(
+    "abort-uploads-on",
+    Severity.WARNING,
+    "a job that would abort the uploads of others",
+    reason="As abort-uploads-shared; it is not known whether another job writes below the "
+    "destination meanwhile.",
+    source="AbstractS3ACommitter.abortPendingUploadsInCleanup",
+    remedy=f"Set spark.hadoop.{ABORT_UPLOADS_KEY}=false, or make sure that jobs on one destination "
+    "follow each other.",
+    committers=COMMITTERS,
+)
+def abort_uploads_on(c: Circumstances) -> Iterator[str]:
+    known = c.other_jobs is not None or c.native_table
+    key = _aborts(c)
+    if key and not known:
+        yield c.said(key)
+
+
+@check(
+    "abort-uploads-old-key",
+    Severity.WARNING,
+    "the old name of abort.pending.uploads",
+    reason="Hadoop takes it for the new one: whichever of the two is set last wins.",
+    source="S3AFileSystem.addDeprecatedKeys",
+    remedy=f"Use {ABORT_UPLOADS_KEY} only.",
+    committers=COMMITTERS,
+)
+def abort_uploads_old_key(c: Circumstances) -> Iterator[str]:
+    if _OLD_ABORT_KEY in c.settings:
+        yield c.said(_OLD_ABORT_KEY, ABORT_UPLOADS_KEY)
+
+
+@check(
+    "multipart-purge",
+    Severity.ERROR,
+    "uploads of the whole bucket are aborted by age",
+    reason="Each start of the file system, in every executor, aborts the bucket's uploads that "
+    "are older than purge.age: those of running jobs, of jobs that wait for their recovery, and "
+    "of other applications.",
+    source="S3AFileSystem.initMultipartUploads; Hadoop's page on third-party stores (deprecated)",
+    remedy=f"Set spark.hadoop.{_PURGE}=false and use a lifecycle rule.",
+    committers=ALL,
+)
+def multipart_purge(c: Circumstances) -> Iterator[str]:
+    age = _seconds(c.value(_PURGE_AGE))
+    if c.is_on(_PURGE) and (age is None or age < _longest(c) + RECOVERY):
+        yield f"{c.said(_PURGE, _PURGE_AGE)}; {_needed(c)}"
+
+
+@check(
+    "multipart-purge-on",
+    Severity.WARNING,
+    "uploads of the whole bucket are looked through at every start",
+    reason="Each start of the file system lists every upload of the bucket, and aborts what is "
+    "older than purge.age, whosever it is.",
+    source="S3AFileSystem.initMultipartUploads; Hadoop's page on third-party stores (deprecated)",
+    remedy=f"Set spark.hadoop.{_PURGE}=false and use a lifecycle rule.",
+    committers=ALL,
+)
+def multipart_purge_on(c: Circumstances) -> Iterator[str]:
+    if c.is_on(_PURGE) and not list(multipart_purge(c)):
+        yield c.said(_PURGE, _PURGE_AGE)
+
+
+@check(
+    "directory-purge",
+    Severity.WARNING,
+    "deleting or renaming a folder aborts the uploads below it",
+    reason="Of any age and of any job: a task that removes a folder it thinks its own takes the "
+    "files of another job that has not committed.",
+    source="S3AFileSystem (fs.s3a.directory.operations.purge.uploads); Hadoop's page on "
+    "third-party stores",
+    remedy=f"Set spark.hadoop.{_DIRECTORY_PURGE}=false.",
+    committers=ALL,
+)
+def directory_purge(c: Circumstances) -> Iterator[str]:
+    if c.is_on(_DIRECTORY_PURGE) and not (c.other_jobs or c.native_table):
+        yield c.said(_DIRECTORY_PURGE)
+
+
+@check(
+    "directory-purge-shared",
+    Severity.ERROR,
+    "deleting a folder takes other jobs' uploads",
+    reason="As directory-purge, and others do write below the destination.",
+    source="S3AFileSystem (fs.s3a.directory.operations.purge.uploads)",
+    remedy=f"Set spark.hadoop.{_DIRECTORY_PURGE}=false.",
+    committers=ALL,
+)
+def directory_purge_shared(c: Circumstances) -> Iterator[str]:
+    if c.is_on(_DIRECTORY_PURGE) and (c.other_jobs or c.native_table):
+        yield c.said(_DIRECTORY_PURGE)
+
+
+@check(
+    "lifecycle-too-short",
+    Severity.ERROR,
+    "a lifecycle rule that aborts the uploads of running jobs",
+    reason="The rule counts from an upload's start, so the first files of a long job go first; "
+    "its commit then fails for files that were written whole.",
+    source="S3: AbortIncompleteMultipartUpload; CommitOperations.innerCommit",
+    remedy="Set DaysAfterInitiation to the longest job and a day for its recovery.",
+    committers=COMMITTERS,
+)
+def lifecycle_too_short(c: Circumstances) -> Iterator[str]:
+    if c.lifecycle_days is not None and c.lifecycle_days * DAY < _longest(c):
+        yield f"{c.lifecycle_days} days; {_needed(c)}"
+
+
+@check(
+    "lifecycle-tight",
+    Severity.WARNING,
+    "a lifecycle rule that leaves no time for recovery",
+    reason="A job that died while it committed can be rolled forward only while its uploads are "
+    "there.",
+    source="S3: AbortIncompleteMultipartUpload; docs/s3a-recovery.md",
+    remedy="Set DaysAfterInitiation to the longest job and a day for its recovery.",
+    committers=COMMITTERS,
+)
+def lifecycle_tight(c: Circumstances) -> Iterator[str]:
+    if c.lifecycle_days is None:
+        return
+    given = c.lifecycle_days * DAY
+    if _longest(c) <= given < _longest(c) + RECOVERY:
+        yield f"{c.lifecycle_days} days; {_needed(c)}"
+
+
+@check(
+    "lifecycle-missing",
+    Severity.WARNING,
+    "no lifecycle rule for uploads that nobody completes",
+    reason="Killed tasks leave uploads, and with abort.pending.uploads off every failed job of the "
+    "magic committer leaves those of all its tasks that had ended: they are stored, paid for, and "
+    "seen by no listing of files.",
+    source="AbstractS3ACommitter.abortPendingUploadsInCleanup; tried with hadoop-aws 3.5.0; S3: "
+    "AbortIncompleteMultipartUpload",
+    remedy="Add a rule with AbortIncompleteMultipartUpload, of the longest job's days and one more "
+    "for recovery; zero-rename s3a-recover removes them sooner.",
+    committers=COMMITTERS,
+)
+def lifecycle_missing(c: Circumstances) -> Iterator[str]:
+    if c.lifecycle_days == inf and not c.is_on(ABORT_UPLOADS_KEY):
+        yield c.said(ABORT_UPLOADS_KEY)

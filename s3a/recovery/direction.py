@@ -1,0 +1,96 @@
+"""Which way a dead job goes: written into its magic tree before anything is done about it.
+
+The first recoverer to write it wins (a conditional PUT); a second one, or a repeat after a crash,
+reads it and goes the same way. It is deleted last of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...committer.errors import OutcomeUnknownError
+from ...committer.layout import new_write_id
+from ...committer.records.codec import decode, encode
+from ...committer.s3.conditional_put import NotWritten, Written, put_record
+from ...committer.s3.requests import Delete, Found, Get, Put, Step, Unknown
+from ..hadoop.magic_paths import DECISION_NAME
+
+_KIND = "s3a-recovery"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A direction.
+
+    :param reason: for people.
+    :param etag: as it lies in the store.
+    :param is_own: whether this recovery wrote it. Others may be acting on any other.
+    """
+
+    job: str
+    forward: bool
+    reason: str
+    etag: str = ""
+    is_own: bool = False
+
+
+def decision_key(tree: str) -> str:
+    return f"{tree}{DECISION_NAME}"
+
+
+def read_decision(tree: str) -> Step[Decision | None]:
+    """:raises RecordDamagedError: what is there cannot be read."""
+    found = yield Get(decision_key(tree))
+    return _decoded(found) if isinstance(found, Found) else None
+
+
+def _decoded(found: Found) -> Decision:
+    read = decode(found.body, _KIND, found.key)
+    return Decision(
+        read.string("job"), read.boolean("forward"), read.string("reason", ""), found.etag
+    )
+
+
+def decide(
+    tree: str, wanted: Decision, before: Decision | None, write_id: Callable[[], str] = new_write_id
+) -> Step[Decision]:
+    """Write a decision, or learn that another one stands.
+
+    :param before: the decision this one replaces.
+    :returns: the decision that stands.
+    :raises OutcomeUnknownError: the store does not say whether it was written; nothing was done.
+    """
+    if before is not None and before.forward == wanted.forward:
+        return before
+    made = write_id()
+    members = {"job": wanted.job, "forward": wanted.forward, "reason": wanted.reason}
+    put = Put(
+        decision_key(tree),
+        encode(_KIND, made, members),
+        if_none_match=before is None,
+        if_match=before.etag if before else None,
+    )
+    outcome = yield from put_record(put, made)
+    if isinstance(outcome, Written):
+        return Decision(wanted.job, wanted.forward, wanted.reason, outcome.etag, is_own=True)
+    if isinstance(outcome, NotWritten) and isinstance(outcome.current, Found):
+        return _decoded(outcome.current)
+    raise OutcomeUnknownError(
+        "Whether this recovery's direction was written is not known; no file was touched.",
+        job=wanted.job,
+        key=put.key,
+        remedy="Run the recovery again.",
+    )
+
+
+def withdraw(tree: str, decision: Decision) -> Step[bool]:
+    """Delete a decision, unless another took its place.
+
+    :returns: whether it is gone.
+    """
+    request = Delete(decision_key(tree), if_match=decision.etag)
+    answer = yield request
+    if isinstance(answer, Unknown):
+        answer = yield request
+    return not isinstance(answer, Unknown)

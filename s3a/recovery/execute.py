@@ -1,0 +1,285 @@
+"""Carry a plan out: complete a dead job's uploads, or take back what it did.
+
+Every step may be repeated, by the same process or another, after a crash at any request: the
+direction is written first and deleted last; a file that is done is found done; the pending sets
+go when nothing is left that they would be needed for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from ...committer.layout import TableRoot
+from ...committer.s3.deletion import remove
+from ...committer.s3.listing import list_objects
+from ...committer.s3.requests import (
+    AbortUpload,
+    All,
+    CompleteUpload,
+    Delete,
+    Done,
+    Found,
+    Head,
+    Refused,
+    Step,
+    Unknown,
+    Wait,
+)
+from ..hadoop.magic_paths import parse
+from ..runs.run_record import note_rolled_forward
+from .direction import Decision, decide, decision_key, withdraw
+from .leftovers import FoundJob, activity, list_uploads
+from .marker import MarkerOutcome, marker_body, write_marker
+from .plan import Action, Plan, PlannedFile, Presence, is_file_of
+
+_TRIES = 5
+_PAUSE = 0.5
+
+
+class FileOutcome(StrEnum):
+    """What became of one file."""
+
+    COMPLETED = "completed"
+    THERE = "there already"
+    ABORTED = "aborted"
+    REMOVED = "removed"
+    #: An object at the key that is not the job's was left.
+    KEPT = "kept"
+    NOTHING = "nothing there"
+    LOST = "lost"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+#: Outcomes after which the job's records must stay, for a repeat.
+_OPEN = (FileOutcome.LOST, FileOutcome.REFUSED, FileOutcome.UNKNOWN)
+
+
+@dataclass(frozen=True)
+class FileResult:
+    key: str
+    outcome: FileOutcome
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Rolled:
+    """What was done.
+
+    :param action: the direction taken: another recoverer's may have stood.
+    :param files: one result for each file that the pending sets name.
+    :param aborted: uploads aborted besides those.
+    :param problem: why the job is not settled; ``""`` where it is. ``unsure``: the store did not
+        say what happened.
+    :param moved: nothing was done, since the job had changed.
+    """
+
+    action: Action
+    files: tuple[FileResult, ...] = ()
+    aborted: int = 0
+    marker: MarkerOutcome | None = None
+    problem: str = ""
+    unsure: bool = False
+    moved: bool = False
+
+    def count(self, *outcomes: FileOutcome) -> int:
+        return sum(1 for file in self.files if file.outcome in outcomes)
+
+
+def carry_out(root: TableRoot, plan: Plan, before: Decision | None) -> Step[Rolled]:
+    """Do what a plan says.
+
+    :param before: the direction that an earlier recovery wrote.
+    :raises OutcomeUnknownError: the direction may be written; no file was touched.
+    """
+    forward = plan.action is Action.FORWARD
+    job, stands = plan.job, None
+    if job.tree is not None:
+        stands = yield from decide(job.tree, Decision(job.uuid, forward, plan.reason), before)
+        if stands.forward != forward:
+            why = f"another recovery decided to roll it {'forward' if stands.forward else 'back'}"
+            return Rolled(plan.action, problem=f"{why}; run this again to help it")
+        if (yield from _has_moved(job)):
+            # Not before the direction is written: until then another recovery may finish. What
+            # another one has written, it may be acting on.
+            if stands.is_own:
+                yield from withdraw(job.tree, stands)
+            return Rolled(plan.action, moved=True)
+    return (yield from (_forward if forward else _back)(root, plan, stands))
+
+
+def _has_moved(job: FoundJob) -> Step[bool]:
+    """Whether a job's tree is another than the one that was judged: between looking and acting
+    may lie the recovery of many other jobs, and this one's by somebody else."""
+    assert job.tree is not None
+    listing = yield from list_objects(job.tree)
+    items = [item for item in listing.objects if _is_of(job.tree, item.key)]
+    sets = {one.key for one in job.sets}
+    is_newer = max(activity(items), default=0.0) > job.newest
+    return is_newer or not sets <= {item.key for item in items}
+
+
+def _forward(root: TableRoot, plan: Plan, stands: Decision | None) -> Step[Rolled]:
+    job = plan.job
+    files = tuple((yield All(tuple(_complete(file) for file in plan.files))))
+    problem, unsure = _problem(files)
+    if problem:
+        return Rolled(Action.FORWARD, files, problem=problem, unsure=unsure)
+    marker = None
+    if job.sets:  # Else an earlier recovery wrote it, before it deleted them.
+        since = max(one.last_modified for one in job.sets)
+        body = marker_body(job.uuid, job.commits, len(job.sets))
+        marker = yield from write_marker(job.destination, job.uuid, body, since)
+    if marker is MarkerOutcome.UNKNOWN:
+        why = "all files are written, and whether its _SUCCESS is, the store did not say"
+        return Rolled(Action.FORWARD, files, marker=marker, problem=why, unsure=True)
+    if plan.judgement.record is not None:
+        # Before the last trace of the job is gone: a retry of its run asks for this.
+        yield from note_rolled_forward(root, plan.judgement.record, job.uuid)
+    rolled = Rolled(Action.FORWARD, files, marker=marker)
+    return (yield from _clean_up(root, job, rolled, stands))
+
+
+def _back(root: TableRoot, plan: Plan, stands: Decision | None) -> Step[Rolled]:
+    files = tuple((yield All(tuple(_undo(file) for file in plan.files))))
+    problem, unsure = _problem(files)
+    if problem:
+        return Rolled(Action.BACK, files, problem=problem, unsure=unsure)
+    return (yield from _clean_up(root, plan.job, Rolled(Action.BACK, files), stands))
+
+
+def _problem(files: Iterable[FileResult]) -> tuple[str, bool]:
+    left = [file for file in files if file.outcome in _OPEN]
+    if not left:
+        return "", False
+    unsure = any(file.outcome is FileOutcome.UNKNOWN for file in left)
+    first = left[0]
+    return f"{len(left)} files are {first.outcome}, as {first.key!r}: {first.detail}", unsure
+
+
+def _complete(file: PlannedFile) -> Step[FileResult]:
+    """Complete one upload, or see that it is done: NoSuchUpload is the answer, too, of one that
+    was completed before, by the job itself or by another recoverer."""
+    commit = file.commit
+    if file.presence is not Presence.OUTSTANDING:
+        there = file.presence is Presence.WRITTEN
+        # A job whose own _SUCCESS stands is cleaned up whatever became of its files.
+        return FileResult(commit.key, FileOutcome.THERE if there else FileOutcome.NOTHING)
+    detail, refused = "", False
+    for attempt in range(_TRIES):
+        if attempt:
+            yield Wait(_PAUSE * 2 ** (attempt - 1))
+        answer = yield CompleteUpload(commit.key, commit.upload_id, commit.etags)
+        if isinstance(answer, Done):
+            return FileResult(commit.key, FileOutcome.COMPLETED)
+        found = yield Head(commit.key)
+        if isinstance(found, Found) and is_file_of(commit, found, file.since):
+            return FileResult(commit.key, FileOutcome.THERE)
+        refused = isinstance(answer, Refused)
+        detail = answer.code if isinstance(answer, Refused) else answer.cause
+        if isinstance(answer, Refused) and answer.code != "NoSuchUpload":
+            return FileResult(commit.key, FileOutcome.REFUSED, detail)
+    return FileResult(commit.key, FileOutcome.LOST if refused else FileOutcome.UNKNOWN, detail)
+
+
+def _undo(file: PlannedFile) -> Step[FileResult]:
+    """Abort one upload; where it was completed, remove the object if it is provably the job's.
+
+    In this order: an upload that is gone is never completed by anybody afterwards.
+    """
+    commit = file.commit
+    aborted = yield from _abort(commit.key, commit.upload_id)
+    if isinstance(aborted, Unknown):
+        return FileResult(commit.key, FileOutcome.UNKNOWN, aborted.cause)
+    if isinstance(aborted, Done) and file.presence is Presence.OUTSTANDING:
+        return FileResult(commit.key, FileOutcome.ABORTED)
+    found = yield Head(commit.key)
+    if not isinstance(found, Found):
+        return FileResult(commit.key, FileOutcome.NOTHING)
+    return (yield from _remove(file, found))
+
+
+def _remove(file: PlannedFile, found: Found) -> Step[FileResult]:
+    commit = file.commit
+    if not is_file_of(commit, found, file.since):
+        return FileResult(commit.key, FileOutcome.KEPT, "it is not this job's")
+    answer: Done | Refused | Unknown = Unknown("")
+    for attempt in range(_TRIES):
+        if attempt:
+            yield Wait(_PAUSE * 2 ** (attempt - 1))
+        answer = yield Delete(commit.key, if_match=found.etag)
+        if isinstance(answer, Done):
+            return FileResult(commit.key, FileOutcome.REMOVED)
+        if isinstance(answer, Refused):
+            if answer.code in ("PreconditionFailed", "ConditionalRequestConflict"):
+                return FileResult(commit.key, FileOutcome.KEPT, "it was changed meanwhile")
+            return FileResult(commit.key, FileOutcome.REFUSED, answer.code)
+    return FileResult(commit.key, FileOutcome.UNKNOWN, answer.cause)
+
+
+def _abort(key: str, upload_id: str) -> Step[Done | Refused | Unknown]:
+    answer: Done | Refused | Unknown = Unknown("")
+    for attempt in range(_TRIES):
+        if attempt:
+            yield Wait(_PAUSE * 2 ** (attempt - 1))
+        answer = yield AbortUpload(key, upload_id)
+        if not isinstance(answer, Unknown):
+            return answer
+    return answer
+
+
+def _clean_up(
+    root: TableRoot, job: FoundJob, rolled: Rolled, stands: Decision | None
+) -> Step[Rolled]:
+    """Abort what no task committed, then delete the magic tree, the direction last."""
+    gone = {(upload.key, upload.upload_id) for upload in job.extra}
+    # Of a job that is rolled forward, nothing else is outstanding any more.
+    gone |= job.listed if rolled.action is Action.BACK else frozenset()
+    aborted, left = yield from _sweep(root, job.extra, gone)
+    problem = f"{left} of its uploads are still listed after being aborted" if left else ""
+    if not problem and job.tree is not None and stands is not None:
+        problem = yield from _delete_tree(job.tree, stands)
+    return replace(rolled, aborted=aborted, problem=problem)
+
+
+def _sweep(root: TableRoot, extra: Collection, gone: set[tuple[str, str]]) -> Step[tuple[int, int]]:
+    """Abort uploads until a listing shows none of them: a part that arrives late can leave an
+    aborted upload's parts behind."""
+    todo = {(upload.key, upload.upload_id) for upload in extra}
+    aborted: set[tuple[str, str]] = set()
+    for attempt in range(_TRIES):
+        if attempt > 1:
+            yield Wait(_PAUSE * 2 ** (attempt - 2))
+        yield All(tuple(_abort(*one) for one in sorted(todo)))
+        aborted |= todo
+        listed = yield from list_uploads(root)
+        todo = {(u.key, u.upload_id) for u in listed} & gone
+        if not todo:
+            break
+    return len(aborted), len(todo)
+
+
+def _delete_tree(tree: str, stands: Decision) -> Step[str]:
+    """Delete a job's tree; the answer is the problem there was, ``""`` for none."""
+    decision = decision_key(tree)
+    for attempt in range(_TRIES):
+        if attempt > 1:
+            yield Wait(_PAUSE * 2 ** (attempt - 2))
+        listing = yield from list_objects(tree)
+        keys = [key for key in listing.keys if _is_of(tree, key) and key != decision]
+        if not keys:
+            gone = yield from withdraw(tree, stands)
+            return "" if gone else f"whether {decision!r} is deleted, the store did not say"
+        failed = yield from remove((key, None) for key in keys)
+        if failed and attempt == _TRIES - 1:
+            key, cause = next(iter(failed.items()))
+            return f"{key!r} cannot be deleted: {cause}"
+    return f"objects are still listed below {tree!r} after being deleted"
+
+
+def _is_of(tree: str, key: str) -> bool:
+    """Not another job's, in a magic root that jobs share."""
+    path = parse(key)
+    return path is not None and path.tree == tree

@@ -1,0 +1,185 @@
+"""Whether an S3A job still lives: what its run says, what the caller knows, what moved last.
+
+Nothing in the committers fences an S3A job: one that is taken for dead and is not goes on all the
+same, and what is done to it meanwhile breaks it, or publishes half of it. So *live* is left alone
+whatever is asked, *unknown* unless it is forced, and a job whose files would be published although
+none of them was yet has to be *stated* to be dead, by who can know, not inferred from its silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ...committer.job_spec import NOBODY, Owner
+from ..runs.ledger import SIGN_LATE
+from ..runs.run_record import KnownRecord, RunRecord, is_run_of
+from .leftovers import FoundJob, Kind
+
+#: Seconds of silence below which a job counts as live where nobody says otherwise.
+QUIET = 3600.0
+
+
+class State(StrEnum):
+    LIVE = "live"
+    DEAD = "dead"
+    #: Dead, and its run has loaded again or is going to: what it left must not be published.
+    SUPERSEDED = "superseded"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a job is held for, and why.
+
+    :param stated: somebody who can know says so; ``False`` where it follows from silence.
+    :param owner: the run it belongs to, as far as known.
+    :param record: the id of that run's record.
+    """
+
+    state: State
+    reason: str
+    stated: bool = False
+    owner: Owner = NOBODY
+    record: str | None = None
+    mode: str | None = None
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What is known besides the store's listings.
+
+    :param records: of runs that have not said that they ended.
+    :param dead: UUIDs of jobs, or ids of runs, that the caller states to be dead.
+    :param ask: tells what has become of a record's run, as Airflow's task instance says it;
+        ``None`` where that is not known either.
+    :param signs: seconds since the application itself gave a sign of life, by record id.
+    :param patience: seconds without activity after which a job of which nothing else is known
+        counts as dead; ``None``: it stays unknown, however old.
+    """
+
+    records: Sequence[KnownRecord] = ()
+    dead: Collection[str] = frozenset()
+    ask: Callable[[RunRecord], State | None] | None = None
+    signs: Mapping[str, float] = field(default_factory=dict)
+    patience: float | None = None
+
+    @property
+    def readable(self) -> list[tuple[RunRecord, KnownRecord]]:
+        return [(known.record, known) for known in self.records if known.record is not None]
+
+    def says_dead(self, job: str, record: str = "") -> bool:
+        if record and record in self.dead:
+            return True
+        return any(is_run_of(run, job) for run in self.dead)
+
+
+def judge(job: FoundJob, now: float, known: Knowledge) -> Judgement:
+    """Tell live from dead, superseded and unknown.
+
+    :param now: by the store's clock, as the job's times are.
+    """
+    quiet = max(0.0, now - job.newest)
+    for record, read in known.readable:
+        if record.is_of(job.uuid):
+            return _by_record(job, record, read, quiet, known)
+    if known.says_dead(job.uuid):
+        return Judgement(State.DEAD, "the caller says that it is dead", stated=True)
+    shield = _shield(job, known)
+    if shield is not None:
+        return shield
+    return _by_silence(quiet, known, "no run's record names it")
+
+
+def _by_record(
+    job: FoundJob, record: RunRecord, read: KnownRecord, quiet: float, known: Knowledge
+) -> Judgement:
+    def judged(state: State, reason: str, stated: bool = True) -> Judgement:
+        return Judgement(state, reason, stated, record.owner, record.id, record.mode)
+
+    run, said_dead = _name(record.owner), known.says_dead(job.uuid, record.id)
+    asked = known.ask(record) if known.ask else None
+    if asked is State.LIVE:
+        return judged(State.LIVE, f"{run} is at work")
+    later = _later_try(record, known)
+    if said_dead and later is None and asked is not State.SUPERSEDED:
+        return judged(State.DEAD, "the caller says that it is dead")
+    sign = known.signs.get(record.id)
+    if not said_dead and sign is not None and sign < SIGN_LATE:
+        return judged(State.LIVE, f"its application gave a sign of life {sign:.0f} s ago")
+    if not said_dead and asked is None and read.is_renewed:
+        return judged(State.LIVE, f"{run} gave a sign of life {read.silent_for:.0f} s ago")
+    # A task may be over, and its application not: killed workers kill no cluster's driver.
+    patience = record.patience if known.patience is None else known.patience
+    allowed = min(record.patience, patience)
+    if not said_dead and asked is not None and quiet < allowed:
+        wrote = f"it wrote something {quiet:.0f} s ago, within {allowed:.0f} s"
+        return judged(State.LIVE, f"{run} is over, and {wrote}")
+    if asked is State.SUPERSEDED or later is not None:
+        what = f"try {later}" if later is not None else "another try"
+        return judged(State.SUPERSEDED, f"{run} is over, and {what} loads or loaded instead")
+    if asked is State.DEAD:
+        return judged(State.DEAD, f"{run} is over")
+    silent = f"{run} gave no sign of life for {read.silent_for:.0f} s"
+    # In cluster mode the application outlives whoever submitted it.
+    found = _by_silence(quiet, known, f"{silent}; its application may be at work without it")
+    return judged(found.state, found.reason, stated=False)
+
+
+def _by_silence(quiet: float, known: Knowledge, why: str) -> Judgement:
+    patience = QUIET if known.patience is None else known.patience
+    if quiet < patience:
+        return Judgement(
+            State.LIVE,
+            f"{why}, and it wrote something {quiet:.0f} s ago, within {patience:.0f} s",
+        )
+    if known.patience is None:
+        return Judgement(State.UNKNOWN, f"{why}; it has been silent for {quiet:.0f} s")
+    return Judgement(
+        State.DEAD, f"{why}, and it has been silent for {quiet:.0f} s of {patience:.0f} s allowed"
+    )
+
+
+def _shield(job: FoundJob, known: Knowledge) -> Judgement | None:
+    """A run at work that may be this job's: it does not know its UUID, or the job has none."""
+    for read in known.records:
+        record = read.record
+        if record is None:
+            return Judgement(State.UNKNOWN, f"a run's record cannot be read: {read.damage}")
+        if record.uuid is not None and job.kind is not Kind.UPLOADS:
+            continue
+        began = record.opened_at
+        if began is not None and job.newest < began:
+            continue
+        asked = known.ask(record) if known.ask else None
+        if asked is State.LIVE or (asked is None and read.is_renewed):
+            why = f"it may be of {_name(record.owner)}, which is at work"
+            return Judgement(State.LIVE, why, owner=record.owner)
+    return None
+
+
+def _later_try(record: RunRecord, known: Knowledge) -> int | None:
+    mine = record.owner.try_number
+    if mine is None or record.owner.run_id is None:
+        return None
+    tries = [
+        other.owner.try_number
+        for other, _ in known.readable
+        if other.owner.try_number is not None and _run(other.owner) == _run(record.owner)
+    ]
+    latest = max(tries, default=mine)
+    return latest if latest > mine else None
+
+
+def _run(owner: Owner) -> tuple[object, ...]:
+    mapped = -1 if owner.map_index is None else owner.map_index
+    return owner.dag_id, owner.run_id, owner.task_id, mapped
+
+
+def _name(owner: Owner) -> str:
+    if owner.dag_id is None:
+        return owner.application or "its run"
+    mapped = f"[{owner.map_index}]" if owner.map_index not in (None, -1) else ""
+    tried = f" try {owner.try_number}" if owner.try_number is not None else ""
+    return f"{owner.dag_id}.{owner.task_id}{mapped} of run {owner.run_id}{tried}"

@@ -1,0 +1,103 @@
+"""The ``_SUCCESS`` of a job that was rolled forward: what its committer would have written."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ...committer.records.success_marker import SuccessMarker, success_data
+from ...committer.s3.conditional_put import NotWritten, Uncertain, Written, put_record
+from ...committer.s3.requests import Absent, Found, Get, Put, Step
+from ..hadoop.commit_files import PendingCommit
+
+_TRIES = 3
+
+
+class MarkerOutcome(StrEnum):
+    """What became of a marker."""
+
+    WRITTEN = "written"
+    THERE = "there already"
+    #: A job that committed later has its own there, or nobody can tell whose it is.
+    KEPT = "another job's was kept"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class MarkerState:
+    """A destination's marker: ``job`` is ``None`` where there is none or it does not say."""
+
+    etag: str = ""
+    last_modified: float = 0.0
+    job: str | None = None
+
+    def is_newer_than(self, moment: float) -> bool:
+        """Whether it was not written before a moment, by the store's clock in whole seconds."""
+        return bool(self.etag) and self.last_modified >= moment
+
+    @property
+    def name(self) -> str:
+        return self.job or "one that its _SUCCESS does not name"
+
+
+def marker_key(destination: str) -> str:
+    return f"{destination}/_SUCCESS"
+
+
+def marker_body(
+    job: str,
+    commits: Sequence[PendingCommit],
+    tasks: int,
+    clock: Callable[[], float] = time.time,
+    host: Callable[[], str] = socket.gethostname,
+) -> bytes:
+    """Hadoop's SuccessData, version 1, as the magic committer fills it."""
+    counters = {
+        "committer_commits_completed": len(commits),
+        "committer_bytes_committed": sum(commit.length for commit in commits),
+        "committer_tasks_completed": tasks,
+        "committer_jobs_completed": 1,
+    }
+    head = {
+        "hostname": host(),
+        "committer": "magic",
+        "description": "Rolled forward by zero_rename after its driver died",
+        "jobId": job,
+        "jobIdSource": "zero_rename recovery",
+        "diagnostics": {"recovered_by": "zero_rename"},
+    }
+    return success_data(head, clock(), [commit.key for commit in commits], counters)
+
+
+def write_marker(destination: str, job: str, body: bytes, since: float) -> Step[MarkerOutcome]:
+    """Write a job's marker, never over one that is newer than the job's last task.
+
+    :param since: when the job's last pending set was written, by the store's clock. Its own
+        committer would have replaced any marker that was there then.
+    """
+    key = marker_key(destination)
+    for _ in range(_TRIES):
+        current: Found | Absent = yield Get(key)
+        if isinstance(current, Found):
+            if _job_of(current.body) == job:
+                return MarkerOutcome.THERE
+            if current.last_modified >= since:
+                return MarkerOutcome.KEPT
+            put = Put(key, body, if_match=current.etag)
+        else:
+            put = Put(key, body, if_none_match=True)
+        outcome = yield from put_record(put, job, _job_of)
+        if isinstance(outcome, Written):
+            return MarkerOutcome.WRITTEN
+        if isinstance(outcome, Uncertain):
+            return MarkerOutcome.UNKNOWN
+        assert isinstance(outcome, NotWritten)  # Another wrote meanwhile: look again.
+    return MarkerOutcome.KEPT
+
+
+def _job_of(body: bytes) -> str | None:
+    read = SuccessMarker.parse_or_none(body)
+    return read.job if read else None

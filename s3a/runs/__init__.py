@@ -1,0 +1,1 @@
+"""Records of a run's tries and writes with Hadoop's committers."""

@@ -1,0 +1,316 @@
+"""What a retry must know: the tries of a run, and the writes of each try's application.
+
+S3A's own traces do not suffice. ``_SUCCESS`` names only the last job of a destination, the files
+of the magic committer do not carry their job's UUID, and a driver that died may have committed
+or not. So the operator records each try, and the application's driver each write. The records
+lie beside the table, not in it: an object below a destination makes it exist (``mode("error")``
+and conflict mode *fail* would refuse each first write), and Spark's overwrite deletes it whole.
+
+* ``<parent>/_zero_rename/s3a-runs/<table>/<run's key>/<uuid>.json``: a try, by the operator
+* ``<parent>/_zero_rename/s3a-writes/<table>/<uuid>/<n>.json``: its application's n-th write
+* ``<parent>/_zero_rename/s3a-reports/<table>/<uuid>/<n>/``: the committer's own report of it
+
+A try has a UUID, handed in as ``fs.s3a.committer.uuid``. Each write has one made from it
+(:func:`write_uuid`): two jobs under one UUID would take each other's pending files for theirs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+
+from ...committer.errors import StoreUnreachableError
+from ...committer.job_spec import Owner
+from ...committer.layout import CONTROL, TableRoot, new_write_id
+from ...committer.records.codec import decode, encode
+from ...committer.records.open_record import owner_from
+from ...committer.s3.deletion import remove
+from ...committer.s3.listing import first_object, list_objects
+from ...committer.s3.requests import Absent, All, Done, Found, Get, ListObjects, Put, Step
+from ..hadoop.commit_files import JobSummary
+from ..hadoop.job_reports import summary_of
+
+#: States of a try.
+SUBMITTED, COMMITTED, FAILED = "submitted", "committed", "failed"
+#: An earlier try of which nothing is in the table, which has been made sure.
+UNDONE = "undone"
+#: States of a write. ``failed``: Spark has said so, and aborted its job.
+WRITING, WRITTEN = "writing", "written"
+#: Seconds between an application's signs of life while it writes, and seconds without one after
+#: which it counts as gone.
+SIGN_EVERY, SIGN_LATE = 15.0, 90.0
+_DIGITS = 4
+R = TypeVar("R", "TryRecord", "WriteRecord")
+
+
+def run_uuid() -> str:
+    """A new try's UUID: random, its last four digits zero."""
+    return f"{str(uuid.uuid4())[:-_DIGITS]}{'0' * _DIGITS}"
+
+
+def write_uuid(run: str, number: int) -> str:
+    """The committer UUID of a try's write number 1, 2, …: the try's, with other last digits.
+
+    :raises ValueError: more than 65,535 writes.
+    """
+    if not 0 <= number < 16**_DIGITS:
+        raise ValueError(f"write number {number}")
+    return f"{run[:-_DIGITS]}{number:0{_DIGITS}x}"
+
+
+def run_of(write: str) -> str:
+    """The try's UUID of a write's."""
+    return f"{write[:-_DIGITS]}{'0' * _DIGITS}"
+
+
+@dataclass(frozen=True)
+class TryRecord:
+    """One try of a run's task, and what came of it.
+
+    :param uuid: the try's.
+    :param once: the run's key, which all its tries share.
+    :param partitions: those that it may write; none for any.
+    :param state: :data:`SUBMITTED`, :data:`COMMITTED`, :data:`FAILED` or :data:`UNDONE`.
+    :param opened_at: seconds by the store's clock; 0 in a record that was written only once,
+        whose own age says so.
+    :param report: what the operator returned.
+    :param replaced: of an undone try, the UUIDs of its writes that had committed: loading again
+        takes their rows' place.
+    """
+
+    uuid: str
+    once: str
+    owner: Owner
+    committer: str
+    mode: str | None
+    partitions: tuple[str, ...] = ()
+    state: str = SUBMITTED
+    opened_at: float = 0.0
+    report: Mapping[str, Any] | None = None
+    replaced: tuple[str, ...] = ()
+
+    def encode(self) -> bytes:
+        members = {**vars(self), "owner": vars(self.owner)}
+        return encode("s3a try", new_write_id(), members)
+
+    @staticmethod
+    def decode(body: bytes, key: str) -> TryRecord:
+        read = decode(body, "s3a try", key)
+        return TryRecord(
+            uuid=read.string("uuid"),
+            once=read.string("once"),
+            owner=owner_from(read.within("owner")),
+            committer=read.string("committer"),
+            mode=read.optional_string("mode"),
+            partitions=read.strings("partitions"),
+            state=read.string("state"),
+            opened_at=read.number("opened_at"),
+            report=read.mapping("report") if read.has("report") else None,
+            replaced=read.strings("replaced") if read.has("replaced") else (),
+        )
+
+
+@dataclass(frozen=True)
+class WriteRecord:
+    """One write of an application: one job of a committer.
+
+    :param uuid: the job's committer UUID; ``run`` the try's.
+    :param destination: ``s3://bucket/key``: the table's root, or one partition's folder.
+    :param partition: the partition whose folder that is.
+    :param dynamic: the write replaces whatever partitions its rows have, which leaves no
+        ``_SUCCESS`` (SPARK-35279).
+    :param part: which of the ``parts`` writes of one call this is; a call that replaces several
+        partitions makes one for each.
+    :param emptied: partitions that the write emptied besides, since no row of theirs arrived.
+    :param opened_at: seconds by the store's clock.
+    """
+
+    uuid: str
+    run: str
+    number: int
+    committer: str
+    destination: str
+    mode: str
+    partition: str | None = None
+    dynamic: bool = False
+    part: int = 1
+    parts: int = 1
+    emptied: tuple[str, ...] = ()
+    state: str = WRITING
+    opened_at: float = 0.0
+
+    def encode(self) -> bytes:
+        return encode("s3a write", new_write_id(), dict(vars(self)))
+
+    @staticmethod
+    def decode(body: bytes, key: str) -> WriteRecord:
+        read = decode(body, "s3a write", key)
+        return WriteRecord(
+            uuid=read.string("uuid"),
+            run=read.string("run"),
+            number=read.integer("number"),
+            committer=read.string("committer"),
+            destination=read.string("destination"),
+            mode=read.string("mode"),
+            partition=read.optional_string("partition"),
+            dynamic=read.boolean("dynamic"),
+            part=read.integer("part"),
+            parts=read.integer("parts"),
+            emptied=read.strings("emptied"),
+            state=read.string("state"),
+            opened_at=read.number("opened_at"),
+        )
+
+
+@dataclass(frozen=True)
+class Known(Generic[R]):
+    """A record as it was found.
+
+    :param silent_for: seconds since it was written, by the store's clock.
+    :param since: when it was first written, by the store's clock; ``at`` when last.
+    """
+
+    record: R
+    silent_for: float
+    since: float
+    at: float = 0.0
+
+
+def try_key(root: TableRoot, once: str, run: str) -> str:
+    return f"{_runs_prefix(root, once)}{run}.json"
+
+
+def _runs_prefix(root: TableRoot, once: str) -> str:
+    digest = hashlib.sha256(once.encode()).hexdigest()[:16]
+    return f"{_beside(root, 's3a-runs')}{quote(once, safe='')[:80]}-{digest}/"
+
+
+def write_key(root: TableRoot, run: str, number: int) -> str:
+    return f"{_writes_prefix(root, run)}{number}.json"
+
+
+def _writes_prefix(root: TableRoot, run: str) -> str:
+    return f"{_beside(root, 's3a-writes')}{run}/"
+
+
+def report_prefix(root: TableRoot, run: str, number: int) -> str:
+    """Where the committer leaves its summary report of a write: it says that the job committed
+    also when the marker is a later job's. Without a slash at its end."""
+    return f"{_beside(root, 's3a-reports')}{run}/{number}"
+
+
+def read_report(root: TableRoot, write: WriteRecord) -> Step[JobSummary | None]:
+    """The committer's report of a write; ``None`` where it left none of this job."""
+    prefix = f"{report_prefix(root, write.run, write.number)}/"
+    page = yield ListObjects(prefix)
+    keys = [item.key for item in page.objects if item.key.endswith(".json")]
+    return (yield from summary_of(write.uuid, keys))
+
+
+def _beside(root: TableRoot, kind: str) -> str:
+    parent, _, name = root.prefix.rpartition("/")
+    return "/".join(filter(None, (parent, CONTROL, kind, name))) + "/"
+
+
+def put_try(root: TableRoot, record: TryRecord) -> Step[TryRecord]:
+    """Write a try's record. Returns it with its time by the store's clock."""
+    date = yield from _put(try_key(root, record.once, record.uuid), record.encode())
+    return record if record.opened_at else replace(record, opened_at=date)
+
+
+def put_write(root: TableRoot, record: WriteRecord) -> Step[WriteRecord]:
+    """Write a write's record, also again as a sign of life."""
+    date = yield from _put(write_key(root, record.run, record.number), record.encode())
+    return record if record.opened_at else replace(record, opened_at=date)
+
+
+def _put(key: str, body: bytes) -> Step[float]:
+    answer = yield Put(key, body)
+    if not isinstance(answer, Done):
+        raise StoreUnreachableError(
+            f"The store did not confirm a record ({answer}).",
+            key=key,
+            remedy="Try again when the store answers.",
+        )
+    return answer.date
+
+
+def tries_of(root: TableRoot, once: str) -> Step[tuple[Known[TryRecord], ...]]:
+    """A run's tries, the oldest first."""
+    found = yield from _read_all(_runs_prefix(root, once), TryRecord.decode)
+    # The store's times have whole seconds.
+    return tuple(sorted(found, key=lambda k: (k.since, k.record.owner.try_number or 0)))
+
+
+def superseded(root: TableRoot, once: str, run: str) -> Step[str]:
+    """Why a try may not write any more, a sentence; ``""`` where it may.
+
+    Later tries that are known to have left nothing do not count.
+    """
+    known = yield from tries_of(root, once)
+    order = [k.record for k in known if k.record.state != UNDONE or k.record.uuid == run]
+    mine = next((at for at, record in enumerate(order) if record.uuid == run), None)
+    if mine is None:
+        return ""
+    if mine < len(order) - 1:
+        return f"A later try of this run has begun (try {order[-1].owner.try_number})"
+    return "A retry has found this try to be dead" if order[mine].state == UNDONE else ""
+
+
+def writes_of(root: TableRoot, run: str) -> Step[tuple[Known[WriteRecord], ...]]:
+    """The writes of a try's application, in their order."""
+    found = yield from _read_all(_writes_prefix(root, run), WriteRecord.decode)
+    return tuple(sorted(found, key=lambda known: known.record.number))
+
+
+def find_try(root: TableRoot, run: str) -> Step[Known[TryRecord] | None]:
+    """A try's record by its UUID, or by that of one of its writes: one LIST per thousand runs."""
+    name = f"/{run_of(run)}.json"
+    item = yield from first_object(_beside(root, "s3a-runs"), lambda it: it.key.endswith(name))
+    found = (yield from _get(item.key)) if item else None
+    return None if found is None else _known(TryRecord.decode(found.body, found.key), found)
+
+
+def remove_writes(root: TableRoot, run: str) -> Step[Mapping[str, str]]:
+    """Forget a try's writes, once the try's own record says what came of them.
+
+    :returns: records that may still be there, with the reason: they say nothing any more, and
+        only take up room.
+    """
+    own = yield from list_objects(_writes_prefix(root, run))
+    reports = yield from list_objects(f"{_beside(root, 's3a-reports')}{run}/")
+    return (yield from remove((key, None) for key in (*own.keys, *reports.keys)))
+
+
+def find_write(root: TableRoot, write: str) -> Step[Known[WriteRecord] | None]:
+    """The record of a write by its committer UUID."""
+    found = yield from writes_of(root, run_of(write))
+    return next((known for known in found if known.record.uuid == write), None)
+
+
+def last_sign(root: TableRoot, run: str) -> Step[float | None]:
+    """Seconds since the try's application last said that it writes; ``None`` where it never
+    did or said that it is done."""
+    found = yield from writes_of(root, run)
+    signs = [known.silent_for for known in found if known.record.state == WRITING]
+    return min(signs) if signs else None
+
+
+def _read_all(prefix: str, read: Callable[[bytes, str], Any]) -> Step[list[Known[Any]]]:
+    listing = yield from list_objects(prefix)
+    answers = yield All(tuple(_get(key) for key in listing.keys if key.endswith(".json")))
+    return [_known(read(found.body, found.key), found) for found in answers if found is not None]
+
+
+def _get(key: str) -> Step[Found | None]:
+    found = yield Get(key)
+    return None if isinstance(found, Absent) else found
+
+
+def _known(record: Any, found: Found) -> Known[Any]:
+    silent = max(0.0, found.date - found.last_modified)
+    return Known(record, silent, record.opened_at or found.last_modified, found.last_modified)

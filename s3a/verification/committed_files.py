@@ -1,0 +1,250 @@
+"""The files of a committed S3A job: which they are, and whether they are there in full.
+
+* Files and bytes that the job counted (``committer_commits_completed``,
+  ``committer_bytes_committed``) are compared with the objects. A marker names at most 100 files,
+  and no sizes. The others are found by the write's own UUID, which Spark puts into the names of
+  all files of one write.
+* Every pending set that is still there is compared key by key and size by size.
+* An upload under way of a file of that write may be rows lost, if the file is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from ...committer.errors import RecordDamagedError, VerificationError
+from ...committer.layout import TableRoot
+from ...committer.records.success_marker import FILENAMES_LIMIT
+from ...committer.s3.listing import list_objects
+from ...committer.s3.requests import Absent, All, Found, Get, Head, Step
+from ..hadoop.commit_files import JobSummary, PendingSet
+from ..hadoop.magic_paths import (
+    MAGIC_JOB,
+    SHARED_MAGIC,
+    job_of,
+    job_tree,
+    parse,
+    uuids_in_name,
+    why_outside,
+)
+from ..recovery.leftovers import list_uploads
+
+_TEMPORARY = "_temporary"
+_SHOWN = 5
+_NOT_AGAIN = "Compare the table's rows with the source before loading anything again."
+
+
+def committed_files(root: TableRoot, summary: JobSummary, since_ms: int) -> Step[dict[str, int]]:
+    """Keys and sizes of the files a marker stands for.
+
+    :raises VerificationError: files that it names are not there, are outside the destination, or
+        do not add up to what the job counted.
+    """
+    job = summary.marker.job
+    named = [name.removeprefix("/") for name in summary.marker.filenames]
+    for key in named:
+        outside = why_outside(root.bucket, key, root, root.prefix)
+        if outside:
+            raise VerificationError(
+                f"The _SUCCESS marker {outside}.", table=root.url, job=job, remedy=_NOT_AGAIN
+            )
+    if not named:
+        yield from _check_empty(root, summary, since_ms)
+        return {}
+    if len(named) < FILENAMES_LIMIT or summary.files == len(named):
+        files = yield from _sizes(named)
+    else:
+        files = yield from _of_the_write(root, job, named)
+    missing = sorted(set(named) - files.keys())
+    if missing:
+        raise VerificationError(
+            f"{len(missing)} files that the job committed are not there: {_some(missing)}. A job "
+            "that replaced them since would have left its own marker.",
+            table=root.url,
+            job=job,
+            key=missing[0],
+            remedy=_NOT_AGAIN,
+        )
+    _check_totals(root, summary, files)
+    return files
+
+
+def _check_totals(root: TableRoot, summary: JobSummary, files: Mapping[str, int]) -> None:
+    """What the job counted; markers of other makers, or of old releases, may not say."""
+    there = (len(files), sum(files.values()))
+    counted = (summary.files, summary.bytes)
+    for what, is_there, was in zip(("files", "bytes"), there, counted, strict=True):
+        if was is not None and was != is_there:
+            raise VerificationError(
+                f"The job committed {was} {what}, and {is_there} of it are there.",
+                table=root.url,
+                job=summary.marker.job,
+                remedy=_NOT_AGAIN,
+            )
+
+
+def _check_empty(root: TableRoot, summary: JobSummary, since_ms: int) -> Step[None]:
+    """A committer without files to commit: nothing was written, or tasks went past it."""
+    if summary.files:
+        raise VerificationError(
+            f"The job committed {summary.files} files, and its marker names none.",
+            table=root.url,
+            job=summary.marker.job,
+            remedy=_NOT_AGAIN,
+        )
+    came = yield from files_since(root, since_ms)
+    if came:
+        raise VerificationError(
+            f"The committer committed no file, and {len(came)} came since the job began: "
+            f"{_some(sorted(came))}. Tasks wrote directly into the table, which nothing undoes "
+            "when one of them fails; or another job wrote beside this one.",
+            table=root.url,
+            job=summary.marker.job,
+            key=min(came),
+            remedy="Set spark.sql.sources.commitProtocolClass to PathOutputCommitProtocol, as "
+            "the operator's settings do: formats other than Parquet are bound to the committer "
+            "by it alone.",
+        )
+
+
+def _sizes(keys: Sequence[str]) -> Step[dict[str, int]]:
+    """Sizes of those of the keys that are there: one HEAD each."""
+    answers = yield All(tuple(_head(key) for key in keys))
+    return {key: found.size for key, found in zip(keys, answers, strict=True) if found}
+
+
+def _head(key: str) -> Step[Found | None]:
+    found = yield Head(key)
+    return None if isinstance(found, Absent) else found
+
+
+def _of_the_write(root: TableRoot, job: str, named: Sequence[str]) -> Step[dict[str, int]]:
+    """All files with a UUID that all the named ones have in their names, by a listing."""
+    common = set(uuids_in_name(named[0]))
+    for key in named:
+        common &= set(uuids_in_name(key))
+    # Spark's own UUID is one write's; the committer's may have been handed to several.
+    common = common - {job.lower()} or common
+    wanted = set(named)
+    listing = yield from list_objects(f"{root.prefix}/", wanted=root.is_data)
+    return {
+        item.key: item.size
+        for item in listing.objects
+        if item.key in wanted or common & set(uuids_in_name(item.key))
+    }
+
+
+def files_since(root: TableRoot, since_ms: int) -> Step[dict[str, int]]:
+    """Keys and sizes of the data files that the store wrote since then, by its own clock, whose
+    times have whole seconds."""
+    listing = yield from list_objects(f"{root.prefix}/", wanted=root.is_data)
+    return {
+        item.key: item.size
+        for item in listing.objects
+        if int(item.last_modified) >= since_ms // 1000
+    }
+
+
+def temporary_left(root: TableRoot) -> Step[str]:
+    """A sentence about a rename committer's unfinished work, ``""`` if there is none."""
+    listing = yield from list_objects(f"{root.prefix}/{_TEMPORARY}/")
+    if not listing.objects:
+        return ""
+    return (
+        f"{len(listing.objects)} objects are below {_TEMPORARY}/: work of a rename committer that "
+        "is under way or was interrupted."
+    )
+
+
+def pending_files(root: TableRoot, job: str, warnings: list[str]) -> Step[dict[str, int]]:
+    """What the pending sets that are left say: nothing, where the commit cleaned up.
+
+    :param warnings: gets a sentence about every tree that is left.
+    :returns: keys and sizes of the files they name.
+    :raises VerificationError: one that they name is not there, or of another size.
+    """
+    listing = yield from list_objects(f"{root.prefix}/{SHARED_MAGIC}")
+    own = [key for key in listing.keys if key.startswith(job_tree(root.prefix, job))]
+    others = {job_of(key) or SHARED_MAGIC for key in listing.keys} - {job}
+    if others:
+        warnings.append(
+            f"Other jobs left magic trees, or are writing: {_some(sorted(others))}. "
+            "`zero-rename s3a-jobs` shows them."
+        )
+    if not own:
+        return {}
+    warnings.append(
+        f"The job's own {MAGIC_JOB}{job} is still there, {len(own)} objects: it was not cleaned "
+        "up. `zero-rename s3a-recover` does it."
+    )
+    names = [key for key in own if (path := parse(key)) and path.is_set]
+    sets = yield All(tuple(_load(key) for key in names))
+    wanted = {commit.key: commit.length for one in sets if one for commit in one.commits}
+    files = yield from _sizes(sorted(wanted))
+    for key, length in sorted(wanted.items()):
+        if files.get(key) != length:
+            there = f"of {files[key]} bytes" if key in files else "not there"
+            raise VerificationError(
+                f"A task's pending set names a file of {length} bytes that is {there}.",
+                table=root.url,
+                job=job,
+                key=key,
+                remedy=_NOT_AGAIN,
+            )
+    return files
+
+
+def _load(key: str) -> Step[PendingSet | None]:
+    found = yield Get(key)
+    if isinstance(found, Absent):
+        return None
+    try:
+        return PendingSet.parse(found.body, key)
+    except RecordDamagedError as error:
+        raise VerificationError(
+            f"A pending set that the job left cannot be read. {error.message}",
+            key=key,
+            remedy=_NOT_AGAIN,
+        ) from error
+
+
+def left_uploads(
+    root: TableRoot, job: str, files: Collection[str], warnings: list[str]
+) -> Step[None]:
+    """Uploads under way below the destination: the job's own should be none.
+
+    :param files: the keys the job committed.
+    :param warnings: gets a sentence where uploads are left that no row depends on.
+    :raises VerificationError: an upload of the job whose file is not there.
+    """
+    uploads = yield from list_uploads(root)
+    marks = {job.lower()}
+    for key in files:
+        marks |= set(uuids_in_name(key))
+    own = [upload for upload in uploads if marks & set(uuids_in_name(upload.key))]
+    there = yield from _sizes(sorted({upload.key for upload in own} - set(files)))
+    lost = sorted({upload.key for upload in own} - set(files) - there.keys())
+    if lost:
+        raise VerificationError(
+            f"{len(lost)} files of the job are uploaded, not completed and not there: "
+            f"{_some(lost)}. Their rows may be missing.",
+            table=root.url,
+            job=job,
+            key=lost[0],
+            remedy=_NOT_AGAIN,
+        )
+    if own:
+        warnings.append(
+            f"{len(own)} uploads of the job are left, of attempts that were repeated: their files "
+            "are there. `zero-rename s3a-recover` aborts them."
+        )
+    if len(uploads) > len(own):
+        warnings.append(
+            f"{len(uploads) - len(own)} other uploads are under way below the destination: of "
+            "jobs that are writing, or that died."
+        )
+
+
+def _some(keys: Sequence[str]) -> str:
+    shown = ", ".join(keys[:_SHOWN])
+    return shown if len(keys) <= _SHOWN else f"{shown} and {len(keys) - _SHOWN} more"

@@ -1,0 +1,1 @@
+"""Writes by Hadoop's S3A committers from inside a Spark application."""

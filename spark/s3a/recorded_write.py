@@ -1,0 +1,348 @@
+"""Writing a table by one of Hadoop's S3A committers, on record and one job at a time."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ...committer.errors import (
+    DestinationExistsError,
+    JobFencedError,
+    OutcomeUnknownError,
+    SettingsRefusedError,
+    UnfinishedCommitError,
+    ZeroRenameError,
+)
+from ...committer.job_spec import Mode
+from ...committer.layout import TableRoot
+from ...committer.periodic import signs_of_life
+from ...committer.s3.deletion import remove
+from ...committer.s3.listing import first_object
+from ...committer.s3.requests import Step
+from ...committer.schema.hive_paths import NULL, parse_partition, unescape
+from ...committer.state.context import Context
+from ...committer.state.data_listing import list_data
+from ...committer.table import Table
+from ...s3a.hadoop.settings import REPORT_KEY, UNIQUE_KEY, UUID_KEY, Committer
+from ...s3a.runs import ledger
+from ...s3a.write_plan import PlannedWrite, mode_word, native_table_refused, plan
+from ..options import TABLE_VARIABLE
+from .fence import Fence
+from .job_tags import Operations
+from .session import SessionView, check_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from ..save_frame import Asked
+
+logger = logging.getLogger("zero_rename.spark.s3a.recorded_write")
+#: The try's UUID, which the operator hands in.
+RUN_VARIABLE = "ZERO_RENAME_S3A_RUN"
+ONCE_VARIABLE = "ZERO_RENAME_ONCE"
+_lock = threading.Lock()
+_numbers: dict[str, int] = {}
+
+
+def save_by_s3a(frame: DataFrame, asked: Asked, environ: Mapping[str, str]) -> None:
+    """Write a frame as :func:`.save.save` says.
+
+    :raises SettingsRefusedError: the session's settings, or a table of ``zero_rename`` there.
+    :raises DestinationExistsError: mode fail-if-exists met files.
+    :raises JobFencedError: a later try of the run has begun. In all cases nothing was written.
+    """
+    committer = Committer(asked.committer)
+    writes = plan(committer, asked.mode, asked.root, asked.partition_by, asked.partitions)
+    view = SessionView(frame.sparkSession)
+    job = _Application(asked, view, environ)
+    job.check(writes)
+    for part, write in enumerate(writes, 1):
+        job.write(_rows(frame, asked, write), write, part, len(writes))
+
+
+class _Application:
+    """What the writes of one call have in common.
+
+    :param environ: names the try, where an operator has submitted the application.
+    """
+
+    def __init__(self, asked: Asked, view: SessionView, environ: Mapping[str, str]) -> None:
+        self._asked = asked
+        self._view = view
+        self._given_run = environ.get(RUN_VARIABLE)
+        self._run = self._given_run or ledger.run_uuid()
+        self._once = environ.get(ONCE_VARIABLE)
+        named = environ.get(TABLE_VARIABLE) if self._given_run else None
+        #: Records lie beside the table that the operator looks at.
+        self._ledger = TableRoot.parse(named) if named else asked.root
+        self._table = Table(asked.root.url, _client(view))
+        self._records = Table(self._ledger.url, _client(view))
+
+    def check(self, writes: tuple[PlannedWrite, ...]) -> None:
+        """Everything that may refuse, before the first byte is written."""
+        asked, driver = self._asked, self._table.driver
+        missing = self._view.missing_jars
+        if missing:
+            raise SettingsRefusedError(
+                f"Spark does not have {' and '.join(missing)}, which the {asked.committer} "
+                "committer needs; nothing was written.",
+                remedy="Put hadoop-aws (of Spark's Hadoop version), its AWS SDK bundle and "
+                "spark-hadoop-cloud on the class path; docs/airflow.md says how.",
+            )
+        if self._table.exists():
+            raise native_table_refused(asked.root, asked.committer)
+        self._check_unique(asked)
+        circumstances = {
+            "committer": asked.committer,
+            "destination": writes[0].path,
+            "mode": mode_word(asked.mode, writes[0]),
+            "save_mode": writes[0].save_mode,
+            "partition_by": writes[0].partition_by,
+            "has_other_partitions": writes[0].partition is None and bool(asked.partition_by),
+            "native_table": False,
+            "formats": ("parquet",),
+            "spark_version": self._view.spark_version,
+            # A dynamic overwrite leaves no _SUCCESS; the operator goes by the record then.
+            "sensor_waits": not writes[0].dynamic,
+        }
+        check_session(self._view, circumstances, writes[0].settings, asked.root.bucket)
+        for write in writes:
+            for prefix in write.must_be_empty:
+                there = driver.run(first_object(prefix, asked.root.is_data))
+                if there is not None:
+                    raise DestinationExistsError(
+                        "There is data already, and the mode is fail-if-exists; nothing was "
+                        "written.",
+                        table=asked.root.url,
+                        key=there.key,
+                        remedy="Use mode overwrite or append, or another table.",
+                    )
+
+    def _check_unique(self, asked: Asked) -> None:
+        """An overwrite of named partitions by the partitioned committer finds out by the UUID in
+        file names which of them got no row."""
+        if asked.committer != Committer.PARTITIONED or not asked.partitions:
+            return
+        if asked.mode is Mode.REPLACE and (self._view.hadoop(UNIQUE_KEY) or "true") != "true":
+            raise SettingsRefusedError(
+                f"{UNIQUE_KEY} is off, so the files of this job could not be told from older "
+                "ones in the partitions to replace; nothing was written.",
+                remedy="Leave it on.",
+            )
+
+    def write(self, frame: DataFrame, write: PlannedWrite, part: int, parts: int) -> None:
+        """Carry out one write, on record from before its start until after its end."""
+        record = self._begin(write, part, parts)
+        fence = self._fence(frame.sparkSession, record)
+        try:
+            with signs_of_life(fence.sign, ledger.SIGN_EVERY):
+                self._spark_writes(frame, write, record)
+                emptied = self._empty_the_rest(record)
+        except Exception as error:
+            if not _lost_spark(error):
+                self._note(replace(record, state=ledger.FAILED))
+            if fence.reason:
+                raise self._fenced(record, fence.reason) from error
+            raise
+        done = replace(record, state=ledger.WRITTEN, emptied=emptied)
+        self._run_step(ledger.put_write(self._ledger, done))
+        if fence.reason:
+            raise self._too_late(done, fence.reason)
+        if not self._given_run:
+            left = self._run_step(ledger.remove_writes(self._ledger, self._run))
+            if left:
+                logger.warning("Records that nobody needs any more were left: %s", left)
+        logger.info("Written: %s, job %s", write.path, record.uuid)
+
+    def _begin(self, write: PlannedWrite, part: int, parts: int) -> ledger.WriteRecord:
+        """Take the next number, say so, and only then see whether a later try has begun: either
+        that try sees this write, or this write sees that try."""
+        number = _next_number(self._run)
+        record = ledger.WriteRecord(
+            uuid=ledger.write_uuid(self._run, number),
+            run=self._run,
+            number=number,
+            committer=self._asked.committer,
+            destination=write.path.replace("s3a://", "s3://", 1),
+            mode=str(self._asked.mode),
+            partition=write.partition,
+            dynamic=write.dynamic,
+            part=part,
+            parts=parts,
+        )
+        if self._given_run and number == 1:
+            self._check_alone()
+        record = self._run_step(ledger.put_write(self._ledger, record))
+        superseded = self._superseded()
+        if superseded:
+            self._note(replace(record, state=ledger.FAILED))
+            raise JobFencedError(
+                f"{superseded}; nothing was written.",
+                table=self._asked.root.url,
+                job=record.uuid,
+                remedy="Nothing is to be done: that try loads the rows.",
+            )
+        return record
+
+    def _check_alone(self) -> None:
+        """A driver that YARN has started again would write once more what the first one wrote,
+        under the same numbers."""
+        known = self._run_step(ledger.writes_of(self._ledger, self._run))
+        if known:
+            raise JobFencedError(
+                "Another driver of this try has written already: the cluster has started the "
+                "driver again. Nothing was written by this one.",
+                table=self._asked.root.url,
+                job=known[0].record.uuid,
+                remedy="Set spark.yarn.maxAppAttempts=1; the operator's next try settles what the "
+                "first driver left.",
+            )
+
+    def _spark_writes(
+        self, frame: DataFrame, write: PlannedWrite, record: ledger.WriteRecord
+    ) -> None:
+        options = {**self._asked.options, **write.options}
+        if record.committer != Committer.CLASSIC:
+            options[UUID_KEY] = record.uuid
+            if not self._view.hadoop(REPORT_KEY):
+                # It outlives the marker, which the next job's takes the place of.
+                folder = ledger.report_prefix(self._ledger, self._run, record.number)
+                options[REPORT_KEY] = f"s3a://{self._ledger.bucket}/{folder}"
+        writer = frame.write.format("parquet").mode(write.save_mode).options(**options)
+        if write.partition_by:
+            writer = writer.partitionBy(*write.partition_by)
+        with Operations(frame.sparkSession, record.uuid):
+            writer.save(write.path)
+
+    def _fence(self, session: SparkSession, record: ledger.WriteRecord) -> Fence:
+        def renew() -> None:
+            self._run_step(ledger.put_write(self._ledger, record))
+
+        return Fence(renew, self._superseded, Operations(session, record.uuid).cancel)
+
+    def _superseded(self) -> str:
+        """Why this try may not write any more: a sentence, or nothing."""
+        if not (self._given_run and self._once):
+            return ""
+        return self._run_step(ledger.superseded(self._ledger, self._once, self._run))
+
+    def _fenced(self, record: ledger.WriteRecord, reason: str) -> JobFencedError:
+        return JobFencedError(
+            f"{reason}. So this write was ended; its job was aborted.",
+            table=self._asked.root.url,
+            job=record.uuid,
+            remedy="Nothing is to be done: that try, or the next, loads the rows.",
+        )
+
+    def _too_late(self, record: ledger.WriteRecord, reason: str) -> OutcomeUnknownError:
+        return OutcomeUnknownError(
+            f"{reason}, and this write was to end; but its commit had begun already, which Spark "
+            "cannot cancel, and went through. Its rows may be in the table twice.",
+            table=self._asked.root.url,
+            job=record.uuid,
+            remedy="See what the later try loaded: its operator says so, too. Its _SUCCESS and "
+            "report name its files; those of this job have to go where both are there.",
+        )
+
+    def _empty_the_rest(self, record: ledger.WriteRecord) -> tuple[str, ...]:
+        """Empty the partitions named that no row arrived for, which the partitioned committer
+        leaves as they were. Not atomic with the job: it comes right after it."""
+        asked = self._asked
+        if asked.committer != Committer.PARTITIONED or asked.mode is not Mode.REPLACE:
+            return ()
+        context = Context(asked.root)
+        emptied = []
+        for name in asked.partitions:
+            files = self._table.driver.run(list_data(context, name))
+            if not files or any(record.uuid in item.key for item in files):
+                continue
+            left = self._table.driver.run(remove((item.key, None) for item in files))
+            if left:
+                raise _not_emptied(asked, record, name, left)
+            emptied.append(name)
+        return tuple(emptied)
+
+    def _note(self, record: ledger.WriteRecord) -> None:
+        """Renew a record where that must not hide what else happens."""
+        try:
+            self._run_step(ledger.put_write(self._ledger, record))
+        except ZeroRenameError as error:
+            logger.warning("The record of job %s could not be renewed: %s", record.uuid, error)
+
+    def _run_step(self, step: Step[Any]) -> Any:
+        return self._records.driver.run(step)
+
+
+def _rows(frame: DataFrame, asked: Asked, write: PlannedWrite) -> DataFrame:
+    """The rows of one write. Rows of partitions that the load is not about fail the job, as they
+    do natively, before anything of it is visible."""
+    from pyspark.sql import functions as F
+
+    if not asked.partitions:
+        return frame
+    among = _is_in(asked.partitions[0])
+    for name in asked.partitions[1:]:
+        among = among | _is_in(name)
+    mine = F.lit(True) if write.partition is None else _is_in(write.partition)
+    refused = F.raise_error(
+        F.lit(f"A row belongs to none of the partitions {', '.join(asked.partitions[:5])} …")
+    )
+    kept = frame.where(F.when(among, mine).otherwise(refused.cast("boolean")))
+    return kept if write.partition is None else kept.drop(*asked.partition_by)
+
+
+def _is_in(partition: str) -> Column:
+    """Whether a row lies in a partition: by the text that Spark writes as the folder's name."""
+    from pyspark.sql import functions as F
+
+    found = F.lit(True)
+    for column, raw in parse_partition(partition):
+        text = F.col(f"`{column}`").cast("string")
+        if raw == NULL:
+            found = found & (text.isNull() | (text == ""))
+        else:
+            found = found & text.eqNullSafe(unescape(raw))
+    return found
+
+
+def _not_emptied(
+    asked: Asked, record: ledger.WriteRecord, name: str, left: Mapping[str, str]
+) -> UnfinishedCommitError:
+    key, cause = next(iter(left.items()))
+    return UnfinishedCommitError(
+        f"The job's rows are committed, and the partition {name}, which got none of them, could "
+        f"not be emptied: {len(left)} of its old files may still be there ({cause}).",
+        table=asked.root.url,
+        job=record.uuid,
+        key=key,
+        remedy="Load the partitions again when the store allows deletes: an overwrite adds nothing "
+        "twice. Or delete the partition's files.",
+    )
+
+
+def _next_number(run: str) -> int:
+    with _lock:
+        _numbers[run] = _numbers.get(run, 0) + 1
+        return _numbers[run]
+
+
+def _lost_spark(error: Exception) -> bool:
+    """Whether Spark went away rather than say that the job failed."""
+    return isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError"
+
+
+def _client(view: SessionView) -> Any:
+    """A boto3 client for the store that Hadoop's configuration names, where the environment
+    names none; ``None`` for boto3's own chain."""
+    endpoint = view.hadoop("fs.s3a.endpoint")
+    if not endpoint or os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT_URL_S3"):
+        return None
+    import boto3
+
+    url = endpoint if "://" in endpoint else f"https://{endpoint}"
+    region = view.hadoop("fs.s3a.endpoint.region") or None
+    return boto3.client("s3", endpoint_url=url, region_name=region)

@@ -1,0 +1,157 @@
+"""The settings a session will really write with, and the checks on them before the first write.
+
+What was checked before the submission may have changed since: the application sets options on
+its session, Spark chooses a committer by itself (SPARK-47618), a cluster has a ``core-site.xml``
+of its own. In the job all of it can be seen: Spark's configuration, Hadoop's, and which classes
+there are.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...s3a.checks.host_facts import buffer_facts
+from ...s3a.checks.job_facts import Circumstances
+from ...s3a.checks.run import Finding, inspect, refuse, warnings
+from ...s3a.hadoop import effective_settings as layers
+from ...s3a.hadoop.settings import BINDING_PARQUET, PATH_PROTOCOL
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger("zero_rename.spark.s3a.session")
+_HADOOP = "spark.hadoop."
+_BUCKET = "fs.s3a.bucket."
+_SECRET = re.compile(r"(?i)key|secret|token|password|credential")
+_S3A_CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+
+
+class SessionView:
+    """What can be seen of a session.
+
+    :param session: classic or of Spark Connect; of the latter only Spark's own settings can be
+        seen, and that is logged.
+    """
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self._hadoop = _hadoop_configuration(session)
+        if self._hadoop is None:
+            logger.warning(
+                "This session is one of Spark Connect: Hadoop's configuration and the jars of the "
+                "server cannot be seen from here, so the checks on them are left out."
+            )
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether Hadoop's configuration can be seen too."""
+        return self._hadoop is not None
+
+    def hadoop(self, key: str) -> str | None:
+        """An option of Hadoop's, as a write of this session would find it."""
+        own = self._session.conf.get(key, None)
+        if own is not None or self._hadoop is None:
+            return own
+        return self._hadoop.get(key)
+
+    def settings(
+        self, options: Mapping[str, str], bucket: str | None = None
+    ) -> Mapping[str, layers.Setting]:
+        """All settings in force for a write, Spark's and Hadoop's.
+
+        :param options: of the write; they win.
+        :param bucket: it writes to.
+        """
+        return layers.effective(
+            [(layers.SESSION, {**self._hadoop_settings(), **self._spark_settings(), **options})],
+            bucket,
+        )
+
+    def _hadoop_settings(self) -> dict[str, str]:
+        """Hadoop's options that the checks read, by their bare names; no credentials."""
+        if self._hadoop is None:
+            return {}
+        keys = list(layers.HADOOP_KEYS)
+        of_buckets = self._hadoop.getPropsWithPrefix(_BUCKET)
+        keys += [f"{_BUCKET}{key}" for key in of_buckets if not _SECRET.search(key)]
+        values = {key: self._hadoop.get(key) for key in keys}
+        return {key: value for key, value in values.items() if value is not None}
+
+    def _spark_settings(self) -> dict[str, str]:
+        """Spark's settings. Where Hadoop's configuration can be seen, the ``spark.hadoop.…`` ones
+        were taken into it when the context was made, and may have been changed there since."""
+        found: dict[str, str] = {}
+        if self._hadoop is not None:
+            found |= dict(self._session.sparkContext.getConf().getAll())
+        found |= {str(key): str(value) for key, value in self._session.conf.getAll.items()}
+        if self._hadoop is None:
+            return found
+        return {key: value for key, value in found.items() if not key.startswith(_HADOOP)}
+
+    def has_class(self, name: str) -> bool | None:
+        """Whether Spark can load a class; ``None`` where that cannot be seen."""
+        if self._hadoop is None:
+            return None
+        jvm: Any = self._session.sparkContext._jvm
+        return bool(jvm.org.apache.spark.util.Utils.classIsLoadable(name))
+
+    @property
+    def missing_jars(self) -> tuple[str, ...]:
+        """The modules whose classes are not there."""
+        known = {
+            _S3A_CLASS: "hadoop-aws",
+            PATH_PROTOCOL: "spark-hadoop-cloud",
+            BINDING_PARQUET: "spark-hadoop-cloud",
+        }
+        missing = [jar for name, jar in known.items() if self.has_class(name) is False]
+        return tuple(dict.fromkeys(missing))
+
+    @property
+    def spark_version(self) -> str:
+        return self._session.version
+
+    @property
+    def is_cluster(self) -> bool | None:
+        master = self._session.conf.get("spark.master", None)
+        return None if master is None else not master.startswith("local")
+
+
+def check_session(
+    view: SessionView,
+    circumstances: Mapping[str, Any],
+    options: Mapping[str, str],
+    bucket: str | None = None,
+) -> tuple[Finding, ...]:
+    """Look at a session before a write.
+
+    :param circumstances: members of :class:`Circumstances` besides the settings.
+    :param options: the write's.
+    :return: the warnings, which are logged.
+    :raises SettingsRefusedError: it would lose or double rows; nothing was written.
+    """
+    settings = view.settings(options, bucket)
+    # The driver's machine; of executors elsewhere nothing is known here.
+    free, shared = (None, ()) if view.is_cluster else buffer_facts(settings)
+    seen = Circumstances(
+        settings=settings,
+        buffer_free_bytes=free,
+        shared_dirs=shared,
+        is_cluster=view.is_cluster,
+        **circumstances,
+    )
+    findings = inspect(seen)
+    for finding in warnings(findings):
+        logger.warning("%s", finding)
+    refuse(findings)
+    return warnings(findings)
+
+
+def _hadoop_configuration(session: SparkSession) -> Any:
+    """Hadoop's configuration of the session's context; ``None`` for Spark Connect."""
+    if getattr(session, "_jsparkSession", None) is None:
+        return None
+    context: Any = session.sparkContext
+    return context._jsc.hadoopConfiguration()

@@ -1,0 +1,1 @@
+"""Spark's start: launch options, class archive, and the checks before it."""

@@ -1,0 +1,169 @@
+"""Starting Spark quickly for small jobs: JVM flags, a class archive, and a quick Python.
+
+A cold PySpark process with one small write spends its time on starting, not on the write:
+
+* the JVM on loading and verifying Spark's classes and on compiling them well. Neither pays off in
+  a job of a few seconds. ``-XX:TieredStopAtLevel=1`` stops at the quick compiler,
+  ``-XX:+UseSerialGC`` saves the collector's threads, and a class data archive (JEP 350,
+  ``-XX:SharedArchiveFile``) holds the classes parsed and verified.
+  ``python -m zero_rename.spark.startup.class_archive`` makes it; :func:`jvm_options` uses it.
+* about sixteen Python processes, for one write and one read, on compiling PySpark: Spark puts
+  ``pyspark.zip`` first on their path, and Python keeps no compiled modules of a zip. Where PySpark
+  is installed for the workers' Python, they can do without: :func:`worker_python`.
+
+The archive fits only the JVM, Spark and class path it was made with: its file name carries all
+three. One that does not fit is ignored by the JVM, never an error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from ...committer.errors import InvalidInputError
+
+#: For jobs of seconds. Long jobs are better off with the JVM's own choice.
+SMALL_JOB_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_QUIET = "-Xlog:disable -Xlog:all=error:stderr"
+
+
+def java_command(environ: Mapping[str, str] = os.environ) -> Path:
+    """The ``java`` that Spark's scripts start: ``$JAVA_HOME/bin/java``, else the one on PATH.
+
+    :raises InvalidInputError: there is none.
+    """
+    home = environ.get("JAVA_HOME")
+    found = shutil.which("java", path=f"{home}/bin" if home else environ.get("PATH"))
+    if found is None:
+        where = f"JAVA_HOME={home} holds no bin/java" if home else "there is no java on PATH"
+        raise InvalidInputError(
+            f"Spark needs Java 17 or later, and {where}; nothing was started.",
+            remedy="Install a JRE (Debian: apt-get install openjdk-17-jre-headless; macOS: brew "
+            "install openjdk@17) or point JAVA_HOME at one.",
+        )
+    return Path(found)
+
+
+@lru_cache(maxsize=8)
+def java_version(java: Path) -> str:
+    """The version of that ``java``, such as ``17.0.15``.
+
+    Read from the ``release`` file of its installation, since starting a JVM takes a tenth of a
+    second; asked for where there is no such file.
+
+    :raises InvalidInputError: it does not run.
+    """
+    release = java.resolve().parent.parent / "release"
+    if release.is_file():
+        named = re.search(r'^JAVA_VERSION="([^"]+)"', release.read_text("utf-8"), re.MULTILINE)
+        if named:
+            return named.group(1)
+    try:
+        answer = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=30, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise InvalidInputError(
+            f"{java} -version failed ({type(error).__name__}); nothing was started.",
+            remedy="Point JAVA_HOME at a working Java 17 or later.",
+        ) from error
+    named = re.search(r'version "([^"]+)"', answer.stderr + answer.stdout)
+    return named.group(1) if named else "unknown"
+
+
+def spark_home(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where Spark's jars are: ``$SPARK_HOME``, else inside the installed ``pyspark``."""
+    if environ.get("SPARK_HOME"):
+        return Path(environ["SPARK_HOME"])
+    import pyspark
+
+    return Path(pyspark.__file__).parent
+
+
+def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
+    """The user's cache folder for this package (not created)."""
+    if environ.get("XDG_CACHE_HOME"):
+        base = Path(environ["XDG_CACHE_HOME"])
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path.home() / ".cache"
+    return base / "zero-rename"
+
+
+def archive_path() -> Path:
+    """Where the class archive for this Java and this Spark is, or would be."""
+    import pyspark
+
+    java, home = java_command(), spark_home()
+    names = sorted(jar.name for jar in (home / "jars").glob("*.jar"))
+    place = "\n".join((str(java.resolve()), str(home.resolve()), *SMALL_JOB_FLAGS, *names))
+    digest = hashlib.sha256(place.encode()).hexdigest()[:12]
+    name = f"java-{java_version(java)}-spark-{pyspark.__version__}-{digest}.jsa"
+    return cache_dir() / "class-archives" / name
+
+
+def jvm_options(archive: bool = True) -> str:
+    """JVM flags for small jobs, for ``spark.driver.extraJavaOptions``.
+
+    That setting is read when the JVM starts: give it to the session's builder before the first
+    session of the process, to ``spark-submit --conf``, or in a properties file.
+
+    :param archive: use the class archive where it has been made.
+    :raises InvalidInputError: there is no Java.
+    """
+    flags = list(SMALL_JOB_FLAGS)
+    if archive and (path := archive_path()).is_file():
+        flags += [f"-XX:SharedArchiveFile={path}", "-Xshare:auto", *_QUIET.split()]
+    return " ".join(flags)
+
+
+_WRAPPER = """#!/bin/sh
+# Starts Spark's Python workers without pyspark.zip on their path: PySpark is installed.
+kept=
+IFS=:
+for entry in $PYTHONPATH; do
+    case $entry in
+        {lib}/pyspark.zip | {lib}/py4j-*.zip) ;;
+        *) kept=${{kept:+$kept:}}$entry ;;
+    esac
+done
+unset IFS
+PYTHONPATH=$kept
+export PYTHONPATH
+exec {python} "$@"
+"""
+
+
+def worker_python() -> str:
+    """A Python for ``PYSPARK_PYTHON`` whose workers start quickly: this interpreter, behind a
+    small script in the user's cache folder that takes ``pyspark.zip`` off their path.
+
+    Where Spark is not this interpreter's own installed PySpark, it is the interpreter itself.
+    The gain needs PySpark's modules to be compiled: pip does that when it installs, ``uv pip
+    install`` with ``--compile-bytecode``, and Python when it first imports them.
+    """
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    if os.name != "posix" or spark_home().resolve() != home.resolve():
+        return sys.executable
+    lib = shlex.quote(str(spark_home() / "python" / "lib"))
+    text = _WRAPPER.format(lib=lib, python=shlex.quote(sys.executable))
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    path = cache_dir() / "workers" / f"python-{digest}"
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f".{path.name}.{os.getpid()}")
+        part.write_text(text, "utf-8")
+        part.chmod(0o755)
+        part.replace(path)
+    return str(path)

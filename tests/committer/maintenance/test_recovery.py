@@ -1,0 +1,435 @@
+"""Crashes, lost answers and repeated runs: what recovery and purge make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from support.memory_store import Behaviour, ManualClock, MemoryStore
+from support.protocol import DAY1, DAY2, ROOT, World
+from zero_rename.committer import (
+    CommitStateUnknownError,
+    Committed,
+    DuringApply,
+    Mode,
+    OnRepeat,
+    RefusedError,
+    StoreUnfitError,
+    TableNotFoundError,
+    UnfinishedCommitError,
+    Verdict,
+    ZeroRenameError,
+)
+from zero_rename.committer.s3.requests import (
+    AbortUpload,
+    CompleteUpload,
+    CreateUpload,
+    Put,
+    Refused,
+    Unknown,
+    UploadPart,
+)
+
+
+class Crash(BaseException):
+    """The process dies: nothing in it runs any more."""
+
+
+def crash_at(world: World, number: int, applied: bool) -> None:
+    """Die at request ``number``, before it reaches the store or after."""
+    count = 0
+
+    def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+        nonlocal count
+        count += 1
+        if count == number:
+            if applied:
+                apply(request)
+            raise Crash
+        return apply(request)
+
+    world.driver.fault = fault
+
+
+def prepared() -> World:
+    world = World()
+    world.load(DAY1, DAY2)
+    return world
+
+
+JOBS = {
+    "append": {"mode": Mode.APPEND},
+    "replace": {"mode": Mode.REPLACE},
+    "replace without duplicates": {
+        "mode": Mode.REPLACE,
+        "during_apply": DuringApply.NO_DUPLICATES,
+    },
+    "once": {"mode": Mode.APPEND, "once": "dag/run/task"},
+    "named": {"mode": Mode.REPLACE, "replace_partitions": (DAY1, DAY2)},
+}
+
+
+def crashes(policy: dict[str, Any]) -> Iterator[tuple[World, list[str], str | None]]:
+    """A world for every request of a job at which its process can die."""
+    number = 0
+    while True:
+        number += 1
+        for applied in (False, True):
+            world = prepared()
+            before = world.jobs_of(DAY1)
+            job = None
+            crash_at(world, number, applied)
+            try:
+                opened = world.open(**policy)
+                job = opened.job
+                world.commit(opened, world.write(opened, DAY1, DAY2))
+            except Crash:
+                yield world, before, job
+            else:
+                return
+
+
+@pytest.mark.parametrize("policy", JOBS.values(), ids=list(JOBS))
+def test_a_crash_at_any_request_leaves_all_or_nothing(policy: dict[str, Any]) -> None:
+    verdicts = set()
+    count = 0
+    for world, before, job in crashes(policy):
+        other = World(world.store)
+        other.recover(patience=0)
+        content = {partition: other.jobs_of(partition) for partition in (DAY1, DAY2)}
+        assert content[DAY1] == content[DAY2], "all partitions of a job or none"
+        kept = [] if policy["mode"] is Mode.REPLACE else before
+        assert content[DAY1] in (before, [*kept, job])
+        verdicts.add(job in content[DAY1])
+        assert len(other.listed(DAY1)) == len(content[DAY1]), "listings agree after recovery"
+        other.assert_clean()
+        count += 1
+    assert verdicts == {True, False}
+    assert count > 20
+
+
+@pytest.mark.parametrize("policy", JOBS.values(), ids=list(JOBS))
+def test_readers_between_crash_and_recovery_see_all_or_nothing(policy: dict[str, Any]) -> None:
+    for world, before, job in crashes(policy):
+        reader = World(world.store)
+        jobs = {
+            partition: [f.job for f in reader.snapshot().files if f.partition == partition]
+            for partition in (DAY1, DAY2)
+        }
+        assert jobs[DAY1] == jobs[DAY2]
+        assert jobs[DAY1] == before or job in jobs[DAY1]
+
+
+def lose_answer(world: World, kind: type, applied: bool, where: Callable[[Any], bool]) -> None:
+    """The first matching request gets no answer, applied or not."""
+    lost = False
+
+    def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+        nonlocal lost
+        if not lost and isinstance(request, kind) and where(request):
+            lost = True
+            if applied:
+                apply(request)
+            return Unknown("connection lost")
+        return apply(request)
+
+    world.driver.fault = fault
+
+
+@pytest.mark.parametrize("applied", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "part"),
+    [
+        (Put, "/open/"),
+        (Put, "/heads/"),
+        (Put, "/jobs/"),
+        (Put, "_SUCCESS"),
+        (CompleteUpload, "part-"),
+        (AbortUpload, "part-"),
+    ],
+)
+def test_a_lost_answer_changes_nothing(kind: type, part: str, applied: bool) -> None:
+    """Conformance 65."""
+    world = prepared()
+    lose_answer(world, kind, applied, lambda request: part in request.key)
+    report = world.load(DAY1, mode=Mode.REPLACE)
+    assert world.jobs_of(DAY1) == [report.job]
+    world.assert_clean()
+
+
+def test_a_decision_the_store_never_answers_is_unknown_and_nothing_is_cleaned() -> None:
+    world = prepared()
+    opened = world.open()
+    result = world.write(opened, DAY1)
+
+    def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+        if isinstance(request, Put) and "/jobs/" in request.key:
+            return Unknown("no answer")
+        return apply(request)
+
+    world.driver.fault = fault
+    with pytest.raises(CommitStateUnknownError, match="may be committed") as caught:
+        world.commit(opened, result)
+    assert not isinstance(caught.value, RefusedError)
+    assert len(world.store.upload_keys()) == 1
+    assert world.store.keys(ROOT.open_prefix)
+    other = World(world.store)
+    other.recover(patience=0)
+    assert opened.job not in other.jobs_of(DAY1)
+    other.assert_clean()
+
+
+def test_a_commit_that_cannot_be_applied_says_that_it_is_committed() -> None:
+    world = prepared()
+    opened = world.open()
+    result = world.write(opened, DAY1)
+
+    def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+        if isinstance(request, CompleteUpload):
+            return Unknown("no answer")
+        return apply(request)
+
+    world.driver.fault = fault
+    with pytest.raises(UnfinishedCommitError, match="is committed"):
+        world.commit(opened, result)
+    other = World(world.store)
+    assert [r.outcome for r in other.recover()] == ["committed"]
+    assert opened.job in other.jobs_of(DAY1)
+    other.assert_clean()
+
+
+def test_an_upload_taken_away_after_the_decision_is_named() -> None:
+    world = prepared()
+    opened = world.open()
+    result = world.write(opened, DAY1)
+
+    def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+        return Refused("NoSuchUpload") if isinstance(request, CompleteUpload) else apply(request)
+
+    world.driver.fault = fault
+    with pytest.raises(ZeroRenameError, match="is lost") as caught:
+        world.commit(opened, result)
+    assert caught.value.key == result.files[0].key
+    assert result.files[0].upload_id in str(caught.value)
+
+
+class TestOpenJobs:
+    def test_an_undecided_job_is_left_while_it_lives(self) -> None:
+        clock = ManualClock()
+        world = World(MemoryStore(clock=clock))
+        opened = world.open(max_duration=100.0)
+        world.write(opened, DAY1)
+        clock.advance(99)
+        assert [r.outcome for r in world.recover()] == ["left"]
+        clock.advance(2)
+        assert [r.outcome for r in world.recover()] == ["aborted"]
+        world.assert_clean()
+
+    def test_signs_of_life_keep_it(self) -> None:
+        from zero_rename.committer.state.heartbeat import beat
+
+        clock = ManualClock()
+        world = World(MemoryStore(clock=clock))
+        opened = world.open(max_duration=100.0)
+        for _ in range(5):
+            clock.advance(90)
+            assert world.driver.run(beat(world.context, opened.job, 60.0)) is True
+        assert [r.outcome for r in world.recover()] == ["left"]
+        clock.advance(601)
+        assert [r.outcome for r in world.recover()] == ["aborted"]
+
+    def test_a_sign_of_life_does_not_bring_a_closed_job_back(self) -> None:
+        from zero_rename.committer.state.heartbeat import beat
+
+        world = World()
+        opened = world.open()
+        world.commit(opened)
+        assert world.driver.run(beat(world.context, opened.job, 60.0)) is False
+        world.assert_clean()
+
+    def test_are_listed_with_owner_and_verdict(self) -> None:
+        from zero_rename.committer.maintenance.recovery import open_jobs
+        from zero_rename.committer.records.decision import Decision
+        from zero_rename.committer.state.decide import decide
+
+        world = World()
+        first, second = world.open(), world.open()
+        world.driver.run(decide(world.context, Decision.abort(second.job, "w")))
+        found = {j.job: j.decided for j in world.driver.run(open_jobs(world.context))}
+        assert found == {first.job: None, second.job: Verdict.ABORT}
+
+    def test_a_live_one_refuses_a_second_writer_where_races_are_not_safe(self) -> None:
+        from support.memory_store import Behaviour
+
+        clock = ManualClock()
+        world = World(MemoryStore(clock=clock, behaviour=Behaviour(server_name="VERSITYGW")))
+        first = world.open(max_duration=100.0)
+        with pytest.raises(StoreUnfitError, match="in two steps"):
+            world.open()
+        clock.advance(101)
+        second = world.open()
+        world.abort(first)
+        world.commit(second)
+        world.assert_clean()
+
+
+class TestBeforeThereIsATable:
+    def test_an_open_record_alone_is_settled(self) -> None:
+        """A writer killed between its open record and table.json, on a store never probed."""
+        world = World(MemoryStore(behaviour=Behaviour(lists_uploads=False)))
+
+        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+            if isinstance(request, CompleteUpload):
+                raise Crash  # Within the probe: its upload stays.
+            return apply(request)
+
+        world.driver.fault = fault
+        with pytest.raises(Crash):
+            world.open()
+        other = World(world.store)
+        assert [r.outcome for r in other.recover()] == ["left"]
+        assert [r.outcome for r in other.recover(patience=0)] == ["aborted"]
+        assert world.store.keys(ROOT.open_prefix) == []
+        assert len(world.store.upload_keys()) == 1
+        other.load(DAY1)
+        (entry,) = other.purge().entries
+        assert (str(entry.action), entry.reason) == ("aborted", "left by a probe")
+        other.assert_clean()
+
+    def test_nothing_at_all_is_no_table(self) -> None:
+        with pytest.raises(TableNotFoundError):
+            World().recover()
+
+
+class TestOnce:
+    """Airflow retries: the tries of one run do its work once."""
+
+    def test_a_retry_of_a_committed_try_writes_nothing(self) -> None:
+        world = World()
+        first = world.load(DAY1, once="run")
+        again = world.open(once="run")
+        assert again.repeated is not None
+        assert (again.repeated.job, again.repeated.repeated) == (first.job, True)
+        assert world.commit(again) == again.repeated
+        assert isinstance(world.abort(again), Committed)
+        assert world.jobs_of(DAY1) == [first.job]
+        world.assert_clean()
+
+    def test_another_run_is_another_run(self) -> None:
+        world = World()
+        world.load(DAY1, once="run 1")
+        assert world.open(once="run 2").repeated is None
+
+    def test_a_cleared_run_replaces_its_own_rows_only(self) -> None:
+        world = World()
+        other = world.load(DAY1)
+        first = world.load(DAY1, DAY2, once="run")
+        again = world.load(DAY1, once="run", on_repeat=OnRepeat.REPLACE_OWN)
+        assert world.jobs_of(DAY1) == [other.job, again.job]
+        assert world.jobs_of(DAY2) == []
+        assert not [key for key in world.listed(DAY1) if first.job in key]
+
+    def test_replace_own_finds_folded_rows(self) -> None:
+        world = World()
+        first = world.load(DAY1, once="run")
+        jobs = [world.load(DAY1).job for _ in range(30)]
+        again = world.load(DAY1, once="run", on_repeat=OnRepeat.REPLACE_OWN)
+        assert first.job not in world.jobs_of(DAY1)
+        assert world.jobs_of(DAY1) == [*jobs, again.job]
+
+    def test_append_writes_again(self) -> None:
+        world = World()
+        first = world.load(DAY1, once="run")
+        again = world.load(DAY1, once="run", on_repeat=OnRepeat.APPEND)
+        assert world.jobs_of(DAY1) == [first.job, again.job]
+
+    def test_opening_a_try_fences_the_earlier_one(self) -> None:
+        world = World()
+        zombie = world.open(once="run")
+        left = world.write(zombie, DAY1)
+        world.load(DAY1, once="run")
+        with pytest.raises(RefusedError):
+            world.commit(zombie, left)
+        assert len(world.jobs_of(DAY1)) == 1
+        world.assert_clean()
+
+    def test_a_decided_try_that_died_before_applying_counts(self) -> None:
+        world = World()
+        opened = world.open(once="run")
+        result = world.write(opened, DAY1)
+
+        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+            if isinstance(request, CompleteUpload):
+                raise Crash
+            return apply(request)
+
+        world.driver.fault = fault
+        with pytest.raises(Crash):
+            world.commit(opened, result)
+        retry = World(world.store)
+        again = retry.open(once="run")
+        assert again.repeated is not None
+        assert again.repeated.job == opened.job
+        assert retry.jobs_of(DAY1) == [opened.job]
+        retry.assert_clean()
+
+
+class TestPurge:
+    def upload(self, world: World, key: str, at: float = 0.0) -> str:
+        created = world.store.apply(CreateUpload(key))
+        world.store.apply(UploadPart(key, created.upload_id, 1, b"x"))
+        return created.upload_id
+
+    def test_the_table_of_the_protocol_text(self) -> None:
+        world = World()
+        committed = world.load(DAY1)
+        aborted = world.open()
+        world.abort(aborted)
+        live = world.open()
+        keys = {
+            "late part of a committed job": f"flights/day=1/part-00009-{committed.job}-0.parquet",
+            "late part of an aborted job": f"flights/day=1/part-00009-{aborted.job}-0.parquet",
+            "a live job's": f"flights/day=1/part-00000-{live.job}-0.parquet",
+            "nobody's": "flights/day=1/part-00000-zr1-" + "0" * 26 + "-0.parquet",
+            "Spark's own": "flights/day=1/part-00000-2f9a.snappy.parquet",
+        }
+        for key in keys.values():
+            self.upload(world, key)
+        self.upload(world, "flights-of-another-table/x")
+        report = world.purge()
+        actions = {entry.key: str(entry.action) for entry in report.entries}
+        assert actions == {
+            keys["late part of a committed job"]: "aborted",
+            keys["late part of an aborted job"]: "aborted",
+            keys["a live job's"]: "kept",
+            keys["nobody's"]: "kept",
+            keys["Spark's own"]: "kept",
+        }
+        assert len(world.store.upload_keys()) == 4
+
+    def test_foreign_ones_by_age_only(self) -> None:
+        """Conformance 105."""
+        clock = ManualClock(1_000_000.0)
+        world = World(MemoryStore(clock=clock))
+        world.load(DAY1)
+        self.upload(world, "flights/day=1/old")
+        clock.advance(100)
+        self.upload(world, "flights/day=1/young")
+        report = world.purge(foreign_older_than=50.0)
+        assert {e.key: str(e.action) for e in report.entries} == {
+            "flights/day=1/old": "aborted",
+            "flights/day=1/young": "kept",
+        }
+
+    def test_a_dry_run_changes_nothing(self) -> None:
+        world = World()
+        world.load(DAY1)
+        opened = world.open()
+        world.abort(opened)
+        world.write(opened, DAY1)
+        before = dict(world.store.objects), dict(world.store.uploads)
+        report = world.purge(dry_run=True)
+        assert [str(e.action) for e in report.entries] == ["would-abort"]
+        assert (dict(world.store.objects), dict(world.store.uploads)) == before

@@ -1,0 +1,497 @@
+"""Jobs from open to close on a store in memory: what each mode leaves, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from support.memory_store import Behaviour, MemoryStore
+from support.protocol import DAY1, DAY2, DAY3, ROOT, World, rows_by_partition
+from zero_rename.committer import (
+    UNPARTITIONED,
+    Aborted,
+    CommitConflictError,
+    Committed,
+    DestinationExistsError,
+    DuringApply,
+    InvalidInputError,
+    JobFencedError,
+    Mode,
+    OnConflict,
+    StoreUnreachableError,
+    SuccessMarker,
+    SuccessMarkers,
+    TableMismatchError,
+    TaskResultsError,
+)
+from zero_rename.committer.protocol.commit import commit_job
+from zero_rename.committer.s3.requests import Put, Unknown
+from zero_rename.committer.state.context import Limits
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def marker(world: World, partition: str = UNPARTITIONED) -> SuccessMarker:
+    key = ROOT.marker_key(partition)
+    return SuccessMarker.parse(world.store.objects[key].body, key)
+
+
+def put(world: World, key: str, body: bytes = b"foreign") -> None:
+    world.store.apply(Put(key, body))
+
+
+class TestAppend:
+    def test_rows_are_visible_after_commit_only(self, world: World) -> None:
+        """Conformance 15, 16, 17, 18, 25, 26."""
+        opened = world.open()
+        result = world.write(opened, DAY1, DAY2)
+        assert world.listed(DAY1) == []
+        assert len(world.store.upload_keys()) == 2
+        report = world.commit(opened, result)
+        assert rows_by_partition(report) == {DAY1: 1, DAY2: 1}
+        assert world.listed(DAY1) == [result.files[0].key]
+        assert world.jobs_of(DAY1) == [opened.job]
+        world.assert_clean()
+
+    def test_the_second_job_adds(self, world: World) -> None:
+        first = world.load(DAY1)
+        second = world.load(DAY1)
+        assert world.jobs_of(DAY1) == [first.job, second.job]
+        assert second.partitions[0].epoch == 2
+
+    def test_a_job_without_rows_commits(self, world: World) -> None:
+        """Conformance 30."""
+        report = world.load()
+        assert (report.files, report.rows, report.partitions) == (0, 0, ())
+        world.assert_clean()
+
+    def test_files_that_were_there_are_adopted_once(self, world: World) -> None:
+        put(world, "flights/day=1/old.parquet")
+        put(world, "flights/day=1/_hidden")
+        put(world, "flights/day=10/other.parquet")
+        report = world.load(DAY1)
+        files = world.snapshot([DAY1]).files
+        assert next(file.key for file in files) == "flights/day=1/old.parquet"
+        assert [file.job for file in files] == ["", report.job]
+        put(world, "flights/day=1/late.parquet")
+        world.load(DAY1)
+        assert len(world.snapshot([DAY1]).files) == 3
+
+    def test_unpartitioned(self, world: World) -> None:
+        first = world.load(UNPARTITIONED, partition_by=())
+        second = world.load(UNPARTITIONED, partition_by=())
+        assert world.jobs_of(UNPARTITIONED) == [first.job, second.job]
+        assert marker(world).job == second.job
+
+    def test_many_appends_fold_into_a_manifest_and_the_head_stays_small(self, world: World) -> None:
+        jobs = [world.load(DAY1).job for _ in range(60)]
+        assert world.jobs_of(DAY1) == jobs
+        assert len(world.store.objects[ROOT.head_key(DAY1)].body) < 4000
+        assert world.store.keys(f"{ROOT.prefix}/_zero_rename/manifests/")
+
+
+class TestReplace:
+    def test_replaces_the_partitions_with_rows_and_touches_no_other(self, world: World) -> None:
+        """Conformance 69: nothing is deleted before the commit."""
+        first = world.load(DAY1, DAY2)
+        opened = world.open(Mode.REPLACE)
+        result = world.write(opened, DAY1)
+        assert len(world.listed(DAY1)) == 1
+        report = world.commit(opened, result)
+        assert world.jobs_of(DAY1) == [opened.job]
+        assert world.jobs_of(DAY2) == [first.job]
+        assert world.listed(DAY1) == [result.files[0].key]
+        assert report.partitions[0].removed == 1
+
+    def test_a_named_partition_without_rows_is_emptied_and_marked(self, world: World) -> None:
+        world.load(DAY1, DAY2)
+        report = world.load(mode=Mode.REPLACE, replace_partitions=(DAY1,))
+        assert world.jobs_of(DAY1) == []
+        assert world.listed(DAY1) == []
+        assert len(world.jobs_of(DAY2)) == 1
+        found = marker(world, DAY1)
+        assert (found.job, found.manifest and found.manifest.rows) == (report.job, 0)
+
+    def test_the_whole_table(self, world: World) -> None:
+        world.load(DAY1, DAY2)
+        put(world, "flights/day=3/foreign.parquet")
+        report = world.load(DAY1, mode=Mode.REPLACE, replace_table=True)
+        assert [f.job for f in world.snapshot().files] == [report.job]
+        assert world.listed(DAY2) == world.listed(DAY3) == []
+
+    def test_foreign_files_go_too(self, world: World) -> None:
+        world.load(DAY1)
+        put(world, "flights/day=1/foreign.parquet")
+        world.load(DAY1, mode=Mode.REPLACE)
+        assert len(world.listed(DAY1)) == 1
+
+    @staticmethod
+    def watch(world: World) -> list[int]:
+        """How many files a reader that lists sees after each request."""
+        seen: list[int] = []
+
+        def fault(request, apply):
+            answer = apply(request)
+            seen.append(len(world.listed(DAY1)))
+            return answer
+
+        world.driver.fault = fault
+        return seen
+
+    def test_no_duplicates_removes_before_it_completes(self, world: World) -> None:
+        world.load(DAY1)
+        opened = world.open(Mode.REPLACE, during_apply=DuringApply.NO_DUPLICATES)
+        result = world.write(opened, DAY1)
+        seen = self.watch(world)
+        world.commit(opened, result)
+        assert 0 in seen
+        assert 2 not in seen
+
+    def test_no_gap_completes_before_it_removes(self, world: World) -> None:
+        world.load(DAY1)
+        opened = world.open(Mode.REPLACE)
+        result = world.write(opened, DAY1)
+        seen = self.watch(world)
+        world.commit(opened, result)
+        assert 2 in seen
+        assert 0 not in seen
+
+
+class TestFailIfExists:
+    def test_refused_over_files_and_cleaned_up(self, world: World) -> None:
+        """Conformance 67."""
+        first = world.load(DAY1)
+        opened = world.open(Mode.FAIL_IF_EXISTS)
+        result = world.write(opened, DAY1)
+        with pytest.raises(DestinationExistsError, match="already holds 1 files"):
+            world.commit(opened, result)
+        assert world.jobs_of(DAY1) == [first.job]
+        world.assert_clean()
+
+    def test_unrelated_partitions_do_not_matter(self, world: World) -> None:
+        """Conformance 70."""
+        world.load(DAY1)
+        assert world.load(DAY2, mode=Mode.FAIL_IF_EXISTS).files == 1
+
+
+class TestConflicts:
+    @pytest.mark.parametrize(
+        ("late", "early", "conflicts"),
+        [
+            (Mode.REPLACE, Mode.REPLACE, True),
+            (Mode.REPLACE, Mode.APPEND, True),
+            (Mode.APPEND, Mode.REPLACE, True),
+            (Mode.APPEND, Mode.APPEND, False),
+        ],
+    )
+    def test_a_partition_that_changed_since_the_job_opened(
+        self, world: World, late: Mode, early: Mode, conflicts: bool
+    ) -> None:
+        """Conformance 78 for two appends."""
+        first = world.load(DAY1)
+        opened = world.open(late)
+        result = world.write(opened, DAY1)
+        other = world.load(DAY1, mode=early)
+        if not conflicts:
+            world.commit(opened, result)
+            assert world.jobs_of(DAY1) == [first.job, other.job, opened.job]
+            return
+        with pytest.raises(CommitConflictError, match="day=1") as caught:
+            world.commit(opened, result)
+        assert other.job in str(caught.value)
+        assert opened.job not in world.jobs_of(DAY1)
+        world.assert_clean()
+
+    def test_last_wins_serialises(self, world: World) -> None:
+        opened = world.open(Mode.REPLACE, on_conflict=OnConflict.LAST_WINS)
+        result = world.write(opened, DAY1)
+        world.load(DAY1)
+        world.commit(opened, result)
+        assert world.jobs_of(DAY1) == [opened.job]
+
+    def test_disjoint_partitions_do_not_conflict(self, world: World) -> None:
+        """Conformance 77."""
+        world.load(DAY1, DAY2)
+        opened = world.open(Mode.REPLACE)
+        result = world.write(opened, DAY1)
+        world.load(DAY2, mode=Mode.REPLACE)
+        world.commit(opened, result)
+
+    def test_a_claim_given_back_is_no_change(self, world: World) -> None:
+        """The head's ETag moved, its epoch did not: the trail tells."""
+        world.load(DAY1)
+        opened = world.open(Mode.REPLACE)
+        result = world.write(opened, DAY1)
+        loser = world.open(Mode.FAIL_IF_EXISTS)
+        with pytest.raises(DestinationExistsError):
+            world.commit(loser, world.write(loser, DAY1))
+        world.commit(opened, result)
+        assert world.jobs_of(DAY1) == [opened.job]
+
+
+class TestTable:
+    def test_another_layout_is_refused(self, world: World) -> None:
+        world.load(DAY1)
+        with pytest.raises(TableMismatchError, match="partitioned by day"):
+            world.open(partition_by=("value",))
+        world.assert_clean()
+
+    def test_another_schema_is_refused_before_any_upload(self, world: World) -> None:
+        world.load(DAY1)
+        schema = pa.schema([("other", pa.string()), ("day", pa.int32())])
+        with pytest.raises(TableMismatchError, match="other"):
+            world.open(schema=schema)
+        world.assert_clean()
+
+    def test_the_layout_may_be_left_to_the_table(self, world: World) -> None:
+        world.load(DAY1)
+        assert world.open(partition_by=None).partition_by == ("day",)
+
+
+class TestResults:
+    """What tasks report is checked before anything is decided."""
+
+    @pytest.mark.parametrize(
+        ("spoil", "says"),
+        [
+            (lambda r: (r, r), "reported twice"),
+            (lambda r: (replace(r, job="zr1-" + "0" * 26),), "another job"),
+            (lambda r: (r, replace(r, task=1)), "two files have the key"),
+            (lambda r: (replace(r, files=(replace(r.files[0], partition="day=9"),)),), "outside"),
+            (
+                lambda r: (replace(r, files=(replace(r.files[0], key="other/day=1/x.parquet"),)),),
+                "outside its partition",
+            ),
+            (lambda r: (replace(r, files=(replace(r.files[0], etags=()),)),), "no parts"),
+        ],
+    )
+    def test_refused(self, world: World, spoil, says: str) -> None:
+        opened = world.open()
+        results = spoil(world.write(opened, DAY1))
+        with pytest.raises(TaskResultsError, match=says):
+            world.commit(opened, *results)
+        world.assert_clean()
+
+    def test_a_missing_task(self, world: World) -> None:
+        opened = world.open()
+        result = world.write(opened, DAY1)
+        with pytest.raises(TaskResultsError, match="1 of 2 tasks"):
+            world.driver.run(commit_job(world.context, opened, [result], expected_tasks=2))
+
+    def test_a_file_outside_the_named_partitions(self, world: World) -> None:
+        opened = world.open(Mode.REPLACE, replace_partitions=(DAY1,))
+        result = world.write(opened, DAY2)
+        with pytest.raises(TaskResultsError, match="none of the partitions"):
+            world.commit(opened, result)
+
+    @pytest.mark.parametrize(
+        "replaces", [{"replace_partitions": (DAY1, DAY2)}, {"replace_table": True}]
+    )
+    def test_more_is_replaced_than_may_be_written(
+        self, world: World, replaces: dict[str, Any]
+    ) -> None:
+        with pytest.raises(InvalidInputError, match=f"may write {DAY1} only"):
+            world.open(Mode.REPLACE, only_partitions=(DAY1,), **replaces)
+        world.open(Mode.REPLACE, only_partitions=(DAY1, DAY2), replace_partitions=(DAY1,))
+
+    @pytest.mark.parametrize("mode", Mode)
+    def test_a_file_outside_the_only_partitions(self, world: World, mode: Mode) -> None:
+        opened = world.open(mode, only_partitions=(DAY1,))
+        result = world.write(opened, DAY2)
+        with pytest.raises(TaskResultsError, match="none of the partitions"):
+            world.commit(opened, result)
+        opened = world.open(mode, only_partitions=(DAY1, DAY2))
+        world.commit(opened, world.write(opened, DAY2))
+
+
+class TestAbort:
+    def test_nothing_is_left(self, world: World) -> None:
+        """Conformance 45, 46, 47, 57: and twice is harmless."""
+        opened = world.open()
+        result = world.write(opened, DAY1, DAY2)
+        outcome = world.abort(opened, result)
+        assert outcome == Aborted(opened.job, ROOT.url, uploads=2)
+        assert isinstance(world.abort(opened, result), Aborted)
+        assert world.listed(DAY1) == []
+        assert ROOT.marker_key(DAY1) not in world.store.objects
+        world.assert_clean()
+
+    def test_without_the_tasks_messages(self, world: World) -> None:
+        """Spark hands over none when a worker died. Conformance 48."""
+        opened = world.open()
+        world.write(opened, DAY1)
+        world.abort(opened)
+        world.assert_clean()
+
+    def test_no_work(self, world: World) -> None:
+        """Conformance 44."""
+        assert world.abort(world.open()).uploads == 0
+
+    def test_after_a_commit_finds_it_and_says_so(self, world: World) -> None:
+        opened = world.open()
+        result = world.write(opened, DAY1)
+        world.commit(opened, result)
+        outcome = world.abort(opened, result)
+        assert isinstance(outcome, Committed)
+        assert outcome.rows == 1
+        assert world.jobs_of(DAY1) == [opened.job]
+
+    def test_a_commit_after_it_is_refused(self, world: World) -> None:
+        opened = world.open()
+        result = world.write(opened, DAY1)
+        world.abort(opened, result)
+        with pytest.raises(JobFencedError):
+            world.commit(opened, result)
+        assert world.listed(DAY1) == []
+        world.assert_clean()
+
+    def test_a_task_that_reports_after_it_changes_nothing(self, world: World) -> None:
+        """Uploads that appear after the abort are known by its decision."""
+        opened = world.open()
+        world.abort(opened)
+        world.write(opened, DAY1)
+        report = world.purge()
+        assert [entry.action for entry in report.entries] == ["aborted"]
+        world.assert_clean()
+
+    def test_an_uncommitted_task_leaves_nothing(self, world: World) -> None:
+        """Conformance 49: a killed attempt's uploads are swept at close."""
+        opened = world.open()
+        result = world.write(opened, DAY1)
+        world.write(opened, DAY1, task=1)
+        world.commit(opened, result)
+        assert len(world.listed(DAY1)) == 1
+        world.assert_clean()
+
+
+class TestMarkers:
+    def test_partition_and_table(self, world: World) -> None:
+        """Conformance 19, 20."""
+        report = world.load(DAY1, DAY2, rows=5)
+        for partition, rows in ((DAY1, 5), (DAY2, 5), (UNPARTITIONED, 10)):
+            found = marker(world, partition)
+            assert (found.committer, found.job, found.success) == (
+                "zero_rename",
+                report.job,
+                True,
+            )
+            assert found.manifest is not None
+            assert found.manifest.rows == rows
+            decision = world.store.objects[found.manifest.decision]
+            assert decision.etag == found.manifest.etag
+        assert marker(world).filenames == tuple(
+            f"/{key}" for key in sorted([*world.listed(DAY1), *world.listed(DAY2)])
+        )
+
+    def test_jobs_of_one_second_follow_their_partition(self, world: World) -> None:
+        """The store's dates are whole seconds: of two jobs that share a partition, the table's
+        marker names the one whose epoch is later there, whatever their ids."""
+        for name in ("Z", "A"):  # The later id commits first.
+            other = world.with_context(job_id=lambda name=name: f"zr1-{name * 26}")
+            other.load(DAY1)
+        assert world.jobs_of(DAY1) == [f"zr1-{'Z' * 26}", f"zr1-{'A' * 26}"]
+        assert marker(world, DAY1).job == marker(world).job == f"zr1-{'A' * 26}"
+
+    def test_at_most_100_names(self, world: World) -> None:
+        opened = world.open()
+        results = [world.write(opened, DAY1, task=task) for task in range(120)]
+        world.commit(opened, *results)
+        found = marker(world, DAY1)
+        assert len(found.filenames) == 100
+        assert found.manifest is not None
+        assert found.manifest.files == 120
+
+    @pytest.mark.parametrize(
+        ("policy", "partition", "table"),
+        [
+            (SuccessMarkers.PARTITION_AND_TABLE, True, True),
+            (SuccessMarkers.TABLE, False, True),
+            (SuccessMarkers.NONE, False, False),
+        ],
+    )
+    def test_policy(
+        self, world: World, policy: SuccessMarkers, partition: bool, table: bool
+    ) -> None:
+        """Conformance 21."""
+        world.load(DAY1, success_markers=policy)
+        assert (ROOT.marker_key(DAY1) in world.store.objects) is partition
+        assert (ROOT.marker_key(UNPARTITIONED) in world.store.objects) is table
+
+
+class TestLargeDecisions:
+    def test_in_parts(self) -> None:
+        world = World().with_context(limits=Limits(files_per_object=3))
+        opened = world.open()
+        results = [world.write(opened, DAY1, DAY2, task=task) for task in range(5)]
+        world.commit(opened, *results)
+        assert len(world.store.keys(f"{ROOT.decisions_prefix}{opened.job}.")) > 2
+        assert len(world.snapshot().files) == 10
+        world.assert_clean()
+
+    def test_parts_of_an_aborted_decision_go(self) -> None:
+        world = World().with_context(limits=Limits(files_per_object=1))
+        opened = world.open()
+        result = world.write(opened, DAY1, DAY2)
+        other = world.with_context()
+        other.abort(opened, result)
+        with pytest.raises(JobFencedError):
+            world.commit(opened, result)
+        assert world.store.keys(ROOT.decisions_prefix) == [ROOT.decision_key(opened.job)]
+
+    def test_a_part_that_is_not_written_decides_nothing(self) -> None:
+        """The store's silence about a part is no silence about the decision: refused."""
+        world = World().with_context(limits=Limits(files_per_object=1))
+        opened = world.open()
+        result = world.write(opened, DAY1, DAY2)
+
+        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+            is_part = isinstance(request, Put) and request.key != ROOT.decision_key(opened.job)
+            if is_part and request.key.startswith(ROOT.decisions_prefix):
+                return Unknown("timed out")
+            return apply(request)
+
+        world.driver.fault = fault
+        with pytest.raises(StoreUnreachableError, match="Nothing is decided"):
+            world.commit(opened, result)
+        assert world.store.keys(ROOT.decisions_prefix) == [ROOT.decision_key(opened.job)]
+        assert world.snapshot().files == ()
+        world.assert_clean()
+
+    @pytest.mark.slow
+    def test_a_hundred_thousand_files(self, world: World) -> None:
+        """Conformance 32's scale for the job committer: the decision goes into eleven objects."""
+        world.load(DAY1)
+        opened = world.open()
+        days = [f"day={day}" for day in range(50)]
+        results = [world.write(opened, *days, *days, task=task) for task in range(1000)]
+        report = world.commit(opened, *results)
+        assert report.files == 100_000
+        assert len(world.store.keys(f"{ROOT.decisions_prefix}{opened.job}.")) == 11
+        assert len(world.snapshot().files) == 100_001
+        world.assert_clean()
+
+
+class TestStores:
+    def test_one_that_resurrects_and_ignores_delete_conditions(self) -> None:
+        behaviour = Behaviour(complete_again="resurrect", conditional_delete=False)
+        world = World(MemoryStore(behaviour=behaviour))
+        world.load(DAY1)
+        put(world, "flights/day=1/foreign.parquet")
+        report = world.load(DAY1, mode=Mode.REPLACE)
+        assert world.jobs_of(DAY1) == [report.job]
+        assert len(world.listed(DAY1)) == 1
+        world.assert_clean()
+
+    def test_one_that_lists_uploads_only_without_a_prefix(self) -> None:
+        world = World(MemoryStore(behaviour=Behaviour(lists_uploads=False)))
+        opened = world.open()
+        world.write(opened, DAY1)
+        world.abort(opened)
+        world.assert_clean()

@@ -1,0 +1,197 @@
+"""Control objects are read without trust: whatever their bytes, the answer is a record or
+RecordDamagedError naming object and field. 500 inputs a parser and strategy, 10,500 in all."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from support.protocol import DAY1, DAY2, ROOT, SCHEMA, World
+from zero_rename.committer import Mode, RecordDamagedError, SuccessMarker
+from zero_rename.committer.job_spec import Coordination
+from zero_rename.committer.records.decision import Decision, DecisionPart, split_into_parts
+from zero_rename.committer.records.head import Head, Slot
+from zero_rename.committer.records.head import Manifest as ManifestObject
+from zero_rename.committer.records.open_record import OpenRecord
+from zero_rename.committer.records.table_record import TableRecord
+from zero_rename.committer.state.probe import StoreFacts
+
+EXAMPLES = 500
+JOB = "zr1-0123456789ABCDEFGHJKMNPQRS"
+Parser = Callable[[bytes], Any]
+
+
+def _world() -> tuple[World, str]:
+    world = World()
+    for _ in range(30):
+        world.load(DAY1, DAY2)
+    return world, world.load(DAY1, mode=Mode.REPLACE, once="run").job
+
+
+def _samples() -> dict[str, tuple[Parser, bytes]]:
+    """Each parser with a record that it reads."""
+    world, job = _world()
+    objects = world.store.objects
+    decision_key = ROOT.decision_key(job)
+    decision = Decision.decode(objects[decision_key].body, decision_key, ROOT, job)
+    part = split_into_parts(decision, limit=1)[0]
+    manifest_key = next(key for key in objects if "/manifests/" in key)
+    slot = Slot.partition(ROOT, DAY1)
+    opened = world.open(Mode.REPLACE, once="other")
+    marker_key = ROOT.marker_key(DAY1)
+    name = json.loads(objects[manifest_key].body)["partition"]
+    record = TableRecord("w", ("day",), SCHEMA, Coordination.STORE, StoreFacts())
+    return {
+        "decision": (
+            lambda body: Decision.decode(body, decision_key, ROOT, job),
+            objects[decision_key].body,
+        ),
+        "decision part": (
+            lambda body: DecisionPart.decode(body, "key", ROOT, job),
+            part.encode(),
+        ),
+        "head": (lambda body: Head.decode(body, slot, ROOT), objects[slot.key].body),
+        "manifest": (
+            lambda body: ManifestObject.decode(body, manifest_key, ROOT, name),
+            objects[manifest_key].body,
+        ),
+        "open record": (
+            lambda body: OpenRecord.decode(body, "key"),
+            objects[ROOT.open_key(opened.job)].body,
+        ),
+        "_SUCCESS": (
+            lambda body: SuccessMarker.parse(body, marker_key),
+            objects[marker_key].body,
+        ),
+        "table.json": (lambda body: TableRecord.decode(body, "key"), record.encode()),
+    }
+
+
+SAMPLES = _samples()
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(max_size=8)
+    | st.just(JOB),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=6,
+)
+fuzzed = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+
+
+def check(parse: Parser, body: bytes) -> None:
+    """Anything else that is raised fails the test."""
+    with contextlib.suppress(RecordDamagedError):
+        parse(body)
+
+
+def paths(document: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Where something can be changed in a JSON document."""
+    found = [at] if at else []
+    entries = (
+        document.items()
+        if isinstance(document, dict)
+        else enumerate(document)
+        if isinstance(document, list)
+        else ()
+    )
+    for name, value in entries:
+        found += paths(value, (*at, name))
+    return found
+
+
+@pytest.mark.parametrize("name", list(SAMPLES))
+class TestParser:
+    def test_reads_what_was_written(self, name: str) -> None:
+        parse, body = SAMPLES[name]
+        parse(body)
+
+    @fuzzed
+    @given(body=st.binary(max_size=64))
+    def test_any_bytes(self, name: str, body: bytes) -> None:
+        check(SAMPLES[name][0], body)
+
+    @fuzzed
+    @given(cut=st.integers(min_value=0), flip=st.integers(min_value=0, max_value=255))
+    def test_truncated_or_flipped(self, name: str, cut: int, flip: int) -> None:
+        parse, body = SAMPLES[name]
+        place = cut % len(body)
+        check(parse, body[:place])
+        check(parse, body[:place] + bytes([flip]) + body[place + 1 :])
+
+    @fuzzed
+    @given(data=st.data())
+    def test_a_member_that_is_something_else(self, name: str, data: st.DataObject) -> None:
+        parse, body = SAMPLES[name]
+        document = json.loads(body)
+        *way, last = data.draw(st.sampled_from(paths(document)))
+        target = document
+        for step in way:
+            target = target[step]
+        if isinstance(target, dict) and data.draw(st.booleans()):
+            del target[last]
+        else:
+            target[last] = data.draw(JSON)
+        check(parse, json.dumps(document).encode())
+
+    def test_a_newer_format_says_so(self, name: str) -> None:
+        parse, body = SAMPLES[name]
+        if name == "_SUCCESS":
+            pytest.skip("Hadoop's format has its version in its name")
+        newer = json.loads(body) | {"format": 2}
+        with pytest.raises(RecordDamagedError, match="Upgrade") as caught:
+            parse(json.dumps(newer).encode())
+        assert caught.value.field == "format"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "other/day=1/part-00000-{job}-0000.parquet",
+        "flights/day=2/part-00000-{job}-0000.parquet",
+        "flights/day=1/../day=2/part-00000-{job}-0000.parquet",
+        "flights/_zero_rename/table.json",
+        "flights/day=1/part-00000-zr1-00000000000000000000000000-0000.parquet",
+        "flights/day=1/_SUCCESS",
+    ],
+)
+def test_a_decision_may_only_name_its_own_keys(key: str) -> None:
+    """Recovery often has more rights than the writer had (S3A architecture, security)."""
+    world = World()
+    opened = world.open()
+    result = world.write(opened, DAY1)
+    world.commit(opened, result)
+    decision_key = ROOT.decision_key(opened.job)
+    document = json.loads(world.store.objects[decision_key].body)
+    document["partitions"][0]["files"][0]["key"] = key.format(job=opened.job)
+    with pytest.raises(RecordDamagedError) as caught:
+        Decision.decode(json.dumps(document).encode(), decision_key, ROOT, opened.job)
+    assert caught.value.field == "partitions[0].files[0].key"
+
+
+def test_control_characters_in_a_record_do_not_reach_a_log() -> None:
+    error = RecordDamagedError("bad \x1b[31m name", key="flights/\x07")
+    assert "\x1b" not in str(error)
+    assert "\x07" not in str(error)
+
+
+def test_a_table_record_names_columns_that_exist() -> None:
+    record = TableRecord(
+        "w", ("nope",), pa.schema([("a", pa.int64())]), Coordination.STORE, StoreFacts()
+    )
+    with pytest.raises(RecordDamagedError, match="not a column"):
+        TableRecord.decode(record.encode(), "key")

@@ -1,0 +1,204 @@
+"""The two clients: what they send, how often, and how they are made."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+
+from support.faulty_server import DROPPED, FaultyServer, Reply, always, s3_error
+from support.moto_server import S3Server
+from zero_rename.committer.errors import StoreRefusedError, StoreUnreachableError
+from zero_rename.committer.s3.clients import ATTEMPTS, S3Clients
+from zero_rename.committer.s3.driver import BotoDriver, connect
+from zero_rename.committer.s3.requests import (
+    CompleteUpload,
+    Delete,
+    DeleteMany,
+    Get,
+    Put,
+    Unknown,
+    UploadPart,
+)
+
+CONDITIONAL = [
+    Put("key", b"x", if_none_match=True),
+    Put("key", b"x", if_match="0" * 32),
+    Delete("key", if_match="0" * 32),
+    CompleteUpload("key", "upload", ("0" * 32,)),
+]
+
+
+@pytest.fixture
+def at(s3_env: S3Server, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Makes a driver on another endpoint."""
+
+    def make(endpoint: str) -> BotoDriver:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        return connect("bucket")
+
+    return make
+
+
+@pytest.mark.parametrize("request_", CONDITIONAL, ids=lambda r: type(r).__name__)
+@pytest.mark.parametrize(
+    "reply", [s3_error(503, "SlowDown"), s3_error(500, "InternalError"), DROPPED], ids=repr
+)
+def test_a_conditional_call_is_sent_once_and_unknown(request_: Any, reply: Reply, at: Any) -> None:
+    """Retried, its answer would speak of the retry (aws-sdk-java-v2#6580)."""
+    with FaultyServer(always(reply)) as server:
+        assert isinstance(at(server.endpoint).perform(request_), Unknown)
+        assert len(server.received) == 1
+
+
+def test_attempts_from_the_environment_do_not_bring_the_retries_back(
+    at: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "7")
+    with FaultyServer(always(s3_error(503, "SlowDown"))) as server:
+        at(server.endpoint).perform(CONDITIONAL[0])
+        assert len(server.received) == 1
+
+
+def test_a_read_is_sent_again(at: Any) -> None:
+    with FaultyServer(always(s3_error(503, "SlowDown"))) as server:
+        with pytest.raises(StoreUnreachableError, match="503 SlowDown"):
+            at(server.endpoint).perform(Get("key"))
+        assert len(server.received) == ATTEMPTS
+
+
+def test_small_bodies_do_not_wait_for_continue(at: Any) -> None:
+    with FaultyServer(always(Reply(200, headers={"ETag": '"1"'}))) as server:
+        driver = at(server.endpoint)
+        driver.perform(Put("key", b"x"))
+        driver.perform(UploadPart("key", "upload", 1, b"x" * 1000))
+        driver.perform(UploadPart("key", "upload", 2, b"x" * 2_000_000))
+    expects = ["expect" in received.headers for received in server.received]
+    assert expects == [False, False, True]
+
+
+def test_parts_go_without_checksum_trailers(at: Any) -> None:
+    """Ceph and older MinIO refuse the trailers that boto3 adds by default."""
+    with FaultyServer(always(Reply(200, headers={"ETag": '"1"'}))) as server:
+        at(server.endpoint).perform(UploadPart("key", "upload", 1, memoryview(b"abcdef")[2:4]))
+    (received,) = server.received
+    assert received.body == b"cd"
+    assert not [name for name in received.headers if "trailer" in name or "crc" in name]
+    assert received.headers["x-amz-content-sha256"] == hashlib.sha256(b"cd").hexdigest()
+
+
+def test_if_match_goes_without_quotes(at: Any) -> None:
+    """Ceph RGW refuses the quoted form; the others take both."""
+    with FaultyServer(always(Reply(200, headers={"ETag": '"1"'}))) as server:
+        at(server.endpoint).perform(Put("key", b"x", if_match="abc"))
+    assert server.received[0].headers["if-match"] == "abc"
+
+
+def test_delete_many_carries_an_md5(at: Any) -> None:
+    """Stores older than the CRC checksums want it."""
+    answer = Reply(200, b"<DeleteResult/>")
+    with FaultyServer(always(answer)) as server:
+        at(server.endpoint).perform(DeleteMany((("a&b", "etag"), ("c", None))))
+    (received,) = server.received
+    md5 = base64.b64encode(hashlib.md5(received.body).digest()).decode()
+    assert received.headers["content-md5"] == md5
+    assert b"<Key>a&amp;b</Key><ETag>etag</ETag>" in received.body
+
+
+def test_endpoint_in_messages_has_no_password(at: Any) -> None:
+    driver = at("http://user:password@127.0.0.1:9/")
+    assert driver.clients.endpoint == "http://127.0.0.1:9"
+    with pytest.raises(StoreUnreachableError) as raised:
+        driver.perform(Get("key"))
+    assert "password" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("AWS_PROFILE", "nobody"), ("AWS_ENDPOINT_URL", "not a url")]
+)
+def test_an_environment_that_cannot_be_right_is_refused_by_name(
+    name: str, value: str, s3_env: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(StoreRefusedError, match=name):
+        connect("bucket")
+
+
+def test_derived_clients_reach_what_the_own_client_reaches(
+    s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    client = s3_server.client()
+    before = client.meta.config
+    clients = S3Clients.derived_from(client)
+    for derived in (clients.retrying, clients.once):
+        assert derived.meta.endpoint_url == s3_server.endpoint
+        assert derived.meta.region_name == client.meta.region_name
+        assert derived._get_credentials() is client._get_credentials()
+        assert derived.meta.config.request_checksum_calculation == "when_required"
+        assert derived.meta.config.max_pool_connections >= clients.parallel
+    assert clients.once.meta.config.retries["total_max_attempts"] == 1
+    assert client.meta.config is before
+
+
+@pytest.mark.parametrize(
+    "endpoint", [None, "https://bucket.vpce-1a2b.s3.eu-west-3.vpce.amazonaws.com"]
+)
+def test_derived_clients_keep_settings_of_the_own_client(
+    endpoint: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    config = Config(
+        s3={"addressing_style": "path"},
+        proxies={"https": "http://proxy"},
+        read_timeout=7,
+        retries={"total_max_attempts": 9, "mode": "adaptive"},
+        max_pool_connections=50,
+    )
+    client = boto3.session.Session().client(
+        "s3",
+        region_name="eu-west-3",
+        endpoint_url=endpoint,
+        config=config,
+        verify=False,
+        aws_access_key_id="a",
+        aws_secret_access_key="b",
+    )
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    clients = S3Clients.derived_from(client)
+    for derived in (clients.retrying, clients.once):
+        kept = derived.meta.config
+        assert kept.s3 == {"addressing_style": "path"}
+        assert kept.proxies == {"https": "http://proxy"}
+        assert kept.read_timeout == 7
+        assert kept.max_pool_connections == 50
+        assert derived.meta.endpoint_url == client.meta.endpoint_url
+        assert derived._endpoint.http_session._verify is False
+    assert clients.retrying.meta.config.retries["total_max_attempts"] == 9
+    assert clients.once.meta.config.retries["total_max_attempts"] == 1
+
+
+def test_connect_keeps_one_driver_per_bucket_and_environment(
+    s3_env: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = connect("one")
+    assert connect("one") is first
+    assert connect("two") is not first
+    assert connect("two").clients is first.clients
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "another")
+    assert connect("one") is not first
+
+
+def test_the_server_is_known_by_its_last_answer(at: Any) -> None:
+    reply = Reply(200, headers={"ETag": '"1"'})
+    with FaultyServer(always(reply)) as server:
+        driver = at(server.endpoint)
+        assert driver.clients.server_name == ""
+        driver.perform(Put("key", b"x"))
+        assert driver.clients.server_name.startswith("BaseHTTP")

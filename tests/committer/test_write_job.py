@@ -1,0 +1,338 @@
+"""Jobs from plain Python: what their block does, and what SIGTERM does to it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from zero_rename import Table
+from zero_rename.committer.errors import (
+    InvalidInputError,
+    StoreRefusedError,
+    StoreUnreachableError,
+    UnfinishedCommitError,
+)
+from zero_rename.committer.s3.requests import CompleteUpload, CreateUpload, Put
+from zero_rename.committer.sigterm import JobTerminated, Termination
+from zero_rename.committer.table import JobState
+from zero_rename.committer.write_job import PlainJob
+
+DATA = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})
+
+
+@pytest.fixture
+def table(s3_bucket: Any) -> Table:
+    return Table(f"s3://{s3_bucket.name}/flights")
+
+
+@pytest.fixture(autouse=True)
+def handler() -> Iterator[None]:
+    """Whatever a test does, SIGTERM's handler is the test run's again afterwards."""
+    before = signal.getsignal(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def job(table: Table, **policy: Any) -> PlainJob:
+    return table.job(DATA.schema, partition_by=("day",), **policy)
+
+
+def terminate() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def fail() -> None:
+    raise ZeroDivisionError
+
+
+def write_and(written: PlainJob, then: Callable[[], None]) -> None:
+    """A block that writes, and in which something happens then."""
+    with written:
+        written.write(DATA)
+        then()
+
+
+def assert_aborted(table: Table, bucket: Any, job: PlainJob) -> None:
+    assert job.job is not None
+    assert table.job_state(job.job) is JobState.ABORTED
+    assert table.is_closed(job.job)
+    assert bucket.uploads() == []
+    assert table.files() == []
+
+
+class TestBlock:
+    def test_leaving_it_commits(self, table: Table) -> None:
+        with job(table) as written:
+            written.write(DATA)
+            assert table.job_state(str(written.job)) is JobState.UNDECIDED
+        assert written.committed is not None
+        assert written.committed.rows == 3
+        assert table.to_arrow().num_rows == 3
+
+    def test_an_error_in_it_aborts_and_is_raised(self, table: Table, s3_bucket: Any) -> None:
+        written = job(table)
+        with pytest.raises(ZeroDivisionError):
+            write_and(written, fail)
+        assert_aborted(table, s3_bucket, written)
+
+    def test_a_failing_abort_is_attached(
+        self, table: Table, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(table, "abort", unreachable)
+        with pytest.raises(ZeroDivisionError) as caught:
+            write_and(job(table), fail)
+        assert "no answer at all" in caught.value.__notes__[0]
+
+    def test_an_unfinished_commit_loses_nothing(
+        self, table: Table, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The uploads of a job whose commit decision stands are its rows."""
+        refusals = [StoreRefusedError("no right to complete")] * 2
+
+        def observe(request: Any) -> None:
+            if isinstance(request, CompleteUpload) and "/day=" in request.key and refusals:
+                raise refusals.pop()
+
+        def refuse() -> None:
+            monkeypatch.setattr(table.driver, "_observe", observe)
+
+        written = job(table)
+        with pytest.raises(UnfinishedCommitError) as caught:
+            write_and(written, refuse)
+        assert caught.value.__notes__ == [f"The job {written.job} is committed all the same."]
+        assert table.to_arrow().num_rows == 3
+        assert table.is_closed(str(written.job))
+        assert s3_bucket.uploads() == []
+
+    def test_a_repeated_run_writes_nothing(self, table: Table) -> None:
+        for _ in range(2):
+            with job(table, once="run 1") as written:
+                written.write(DATA)
+        assert written.committed is not None
+        assert written.committed.repeated
+        assert table.to_arrow().num_rows == 3
+
+    def test_writing_outside_of_it_is_refused(self, table: Table) -> None:
+        written = job(table)
+        for _ in range(2):
+            with pytest.raises(InvalidInputError, match="inside its with block"):
+                written.write(DATA)
+            if written.job is None:
+                with written:
+                    written.write(DATA)
+
+
+def unreachable(*_: Any) -> None:
+    raise StoreUnreachableError("no answer at all")
+
+
+class TestSigterm:
+    def test_it_aborts_the_job(
+        self, table: Table, s3_bucket: Any, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Conformance: a terminated writer leaves nothing, and its exit code is a shell's."""
+        written = job(table)
+        with caplog.at_level(logging.WARNING), pytest.raises(JobTerminated) as caught:
+            write_and(written, terminate)
+        assert caught.value.code == 143
+        assert f"job {written.job} is aborted" in caplog.text
+        assert_aborted(table, s3_bucket, written)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+    def test_the_earlier_handler_has_its_turn_after_the_abort(self, table: Table) -> None:
+        seen = []
+        written = job(table)
+        signal.signal(signal.SIGTERM, lambda *_: seen.append(table.job_state(str(written.job))))
+        with pytest.raises(JobTerminated), written:
+            terminate()
+        assert seen == [JobState.ABORTED]
+        terminate()
+        assert len(seen) == 2
+
+    def test_what_the_earlier_handler_raises_counts(self, table: Table) -> None:
+        def stop(*_: Any) -> None:
+            raise KeyboardInterrupt("the scheduler's own")
+
+        signal.signal(signal.SIGTERM, stop)
+        with pytest.raises(KeyboardInterrupt, match="own") as caught, job(table):
+            terminate()
+        assert isinstance(caught.value.__context__, JobTerminated)
+
+    def test_opening_is_finished_first(
+        self, table: Table, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Else nobody would know the id of the job whose open record is there."""
+        when(monkeypatch, table, lambda request: "/open/" in getattr(request, "key", ""))
+        written = job(table)
+        with pytest.raises(JobTerminated), written:
+            pytest.fail("the block was entered")
+        assert_aborted(table, s3_bucket, written)
+
+    @pytest.mark.parametrize("kind", [CreateUpload, "heads", "jobs"])
+    def test_before_the_decision_it_aborts(
+        self, table: Table, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch, kind: Any
+    ) -> None:
+        def at(request: Any) -> bool:
+            if isinstance(kind, str):
+                return isinstance(request, Put) and f"/{kind}/" in request.key
+            return isinstance(request, kind) and "/day=" in request.key
+
+        written = job(table)
+        with pytest.raises(JobTerminated):
+            write_and(written, partial(when, monkeypatch, table, at))
+        assert_aborted(table, s3_bucket, written)
+        monkeypatch.setattr(table.driver, "_observe", None)
+        with job(table) as again:
+            again.write(DATA)
+        assert table.to_arrow().num_rows == 3
+
+    def test_after_the_decision_the_job_is_committed(
+        self, table: Table, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        written = job(table)
+        completing = partial(when, monkeypatch, table, lambda r: isinstance(r, CompleteUpload))
+        with pytest.raises(JobTerminated) as caught:
+            write_and(written, completing)
+        assert caught.value.__notes__ == [f"The job {written.job} is committed all the same."]
+        assert table.to_arrow().num_rows == 3
+        assert table.is_closed(str(written.job))
+        assert s3_bucket.uploads() == []
+
+    def test_a_failing_abort_is_attached(
+        self, table: Table, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(table, "abort", unreachable)
+        with pytest.raises(JobTerminated) as caught, job(table):
+            terminate()
+        assert "no answer at all" in caught.value.__notes__[0]
+
+    def test_an_abort_ends_with_the_grace(
+        self, table: Table, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A store that does not answer must not keep the process until it is killed."""
+        monkeypatch.setattr(table, "abort", lambda *_: threading.Event().wait(60))
+        written = job(table)
+        written._termination = Termination(grace=0.2)
+        started = time.monotonic()
+        with pytest.raises(JobTerminated) as caught, written:
+            terminate()
+        assert time.monotonic() - started < 30
+        assert "recovery will finish it" in caught.value.__notes__[0]
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+    def test_a_second_signal_does_not_disturb_the_abort(
+        self, table: Table, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def twice() -> None:
+            when(monkeypatch, table, lambda _: True)
+            terminate()
+
+        written = job(table)
+        with pytest.raises(JobTerminated):
+            write_and(written, twice)
+        assert_aborted(table, s3_bucket, written)
+
+    def test_while_an_error_is_cleaned_up_it_waits(
+        self, table: Table, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail_and_terminate() -> None:
+            when(monkeypatch, table, lambda _: True)
+            fail()
+
+        written = job(table)
+        with pytest.raises(JobTerminated) as caught:
+            write_and(written, fail_and_terminate)
+        assert isinstance(caught.value.__context__, ZeroDivisionError)
+        assert_aborted(table, s3_bucket, written)
+
+    def test_jobs_within_each_other_are_all_aborted(self, table: Table, s3_bucket: Any) -> None:
+        other = Table(f"s3://{s3_bucket.name}/others")
+        outer, inner = job(table), job(other)
+        with pytest.raises(JobTerminated), outer:
+            write_and(inner, terminate)
+        assert_aborted(table, s3_bucket, outer)
+        assert_aborted(other, s3_bucket, inner)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+    def test_other_threads_and_ignored_signals_are_left_alone(self, table: Table) -> None:
+        def handler_inside() -> Any:
+            with job(table):
+                return signal.getsignal(signal.SIGTERM)
+
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(handler_inside).result() is signal.SIG_DFL
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        assert handler_inside() is signal.SIG_IGN
+
+    def test_a_handler_installed_in_the_block_stays(self, table: Table) -> None:
+        def own(*_: Any) -> None: ...
+
+        with job(table):
+            signal.signal(signal.SIGTERM, own)
+        assert signal.getsignal(signal.SIGTERM) is own
+
+
+def when(monkeypatch: pytest.MonkeyPatch, table: Table, wanted: Any) -> None:
+    """Send SIGTERM whenever the table is about to send such a request with the job open."""
+
+    def observe(request: Any) -> None:
+        if wanted(request) and signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            terminate()
+
+    monkeypatch.setattr(table.driver, "_observe", observe)
+
+
+PROGRAM = """
+import os, signal, sys
+import pyarrow as pa
+from zero_rename import Table
+data = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})
+try:
+    with Table(sys.argv[1]).job(data.schema, partition_by=("day",)) as job:
+        job.write(data)
+        child = os.fork()
+        if not child:
+            os.write(1, b"child\\n")
+            signal.pause()
+        # One write a line: an unbuffered print would mix with the child's.
+        os.write(1, f"{job.job} {child}\\n".encode())
+        signal.pause()
+finally:
+    print("outer", flush=True)
+"""
+
+
+def test_a_process_that_is_terminated(table: Table, s3_bucket: Any) -> None:
+    """And a child it forked dies as it would have, without touching the job."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, table.root.url], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        lines = sorted((process.stdout.readline(), process.stdout.readline()))
+        name, child = lines[1].split()
+        os.kill(int(child), signal.SIGTERM)
+        assert lines[0] == "child\n"
+        assert table.job_state(name) is JobState.UNDECIDED
+        process.terminate()
+        assert process.stdout.read() == "outer\n"
+        assert process.wait(120) == 143
+    finally:
+        process.kill()
+        process.wait()
+    assert table.job_state(name) is JobState.ABORTED
+    assert table.is_closed(name)
+    assert s3_bucket.uploads() == []

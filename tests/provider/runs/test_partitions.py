@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pendulum
+import pytest
+
+from zero_rename.committer import InvalidInputError
+from zero_rename.provider.runs.partitions import check_partition, resolve_partitions
+
+DAY = "year=%Y/month=%-m/day=%-d"
+START = {"data_interval_start": datetime(2013, 2, 1, tzinfo=UTC)}
+KEYED = {"partition_key": "2013-02-03", "partition_date": datetime(2013, 2, 3, tzinfo=UTC)}
+
+
+@pytest.mark.parametrize(
+    ("context", "partition", "partition_format", "expected"),
+    [
+        (START, "year=2013/month=1", DAY, ("year=2013/month=1",)),
+        (START, "/year=2013/", None, ("year=2013",)),
+        (START, ["a=1", "a=2", "a=1"], None, ("a=1", "a=2")),
+        (START, "*", None, ()),
+        (START | KEYED, "*", DAY, ()),
+        (KEYED, None, DAY, ("year=2013/month=2/day=3",)),
+        ({"partition_key": "region=eu/day=3"}, None, DAY, ("region=eu/day=3",)),
+        (START, None, DAY, ("year=2013/month=2/day=1",)),
+        (START | {"partition_key": None}, None, DAY, ("year=2013/month=2/day=1",)),
+        (
+            {"data_interval_start": pendulum.datetime(2013, 2, 1)},
+            None,
+            DAY,
+            ("year=2013/month=2/day=1",),
+        ),
+    ],
+)
+def test_where_the_partition_comes_from(
+    context: dict[str, Any], partition: Any, partition_format: str | None, expected: Any
+) -> None:
+    assert resolve_partitions(context, partition, partition_format) == expected
+
+
+def test_the_date_is_taken_in_the_time_zone_asked_for() -> None:
+    context = {"data_interval_start": datetime(2013, 1, 31, 23, tzinfo=UTC)}
+    assert resolve_partitions(context, None, DAY, "Europe/Berlin") == ("year=2013/month=2/day=1",)
+    with pytest.raises(InvalidInputError, match="time zone 'Mars'"):
+        resolve_partitions(context, None, DAY, "Mars")
+
+
+@pytest.mark.parametrize(
+    ("context", "partition_format", "message"),
+    [
+        (START, None, "Nothing says"),
+        ({}, DAY, "neither a partition key nor a data interval"),
+        ({"data_interval_start": None}, DAY, "neither a partition key nor a data interval"),
+        ({"partition_key": "eu"}, None, "'eu' is no partition path, and there is no"),
+        ({"partition_key": "eu", "partition_date": None}, DAY, "and the run has no date"),
+    ],
+)
+def test_where_nothing_says_it_the_error_says_what_to_give(
+    context: dict[str, Any], partition_format: str | None, message: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        resolve_partitions(context, None, partition_format)
+    for wanted in ("partition='year=", "partition_format=", "partition='*'"):
+        assert wanted in str(caught.value)
+
+
+@pytest.mark.parametrize("path", ["", "2013", "a=", "a=1//b=2", "=1", "a=None", "None", "a=1/b"])
+def test_paths_that_are_none(path: str) -> None:
+    with pytest.raises(InvalidInputError, match="partition path"):
+        check_partition(path)
+
+
+def test_paths_with_odd_values() -> None:
+    assert check_partition("a=b=c/d=M%2FS ü") == "a=b=c/d=M%2FS ü"

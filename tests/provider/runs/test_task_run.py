@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from support.airflow import task_context
+from zero_rename.committer import InvalidInputError, Owner
+from zero_rename.provider.runs.task_run import TaskRun, check_on_repeat, once_key
+
+
+def run(**context) -> TaskRun:
+    return TaskRun.of(task_context(SimpleNamespace(task_id="load", retries=2), **context))
+
+
+def test_the_key_names_the_run_and_not_the_try() -> None:
+    first, second = run(try_number=1), run(try_number=2)
+    assert first.once == second.once == "flights/scheduled__2013-02-02/load"
+    assert run(map_index=3).once == "flights/scheduled__2013-02-02/load/3"
+    assert run(map_index=0).once != first.once
+
+
+def test_no_two_runs_share_a_key() -> None:
+    assert once_key("a/b", "c", "d") != once_key("a", "b/c", "d")
+    assert once_key("a", "b", "c/1") != once_key("a", "b", "c", 1)
+
+
+@pytest.mark.parametrize(
+    ("try_number", "max_tries", "first_try", "committed_by", "expected"),
+    [
+        (1, 2, 1, None, "skip"),
+        (2, 2, 1, None, "skip"),
+        (2, 2, 1, 1, "skip"),
+        (3, 2, 1, 1, "skip"),
+        # Cleared after try 1: max_tries becomes 1 + 2 retries, and the next try is 2.
+        (2, 3, 2, 1, "replace_own"),
+        (2, 3, 2, None, "replace_own"),
+        # The retry of a cleared task that had committed before it was cleared, or since.
+        (3, 3, 2, 1, "replace_own"),
+        (3, 3, 2, 2, "skip"),
+        # Cleared again after try 3.
+        (4, 5, 4, 3, "replace_own"),
+        # The run was deleted and made anew, as `airflow dags test` does: tries begin at 1.
+        (1, 2, 1, 1, "replace_own"),
+        (1, 2, 1, 3, "replace_own"),
+        # A try cannot precede its series.
+        (1, 9, 1, None, "skip"),
+    ],
+)
+def test_a_retry_skips_and_a_cleared_task_replaces(
+    try_number: int, max_tries: int, first_try: int, committed_by: int | None, expected: str
+) -> None:
+    found = run(try_number=try_number, max_tries=max_tries)
+    assert found.first_try == first_try
+    assert found.on_repeat("auto", committed_by) == expected
+    assert found.on_repeat("append", committed_by) == "append"
+
+
+def test_a_context_without_max_tries() -> None:
+    ti = SimpleNamespace(
+        dag_id="d", run_id="r", task_id="t", try_number=2, map_index=None, max_tries=None
+    )
+    found = TaskRun.of({"ti": ti})
+    assert (found.first_try, found.map_index, found.once) == (1, -1, "d/r/t")
+
+
+def test_ownership() -> None:
+    mine = Owner(dag_id="flights", run_id="scheduled__2013-02-02", task_id="load", try_number=9)
+    assert run().owns(mine)
+    assert not run(map_index=0).owns(mine)
+    assert not run().owns(Owner(dag_id="flights", run_id="other", task_id="load"))
+    assert not run().owns(Owner())
+
+
+def test_on_repeat_is_checked() -> None:
+    assert check_on_repeat("auto") == "auto"
+    with pytest.raises(InvalidInputError, match="on_repeat='twice'"):
+        check_on_repeat("twice")

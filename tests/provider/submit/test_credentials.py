@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from zero_rename.committer import InvalidInputError
+from zero_rename.provider.submit.credentials import (
+    holds_credential,
+    looks_like_credential,
+    mask,
+    refuse_in_arguments,
+    refuse_in_settings,
+)
+
+SECRET = "wJalrXUtnFEMIK7MDENG"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "spark.hadoop.fs.s3a.access.key",
+        "spark.hadoop.fs.s3a.secret.key",
+        "spark.hadoop.fs.s3a.session.token",
+        "spark.hadoop.fs.s3a.encryption.key",
+        "spark.hadoop.fs.s3a.server-side-encryption.key",
+        "spark.hadoop.fs.s3a.bucket.lake.access.key",
+        "spark.hadoop.fs.azure.account.key.acct.dfs.core.windows.net",
+        "spark.executorEnv.AWS_SECRET_ACCESS_KEY",
+        "spark.yarn.appMasterEnv.AWS_SESSION_TOKEN",
+        "spark.kubernetes.driverEnv.AWS_ACCESS_KEY_ID",
+        "spark.authenticate.secret",
+        "spark.ssl.keyPassword",
+        "spark.ssl.trustStorePassword",
+        "spark.kubernetes.authenticate.driver.oauthToken",
+    ],
+)
+def test_settings_that_hold_credentials(name: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        refuse_in_settings({name: SECRET}, "conf")
+    assert name in str(caught.value)
+    assert SECRET not in str(caught.value)
+    assert "aws_conn_id" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("spark.kubernetes.driver.secretKeyRef.AWS_SECRET_ACCESS_KEY_REF", "aws:secret"),
+        ("spark.kubernetes.driver.secrets.aws", "/etc/aws"),
+        ("spark.authenticate.secret.file", "/etc/secret"),
+        ("spark.authenticate.secretBitLength", "256"),
+        ("spark.kubernetes.authenticate.oauthTokenFile", "/var/token"),
+        ("spark.hadoop.fs.s3a.aws.credentials.provider", "x.y.Provider"),
+        ("spark.hadoop.fs.s3a.encryption.key", "arn:aws:kms:eu-west-1:1:key/2"),
+        ("spark.hadoop.fs.s3a.delegation.token.binding", "x.y.Binding"),
+        ("spark.security.credentials.hive.enabled", "false"),
+        ("spark.kafka.clusters.a.sasl.token.mechanism", "SCRAM-SHA-512"),
+        ("spark.sql.shuffle.partitions", 4),
+        ("spark.redaction.regex", "(?i)secret|password"),
+        ("spark.hadoop.fs.s3a.secret.key", ""),
+    ],
+)
+def test_settings_that_do_not(name: str, value: Any) -> None:
+    refuse_in_settings({name: value}, "conf")
+    assert not looks_like_credential(name, value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"-Dfs.s3a.secret.key={SECRET}",
+        f"-Xmx1g -Dspark.x.password='{SECRET}'",
+        "s3a://AKIAABCDEFGHIJKLMNOP/x",
+        f"https://me:{SECRET}@repository/x",
+        f"--token={SECRET}",
+        f'{{"password": "{SECRET}"}}',
+    ],
+)
+def test_texts_that_hold_credentials(text: str) -> None:
+    assert holds_credential(text)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--csv", "in.csv", f"--token={SECRET}"], ["--password", SECRET], ["--api-key", SECRET]],
+)
+def test_arguments_that_hold_credentials(arguments: list[str]) -> None:
+    with pytest.raises(InvalidInputError, match="application_args") as caught:
+        refuse_in_arguments(arguments, "application_args")
+    assert SECRET not in str(caught.value)
+
+
+def test_ordinary_arguments() -> None:
+    refuse_in_arguments(
+        ["--csv", "s3://b/in.csv", "--day", "2013-01-01", "--token-file", "/x", 5], "args"
+    )
+    refuse_in_arguments(None, "args")
+
+
+def test_masking() -> None:
+    line = f"spark-submit --conf fs.s3a.access.key=AKIAABCDEFGHIJKLMNOP --token={SECRET} in.csv"
+    assert mask(line, []) == ("spark-submit --conf fs.s3a.access.key=****** --token=****** in.csv")
+    assert mask(f"got {SECRET}!", [SECRET]) == "got ******!"
+    assert mask('password="two words" x=1', []) == "password=****** x=1"
+    assert mask("the cat", ["cat"]) == "the cat"
+
+
+@pytest.mark.parametrize(
+    "line", ["-" * 200_000, "a=" * 100_000, "-D" * 100_000, "x" + " " * 200_000]
+)
+def test_masking_a_long_line_takes_linear_time(line: str) -> None:
+    started = time.process_time()
+    mask(line, [SECRET])
+    assert time.process_time() - started < 2.0

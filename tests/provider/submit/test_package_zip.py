@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+from zero_rename.provider.submit.package_zip import build_zip
+
+
+def test_it_holds_what_executors_need_and_no_more(tmp_path: Path) -> None:
+    names = zipfile.ZipFile(build_zip(tmp_path)).namelist()
+    assert "zero_rename/__init__.py" in names
+    assert "zero_rename/committer/__init__.py" in names
+    assert "zero_rename/spark/__init__.py" in names
+    assert {Path(name).parts[1] for name in names if name.startswith("zero_rename/")} == {
+        "__init__.py",
+        "committer",
+        "s3a",
+        "spark",
+    }
+
+
+def test_it_works_where_nothing_else_of_ours_is(tmp_path: Path) -> None:
+    """Imported from the zip itself, not from the installed package."""
+    archive = build_zip(tmp_path)
+    program = (
+        f"import sys; sys.path.insert(0, {str(archive)!r}); import zero_rename.committer as c; "
+        "import zero_rename.spark.options as o, zero_rename.spark.s3a.recorded_write as w; "
+        "print(c.__file__, o.__file__, w.__file__)"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert all(str(archive) in name for name in answer.stdout.split())
+
+
+def test_equal_sources_make_equal_zips(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    assert build_zip(tmp_path / "a").read_bytes() == build_zip(tmp_path / "b").read_bytes()

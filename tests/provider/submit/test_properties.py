@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from zero_rename.committer import InvalidInputError
+from zero_rename.provider.submit.properties import (
+    cluster_settings,
+    default_properties,
+    read_properties,
+    write_properties,
+)
+
+
+def test_only_its_owner_can_read_it(tmp_path: Path) -> None:
+    file = write_properties(tmp_path, {"a": "b"}, None)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.read_text() == "a=b\n"
+
+
+def test_what_spark_would_have_read_is_kept(tmp_path: Path) -> None:
+    base = tmp_path / "spark-defaults.conf"
+    base.write_text("spark.a 1\nspark.b 2")
+    file = write_properties(tmp_path, {"spark.b": "3"}, base)
+    assert file.read_text() == "spark.a 1\nspark.b 2\nspark.b=3\n"
+
+
+def test_values_are_escaped_as_java_reads_them(tmp_path: Path) -> None:
+    odd = {"k:e y": "a\\b\nc\td", "s": " leading = and : and #"}
+    text = write_properties(tmp_path, odd, None).read_text()
+    assert text == "k\\:e\\ y=a\\\\b\\nc\\td\ns=\\ leading = and : and #\n"
+
+
+@pytest.mark.parametrize("variable", ["SPARK_CONF_DIR", "SPARK_HOME"])
+def test_where_sparks_defaults_are(tmp_path: Path, variable: str) -> None:
+    folder = tmp_path if variable == "SPARK_CONF_DIR" else tmp_path / "conf"
+    folder.mkdir(exist_ok=True)
+    assert default_properties({variable: str(tmp_path)}) is None
+    (folder / "spark-defaults.conf").write_text("")
+    assert default_properties({variable: str(tmp_path)}) == folder / "spark-defaults.conf"
+    assert default_properties({}) is None
+
+
+def test_variables_by_kind_of_cluster() -> None:
+    assert cluster_settings("local", {}, {}) == {}
+    yarn = cluster_settings("yarn", {"A": "1"}, {"B": "2"})
+    assert yarn["spark.yarn.appMasterEnv.A"] == "1"
+    assert yarn["spark.executorEnv.B"] == "2"
+    kubernetes = cluster_settings("k8s://https://host", {"A": "1"}, {})
+    assert kubernetes["spark.kubernetes.driverEnv.A"] == "1"
+    assert "access[._]?key" in kubernetes["spark.redaction.regex"]
+
+
+def test_they_are_read_as_java_does(tmp_path: Path) -> None:
+    file = tmp_path / "spark-defaults.conf"
+    file.write_text(
+        "# a comment\n! another\n\n"
+        "spark.a 1\nspark.b=2\nspark.c: 3\n  spark.d   4 and more  \n"
+        "spark.e one\\\n   two\nspark.a 5\nspark.f\n"
+    )
+    assert read_properties(file) == {
+        "spark.a": "5",
+        "spark.b": "2",
+        "spark.c": "3",
+        "spark.d": "4 and more",
+        "spark.e": "onetwo",
+        "spark.f": "",
+    }
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    odd = {"k:e y": "a\\b\nc\td", "s": "leading = and : and #"}
+    assert read_properties(write_properties(tmp_path, odd, None)) == odd
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        read_properties(tmp_path / "none")

@@ -1,0 +1,159 @@
+"""What a submission gets, by kind of cluster."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+from support.airflow import connection_variable
+from zero_rename.committer import InvalidInputError
+from zero_rename.provider.submit.submission import (
+    Cluster,
+    MaskingSparkSubmitHook,
+    Submission,
+    prepare,
+    secret_values,
+)
+
+KEYS = {"AWS_ACCESS_KEY_ID": "key-id", "AWS_SECRET_ACCESS_KEY": "key-secret"}
+
+
+@pytest.fixture(autouse=True)
+def a_spark_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "bin" / "spark-submit"
+    script.parent.mkdir()
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{script.parent}{os.pathsep}{os.environ['PATH']}")
+    for name in ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_PYTHON"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def prepared(cluster: Cluster, folder: Path, **given: Any) -> Submission:
+    arguments: dict[str, Any] = {
+        "conf": {},
+        "env_vars": {},
+        "variables": {"ZERO_RENAME_ONCE": "k"},
+        "credentials": KEYS,
+        "py_files": None,
+        "properties_file": None,
+        "ship_package": True,
+    }
+    return prepare(cluster, folder, **arguments | given)
+
+
+def test_local(tmp_path: Path) -> None:
+    made = prepared(Cluster("local[2]", None), tmp_path)
+    assert made == Submission(
+        {"PYSPARK_PYTHON": sys.executable, "ZERO_RENAME_ONCE": "k", **KEYS}, None, None
+    )
+
+
+def test_local_with_another_python(tmp_path: Path) -> None:
+    """Which may lack the package: it is shipped."""
+    other = tmp_path / "python"
+    other.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    other.chmod(0o755)
+    made = prepared(Cluster("local", None), tmp_path, env_vars={"PYSPARK_PYTHON": str(other)})
+    assert made.py_files == str(tmp_path / "zero_rename.zip")
+    assert "PYSPARK_PYTHON" not in made.process_env
+
+
+@pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://https://host"])
+def test_client_mode(tmp_path: Path, master: str) -> None:
+    made = prepared(Cluster(master, "client"), tmp_path, py_files="a.py")
+    assert made.process_env["ZERO_RENAME_ONCE"] == "k"
+    assert made.py_files == f"{tmp_path / 'zero_rename.zip'},a.py"
+    assert made.properties_file is not None
+    text = Path(made.properties_file).read_text()
+    assert "spark.executorEnv.AWS_SECRET_ACCESS_KEY=key-secret" in text
+    assert "ZERO_RENAME_ONCE" not in text
+
+
+@pytest.mark.parametrize(
+    ("master", "prefix"),
+    [
+        ("yarn", "spark.yarn.appMasterEnv."),
+        ("k8s://https://host", "spark.kubernetes.driverEnv."),
+    ],
+)
+def test_cluster_mode(tmp_path: Path, master: str, prefix: str) -> None:
+    made = prepared(Cluster(master, "cluster"), tmp_path)
+    assert made.process_env == {}
+    assert made.properties_file is not None
+    text = Path(made.properties_file).read_text()
+    assert f"{prefix}ZERO_RENAME_ONCE=k" in text
+    assert f"{prefix}AWS_SECRET_ACCESS_KEY=key-secret" in text
+    assert "spark.executorEnv.AWS_SECRET_ACCESS_KEY=key-secret" in text
+
+
+def test_a_properties_file_of_the_users_is_kept(tmp_path: Path) -> None:
+    own = tmp_path / "own.conf"
+    own.write_text("spark.x 1\n")
+    local = prepared(Cluster("local", None), tmp_path, properties_file=str(own))
+    assert local.properties_file == str(own)
+    made = prepared(Cluster("yarn", "client"), tmp_path, properties_file=str(own))
+    assert made.properties_file is not None
+    assert made.properties_file != str(own)
+    assert Path(made.properties_file).read_text().startswith("spark.x 1\n")
+
+
+def test_sparks_defaults_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "spark-defaults.conf").write_text("spark.y 2\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    made = prepared(Cluster("yarn", "client"), tmp_path)
+    assert made.properties_file is not None
+    assert Path(made.properties_file).read_text().startswith("spark.y 2\n")
+
+
+def test_without_credentials_there_is_no_file(tmp_path: Path) -> None:
+    made = prepared(Cluster("yarn", "client"), tmp_path, credentials={}, ship_package=False)
+    assert (made.py_files, made.properties_file) == (None, None)
+
+
+def test_a_standalone_cluster_runs_no_python_driver(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="deploy_mode='client'"):
+        prepared(Cluster("spark://host:7077", "cluster"), tmp_path)
+
+
+class TestTheHook:
+    @pytest.fixture
+    def conf(self) -> dict[str, str]:
+        return {"spark.a": "1"}
+
+    @pytest.fixture
+    def hook(self, conf: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> MaskingSparkSubmitHook:
+        monkeypatch.setenv(*connection_variable("spark_default", conn_type="spark", host="local"))
+        made = SparkSubmitHook(conf=conf, env_vars={"X": "1"}, application_args=["key-secret"])
+        return MaskingSparkSubmitHook.adopt(made, Submission(KEYS, "z.zip", "/p"), conf)
+
+    def test_what_the_base_operator_writes_to_it_stays_there(
+        self, hook: MaskingSparkSubmitHook, conf: dict[str, str]
+    ) -> None:
+        """It writes ``waitAppCompletion`` for clusters, into what was a template field."""
+        hook._conf["spark.yarn.submit.waitAppCompletion"] = "false"
+        assert conf == {"spark.a": "1"}
+
+    def test_its_words_and_variables(self, hook: MaskingSparkSubmitHook) -> None:
+        words = hook._build_spark_common_args()
+        assert words[words.index("--py-files") + 1] == "z.zip"
+        assert words[words.index("--properties-file") + 1] == "/p"
+        assert hook._env == {"X": "1", **KEYS}
+        assert "key-secret" not in " ".join(words)
+
+    def test_what_it_shows(self, hook: MaskingSparkSubmitHook) -> None:
+        assert hook._mask_cmd(["run", "key-secret"]) == "run ******"
+        hook._process_spark_submit_log(iter(["a key-secret\n"]))
+        assert hook._submit_log_tail.endswith("a ******")
+
+
+def test_which_variables_are_secret() -> None:
+    assert secret_values({**KEYS, "AWS_SESSION_TOKEN": "", "AWS_REGION": "x"}) == (
+        "key-id",
+        "key-secret",
+    )

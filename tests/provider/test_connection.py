@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from zero_rename.committer import InvalidInputError
+from zero_rename.provider import get_provider_info
+from zero_rename.provider.connection import (
+    COMMITTERS,
+    ConnectionSettings,
+    check_committer,
+    config_number,
+)
+
+
+def connection(extra: dict[str, Any] | None = None, **fields: Any) -> SimpleNamespace:
+    plain = {"conn_id": "zr", "conn_type": "zero_rename", "login": None, "password": None}
+    return SimpleNamespace(**plain | fields, extra_dejson=extra or {})
+
+
+def test_an_empty_connection_has_the_defaults() -> None:
+    form = {"table_root": "", "aws_conn_id": None, "on_conflict": ""}
+    read = ConnectionSettings.from_connection(connection(form))
+    assert read == ConnectionSettings(conn_id="zr")
+    assert read.aws_conn_id == "aws_default"
+
+
+def test_all_fields_of_the_form_are_read() -> None:
+    extra = {
+        "table_root": "s3://lake/warehouse",
+        "aws_conn_id": "lake",
+        "committer": "zero_rename",
+        "on_conflict": "last_wins",
+        "success_markers": "table",
+        "s3a_options": '{"storage_class": "glacier_ir"}',
+        "purge_older_than_hours": "48",
+    }
+    assert set(extra) == set(get_provider_info()["connection-types"][0]["conn-fields"])
+    read = ConnectionSettings.from_connection(connection(extra))
+    assert vars(read) == extra | {
+        "conn_id": "zr",
+        "purge_older_than_hours": 48.0,
+        "s3a_options": {"storage_class": "glacier_ir"},
+    }
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"aws_access_key_id": "x"},
+        {"secret_key": "x"},
+        {"fs.s3a.session.token": "x"},
+        {"table_root": "s3://AKIAABCDEFGHIJKLMNOP:secret@bucket/t"},
+    ],
+)
+def test_keys_are_refused(extra: dict[str, str]) -> None:
+    with pytest.raises(InvalidInputError, match="holds a credential") as caught:
+        ConnectionSettings.from_connection(connection(extra))
+    assert "AKIA" not in str(caught.value)
+    assert "aws_conn_id" in str(caught.value)
+
+
+@pytest.mark.parametrize("field", ["login", "password"])
+def test_login_and_password_are_refused(field: str) -> None:
+    with pytest.raises(InvalidInputError, match="login or password"):
+        ConnectionSettings.from_connection(connection({}, **{field: "me"}))
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ({"comitter": "zero_rename"}, "unknown field 'comitter'"),
+        ({"on_conflict": "ignore"}, "on_conflict='ignore'"),
+        ({"success_markers": "everywhere"}, "success_markers='everywhere'"),
+        ({"committer": "magicv2"}, "no committer 'magicv2'"),
+        ({"s3a_options": "[1]"}, "Give a JSON object"),
+        ({"s3a_options": "{"}, "Give a JSON object"),
+        ({"s3a_options": {"encryption_key": "c2VjcmV0"}}, "holds a credential"),
+        ({"purge_older_than_hours": "soon"}, "purge_older_than_hours='soon'"),
+        ({"purge_older_than_hours": -1}, "purge_older_than_hours=-1"),
+    ],
+)
+def test_other_values_are_refused(extra: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        ConnectionSettings.from_connection(connection(extra))
+
+
+def test_another_connection_type_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="has the type 'aws'"):
+        ConnectionSettings.from_connection(connection(conn_type="aws"))
+
+
+@pytest.mark.parametrize(
+    ("root", "table", "url"),
+    [
+        ("s3://lake/wh/", "flights", "s3://lake/wh/flights"),
+        ("s3://lake/wh", "a/b/", "s3://lake/wh/a/b"),
+        ("s3://lake/wh", "", "s3://lake/wh"),
+        ("s3://lake/wh", "s3://other/t", "s3://other/t"),
+        (None, "s3://other/t", "s3://other/t"),
+    ],
+)
+def test_table_names(root: str | None, table: str, url: str) -> None:
+    assert ConnectionSettings(table_root=root).table_url(table) == url
+
+
+def test_a_relative_name_needs_a_root() -> None:
+    with pytest.raises(InvalidInputError, match="no table root"):
+        ConnectionSettings().table_url("flights")
+
+
+def test_committers() -> None:
+    names = ["zero_rename", "magic", "directory", "partitioned", "classic"]
+    assert [check_committer(name) for name in COMMITTERS] == names
+    (kind,) = get_provider_info()["connection-types"]
+    assert kind["conn-fields"]["committer"]["schema"]["enum"] == names
+    with pytest.raises(InvalidInputError, match="There is no committer 'rename'"):
+        check_committer("rename")
+
+
+def test_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert config_number("purge_floor_hours") == 24.0
+    monkeypatch.setenv("AIRFLOW__ZERO_RENAME__PURGE_FLOOR_HOURS", "1.5")
+    assert config_number("purge_floor_hours") == 1.5
+    monkeypatch.setenv("AIRFLOW__ZERO_RENAME__PURGE_FLOOR_HOURS", "a day")
+    with pytest.raises(InvalidInputError, match="purge_floor_hours = 'a day'"):
+        config_number("purge_floor_hours")

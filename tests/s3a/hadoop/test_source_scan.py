@@ -1,0 +1,49 @@
+"""What an application's text tells of its writes."""
+
+from __future__ import annotations
+
+import pytest
+
+from zero_rename.s3a.hadoop.source_scan import plain_writes, written_formats
+
+
+@pytest.mark.parametrize(
+    ("source", "formats"),
+    [
+        ("df.write.parquet(p)", ("parquet",)),
+        ("df.write.mode('append').partitionBy('day').orc(p)", ("orc",)),
+        ("df.write.format('delta').mode('append').save(p)", ("delta",)),
+        ("df.write.save(p, format='csv')", ("csv",)),
+        ("df.coalesce(1).write.saveAsTable('t', format='hive')", ("hive",)),
+        ("rdd.map(f).saveAsTextFile(p)", ("rdd",)),
+        ("spark.sql('CREATE TABLE t (a INT)\\nSTORED AS PARQUET')", ("hive",)),
+        ("df.write.parquet(p); rdd.saveAsPickleFile(q)", ("parquet", "rdd")),
+        # Reading is not writing.
+        ("spark.read.json(p)", ()),
+        ("spark.read.format('delta').load(p)", ()),
+        ("df.write.format(chosen).save(p)", ()),
+        ("df.write.save('parquet-files')", ()),
+        ("spark.sql('CREATE TABLE t (a INT) USING parquet')", ()),
+        ("this is no Python", ()),
+        ("", ()),
+    ],
+)
+def test_formats(source: str, formats: tuple[str, ...]) -> None:
+    assert written_formats(source) == formats
+
+
+@pytest.mark.parametrize(
+    ("source", "writes"),
+    [
+        ("df.write.parquet(p)", 1),
+        ("df.write.format('orc').mode('append').save(p)", 1),
+        ("a.write.parquet(p)\nb.write.insertInto('t')", 2),
+        ("for p in paths:\n    df.write.parquet(p)", 2),
+        ("[df.write.parquet(p) for p in paths]", 2),
+        ("spark.read.parquet(p)", 0),
+        ("file.write('text')", 0),
+        ("this is no Python", 0),
+    ],
+)
+def test_plain_writes(source: str, writes: int) -> None:
+    assert plain_writes(source) == writes

@@ -1,0 +1,244 @@
+"""Who is held for live, dead, superseded or unknown, and on whose word."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.s3a_jobs import JOB, OTHER, ROOT, World
+from zero_rename.committer import InvalidInputError
+from zero_rename.committer.job_spec import Owner
+from zero_rename.committer.s3.requests import Put
+from zero_rename.s3a.recovery.leftovers import FoundJob, Kind
+from zero_rename.s3a.recovery.liveness import QUIET, Knowledge, State, judge
+from zero_rename.s3a.recovery.recover import Options, recover_jobs
+from zero_rename.s3a.runs import ledger
+from zero_rename.s3a.runs.run_record import (
+    KnownRecord,
+    RunRecord,
+    beat_record,
+    list_records,
+    note_rolled_forward,
+    record_key,
+    remove_record,
+    write_record,
+)
+
+NOW = 1_000_000.0
+
+
+def job(silent_for: float = 0.0, uuid: str = JOB, kind: Kind = Kind.MAGIC) -> FoundJob:
+    newest = NOW - silent_for
+    return FoundJob(uuid, kind, ROOT.prefix, None, (), (), (), (), newest - 50, newest)
+
+
+def owner(number: int = 1, **changes: Any) -> Owner:
+    known = {"dag_id": "flights", "run_id": "r", "task_id": "load", "map_index": -1}
+    return Owner(**{**known, "try_number": number, **changes})
+
+
+def record(silent_for: float = 0.0, **changes: Any) -> KnownRecord:
+    given = {"id": "a", "owner": owner(), "uuid": JOB, "opened_at": NOW - 100, **changes}
+    return KnownRecord(RunRecord(**given), silent_for)
+
+
+def states(silent_for: float, known: Knowledge, **given: Any) -> tuple[State, bool]:
+    found = judge(job(silent_for, **given), NOW, known)
+    assert found.reason
+    return found.state, found.stated
+
+
+class TestNobodyKnows:
+    def test_it_wrote_lately(self) -> None:
+        assert states(QUIET - 1, Knowledge()) == (State.LIVE, False)
+
+    def test_it_is_silent(self) -> None:
+        assert states(1e9, Knowledge()) == (State.UNKNOWN, False)
+
+    def test_silent_longer_than_its_caller_has_patience(self) -> None:
+        assert states(99, Knowledge(patience=100)) == (State.LIVE, False)
+        assert states(100, Knowledge(patience=100)) == (State.DEAD, False)
+
+    def test_the_caller_states_it(self) -> None:
+        assert states(0, Knowledge(dead={JOB})) == (State.DEAD, True)
+        assert states(0, Knowledge(dead={OTHER})) == (State.LIVE, False)
+        assert states(0, Knowledge(dead={""}), uuid="") == (State.LIVE, False)
+
+
+class TestItsRunsRecord:
+    def test_it_is_renewed(self) -> None:
+        assert states(1e6, Knowledge([record(599)], patience=0)) == (State.LIVE, True)
+        late = record(601, interval=70.0)
+        assert states(1e6, Knowledge([late], patience=0)) == (State.LIVE, True)
+
+    def test_it_is_silent(self) -> None:
+        """In cluster mode the application outlives its submitter."""
+        assert states(1e6, Knowledge([record(601)])) == (State.UNKNOWN, False)
+        assert states(10, Knowledge([record(601)])) == (State.LIVE, False)
+        assert states(1e6, Knowledge([record(601)], patience=60)) == (State.DEAD, False)
+
+    def test_the_caller_states_that_it_is_dead(self) -> None:
+        for dead in ({JOB}, {"a"}):
+            assert states(0, Knowledge([record(1)], dead=dead)) == (State.DEAD, True)
+
+    def test_its_application_gave_a_sign(self) -> None:
+        known = Knowledge([record(1e6)], signs={"a": 89.0}, patience=0)
+        assert states(1e6, known) == (State.LIVE, True)
+        known = Knowledge([record(1e6)], signs={"a": 91.0}, patience=0)
+        assert states(1e6, known) == (State.DEAD, False)
+
+    @pytest.mark.parametrize("number", [1, 0x2A, 0xFFFF])
+    def test_one_of_several_writes(self, number: int) -> None:
+        uuid = ledger.write_uuid(JOB, number)
+        assert states(1e6, Knowledge([record()]), uuid=uuid) == (State.LIVE, True)
+
+    def test_another_runs(self) -> None:
+        other = record(0, uuid=OTHER)
+        assert states(1e6, Knowledge([other])) == (State.UNKNOWN, False)
+        # A UUID that does not end in zeros has no numbered writes.
+        other = record(0, uuid=f"{JOB[:-4]}abcd")
+        assert states(1e6, Knowledge([other])) == (State.UNKNOWN, False)
+
+
+class TestWhatTheSchedulerSays:
+    @pytest.mark.parametrize(
+        ("said", "silent_for", "expected"),
+        [
+            (State.LIVE, 1e6, (State.LIVE, True)),
+            (State.DEAD, 1e6, (State.DEAD, True)),
+            (State.SUPERSEDED, 1e6, (State.SUPERSEDED, True)),
+            (None, 1e6, (State.LIVE, True)),
+            # Its task is over; its application may not be.
+            (State.DEAD, 599, (State.LIVE, True)),
+            (State.SUPERSEDED, 599, (State.LIVE, True)),
+        ],
+    )
+    def test_it_counts_more_than_signs(
+        self, said: State | None, silent_for: float, expected: tuple[State, bool]
+    ) -> None:
+        assert states(silent_for, Knowledge([record(1)], ask=lambda _: said)) == expected
+
+    @pytest.mark.parametrize(("patience", "silent_for"), [(0.0, 0), (100.0, 100), (1e6, 600)])
+    def test_patience_makes_the_wait_shorter_only(self, patience: float, silent_for: int) -> None:
+        known = Knowledge([record(1)], ask=lambda _: State.DEAD, patience=patience)
+        assert states(silent_for, known) == (State.DEAD, True)
+        if silent_for:
+            assert states(silent_for - 1, known) == (State.LIVE, True)
+
+    def test_nobody_can_state_that_a_running_task_is_dead(self) -> None:
+        known = Knowledge([record(1e6)], dead={JOB}, ask=lambda _: State.LIVE, patience=0)
+        assert states(1e6, known) == (State.LIVE, True)
+
+
+class TestALaterTry:
+    @pytest.mark.parametrize(
+        ("changes", "expected"),
+        [
+            ({}, State.SUPERSEDED),
+            ({"map_index": None}, State.SUPERSEDED),
+            ({"map_index": 1}, State.UNKNOWN),
+            ({"run_id": "s"}, State.UNKNOWN),
+            ({"try_number": 1}, State.UNKNOWN),
+        ],
+    )
+    def test_supersedes(self, changes: dict[str, Any], expected: State) -> None:
+        late = Owner(**{**vars(owner(2)), **changes})
+        later = record(0, id="b", uuid=OTHER, owner=late)
+        assert states(1e6, Knowledge([record(1e6), later]))[0] is expected
+
+    def test_it_gives_signs_itself(self) -> None:
+        later = record(0, id="b", uuid=OTHER, owner=owner(2))
+        assert states(0, Knowledge([record(1e6), later]), uuid=OTHER) == (State.LIVE, True)
+
+
+class TestShield:
+    """A run at work that may be the job's."""
+
+    def test_a_run_that_does_not_know_its_jobs(self) -> None:
+        known = Knowledge([record(0, uuid=None)], patience=0)
+        assert states(50, known)[0] is State.LIVE
+        # What had ended before the run began is not its.
+        assert states(101, known)[0] is State.DEAD
+        silent = Knowledge([record(1e6, uuid=None)], patience=0)
+        assert states(50, silent)[0] is State.DEAD
+
+    def test_uploads_that_name_no_job(self) -> None:
+        known = Knowledge([record(0)], patience=0)
+        assert states(50, known, uuid=OTHER, kind=Kind.UPLOADS)[0] is State.LIVE
+        assert states(50, known, uuid=OTHER)[0] is State.DEAD
+
+    def test_a_record_that_cannot_be_read(self) -> None:
+        known = Knowledge([KnownRecord(None, 1e9, "it is not JSON")], patience=0)
+        assert states(1e6, known) == (State.UNKNOWN, False)
+
+
+class TestRecords:
+    KEY = "wh/_zero_rename/s3a/flights/a.json"
+
+    def test_they_lie_beside_the_table(self, world: World) -> None:
+        world.driver.run(write_record(ROOT, RunRecord("a", owner(), "magic", "append", JOB)))
+        assert world.store.keys() == [self.KEY]
+        assert world.driver.run(recover_jobs(ROOT, Options(deep=True))) == ()
+
+    def test_they_are_read_as_they_were_written(self, world: World) -> None:
+        given = RunRecord("a", owner(), "magic", "append", JOB)
+        written = world.driver.run(write_record(ROOT, given))
+        opened = world.clock.now
+        world.clock.advance(40)
+        assert world.driver.run(beat_record(ROOT, "a", 30.0))
+        world.clock.advance(5)
+        (known,) = world.driver.run(list_records(ROOT))
+        assert known.silent_for == 5
+        assert known.record is not None
+        read = known.record
+        assert (read.opened_at, read.interval, read.patience) == (opened, 30.0, 600.0)
+        assert (read.owner, read.committer, read.mode) == (owner(), "magic", "append")
+        assert read.write_id != written.write_id
+
+    def test_a_sign_of_life_brings_none_back(self, world: World) -> None:
+        world.driver.run(write_record(ROOT, RunRecord("a", uuid=JOB)))
+        world.driver.run(remove_record(ROOT, "a"))
+        assert not world.driver.run(beat_record(ROOT, "a", 30.0))
+        assert world.store.keys() == []
+        world.driver.run(note_rolled_forward(ROOT, "a", JOB))
+        assert world.store.keys() == []
+
+    def test_what_recovery_notes(self, world: World) -> None:
+        world.driver.run(write_record(ROOT, RunRecord("a", uuid=JOB)))
+        for uuid in (JOB, OTHER, JOB):
+            world.driver.run(note_rolled_forward(ROOT, "a", uuid))
+        (known,) = world.driver.run(list_records(ROOT))
+        assert known.record is not None
+        assert (known.record.outcome, known.record.recovered) == ("rolled-forward", (JOB, OTHER))
+
+    def test_one_that_cannot_be_read_is_told(self, world: World) -> None:
+        world.store.apply(Put(self.KEY, b"{"))
+        (known,) = world.driver.run(list_records(ROOT))
+        assert known.record is None
+        assert self.KEY in known.damage
+
+    @pytest.mark.parametrize("id", ["", "a/b", "a\n"])
+    def test_ids_that_cannot_be(self, id: str) -> None:
+        with pytest.raises(InvalidInputError):
+            record_key(ROOT, id)
+
+    def test_an_applications_own_sign_is_asked_for(self, world: World) -> None:
+        """The operator is gone, and the driver on the cluster still writes."""
+        made = world.job()
+        made.task(0)
+        world.driver.run(write_record(ROOT, RunRecord("a", owner(), uuid=JOB)))
+        world.clock.advance(10_000)
+        write = ledger.WriteRecord(
+            uuid=JOB, run=JOB, number=0, committer="magic", destination=ROOT.url, mode="append"
+        )
+        world.driver.run(ledger.put_write(ROOT, write))
+        (found,) = world.driver.run(recover_jobs(ROOT, Options(apply=True, patience=60)))
+        assert found.state is State.LIVE
+        assert found.state_reason == "its application gave a sign of life 0 s ago"
+        assert found.owner.dag_id == "flights"
+
+
+@pytest.fixture
+def world() -> World:
+    return World()

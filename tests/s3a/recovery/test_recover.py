@@ -1,0 +1,980 @@
+"""Recovery of S3A jobs on a store in memory: what is chosen, and what is left afterwards."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from support.memory_store import Behaviour, ManualClock, MemoryDriver, MemoryStore
+from support.s3a_jobs import JOB, OTHER, ROOT, MagicJob, World
+from zero_rename.committer import InvalidInputError
+from zero_rename.committer.job_spec import Owner
+from zero_rename.committer.records.success_marker import SuccessMarker
+from zero_rename.committer.s3.requests import (
+    AbortUpload,
+    CompleteUpload,
+    CreateUpload,
+    Delete,
+    Deleted,
+    DeleteMany,
+    Get,
+    Head,
+    ListObjects,
+    ListUploads,
+    Put,
+    Refused,
+    ServerName,
+    Unknown,
+)
+from zero_rename.s3a.hadoop.commit_files import JobSummary
+from zero_rename.s3a.recovery.liveness import State
+from zero_rename.s3a.recovery.plan import Action
+from zero_rename.s3a.recovery.recover import (
+    Options,
+    Outcome,
+    RecoveredJob,
+    recover_job,
+    recover_jobs,
+)
+from zero_rename.s3a.runs.run_record import RunRecord, list_records, write_record
+
+DEAD = Options(apply=True, dead={JOB})
+APPEND = Options(apply=True, dead={JOB}, mode="append")
+WRITES = (Put, Delete, DeleteMany, CompleteUpload, AbortUpload)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def two_tasks(world: World, **given: Any) -> MagicJob:
+    job = world.job(**given)
+    job.task(0)
+    job.task(1)
+    world.clock.advance(10)
+    return job
+
+
+def halfway(world: World, **given: Any) -> MagicJob:
+    """Died in its job commit: one of four files is written."""
+    job = two_tasks(world, **given)
+    job.complete(job.files[0])
+    return job
+
+
+def recover(world: World, options: Options = DEAD, **known: Any) -> RecoveredJob:
+    (found,) = world.driver.run(recover_jobs(ROOT, options, **known))
+    return found
+
+
+def marker(world: World, folder: str = "") -> SuccessMarker:
+    key = "/".join(part for part in (ROOT.prefix, folder, "_SUCCESS") if part)
+    return SuccessMarker.parse(world.store.objects[key].body, key)
+
+
+def put_marker(world: World, job: str) -> None:
+    name = "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1"
+    body = json.dumps({"name": name, "jobId": job, "committer": "magic"}).encode()
+    world.store.apply(Put(f"{ROOT.prefix}/_SUCCESS", body))
+
+
+def changing(world: World) -> list[Any]:
+    return [request for request in world.driver.requests if isinstance(request, WRITES)]
+
+
+class TestForward:
+    def test_a_half_committed_job_is_finished(self, world: World) -> None:
+        # S3A conformance 50
+        job = halfway(world)
+        found = recover(world)
+        assert found.outcome is Outcome.ROLLED_FORWARD
+        assert (found.files, found.written, found.completed) == (4, 1, 3)
+        assert "1 of 4 files are written, so its commit had passed its tests" in found.reason
+        assert world.visible() == job.keys
+        for made in job.files:
+            assert world.store.objects[made.key].body == made.body
+        world.assert_clean()
+
+    def test_its_marker_is_as_the_committer_would_have_written_it(self, world: World) -> None:
+        # S3A conformance 19, 20
+        job = halfway(world)
+        recover(world)
+        key = f"{ROOT.prefix}/_SUCCESS"
+        summary = JobSummary.parse(world.store.objects[key].body, key)
+        assert (summary.marker.job, summary.marker.committer) == (JOB, "magic")
+        assert summary.marker.success
+        assert sorted(summary.marker.filenames) == [f"/{key}" for key in job.keys]
+        assert summary.files == 4
+        assert summary.bytes == sum(len(made.body) for made in job.files)
+
+    def test_at_most_a_hundred_names_are_in_it(self, world: World) -> None:
+        # S3A conformance 20
+        job = world.job()
+        for task in range(120):
+            job.task(task, ["day=1"])
+        job.complete(job.files[7])
+        world.clock.advance(10)
+        recover(world)
+        assert len(marker(world).filenames) == 100
+        assert len(world.visible()) == 120
+
+    def test_all_files_are_written_and_no_more(self, world: World) -> None:
+        job = two_tasks(world)
+        job.complete(*job.files)
+        found = recover(world)
+        assert (found.outcome, found.completed) == (Outcome.ROLLED_FORWARD, 0)
+        assert marker(world).job == JOB
+        world.assert_clean()
+
+    def test_it_died_in_its_clean_up(self, world: World) -> None:
+        # S3A conformance 27
+        job = two_tasks(world)
+        job.complete(*job.files)
+        put_marker(world, JOB)
+        # A file that was removed since, rightly, brings nothing back and takes nothing else.
+        world.store.apply(Delete(job.keys[0]))
+        found = recover(world)
+        assert found.outcome is Outcome.ROLLED_FORWARD
+        assert "_SUCCESS is there" in found.reason
+        assert world.visible() == job.keys[1:]
+        world.assert_clean()
+
+    def test_uploads_of_attempts_that_lost_are_aborted(self, world: World) -> None:
+        """The last committed attempt wins (HADOOP-17258): its set overwrote the earlier one."""
+        # S3A conformance 8, 37
+        job = world.job()
+        job.task(0)
+        lost = list(job.files)
+        job.files.clear()
+        job.task(0)
+        job.running(1)
+        job.complete(job.files[0])
+        world.clock.advance(10)
+        found = recover(world)
+        assert (found.outcome, found.extra, found.aborted) == (Outcome.ROLLED_FORWARD, 3, 3)
+        assert world.visible() == job.keys == sorted(made.key for made in lost)
+        world.assert_clean()
+
+    def test_an_append_that_is_stated_to_be_dead(self, world: World) -> None:
+        job = two_tasks(world)
+        found = recover(world, APPEND)
+        assert found.outcome is Outcome.ROLLED_FORWARD
+        assert "How many tasks it has is not known" in found.reason
+        assert world.visible() == job.keys
+
+    def test_an_overwrite_whose_destination_spark_had_emptied(self, world: World) -> None:
+        """Nothing of the old is there any more: rolling forward gives the new rows."""
+        job = halfway(world)
+        record = RunRecord("r", uuid=JOB, mode="overwrite")
+        world.driver.run(write_record(ROOT, record))
+        world.clock.advance(7200)
+        found = recover(world, DEAD)
+        assert found.outcome is Outcome.ROLLED_FORWARD
+        assert world.visible() == job.keys
+
+    def test_a_partitions_folder_as_destination(self, world: World) -> None:
+        job = world.job(folder="day=1")
+        job.task(0, ["hour=1"])
+        job.task(1, ["hour=1"])
+        job.complete(job.files[0])
+        world.clock.advance(10)
+        found = recover(world)
+        assert found.destination == "s3://bucket/wh/flights/day=1"
+        assert world.visible() == job.keys
+        assert marker(world, "day=1").job == JOB
+
+    def test_parts_whose_etags_are_no_checksums(self, world: World) -> None:
+        """As under SSE-KMS: size, parts and time have to do."""
+        job = two_tasks(world)
+        for made in job.files:
+            upload = world.store.uploads[made.upload_id]
+            etags = [f"kms/{n}" for n in range(len(made.etags))]
+            parts = {n: (etags[n - 1], body) for n, (_, body) in upload.parts.items()}
+            world.store.uploads[made.upload_id] = type(upload)(
+                upload.key, upload.initiated, upload.settings, parts
+            )
+            made.etags = etags
+        for task, files in enumerate((job.files[:2], job.files[2:])):
+            job.pending_set(task, [made.commit("bucket", JOB, "") for made in files])
+        first = job.files[0]
+        whole = world.store.objects
+        world.store.uploads.pop(first.upload_id)
+        world.store.apply(Put(first.key, first.body))
+        whole[first.key] = type(whole[first.key])(first.body, "kms-2", world.clock())
+        planned = recover(world, Options(dead={JOB}))
+        assert (planned.written, planned.outstanding) == (1, 3)
+        assert planned.outcome is Outcome.WOULD_ROLL_FORWARD
+
+
+class TestBack:
+    def test_nothing_is_written_and_the_mode_is_not_known(self, world: World) -> None:
+        two_tasks(world)
+        found = recover(world)
+        assert (found.outcome, found.aborted) == (Outcome.ROLLED_BACK, 4)
+        assert "its mode is not said to be append" in found.reason
+        assert world.visible() == []
+        assert world.store.keys() == []
+        world.assert_clean()
+
+    @pytest.mark.parametrize(
+        ("leave", "why"),
+        [
+            (lambda job: job.running(2), "died while tasks were running"),
+            (lambda job: job.upload(job.name(2)), "died while tasks were running"),
+            (lambda job: job.task(3), "task 2 has no pending set"),
+        ],
+    )
+    def test_an_append_that_may_have_lacked_tasks(self, world: World, leave: Any, why: str) -> None:
+        leave(two_tasks(world))
+        found = recover(world, APPEND)
+        assert found.outcome is Outcome.ROLLED_BACK
+        assert why in found.reason
+        assert world.visible() == []
+        world.assert_clean()
+
+    def test_an_append_with_fewer_tasks_than_stated(self, world: World) -> None:
+        two_tasks(world)
+        options = Options(apply=True, dead={JOB}, mode="append", tasks=3, jobs={JOB})
+        assert "2 tasks have committed, of 3" in recover(world, options).reason
+        assert world.visible() == []
+
+    def test_an_append_that_is_dead_by_its_silence_only(self, world: World) -> None:
+        two_tasks(world)
+        world.clock.advance(100)
+        found = recover(world, Options(apply=True, patience=100, mode="append"))
+        assert (found.state, found.outcome) == (State.DEAD, Outcome.ROLLED_BACK)
+        assert "nobody states it" in found.reason
+
+    def test_an_append_that_was_loaded_again(self, world: World) -> None:
+        two_tasks(world)
+        put_marker(world, OTHER)
+        found = recover(world, APPEND)
+        assert found.outcome is Outcome.ROLLED_BACK
+        assert f"another job ({OTHER}) has committed here since" in found.reason
+
+    def test_a_record_that_says_otherwise_than_the_caller(self, world: World) -> None:
+        two_tasks(world)
+        world.driver.run(write_record(ROOT, RunRecord("r", uuid=JOB, mode="overwrite")))
+        found = recover(world, APPEND)
+        assert found.outcome is Outcome.ROLLED_BACK
+        assert "its mode is overwrite" in found.reason
+
+    @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"version": 3}', b'{"version": 2}'])
+    def test_a_pending_set_that_cannot_be_read(self, world: World, body: bytes) -> None:
+        # S3A conformance 54, 58
+        job = halfway(world)
+        job.put(job.set_key(1), body)
+        found = recover(world)
+        assert found.outcome is Outcome.ROLLED_BACK
+        assert "1 of 2 pending sets cannot be read" in found.reason
+        assert "task_202311142213_0001_m_000001.pendingset" in found.reason
+        assert (found.removed, world.visible()) == (1, [])
+        world.assert_clean()
+
+    def test_files_that_only_an_unreadable_set_named_are_told(self, world: World) -> None:
+        job = halfway(world)
+        job.complete(job.files[2])
+        job.put(job.set_key(1), b"{")
+        found = recover(world)
+        assert (found.outcome, found.kept) == (Outcome.ROLLED_BACK, (job.files[2].key,))
+        assert "A name is no proof" in found.reason
+        assert world.visible() == [job.files[2].key]
+        world.assert_clean()
+
+    def test_an_upload_that_is_lost(self, world: World) -> None:
+        job = halfway(world)
+        world.store.apply(AbortUpload(job.files[3].key, job.files[3].upload_id))
+        found = recover(world)
+        assert (found.outcome, found.missing) == (Outcome.ROLLED_BACK, 1)
+        assert "neither an upload nor its own object is there" in found.reason
+        assert world.visible() == []
+        world.assert_clean()
+
+    def test_an_object_of_somebody_else_at_a_key_is_left(self, world: World) -> None:
+        job = halfway(world)
+        made = job.files[3]
+        world.store.apply(AbortUpload(made.key, made.upload_id))
+        world.store.apply(Put(made.key, b"x" * len(made.body)))
+        found = recover(world)
+        assert (found.outcome, found.kept) == (Outcome.ROLLED_BACK, (made.key,))
+        assert world.visible() == [made.key]
+
+    def test_no_task_has_committed(self, world: World) -> None:
+        # S3A conformance 49
+        job = world.job()
+        job.running(0)
+        job.running(1)
+        world.clock.advance(10)
+        found = recover(world, APPEND)
+        assert found.reason == "no task of it has committed"
+        assert (found.outcome, found.aborted) == (Outcome.ROLLED_BACK, 2)
+        world.assert_clean()
+
+    def test_a_tree_of_nothing_but_its_directory(self, world: World) -> None:
+        # S3A conformance 44
+        world.job()
+        assert recover(world).outcome is Outcome.ROLLED_BACK
+        assert world.store.keys() == []
+
+    def test_because_the_caller_wants_it(self, world: World) -> None:
+        halfway(world)
+        options = Options(apply=True, dead={JOB}, direction=Action.BACK)
+        found = recover(world, options)
+        assert (found.outcome, found.removed) == (Outcome.ROLLED_BACK, 1)
+        assert world.visible() == []
+
+    def test_a_retry_loads_again(self, world: World) -> None:
+        halfway(world)
+        for number in (1, 2):
+            owner = Owner("dag", "run", "load", -1, number)
+            record = RunRecord(f"r{number}", owner, uuid=JOB if number == 1 else OTHER)
+            world.driver.run(write_record(ROOT, record))
+        world.clock.advance(7200)
+        found = recover(world, Options(apply=True))
+        assert (found.state, found.outcome) == (State.SUPERSEDED, Outcome.ROLLED_BACK)
+        assert "try 2 loads or loaded instead" in found.reason
+        assert world.visible() == []
+
+    def test_uploads_of_a_staging_committer(self, world: World) -> None:
+        """Their pending sets are on the cluster's file system."""
+        # S3A conformance 48
+        job = MagicJob(world.store.apply)
+        for task in range(2):
+            job.upload(f"day=1/part-{task:05d}-{job.write}-{JOB}.c000.snappy.parquet")
+        world.clock.advance(10)
+        found = recover(world)
+        assert (found.job, found.left, found.outcome) == (JOB, "uploads", Outcome.ROLLED_BACK)
+        assert "pending sets on the cluster's file system" in found.reason
+        assert (found.extra, found.aborted) == (2, 2)
+        world.assert_clean()
+
+    def test_a_staging_committer_that_died_in_its_commit(self, world: World) -> None:
+        """What is visible is told and left: nothing says that its commit did not end."""
+        job = MagicJob(world.store.apply)
+        names = [f"day={n}/part-0-{job.write}-{JOB}.c000.snappy.parquet" for n in (1, 1, 2)]
+        done = job.upload(names[0].replace("part-0", "part-1"))
+        job.upload(names[0])
+        job.upload(names[2])
+        job.complete(done)
+        world.clock.advance(10)
+        found = recover(world)
+        assert (found.outcome, found.aborted, found.kept) == (Outcome.ROLLED_BACK, 2, (done.key,))
+        assert "1 complete files carry the UUID of its uploads" in found.reason
+        assert world.visible() == [done.key]
+
+    def test_the_upload_of_an_attempt_that_lost(self, world: World) -> None:
+        job = MagicJob(world.store.apply)
+        done = job.upload(job.name(0))
+        job.upload(job.name(0))
+        job.complete(done)
+        found = recover(world, Options(apply=True, patience=0))
+        assert (found.outcome, found.aborted, found.kept) == (Outcome.ROLLED_BACK, 1, ())
+        assert "complete files" not in found.reason
+        assert world.visible() == [done.key]
+
+
+class TestMarker:
+    def test_an_older_one_is_replaced(self, world: World) -> None:
+        put_marker(world, OTHER)
+        world.clock.advance(5)
+        halfway(world)
+        assert recover(world).marker == "written"
+        assert marker(world).job == JOB
+
+    def test_a_newer_one_is_kept(self, world: World) -> None:
+        job = halfway(world)
+        put_marker(world, OTHER)
+        options = Options(apply=True, dead={JOB}, direction=Action.FORWARD)
+        found = recover(world, options)
+        assert (found.outcome, found.marker) == (
+            Outcome.ROLLED_FORWARD,
+            "another job's was kept",
+        )
+        assert marker(world).job == OTHER
+        assert world.visible() == job.keys
+
+    @pytest.mark.parametrize("body", [b"", b"?"])
+    def test_one_that_says_nothing_counts_by_its_time(self, world: World, body: bytes) -> None:
+        world.store.apply(Put(f"{ROOT.prefix}/_SUCCESS", body))
+        world.clock.advance(5)
+        halfway(world)
+        assert recover(world).marker == "written"
+
+    def test_somebody_has_to_choose_where_another_job_committed_since(self, world: World) -> None:
+        """Was it a retry of the same load, or another load? Nothing in the store says."""
+        halfway(world)
+        put_marker(world, OTHER)
+        before = dict(world.store.objects)
+        found = recover(world)
+        assert found.outcome is Outcome.LEFT
+        assert "only you can tell" in found.reason
+        assert world.store.objects == before
+
+    @pytest.mark.parametrize(("mode", "outcome"), [(None, "left"), ("append", "rolled-back")])
+    def test_a_job_that_lives_and_began_since(
+        self, world: World, mode: str | None, outcome: str
+    ) -> None:
+        """The retry, perhaps: its set-up removed whatever marker there was."""
+        job = two_tasks(world) if mode else halfway(world)
+        two_tasks(world, uuid=OTHER, write=OTHER)
+        options = Options(apply=True, dead={JOB}, jobs={JOB}, mode=mode)
+        found = recover(world, options)
+        assert found.outcome == outcome
+        assert f"another job ({OTHER}) has begun here since" in found.reason
+        assert len(world.visible()) == (0 if mode else 1)
+        if not mode:
+            assert world.store.keys(job.tree) != []
+
+    def test_a_job_that_began_elsewhere_in_the_table(self, world: World) -> None:
+        halfway(world, folder="day=1")
+        two_tasks(world, uuid=OTHER, write=OTHER, folder="day=2")
+        options = Options(apply=True, dead={JOB}, jobs={JOB}, folders=("day=1",))
+        assert recover(world, options).outcome is Outcome.ROLLED_FORWARD
+
+    def test_files_that_a_later_job_removed(self, world: World) -> None:
+        job = two_tasks(world)
+        job.complete(*job.files)
+        put_marker(world, OTHER)
+        world.store.apply(Delete(job.keys[0]))
+        assert recover(world).outcome is Outcome.LEFT
+        assert world.visible() == job.keys[1:]
+
+    def test_it_is_not_written_over_one_that_comes_meanwhile(self, world: World) -> None:
+        halfway(world)
+
+        def fault(request: Any, apply: Any) -> Any:
+            if isinstance(request, Put) and request.key.endswith("_SUCCESS"):
+                world.driver.fault = None
+                put_marker(world, OTHER)
+            return apply(request)
+
+        world.driver.fault = fault
+        assert recover(world).marker == "another job's was kept"
+        assert marker(world).job == OTHER
+
+
+class TestUntrusted:
+    """What a pending set may not name is refused before anything is asked of the store for it."""
+
+    @pytest.mark.parametrize(
+        ("changes", "why"),
+        [
+            ({"bucket": "elsewhere"}, "names the bucket 'elsewhere'"),
+            ({"destinationKey": "wh/secret"}, "outside the job's destination"),
+            ({"destinationKey": "wh/flights/../secret"}, "component"),
+            ({"destinationKey": "wh/flights/_zero_rename/table.json"}, "records of committers"),
+            ({"destinationKey": "wh/flights/_SUCCESS"}, "a marker"),
+            ({"destinationKey": "wh/flights/\x1b[2Jx"}, "'wh/flights/\\x1b[2Jx'"),
+            ({"jobId": OTHER}, f"of another job, '{OTHER}'"),
+        ],
+    )
+    def test_a_commit(self, world: World, changes: dict[str, Any], why: str) -> None:
+        job = world.job()
+        job.task(0, **changes)
+        job.task(1)
+        job.complete(job.files[2])
+        self.check(world, why)
+
+    def test_a_set_of_another_job(self, world: World) -> None:
+        job = halfway(world)
+        job.pending_set(5, [], job=OTHER)
+        self.check(world, f"is of another job, '{OTHER}'")
+
+    def test_two_sets_that_name_one_destination(self, world: World) -> None:
+        job = halfway(world)
+        job.pending_set(5, [job.files[1].commit("bucket", JOB, "")])
+        self.check(world, "both name")
+
+    def test_two_attempts_of_the_application(self, world: World) -> None:
+        job = halfway(world)
+        job.put(job.set_key(0).replace("/00/", "/01/"), b'{"version": 2, "commits": []}')
+        self.check(world, "2 application attempts (00, 01)")
+
+    def check(self, world: World, why: str) -> None:
+        world.clock.advance(10)
+        before = world.store.copy()
+        found = recover(world, APPEND)
+        assert found.outcome is Outcome.REFUSED
+        assert why in found.reason
+        assert found.reason.isprintable()
+        asked = [r for r in world.driver.requests if not isinstance(r, ListObjects | ListUploads)]
+        assert all(isinstance(r, Get) and r.key.endswith(".pendingset") for r in asked)
+        assert world.store.objects == before.objects
+        assert world.store.uploads == before.uploads
+
+    def test_a_decision_that_cannot_be_read(self, world: World) -> None:
+        job = halfway(world)
+        job.put(f"{job.tree}zero_rename_recovery.json", b"{}")
+        assert recover(world).outcome is Outcome.REFUSED
+
+    def test_a_decision_for_another_job(self, world: World) -> None:
+        job = two_tasks(world)
+        fields = {"format": 1, "kind": "s3a-recovery", "write_id": "w", "forward": True}
+        body = json.dumps({**fields, "job": OTHER}).encode()
+        job.put(f"{job.tree}zero_rename_recovery.json", body)
+        found = recover(world)
+        assert found.outcome is Outcome.REFUSED
+        assert f"for another job, '{OTHER}'" in found.reason
+
+    def test_a_set_that_is_damaged_since_the_decision(self, world: World) -> None:
+        job = halfway(world)
+
+        def fault(request: Any, apply: Any) -> Any:
+            if isinstance(request, CompleteUpload):
+                raise KeyboardInterrupt
+            return apply(request)
+
+        world.driver.fault = fault
+        with pytest.raises(KeyboardInterrupt):
+            recover(world)
+        world.driver.fault = None
+        job.put(job.set_key(1), b"{")
+        found = recover(world)
+        assert found.outcome is Outcome.ROLLED_BACK
+        assert "to roll it forward, but 1 of 2 pending sets cannot be read" in found.reason
+        assert world.visible() == []
+
+    def test_control_characters_are_neutralised(
+        self, world: World, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        world.job(uuid="x\x1b[2J\r\nrolled-forward")
+        MagicJob(world.store.apply).upload("day=1/a\nb\x07.parquet")
+        world.clock.advance(7200)
+        with caplog.at_level(logging.INFO, "zero_rename.s3a"):
+            found = world.driver.run(recover_jobs(ROOT, Options(patience=0)))
+        for job in found:
+            for text in (job.job, job.reason, job.state_reason, job.destination):
+                assert text.isprintable()
+        assert len(caplog.records) == 2
+        assert all(record.getMessage().isprintable() for record in caplog.records)
+
+
+class TestLeft:
+    def test_the_default_only_reports(self, world: World) -> None:
+        # S3A conformance 104
+        halfway(world)
+        two_tasks(world, uuid=OTHER, write=OTHER)
+        options = Options(dead={JOB, OTHER})
+        found = world.driver.run(recover_jobs(ROOT, options))
+        assert {job.job: job.outcome for job in found} == {
+            JOB: Outcome.WOULD_ROLL_FORWARD,
+            OTHER: Outcome.WOULD_ROLL_BACK,
+        }
+        assert changing(world) == []
+
+    def test_one_that_wrote_lately(self, world: World) -> None:
+        # S3A conformance 105
+        halfway(world)
+        found = recover(world, Options(apply=True, force=True))
+        assert (found.state, found.outcome) == (State.LIVE, Outcome.LEFT)
+        assert changing(world) == []
+
+    def test_one_of_which_nothing_is_known(self, world: World) -> None:
+        halfway(world)
+        world.clock.advance(7200)
+        found = recover(world, Options(apply=True))
+        assert (found.state, found.outcome) == (State.UNKNOWN, Outcome.LEFT)
+        assert "which would roll it forward: all 2 pending sets load" in found.reason
+        assert changing(world) == []
+        assert recover(world, Options(apply=True, force=True)).outcome is Outcome.ROLLED_FORWARD
+
+    def test_force_states_no_death(self, world: World) -> None:
+        """Half a job would be published: the store does not say how many tasks there are."""
+        two_tasks(world)
+        world.clock.advance(7200)
+        found = recover(world, Options(apply=True, force=True, mode="append"))
+        assert found.outcome is Outcome.ROLLED_BACK
+
+    def test_one_that_goes_on_while_it_is_looked_at(self, world: World) -> None:
+        job = halfway(world)
+        world.clock.advance(7200)
+
+        def fault(request: Any, apply: Any) -> Any:
+            if isinstance(request, Put):
+                world.driver.fault = None
+                job.task(2)
+            return apply(request)
+
+        world.driver.fault = fault
+        found = recover(world, Options(apply=True, force=True))
+        assert found.outcome is Outcome.LEFT
+        assert "changed while it was looked at" in found.reason
+        assert world.visible() == [job.files[0].key]
+        assert not any(key.endswith("recovery.json") for key in world.store.objects)
+
+    def test_a_directorys_time_is_no_sign_of_life(self, world: World) -> None:
+        """On versitygw it is that of the last change below: of our own decision, that is."""
+        job = halfway(world)
+        world.clock.advance(7200)
+
+        def fault(request: Any, apply: Any) -> Any:
+            if isinstance(request, Put):
+                world.driver.fault = None
+                world.clock.advance(1)
+                job.put(job.tree)
+                apply(request)
+                raise KeyboardInterrupt
+            return apply(request)
+
+        world.driver.fault = fault
+        options = Options(apply=True, patience=3600)
+        with pytest.raises(KeyboardInterrupt):
+            recover(world, options)
+        assert recover(world, options).outcome is Outcome.ROLLED_FORWARD
+
+    def test_other_jobs_are_not_touched(self, world: World) -> None:
+        # S3A conformance 77, 80
+        other = two_tasks(world, uuid=OTHER, write=OTHER)
+        world.clock.advance(1)
+        halfway(world)
+        native = f"{ROOT.prefix}/day=1/part-00000-zr1-{'0' * 26}-0000.parquet"
+        world.store.apply(CreateUpload(native))
+        before = world.store.keys(other.tree)
+        options = Options(apply=True, dead={JOB}, force=True)
+        first, second = world.driver.run(recover_jobs(ROOT, options))
+        assert {first.outcome, second.outcome} == {Outcome.ROLLED_FORWARD, Outcome.LEFT}
+        assert world.store.keys(other.tree) == before
+        assert world.store.upload_keys() == sorted([*other.keys, native])
+
+    def test_only_the_jobs_named(self, world: World) -> None:
+        halfway(world)
+        halfway(world, uuid=OTHER, write=OTHER)
+        options = Options(apply=True, dead={JOB, OTHER}, jobs={OTHER})
+        assert recover(world, options).job == OTHER
+        forward = Options(apply=True, dead={JOB}, direction=Action.FORWARD)
+        found = world.driver.run(recover_job(ROOT, JOB, forward))
+        assert found is not None
+        assert found.outcome is Outcome.ROLLED_FORWARD
+        assert world.driver.run(recover_job(ROOT, JOB, DEAD)) is None
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            Options(patience=-1),
+            Options(tasks=3),
+            Options(direction=Action.ASK),
+            Options(folders=("../x",)),
+        ],
+    )
+    def test_options_that_cannot_be_right(self, world: World, options: Options) -> None:
+        with pytest.raises(InvalidInputError):
+            world.driver.run(recover_jobs(ROOT, options))
+        assert world.driver.requests == []
+
+
+class TestPlaces:
+    def test_the_magic_root_that_jobs_shared(self, world: World) -> None:
+        """Before Hadoop 3.4.0; only the job's own tree is deleted."""
+        # S3A conformance 80
+        other = two_tasks(world, shared=True, uuid=OTHER, write=OTHER)
+        world.clock.advance(1)
+        job = halfway(world, shared=True)
+        world.store.apply(Put(f"{ROOT.prefix}/__magic/", b""))
+        options = Options(apply=True, dead={JOB}, jobs={JOB})
+        assert recover(world, options).outcome is Outcome.ROLLED_FORWARD
+        assert world.visible() == job.keys
+        assert world.store.upload_keys() == other.keys
+        assert world.store.keys(other.tree) != []
+        assert world.store.keys(job.tree) == []
+
+    def test_before_paths_named_jobs(self, world: World) -> None:
+        """Before Hadoop 3.3.1. A later job's tree in the same magic root is not touched."""
+        other = two_tasks(world, shared=True, uuid=OTHER, write=OTHER)
+        old = MagicJob(world.store.apply)
+        made = [old.upload(old.name(task)) for task in range(2)]
+        for task, file in enumerate(made):
+            text = {"version": 2, "jobId": JOB, "commits": [file.commit("bucket", JOB, "")]}
+            key = f"{ROOT.prefix}/__magic/app-attempt-0000/task_1_m_{task:06d}.pendingset"
+            world.store.apply(Put(key, json.dumps(text).encode()))
+        old.complete(made[0])
+        world.clock.advance(10)
+        options = Options(apply=True, dead={JOB}, jobs={JOB})
+        assert recover(world, options).outcome is Outcome.ROLLED_FORWARD
+        assert world.visible() == sorted(file.key for file in made)
+        assert world.store.upload_keys() == other.keys
+        assert world.magic() == world.store.keys(other.tree) != []
+
+    def test_a_store_that_lists_no_uploads_by_prefix(self) -> None:
+        # S3A conformance 59
+        clock = ManualClock()
+        world = World(MemoryStore(clock, Behaviour(lists_uploads=False)))
+        world.clock = clock
+        job = halfway(world)
+        found = recover(world)
+        assert (found.outcome, found.outstanding) == (Outcome.ROLLED_FORWARD, 3)
+        assert world.visible() == job.keys
+
+    def test_amazon_is_believed_where_it_lists_none(self) -> None:
+        clock = ManualClock()
+        world = World(MemoryStore(clock, Behaviour(server_name="AmazonS3")))
+        world.driver.run(recover_jobs(ROOT))
+        listed = [r.prefix for r in world.driver.requests if isinstance(r, ListUploads)]
+        assert listed == [f"{ROOT.prefix}/"]
+        assert world.driver.perform(ServerName()) == "AmazonS3"
+
+    @pytest.mark.parametrize("options", [Options(folders=("day=1",)), Options(deep=True)])
+    def test_a_folder_without_uploads(self, world: World, options: Options) -> None:
+        job = world.job(folder="day=1")
+        job.task(0, ["hour=1"])
+        job.complete(*job.files)
+        world.clock.advance(10)
+        assert world.driver.run(recover_jobs(ROOT)) == ()
+        assert recover(world, Options(**{**vars(options), "dead": {JOB}})).written == 1
+
+    def test_pages(self) -> None:
+        clock = ManualClock()
+        world = World(MemoryStore(clock, Behaviour(page=2)))
+        world.clock = clock
+        job = halfway(world)
+        assert recover(world).outcome is Outcome.ROLLED_FORWARD
+        assert world.visible() == job.keys
+        world.assert_clean()
+
+
+class TestAnswers:
+    """What the store says to CompleteUpload, AbortUpload and DeleteMany."""
+
+    def on(self, world: World, kind: type, answers: Iterable[Any]) -> None:
+        """Answer requests of a kind: ``(apply first?, answer)``, or ``None`` for the store's."""
+        given = iter(answers)
+
+        def fault(request: Any, apply: Any) -> Any:
+            if not isinstance(request, kind):
+                return apply(request)
+            told = next(given, None)
+            if told is None:
+                return apply(request)
+            applied, answer = told
+            if applied:
+                apply(request)
+            return answer
+
+        world.driver.fault = fault
+
+    @pytest.mark.parametrize("applied", [True, False])
+    def test_the_answer_to_a_complete_is_lost(self, world: World, applied: bool) -> None:
+        # S3A conformance 65
+        job = halfway(world)
+        self.on(world, CompleteUpload, [(applied, Unknown("timeout"))])
+        found = recover(world)
+        assert found.outcome is Outcome.ROLLED_FORWARD
+        assert found.completed == (2 if applied else 3)
+        assert world.visible() == job.keys
+        world.assert_clean()
+
+    def test_the_upload_was_completed_by_another(self, world: World) -> None:
+        # S3A conformance 60
+        job = halfway(world)
+        self.on(world, CompleteUpload, [(True, Refused("NoSuchUpload"))])
+        assert recover(world).outcome is Outcome.ROLLED_FORWARD
+        assert world.visible() == job.keys
+
+    def test_it_never_answers(self, world: World) -> None:
+        job = halfway(world)
+        self.on(world, CompleteUpload, [(False, Unknown("timeout"))] * 100)
+        found = recover(world)
+        assert found.outcome is Outcome.UNKNOWN
+        assert "3 files are unknown" in found.reason
+        assert world.store.keys(job.attempt) != []
+        world.driver.fault = None
+        assert recover(world).outcome is Outcome.ROLLED_FORWARD
+        assert world.visible() == job.keys
+        world.assert_clean()
+
+    def test_an_upload_is_lost_on_the_way(self, world: World) -> None:
+        """Its repeat finds that it cannot be whole, and takes it back."""
+        halfway(world)
+
+        def fault(request: Any, apply: Any) -> Any:
+            if isinstance(request, CompleteUpload):
+                world.driver.fault = None
+                apply(AbortUpload(request.key, request.upload_id))
+            return apply(request)
+
+        world.driver.fault = fault
+        found = recover(world)
+        assert found.outcome is Outcome.FAILED
+        assert "1 files are lost" in found.reason
+        again = recover(world)
+        assert again.outcome is Outcome.ROLLED_BACK
+        assert "an earlier recovery has begun to roll it forward, but neither" in again.reason
+        assert world.visible() == []
+        world.assert_clean()
+
+    def test_it_refuses_a_complete(self, world: World) -> None:
+        halfway(world)
+        self.on(world, CompleteUpload, [(False, Refused("InvalidPart"))])
+        found = recover(world)
+        assert found.outcome is Outcome.FAILED
+        assert "InvalidPart" in found.reason
+
+    def test_it_never_answers_an_abort(self, world: World) -> None:
+        two_tasks(world)
+        self.on(world, AbortUpload, [(False, Unknown("timeout"))] * 100)
+        assert recover(world).outcome is Outcome.UNKNOWN
+        world.driver.fault = None
+        assert recover(world).outcome is Outcome.ROLLED_BACK
+        world.assert_clean()
+
+    def test_an_upload_that_comes_back_is_swept(self, world: World) -> None:
+        """A part that arrives while its upload is aborted can leave it listed."""
+        job = two_tasks(world)
+        upload = world.store.uploads[job.files[0].upload_id]
+
+        def fault(request: Any, apply: Any) -> Any:
+            answer = apply(request)
+            if isinstance(request, AbortUpload) and request.upload_id == job.files[0].upload_id:
+                world.driver.fault = None
+                world.store.uploads[request.upload_id] = upload
+            return answer
+
+        world.driver.fault = fault
+        assert recover(world).outcome is Outcome.ROLLED_BACK
+        world.assert_clean()
+
+    def test_no_right_to_delete(self, world: World) -> None:
+        job = halfway(world)
+
+        def fault(request: Any, apply: Any) -> Any:
+            if isinstance(request, DeleteMany):
+                return Deleted({key: "AccessDenied" for key, _ in request.items})
+            return apply(request)
+
+        world.driver.fault = fault
+        found = recover(world)
+        assert "cannot be deleted: AccessDenied" in found.reason
+        assert world.visible() == job.keys
+        world.driver.fault = None
+        assert recover(world).outcome is Outcome.ROLLED_FORWARD
+        world.assert_clean()
+
+
+class TestRecords:
+    def test_a_run_learns_that_its_job_was_rolled_forward(self, world: World) -> None:
+        halfway(world)
+        world.driver.run(write_record(ROOT, RunRecord("r", uuid=JOB)))
+        recover(world)
+        (known,) = world.driver.run(list_records(ROOT))
+        assert known.record is not None
+        assert known.record.outcome == "rolled-forward"
+
+    def test_a_run_whose_job_was_rolled_back_is_forgotten(self, world: World) -> None:
+        two_tasks(world)
+        world.driver.run(write_record(ROOT, RunRecord("r", uuid=JOB)))
+        recover(world)
+        assert world.driver.run(list_records(ROOT)) == ()
+        assert world.store.keys() == []
+
+    def test_a_runs_numbered_writes(self, world: World) -> None:
+        """One stays: so does the record."""
+        two_tasks(world, uuid=f"{JOB[:-4]}0001")
+        two_tasks(world, uuid=f"{JOB[:-4]}0002", write=OTHER)
+        world.driver.run(write_record(ROOT, RunRecord("r", uuid=JOB)))
+        world.clock.advance(7200)
+        options = Options(apply=True, dead={"r"}, jobs={f"{JOB[:-4]}0001"})
+        assert recover(world, options).outcome is Outcome.ROLLED_BACK
+        assert len(world.driver.run(list_records(ROOT))) == 1
+        assert recover(world, Options(apply=True, dead={"r"})).outcome is Outcome.ROLLED_BACK
+        assert world.driver.run(list_records(ROOT)) == ()
+
+
+def test_nothing_is_found_with_few_requests(world: World) -> None:
+    assert world.driver.run(recover_jobs(ROOT)) == ()
+    assert isinstance(world.driver, MemoryDriver)
+    kinds = world.driver.counts()
+    assert kinds == {"ListUploads": 2, "ListObjects": 2}
+    assert not any(isinstance(request, Head) for request in world.driver.requests)
+
+
+class TestDoubt:
+    """Where the store alone could mislead."""
+
+    def test_a_whole_job_whose_run_has_loaded_again(self, world: World) -> None:
+        """It may be the very job that the run's success stands for, its clean-up undone."""
+        job = two_tasks(world)
+        job.complete(*job.files)
+        put_marker(world, OTHER)
+        world.driver.run(write_record(ROOT, RunRecord("r", uuid=JOB)))
+        world.clock.advance(7200)
+        found = recover(world, Options(apply=True), ask=lambda _: State.SUPERSEDED)
+        assert (found.state, found.outcome) == (State.SUPERSEDED, Outcome.LEFT)
+        assert world.visible() == job.keys
+
+    def test_a_known_run_some_of_whose_files_went_after_a_later_commit(self, world: World) -> None:
+        job = two_tasks(world)
+        job.complete(*job.files)
+        put_marker(world, OTHER)
+        world.store.apply(Delete(job.keys[0]))
+        world.driver.run(write_record(ROOT, RunRecord("r", uuid=JOB)))
+        assert recover(world).outcome is Outcome.LEFT
+        assert world.visible() == job.keys[1:]
+
+    def test_a_recovery_that_was_interrupted_before_a_later_commit(self, world: World) -> None:
+        """It had published the job; a file that went since takes the others along only if asked."""
+        job = halfway(world)
+
+        def fault(request: Any, apply: Any) -> Any:
+            if isinstance(request, DeleteMany):
+                raise KeyboardInterrupt
+            return apply(request)
+
+        world.driver.fault = fault
+        with pytest.raises(KeyboardInterrupt):
+            recover(world)
+        world.driver.fault = None
+        put_marker(world, OTHER)
+        world.store.apply(Delete(job.keys[0]))
+        assert recover(world).outcome is Outcome.LEFT
+        assert world.visible() == job.keys[1:]
+        assert recover(world, Options(**{**vars(DEAD), "direction": Action.BACK})).removed == 3
+        world.assert_clean()
+
+    @pytest.mark.parametrize("lost", [True, False])
+    def test_a_marker_of_an_earlier_write_under_the_same_uuid(
+        self, world: World, lost: bool
+    ) -> None:
+        put_marker(world, JOB)
+        world.clock.advance(5)
+        job = two_tasks(world)
+        if lost:
+            job.complete(*job.files[1:])
+            world.store.apply(AbortUpload(job.files[0].key, job.files[0].upload_id))
+        assert recover(world).outcome is Outcome.ROLLED_BACK
+        assert world.visible() == []
+
+    def test_a_later_write_under_the_same_uuid_committed_first(self, world: World) -> None:
+        two_tasks(world)
+        put_marker(world, JOB)
+        assert recover(world).outcome is Outcome.ROLLED_BACK
+
+    def test_an_older_object_of_the_same_size_where_etags_are_no_checksums(
+        self, world: World
+    ) -> None:
+        job = world.job()
+        made = job.upload("day=1/x.parquet")
+        objects = world.store.objects
+        world.store.apply(Put(made.key, b"y" * len(made.body)))
+        objects[made.key] = type(objects[made.key])(b"y" * len(made.body), "k-2", world.clock())
+        world.clock.advance(5)
+        commit = made.commit("bucket", JOB, "", etags=["kms/1", "kms/2"])
+        job.pending_set(0, [commit])
+        world.store.apply(AbortUpload(made.key, made.upload_id))
+        found = recover(world)
+        assert (found.outcome, found.kept) == (Outcome.ROLLED_BACK, (made.key,))
+        assert made.key in objects
+
+    def test_an_upload_that_two_jobs_claim_is_neithers(self, world: World) -> None:
+        two_tasks(world)
+        two_tasks(world, uuid=OTHER)
+        job = MagicJob(world.store.apply)
+        stray = job.upload(job.name(9))
+        found = world.driver.run(recover_jobs(ROOT, DEAD))
+        assert [(one.job, one.outcome) for one in found if one.left == "uploads"] == [
+            (job.write, Outcome.LEFT)
+        ]
+        assert stray.key in world.store.upload_keys()

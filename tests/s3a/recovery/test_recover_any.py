@@ -1,0 +1,135 @@
+"""Whatever a dead job left and whoever asks: all of its files are visible afterwards, or none,
+or nothing was touched."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from hypothesis import event, example, given, settings
+from hypothesis import strategies as st
+
+from support.s3a_jobs import JOB, OTHER, ROOT, MadeFile, World
+from zero_rename.committer.s3.requests import AbortUpload, Put
+from zero_rename.s3a.recovery.plan import Action
+from zero_rename.s3a.recovery.recover import Options, Outcome, recover_jobs
+
+FILE = st.sampled_from(["outstanding", "outstanding", "written", "written", "lost", "foreign"])
+TASK = st.lists(FILE, max_size=3)
+
+
+@dataclass(frozen=True)
+class Left:
+    """What a job left: the state of each file of each task, and the rest."""
+
+    tasks: list[list[str]]
+    damaged: bool
+    running: bool
+    marker: str
+
+    def make(self, world: World) -> list[tuple[MadeFile, str]]:
+        if self.marker == "older":
+            put_marker(world, OTHER)
+        world.clock.advance(5)
+        job = world.job()
+        files = []
+        for task, states in enumerate(self.tasks):
+            made = job.task(task, [f"day={n}" for n in range(len(states))])
+            files += list(zip(made, states, strict=True))
+        if self.running:
+            job.running(len(self.tasks))
+        world.clock.advance(5)
+        for made, state in files:
+            if state == "written":
+                job.complete(made)
+            elif state != "outstanding":
+                world.store.apply(AbortUpload(made.key, made.upload_id))
+            if state == "foreign":
+                world.store.apply(Put(made.key, b"another's"))
+        if self.damaged and self.tasks:
+            job.put(job.set_key(len(self.tasks) - 1), b"{")
+        if self.marker in (JOB, OTHER):
+            put_marker(world, self.marker)
+        world.clock.advance(5)
+        return files
+
+
+def put_marker(world: World, job: str) -> None:
+    name = "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1"
+    world.store.apply(
+        Put(f"{ROOT.prefix}/_SUCCESS", json.dumps({"name": name, "jobId": job}).encode())
+    )
+
+
+LEFT = st.builds(
+    Left,
+    st.lists(TASK, max_size=3),
+    st.sampled_from([False, False, True]),
+    st.booleans(),
+    st.sampled_from(["", "", "older", OTHER, JOB]),
+)
+DEAD = Options(apply=True, dead=frozenset({JOB}))
+OPTIONS = st.builds(
+    Options,
+    apply=st.sampled_from([True, True, True, False]),
+    force=st.booleans(),
+    patience=st.sampled_from([None, 0.0]),
+    dead=st.sampled_from([frozenset(), frozenset({JOB})]),
+    mode=st.sampled_from([None, "append"]),
+    direction=st.sampled_from([None, None, Action.BACK, Action.FORWARD]),
+)
+
+
+@settings(max_examples=600)
+@given(LEFT, OPTIONS)
+# A file of a set that cannot be read, in a folder of its own.
+@example(Left([["outstanding"], ["outstanding", "written"]], True, False, ""), DEAD)
+def test_all_or_none_or_untouched(left: Left, options: Options) -> None:
+    world = World()
+    files = left.make(world)
+    before = world.store.copy()
+    results = world.driver.run(recover_jobs(ROOT, options))
+    (found,) = [one for one in results if one.left == "magic"]
+    event(str(found.outcome))
+    there = {key: stored.body for key, stored in world.store.objects.items()}
+    unreadable = len(left.tasks[-1]) if left.damaged and left.tasks else 0
+    readable, hidden = files[: len(files) - unreadable], files[len(files) - unreadable :]
+    for made, state in files:
+        if state == "foreign":
+            assert there[made.key] == b"another's"
+    if found.outcome is Outcome.ROLLED_FORWARD:
+        if left.marker != JOB:
+            check_forward(left, options, files, there)
+    elif found.outcome is Outcome.ROLLED_BACK:
+        assert all(there.get(made.key) != made.body for made, _ in readable)
+        visible = {made.key for made, _ in hidden if there.get(made.key) == made.body}
+        if readable:  # Else nothing says what the names of its files are.
+            assert visible <= set(found.kept)
+        assert not {made.upload_id for made, _ in readable} & set(world.store.uploads)
+    else:
+        assert found.outcome in UNTOUCHED
+    if not any(one.is_settled for one in results):
+        assert world.store.objects == before.objects
+        assert world.store.uploads == before.uploads
+    if found.is_settled:
+        assert options.apply
+        assert world.magic() == []
+        world.driver.run(recover_jobs(ROOT, options))
+        again = {key: stored.body for key, stored in world.store.objects.items()}
+        assert again == there, "a repeat changes nothing"
+
+
+UNTOUCHED = (Outcome.LEFT, Outcome.WOULD_ROLL_BACK, Outcome.WOULD_ROLL_FORWARD)
+
+
+def check_forward(
+    left: Left, options: Options, files: list[tuple[MadeFile, str]], there: dict[str, bytes]
+) -> None:
+    assert not left.damaged or not left.tasks
+    assert all(there[made.key] == made.body for made, _ in files)
+    states = {state for _, state in files}
+    assert states.isdisjoint({"lost", "foreign"})
+    if "written" not in states:
+        assert options.mode == "append"
+        assert JOB in options.dead
+        assert not left.running

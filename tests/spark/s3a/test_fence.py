@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import pytest
+
+from support.memory_store import ManualClock
+from zero_rename.committer import StoreUnreachableError
+from zero_rename.s3a.runs.ledger import SIGN_EVERY, SIGN_LATE
+from zero_rename.spark.s3a.fence import GIVE_UP, Fence
+
+
+class World:
+    """What a fence sees and does."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.reachable = True
+        self.superseded = ""
+        self.renewed = 0
+        self.cancelled = 0
+        self.fence = Fence(self._renew, lambda: self.superseded, self._cancel, self.clock)
+
+    def _renew(self) -> None:
+        if not self.reachable:
+            raise StoreUnreachableError("no answer")
+        self.renewed += 1
+
+    def _cancel(self) -> None:
+        self.cancelled += 1
+
+    def sign_after(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.fence.sign()
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_write_goes_on_while_signs_are_given(world: World) -> None:
+    for _ in range(20):
+        world.sign_after(SIGN_EVERY)
+    assert (world.renewed, world.cancelled, world.fence.reason) == (20, 0, "")
+
+
+def test_a_later_try_ends_it(world: World) -> None:
+    world.superseded = "A later try of this run has begun (try 2)"
+    world.sign_after(SIGN_EVERY)
+    assert world.fence.reason == world.superseded
+    assert world.cancelled == 1
+
+
+def test_a_write_that_was_ended_stays_so(world: World) -> None:
+    """A write has several Spark jobs, and one may begin after the others were cancelled. Nor may
+    it look alive any more."""
+    world.superseded = "A later try of this run has begun (try 2)"
+    world.sign_after(SIGN_EVERY)
+    world.superseded = ""
+    renewed = world.renewed
+    world.sign_after(SIGN_EVERY)
+    assert (world.cancelled, world.renewed) == (2, renewed)
+
+
+def test_signs_that_cannot_be_given_end_it_before_others_take_it_for_dead(world: World) -> None:
+    world.sign_after(SIGN_EVERY)
+    world.reachable = False
+    silent = 0.0
+    while silent + SIGN_EVERY < GIVE_UP:
+        silent += SIGN_EVERY
+        with pytest.raises(StoreUnreachableError):
+            world.sign_after(SIGN_EVERY)
+    assert world.cancelled == 0
+    world.sign_after(SIGN_EVERY)
+    assert world.cancelled == 1
+    assert f"no sign of life for {silent + SIGN_EVERY:.0f} s" in world.fence.reason
+    assert silent + SIGN_EVERY < SIGN_LATE
+
+
+def test_one_that_gets_through_is_enough(world: World) -> None:
+    for reachable in (False, False, True, False, False):
+        world.reachable = reachable
+        if reachable:
+            world.sign_after(20)
+        else:
+            with pytest.raises(StoreUnreachableError):
+                world.sign_after(20)
+    assert world.fence.reason == ""
+
+
+def test_a_pause_that_nobody_noticed_harms_nothing(world: World) -> None:
+    world.sign_after(10 * SIGN_LATE)
+    assert (world.fence.reason, world.cancelled) == ("", 0)

@@ -1,0 +1,157 @@
+"""Checks of Java, Spark and the workers' Python; flags and the class archive."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from zero_rename.committer import InvalidInputError
+from zero_rename.spark import check_environment, jvm_options, worker, worker_python
+from zero_rename.spark.startup import launch
+from zero_rename.spark.startup import preflight as environment
+
+
+def script(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n", "utf-8")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+def paragraph(caught):
+    text = str(caught.value)
+    assert "\n" not in text
+    assert caught.value.remedy
+    return text
+
+
+@pytest.mark.spark
+def test_this_environment_is_fit():
+    check_environment({**os.environ, "PYSPARK_PYTHON": sys.executable})
+
+
+def test_no_java(tmp_path):
+    with pytest.raises(InvalidInputError, match="no java on PATH") as caught:
+        environment.check_java({"PATH": str(tmp_path)})
+    assert "apt-get install openjdk-17" in paragraph(caught)
+    with pytest.raises(InvalidInputError, match="holds no bin/java"):
+        environment.check_java({"JAVA_HOME": str(tmp_path), "PATH": os.environ["PATH"]})
+
+
+def test_an_old_java(tmp_path):
+    home = tmp_path / "jdk"
+    script(home / "bin" / "java", "echo 'openjdk version \"1.8.0_402\"' >&2")
+    with pytest.raises(
+        InvalidInputError, match=r"is Java 1.8.0_402, and Spark 4 needs 17"
+    ) as caught:
+        environment.check_java({"JAVA_HOME": str(home)})
+    assert "JAVA_HOME" in paragraph(caught)
+    (home / "release").write_text('IMPLEMENTOR="x"\nJAVA_VERSION="21.0.2"\n')
+    launch.java_version.cache_clear()
+    assert environment.check_java({"JAVA_HOME": str(home)}) == "21.0.2"
+
+
+def test_a_java_that_does_not_run(tmp_path):
+    script(tmp_path / "bin" / "java", "exit 1")
+    with pytest.raises(InvalidInputError, match="-version failed"):
+        environment.check_java({"JAVA_HOME": str(tmp_path)})
+
+
+@pytest.mark.parametrize(("package", "found"), [("pyspark", "3.5.1"), ("pyarrow", "15.0.0")])
+def test_old_packages(monkeypatch, package, found):
+    real = metadata.version
+    monkeypatch.setattr(metadata, "version", lambda n: found if n == package else real(n))
+    with pytest.raises(InvalidInputError, match=f"(?i){package} {found} is too old") as caught:
+        environment.check_versions()
+    assert "pip install" in paragraph(caught)
+
+
+def test_workers_without_the_package(tmp_path):
+    path = script(
+        tmp_path / "python3",
+        "echo \"ModuleNotFoundError: No module named 'zero_rename'\" >&2; exit 1",
+    )
+    with pytest.raises(InvalidInputError, match="lacks what this package needs") as caught:
+        environment.check_worker_python({"PATH": str(tmp_path)})
+    text = paragraph(caught)
+    assert "No module named 'zero_rename'" in text
+    assert f"PYSPARK_PYTHON={sys.executable}" in text
+    with pytest.raises(InvalidInputError, match="lacks"):
+        environment.check_worker_python({"PATH": "/", "PYSPARK_PYTHON": str(path)})
+
+
+def test_workers_of_another_version(tmp_path):
+    script(tmp_path / "python3", "echo '[[3, 9], \"4.0.0\"]'")
+    with pytest.raises(InvalidInputError, match=r"Python 3.9 and PySpark 4.0.0, other versions"):
+        environment.check_worker_python({"PATH": str(tmp_path)})
+
+
+def test_workers_python_that_does_not_exist(tmp_path):
+    with pytest.raises(InvalidInputError, match="which does not exist"):
+        environment.check_worker_python({"PATH": str(tmp_path), "PYSPARK_PYTHON": "/no/python"})
+
+
+def test_flags(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert jvm_options() == "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    archive = launch.archive_path()
+    assert archive.is_relative_to(tmp_path / "zero-rename" / "class-archives")
+    archive.parent.mkdir(parents=True)
+    archive.touch()
+    assert f"-XX:SharedArchiveFile={archive}" in jvm_options()
+    assert "SharedArchiveFile" not in jvm_options(archive=False)
+
+
+def test_the_archive_belongs_to_one_java(monkeypatch, tmp_path):
+    before = launch.archive_path()
+    script(tmp_path / "bin" / "java", "exit 1")
+    (tmp_path / "release").write_text('JAVA_VERSION="21.0.2"\n')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert launch.archive_path().name.startswith("java-21.0.2-spark-")
+    assert launch.archive_path() != before
+
+
+def test_the_workers_python_takes_the_zip_off_the_path(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    python = worker_python()
+    assert Path(python).is_relative_to(tmp_path)
+    assert python == worker_python()
+    lib = Path(pyspark.__file__).parent / "python" / "lib"
+    path = [f"{lib}/pyspark.zip", "/with space/a", f"{lib}/py4j-0.10.9.9-src.zip", "/b"]
+    found = subprocess.run(
+        [python, "-c", "import os, sys; print(sys.executable, os.environ['PYTHONPATH'])"],
+        env={"PYTHONPATH": os.pathsep.join(path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout == f"{sys.executable} /with space/a:/b\n"
+    environment.check_worker_python({"PATH": "/", "PYSPARK_PYTHON": python})
+
+
+def test_spark_from_elsewhere_keeps_its_zip(monkeypatch, tmp_path):
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    assert worker_python() == sys.executable
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads Linux's /proc")
+def test_ancestors():
+    parent = worker._parent(os.getpid())
+    assert parent is not None
+    assert parent[0] == os.getppid()
+    assert worker._parent(1 << 30) is None
+
+
+def test_outside_of_workers_nothing_is_set_up(monkeypatch):
+    monkeypatch.delenv("SPARK_PYTHON_RUNTIME", raising=False)
+    monkeypatch.delenv("SPARK_HIDE_TRACEBACK", raising=False)
+    with pytest.raises(InvalidInputError), worker.readable_errors():
+        raise InvalidInputError("no")
+    assert "SPARK_HIDE_TRACEBACK" not in os.environ

@@ -1,0 +1,158 @@
+"""One call for every committer: what it becomes, decided without Spark."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from zero_rename.committer import InvalidInputError, Mode, SettingsRefusedError, TableRoot
+from zero_rename.s3a.hadoop.settings import CONFLICT_KEY, Committer
+from zero_rename.s3a.write_plan import DYNAMIC_OPTION, PlannedWrite, plan
+from zero_rename.spark.save_frame import resolve
+
+TABLE = "s3://bucket/wh/flights"
+ROOT = TableRoot.parse(TABLE)
+PATH = "s3a://bucket/wh/flights"
+DAYS = ("day=1", "day=2")
+
+
+def asked(environ: dict[str, str] | None = None, **given: Any) -> Any:
+    call: dict[str, Any] = {
+        "table": TABLE,
+        "partition_by": ["day"],
+        "mode": None,
+        "partitions": None,
+        "committer": None,
+        "options": {},
+    }
+    return resolve(**call | given, environ=environ or {})
+
+
+class TestWhatIsAsked:
+    def test_by_hand(self) -> None:
+        found = asked()
+        assert (found.committer, found.mode, found.partitions) == ("zero_rename", Mode.APPEND, ())
+        assert (found.root, found.partition_by) == (ROOT, ("day",))
+
+    def test_by_the_operator(self) -> None:
+        environ = {
+            "ZERO_RENAME_TABLE": "s3a://bucket/wh/flights/",
+            "ZERO_RENAME_COMMITTER": "magic",
+            "ZERO_RENAME_MODE": "replace",
+            "ZERO_RENAME_PARTITIONS": json.dumps(DAYS),
+        }
+        found = asked(environ, table=None)
+        assert (found.committer, found.mode, found.partitions) == ("magic", Mode.REPLACE, DAYS)
+        other = asked(environ, table="s3://bucket/wh/other")
+        assert (other.committer, other.mode, other.partitions) == ("magic", Mode.APPEND, ())
+
+    def test_the_application_may_name_fewer_partitions(self) -> None:
+        environ = {"ZERO_RENAME_PARTITIONS": json.dumps(DAYS)}
+        assert asked(environ, partitions=["day=2"]).partitions == ("day=2",)
+        with pytest.raises(InvalidInputError, match="day=3"):
+            asked(environ, partitions=["day=3"])
+
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            ({"table": None}, "No table is named"),
+            ({"committer": "magicv2"}, "no committer 'magicv2'"),
+            ({"mode": "upsert"}, "mode='upsert'"),
+            ({"partition_by": "day"}, "list of columns"),
+            ({"partitions": "day=1"}, "list of paths"),
+        ],
+    )
+    def test_what_cannot_be_right(self, given: dict[str, Any], message: str) -> None:
+        with pytest.raises(InvalidInputError, match=message):
+            asked(**given)
+
+    def test_a_mode_that_contradicts_the_operators(self) -> None:
+        environ = {"ZERO_RENAME_MODE": "append"}
+        assert asked(environ, mode="append").mode is Mode.APPEND
+        with pytest.raises(InvalidInputError, match="append is asked for"):
+            asked(environ, mode="overwrite")
+        assert asked({"ZERO_RENAME_MODE": "replace"}, mode="overwrite").mode is Mode.REPLACE
+
+
+def planned(
+    committer: str,
+    mode: Mode,
+    partition_by: tuple[str, ...] = ("day",),
+    partitions: tuple[str, ...] = (),
+) -> tuple[PlannedWrite, ...]:
+    return plan(Committer(committer), mode, ROOT, partition_by, partitions)
+
+
+class TestAppend:
+    @pytest.mark.parametrize("committer", Committer)
+    @pytest.mark.parametrize("partitions", [(), DAYS])
+    def test_is_one_job_at_the_root(self, committer: str, partitions: tuple[str, ...]) -> None:
+        (write,) = planned(committer, Mode.APPEND, partitions=partitions)
+        assert (write.path, write.save_mode, write.partition_by) == (PATH, "append", ("day",))
+        staging = {"directory", "partitioned"}
+        assert write.options == ({CONFLICT_KEY: "append"} if committer in staging else {})
+
+
+class TestReplace:
+    def test_partitioned_settles_it_at_job_commit(self) -> None:
+        for partitions in ((), DAYS):
+            (write,) = planned("partitioned", Mode.REPLACE, partitions=partitions)
+            assert (write.path, write.save_mode) == (PATH, "append")
+            assert write.options == {CONFLICT_KEY: "replace"}
+
+    def test_partitioned_needs_partitions(self) -> None:
+        with pytest.raises(SettingsRefusedError, match="committer='directory'"):
+            planned("partitioned", Mode.REPLACE, partition_by=())
+
+    def test_directory_replaces_folders_at_job_commit(self) -> None:
+        writes = planned("directory", Mode.REPLACE, partitions=DAYS)
+        assert [(w.path, w.partition) for w in writes] == [(f"{PATH}/{d}", d) for d in DAYS]
+        for write in writes:
+            assert (write.save_mode, write.partition_by) == ("append", ())
+            assert write.options == {CONFLICT_KEY: "replace"}
+
+    @pytest.mark.parametrize("committer", ["magic", "classic"])
+    def test_magic_and_classic_delete_folders_first(self, committer: str) -> None:
+        writes = planned(committer, Mode.REPLACE, partitions=DAYS)
+        assert [(w.path, w.save_mode) for w in writes] == [
+            (f"{PATH}/{d}", "overwrite") for d in DAYS
+        ]
+
+    @pytest.mark.parametrize("committer", ["magic", "directory"])
+    def test_without_names_it_is_refused(self, committer: str) -> None:
+        """Spark would empty the whole table."""
+        with pytest.raises(SettingsRefusedError, match="overwrite-unnamed-partitions"):
+            planned(committer, Mode.REPLACE)
+
+    def test_classic_without_names_is_dynamic(self) -> None:
+        (write,) = planned("classic", Mode.REPLACE)
+        assert write.dynamic
+        assert write.save_mode == "overwrite"
+        assert write.options == {DYNAMIC_OPTION: "dynamic"}
+
+    @pytest.mark.parametrize("committer", ["magic", "directory", "classic"])
+    def test_an_unpartitioned_table_is_replaced_whole(self, committer: str) -> None:
+        (write,) = planned(committer, Mode.REPLACE, partition_by=())
+        assert (write.path, write.partition, write.dynamic) == (PATH, None, False)
+
+
+class TestFailIfExists:
+    @pytest.mark.parametrize("committer", ["magic", "directory", "classic"])
+    def test_looks_before(self, committer: str) -> None:
+        writes = planned(committer, Mode.FAIL_IF_EXISTS, partitions=DAYS)
+        assert [w.must_be_empty for w in writes] == [(f"wh/flights/{d}/",) for d in DAYS]
+        (whole,) = planned(committer, Mode.FAIL_IF_EXISTS)
+        assert whole.must_be_empty == ("wh/flights/",)
+        assert {w.save_mode for w in (*writes, whole)} == {"append"}
+
+    def test_partitioned_looks_by_partition(self) -> None:
+        (write,) = planned("partitioned", Mode.FAIL_IF_EXISTS)
+        assert (write.options, write.must_be_empty) == ({CONFLICT_KEY: "fail"}, ())
+
+
+@pytest.mark.parametrize("name", ["month=1", "day=1/hour=2", "day"])
+def test_partitions_that_are_not_the_tables(name: str) -> None:
+    with pytest.raises(InvalidInputError, match="partition"):
+        planned("directory", Mode.REPLACE, partitions=(name,))
