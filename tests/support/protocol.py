@@ -104,7 +104,7 @@ class World:
         """Nothing is left to do: no open record, no upload, no claim."""
         assert self.store.keys(ROOT.open_prefix) == []
         assert self.store.upload_keys() == []
-        for key in self.store.keys(ROOT.heads_prefix):
+        for key in (*self.store.keys(ROOT.heads_prefix), *self.store.keys(ROOT.once_prefix)):
             assert b'"claim":null' in self.store.objects[key].body
 
     def with_context(self, **changes: Any) -> World:
