@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeVar
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, TypeVar
 
 from .errors import InvalidInputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _C = TypeVar("_C", bound=StrEnum)
 
@@ -207,6 +208,8 @@ def check_options(options: FileOptions) -> None:
     :raises InvalidInputError: an unknown codec, a limit below 1, more metadata or tags than S3
         takes, or metadata under a name of this package.
     """
+    import pyarrow as pa  # On use: Airflow parses files that name modes and owners.
+
     codec = options.compression
     if codec not in CODECS or not (codec == "none" or pa.Codec.is_available(codec)):
         raise InvalidInputError(
