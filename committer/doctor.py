@@ -1,4 +1,4 @@
-"""What could go wrong with a table, or has: each complaint with what to do about it."""
+"""Examination of a table and its bucket: each problem with what to do about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a store can hold: probed before a table's first write, kept in ``table.json``."""
+"""Probe of a store: which promises it keeps, found out before a table's first write."""
 
 from __future__ import annotations
 
