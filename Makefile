@@ -3,7 +3,7 @@ PYTHON ?= python3
 PY := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-s3a torture lint lock clean
+.PHONY: help setup demo test test-s3a torture proof lint lock clean
 
 help:            ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\): *[a-z]* *## */make \1\t/p' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ test-s3a: setup  ## Hadoop's S3A committers on a real S3 server; fetches 700 MB 
 
 torture: setup   ## Kill writers at random moments and check every row; KILLS=200, SERVER=minio
 	@PYTHONPATH=tests $(PY) -m torture --kills $(or $(KILLS),200)
+
+proof: setup     ## What is too long for make test; writes docs/proof.md. PARTS="simulation torture s3a"
+	@PYTHONPATH=tests $(PY) -m proof $(PARTS)
 
 lint: setup      ## ruff and pyright
 	@$(PY) -m ruff check .

@@ -21,11 +21,14 @@ from zero_rename.committer.s3.requests import Deleted, DeleteMany
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 
+#: Prints how far the simulation went, below the test results.
+pytest_plugins = ("simulation.summary",)
+
 _numbers = itertools.count(1)
 #: Files and folders that take long, mostly by waiting: with one file a worker at a time, what
 #: begins last is waited for.
 _LONG = (
-    "simulation/test_simulation.py",
+    "simulation",
     "torture",
     "demo/test_airflow.py",
     "operators",
