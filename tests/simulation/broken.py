@@ -17,6 +17,7 @@ from zero_rename.committer.records.decision import Decision, PartReference, spli
 from zero_rename.committer.records.head import HeadState, Slot
 from zero_rename.committer.records.open_record import OpenRecord
 from zero_rename.committer.s3 import conditional_put as swap
+from zero_rename.committer.s3.conditional_put import NotWritten
 from zero_rename.committer.s3.requests import (
     AbortUpload,
     All,
@@ -216,6 +217,23 @@ def drops_the_manifest_of_the_head_before(context, decided, change, state):
 
 
 _move = apply._move
+
+
+def deletes_a_manifest_whose_swap_it_saw_refused(context, decided, change, state):
+    """Without a look whether the head that is there names it: the swap's answer may be lost."""
+    job = decided.decision.job
+    while state.etag is not None and apply._awaits(state, job, change.base_epoch):
+        new = state.head.moved(job, change, context.write_id(), state.etag)
+        folded = None
+        if len(new.decisions) > context.limits.decisions_per_head:
+            new, folded = yield from apply.fold(context, new)
+        outcome = yield from apply.swap_head(context, state, new)
+        if not isinstance(outcome, NotWritten):
+            return getattr(outcome, "state", None)
+        if folded is not None:
+            yield Delete(folded)
+        state = slots.head_state(context, state.slot, outcome.current)
+    return None
 
 
 def never_looks_whether_it_resurrected(context, job_id, slot, file):

@@ -147,6 +147,13 @@ EXHAUSTIVE = {
     "two appends that fold": Scenario(
         lambda: explorer(writer("a", APPEND, ONE, **SMALL), writer("b", APPEND, ONE, **SMALL))
     ),
+    "two appends that fold, a fault": Scenario(
+        lambda: explorer(
+            writer("a", APPEND, ONE, **SMALL, **UNMARKED),
+            writer("b", APPEND, ONE, **SMALL, **UNMARKED),
+            faults=1,
+        )
+    ),
     "one append that folds, a fault, a crash": Scenario(
         one(APPEND, ONE, TWO, policy=SMALL, faults=1, crashes=1)
     ),

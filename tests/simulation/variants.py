@@ -212,6 +212,12 @@ VARIANTS = [
     ),
     _variant([(close, "sweep", broken.sweeps_without_a_second_look)], TAKEN, ABORT),
     _variant(
+        [(apply, "_move", broken.deletes_a_manifest_whose_swap_it_saw_refused)],
+        "two appends that fold, a fault",
+        ABORT,
+        COMPLETENESS,
+    ),
+    _variant(
         [(claim, "_refuse_if_fenced", broken.claims_without_a_look_at_its_own_decision)],
         "an append committed by two processes",
         CONTINUITY,
