@@ -34,6 +34,7 @@ from zero_rename.committer.s3.requests import (
 from zero_rename.committer.state import decide
 from zero_rename.committer.state import heads as slots
 from zero_rename.committer.state.context import Limits
+from zero_rename.committer.state.partition_files import fold
 
 # Decisions
 
@@ -226,8 +227,8 @@ def deletes_a_manifest_whose_swap_it_saw_refused(context, decided, change, state
         new = state.head.moved(job, change, context.write_id(), state.etag)
         folded = None
         if len(new.decisions) > context.limits.decisions_per_head:
-            new, folded = yield from apply.fold(context, new)
-        outcome = yield from apply.swap_head(context, state, new)
+            new, folded = yield from fold(context, new)
+        outcome = yield from slots.swap_head(context, state, new)
         if not isinstance(outcome, NotWritten):
             return getattr(outcome, "state", None)
         if folded is not None:
