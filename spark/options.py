@@ -258,9 +258,8 @@ class ReaderOptions:
     )
     partition_filter: str | None = _option(
         values.text,
-        "Comparisons of partition columns, `day >= 2013-01-01 and day < 2013-02-01`: for sessions "
-        "without filter push-down (`register(spark)` turns it on; filters are then pushed by "
-        "themselves).",
+        "Comparisons of partition columns, `day >= 2013-01-01 and day < 2013-02-01`: partitions "
+        "that do not fit are not read. A `where()` alone filters rows and prunes nothing.",
     )
     target_partition_bytes: int = _option(
         values.size,

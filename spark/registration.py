@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 logger = logging.getLogger("zero_rename.spark.registration")
-_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 _lock = threading.Lock()
 _heartbeats: dict[int, Heartbeat] = {}
 
@@ -30,15 +29,13 @@ def register(spark: SparkSession) -> None:
     """Make ``format("zero_rename")`` known to a session, with all it can do.
 
     Where the package is installed for the workers' Python, Spark finds the format by itself.
-    This is for the rest: a package that came by ``--py-files``, filters on partition columns
-    pushed to the reader, and signs of life for the jobs this application opens (see
-    :mod:`.heartbeat`). May be called again, and for several sessions.
+    This is for the rest: a package that came by ``--py-files``, and signs of life for the jobs
+    this application opens (see :mod:`.heartbeat`). May be called again, and for several sessions.
 
     :param spark: a session; of Spark Connect, it is registered without signs of life.
     :raises InvalidInputError: the workers' Python on this machine cannot work.
     """
     check_versions()
-    spark.conf.set(_PUSHDOWN, "true")
     if getattr(spark, "_jsparkSession", None) is None:
         spark.dataSource.register(ZeroRenameDataSource)
         return
