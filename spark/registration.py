@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..committer.handoff import OPEN_JOBS
 from .data_source import ZeroRenameDataSource
-from .heartbeat import FOLDER_VARIABLE, Heartbeat
+from .heartbeat import Heartbeat
 from .startup.preflight import check_versions, check_worker_python
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def register(spark: SparkSession) -> None:
         return
     _check_workers(spark)
     heartbeat = _heartbeat(spark.sparkContext)
-    with _environment(spark.sparkContext, FOLDER_VARIABLE, str(heartbeat.folder)):
+    with _environment(spark.sparkContext, OPEN_JOBS, str(heartbeat.folder)):
         # The environment at this moment is kept with the registered class.
         spark.dataSource.register(ZeroRenameDataSource)
 
