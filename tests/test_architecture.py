@@ -305,6 +305,17 @@ def test_layers_do_not_know_what_is_above_them(folder: str) -> None:
     assert not wrong
 
 
+def test_environment_variables_are_named_in_one_place() -> None:
+    ours = re.compile(r"\bZERO_RENAME_\w*")
+    named = {
+        str(path.relative_to(ROOT))
+        for folder in MAY_IMPORT
+        for path in modules(folder)
+        if ours.search(path.read_text("utf-8"))
+    }
+    assert named == {"committer/handoff.py"}
+
+
 def test_the_package_imports_neither_tests_nor_demo() -> None:
     outside = {"tests", "support", "demo", "tools"}
     paths = [path for folder in MAY_IMPORT for path in modules(folder)]
