@@ -1,4 +1,4 @@
-"""What whoever submits an application tells it, as environment variables.
+"""Handoff from whoever submits an application to the application, as environment variables.
 
 The Airflow operator submits a Spark application and says to it by environment variables which
 table it writes, as which run, in which mode. :class:`Handoff` is all that can be said;
