@@ -15,6 +15,7 @@ from ..protocol.open import OpenEntry, list_open, read_open
 from ..protocol.snapshot import read_table
 from ..records.decision import Decision, Verdict
 from ..records.head import HeadState, head_at
+from ..records.store_facts import StoreFacts
 from ..s3.listing import list_objects
 from ..s3.requests import (
     AbortUpload,
@@ -31,7 +32,6 @@ from ..state.context import Context
 from ..state.decide import decide, read_decision
 from ..state.heads import list_heads, release_claim
 from ..state.job_state import Aborted
-from ..state.probe import StoreFacts
 
 
 class Outcome(StrEnum):

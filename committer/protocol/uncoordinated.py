@@ -26,7 +26,7 @@ from ..layout import UNPARTITIONED, TableRoot, job_in_key
 from ..records.data_file import DataFile
 from ..records.decision import NO_HEAD, Decision, PartitionDecision, StoredFile
 from ..records.pending_file import PendingFile, TaskResult
-from ..records.success_marker import marker_bytes, marker_write_id
+from ..records.success_marker import marker_write_id
 from ..s3.conditional_put import Written, put_record
 from ..s3.requests import (
     All,
@@ -47,6 +47,7 @@ from ..state.job_state import Aborted, Committed, OpenedJob
 from .abort import remove_decision_parts
 from .apply import check_object, committed, remove_listed, wants_marker, wants_table_marker
 from .close import close, delete_open_record
+from .markers import marker_bytes
 from .task_results import check_results, destination_exists
 
 logger = logging.getLogger("zero_rename.committer.protocol.uncoordinated")

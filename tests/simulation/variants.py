@@ -29,7 +29,6 @@ from zero_rename.committer.maintenance import recovery
 from zero_rename.committer.protocol import abort, apply, claim, close, markers, snapshot
 from zero_rename.committer.protocol import commit as job
 from zero_rename.committer.protocol import open as opening
-from zero_rename.committer.records import success_marker
 from zero_rename.committer.records.decision import Decision, PartReference, split_into_parts
 from zero_rename.committer.records.head import HeadState, Slot
 from zero_rename.committer.records.open_record import OpenRecord
@@ -204,7 +203,7 @@ _finish = apply.finish
 
 
 def writes_markers_unconditionally(context, decided, change, seen):
-    body = success_marker.marker_bytes(context.root, decided, (change,), context.write_id())
+    body = markers.marker_bytes(context.root, decided, (change,), context.write_id())
     yield Put(context.root.marker_key(change.partition), body)
 
 

@@ -18,10 +18,10 @@ from zero_rename.committer import Mode, RecordDamagedError, SuccessMarker
 from zero_rename.committer.job_spec import Coordination
 from zero_rename.committer.records.decision import Decision, DecisionPart, split_into_parts
 from zero_rename.committer.records.head import Head, Slot
-from zero_rename.committer.records.head import Manifest as ManifestObject
+from zero_rename.committer.records.manifest import Manifest
 from zero_rename.committer.records.open_record import OpenRecord
+from zero_rename.committer.records.store_facts import StoreFacts
 from zero_rename.committer.records.table_record import TableRecord
-from zero_rename.committer.state.probe import StoreFacts
 
 EXAMPLES = 500
 JOB = "zr1-0123456789ABCDEFGHJKMNPQRS"
@@ -59,7 +59,7 @@ def _samples() -> dict[str, tuple[Parser, bytes]]:
         ),
         "head": (lambda body: Head.decode(body, slot, ROOT), objects[slot.key].body),
         "manifest": (
-            lambda body: ManifestObject.decode(body, manifest_key, ROOT, name),
+            lambda body: Manifest.decode(body, manifest_key, ROOT, name),
             objects[manifest_key].body,
         ),
         "open record": (
