@@ -136,6 +136,8 @@ def _form(hint: Any) -> _Form:
         return _record(hint)
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return _choice(hint)
+    if hint not in _SCALARS:
+        raise TypeError(f"{hint}: no hint that can be read from JSON")
     return _SCALARS[hint]
 
 
