@@ -26,7 +26,15 @@ from simulation.sim_store import Behaviour, etag_of
 from zero_rename.committer import Aborted, JobFencedError, Mode
 from zero_rename.committer.layout import job_in_key
 from zero_rename.committer.maintenance import recovery
-from zero_rename.committer.protocol import abort, apply, claim, close, markers, snapshot
+from zero_rename.committer.protocol import (
+    abort,
+    apply,
+    changes,
+    claim,
+    close,
+    markers,
+    snapshot,
+)
 from zero_rename.committer.protocol import commit as job
 from zero_rename.committer.protocol import open as opening
 from zero_rename.committer.records.decision import Decision, PartReference, split_into_parts
@@ -112,12 +120,12 @@ def writes_its_parts_after_the_decision(context, decision):
 _decide = decide.decide
 
 
-def decides_without_removals(context, opened, target, state):
-    change = yield from _change(context, opened, target, state)
+def decides_without_removals(context, opened, target, epoch):
+    change = yield from _change(context, opened, target, epoch)
     return replace(change, removals=())
 
 
-_change = job._change
+_change = changes._change
 
 
 # Claims and heads
@@ -321,7 +329,7 @@ VARIANTS = [
         COMPLETENESS,
     ),
     _variant(
-        [(job, "_change", decides_without_removals)],
+        [(changes, "_change", decides_without_removals)],
         lambda: explorer(writer("a", REPLACE, ONE)),
         CONTINUITY,
     ),
@@ -372,7 +380,7 @@ VARIANTS = [
         CONTINUITY,
     ),
     _variant(
-        [(apply, "_bury", never_looks_whether_it_resurrected)],
+        [(apply, "_delete_resurrected", never_looks_whether_it_resurrected)],
         _late_applier,
         CONTINUITY,
         walks=4000,
