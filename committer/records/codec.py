@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ..errors import RecordDamagedError
-from .typed_json import Count, Unfit, from_members, to_members
+from .marks import Count
+from .typed_json import Unfit, from_members, to_members
 
 FORMAT = 1
 T = TypeVar("T")

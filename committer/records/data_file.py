@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from .typed_json import ENCLOSING, AtLeast, Count
+from .marks import ENCLOSING, AtLeast, Count
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Annotated
 from ..job_spec import NOBODY, DuringApply, JobSpec, Mode, Owner, SuccessMarkers
 from ..layout import TableRoot, job_in_key
 from .codec import Document, decode, encode
+from .marks import LEFT_OUT, AtLeast, Count
 from .pending_file import PendingFile
-from .typed_json import LEFT_OUT, AtLeast, Count
 
 #: The base epoch of a partition that has no head and never will: coordination *none*.
 NO_HEAD = -1

@@ -9,7 +9,7 @@ from ..layout import UNPARTITIONED, TableRoot, is_job_id
 from ..s3.requests import Found
 from .codec import decode, encode
 from .decision import PartitionDecision, PartReference
-from .typed_json import Checked, Count
+from .marks import Checked, Count
 
 #: Former states a head remembers, so that an ETag from a listing can be dated by epoch.
 TRAIL_LENGTH = 16

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from .typed_json import ENCLOSING, Count
+from .marks import ENCLOSING, Count
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a store can hold: found by a probe, kept in ``table.json``."""
+"""Facts about a store, found by a probe and kept in ``table.json``."""
 
 from __future__ import annotations
 

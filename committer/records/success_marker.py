@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from ..errors import RecordDamagedError
 from ..job_spec import Owner
 from .codec import Document
-from .typed_json import DEFAULTED, Count, Named
+from .marks import DEFAULTED, Count, Named
 
 SUCCESS_NAME = "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1"
 COMMITTER = "zero_rename"

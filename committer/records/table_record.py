@@ -10,8 +10,8 @@ import pyarrow as pa
 from ..job_spec import Coordination
 from ..schema.compatibility import from_json, to_json
 from .codec import decode, encode
+from .marks import Converted, Named
 from .store_facts import StoreFacts
-from .typed_json import Converted, Named
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 A hint is ``str``, ``int``, ``bool``, ``float``, a ``StrEnum``, a dataclass, ``X | None``,
 ``tuple[X, ...]``, ``Mapping[str, X]`` or, for what is only kept, ``Mapping[str, Any]``; what it
-cannot say, a mark says in ``Annotated[…]``. Reading is strict: no value is made to fit, but an
+cannot say, one of the :mod:`.marks` says. Reading is strict: no value is made to fit, but an
 integer where a float is meant. Members that no field asks for are passed over.
 
 No library does this, since the records are the core and the core travels to Spark executors as a
@@ -19,65 +19,11 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from .marks import DEFAULTED, ENCLOSING, LEFT_OUT, AtLeast, Checked, Converted, Named
+
 #: How deep arrays and objects may lie in what is only kept.
 _DEEPEST = 32
 T = TypeVar("T")
-
-
-# Marks
-
-
-@dataclass(frozen=True)
-class AtLeast:
-    """The number is not smaller."""
-
-    least: int
-
-
-@dataclass(frozen=True)
-class Named:
-    """The JSON member's name, where it is not the field's."""
-
-    member: str
-
-
-@dataclass(frozen=True)
-class Checked:
-    """The value passes a test.
-
-    :param complaint: what is said of one that does not, ``is not …``.
-    """
-
-    holds: Callable[[Any], bool]
-    complaint: str
-
-
-@dataclass(frozen=True)
-class Converted:
-    """The value's JSON is made and read by functions of its own.
-
-    :param read: raises :class:`Unfit`, or :class:`ValueError` with a reason.
-    """
-
-    write: Callable[[Any], Any]
-    read: Callable[[Any], Any]
-
-
-@dataclass(frozen=True)
-class _Mark:
-    name: str
-
-
-#: The member may be missing or null, which means the field's default.
-DEFAULTED = _Mark("defaulted")
-#: The same, and a field that has its default is not written.
-LEFT_OUT = _Mark("left out")
-#: Not written: the value is that of the enclosing record's field of the same name, which comes
-#: before the field that this record lies in.
-ENCLOSING = _Mark("enclosing")
-
-#: A number of things, a position, a size.
-Count = Annotated[int, AtLeast(0)]
 
 
 class Unfit(Exception):

@@ -19,15 +19,9 @@ from typing import Annotated, Any
 
 from ...committer.errors import RecordDamagedError
 from ...committer.records.codec import Document
+from ...committer.records.marks import DEFAULTED, Checked, Converted, Count, Named
 from ...committer.records.success_marker import SuccessMarker
-from ...committer.records.typed_json import (
-    DEFAULTED,
-    Checked,
-    Converted,
-    Count,
-    Named,
-    Unfit,
-)
+from ...committer.records.typed_json import Unfit
 
 #: ``PersistentCommitData.VERSION``. It stayed 2 when ETags became objects.
 VERSION = 2

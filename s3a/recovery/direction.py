@@ -13,7 +13,7 @@ from typing import Annotated
 from ...committer.errors import OutcomeUnknownError
 from ...committer.layout import new_write_id
 from ...committer.records.codec import decode, encode
-from ...committer.records.typed_json import DEFAULTED
+from ...committer.records.marks import DEFAULTED
 from ...committer.s3.conditional_put import NotWritten, Written, put_record
 from ...committer.s3.requests import Delete, Found, Get, Put, Step, Unknown
 from ..hadoop.magic_paths import DECISION_NAME

@@ -27,7 +27,7 @@ from ...committer.errors import StoreUnreachableError
 from ...committer.job_spec import Owner
 from ...committer.layout import CONTROL, TableRoot, new_write_id
 from ...committer.records.codec import decode, encode
-from ...committer.records.typed_json import DEFAULTED, Count
+from ...committer.records.marks import DEFAULTED, Count
 from ...committer.s3.deletion import remove
 from ...committer.s3.listing import first_object, list_objects
 from ...committer.s3.requests import Absent, All, Done, Found, Get, ListObjects, Put, Step

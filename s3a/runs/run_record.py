@@ -21,7 +21,7 @@ from ...committer.errors import InvalidInputError, OutcomeUnknownError, RecordDa
 from ...committer.job_spec import NOBODY, Owner
 from ...committer.layout import CONTROL, TableRoot, new_write_id
 from ...committer.records.codec import decode, encode
-from ...committer.records.typed_json import DEFAULTED
+from ...committer.records.marks import DEFAULTED
 from ...committer.s3.listing import list_objects
 from ...committer.s3.requests import (
     Absent,

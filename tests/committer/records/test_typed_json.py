@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zero_rename.committer.records.typed_json import (
+from zero_rename.committer.records.marks import (
     DEFAULTED,
     ENCLOSING,
     LEFT_OUT,
@@ -22,10 +22,8 @@ from zero_rename.committer.records.typed_json import (
     Converted,
     Count,
     Named,
-    Unfit,
-    from_members,
-    to_members,
 )
+from zero_rename.committer.records.typed_json import Unfit, from_members, to_members
 
 
 class Colour(StrEnum):
@@ -217,10 +215,6 @@ def test_any_record_is_read_back(
 
 @pytest.mark.parametrize("hint", [int | str | None, tuple[str, str], Mapping[int, str], bytes])
 def test_a_hint_that_nothing_reads_is_said_at_once(hint: Any) -> None:
-    @dataclass(frozen=True)
-    class Odd:
-        field: Any
-
-    Odd.__annotations__["field"] = hint
+    odd = make_dataclass("Odd", [("member", hint)], frozen=True)
     with pytest.raises(TypeError):
-        from_members(Odd, {})
+        from_members(odd, {})
