@@ -12,6 +12,7 @@ from ..protocol.apply import finish
 from ..protocol.open import OpenEntry, list_open, read_open
 from ..protocol.snapshot import read_table
 from ..records.decision import Verdict
+from ..records.store_facts import StoreFacts
 from ..s3.requests import (
     All,
     Step,
@@ -19,7 +20,6 @@ from ..s3.requests import (
 from ..state.context import Context
 from ..state.decide import read_decision
 from ..state.job_state import Aborted
-from ..state.probe import StoreFacts
 
 
 class Outcome(StrEnum):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ..errors import ZeroRenameError
 from ..records.decision import Decision
 from ..records.head import Slot
 from ..records.open_record import OpenRecord
@@ -26,11 +27,36 @@ def abort_slots(context: Context, job: str, slots: Iterable[Slot]) -> Step[Abort
     decided = yield from decide(context, Decision.abort(job, context.write_id()))
     if decided.decision.is_commit:
         return (yield from finish(context, decided))
-    # Claims first: uploads are what tells a recoverer which partitions may carry a claim.
+    return (yield from clean_up(context, job, slots))
+
+
+def clean_up(context: Context, job: str, slots: Iterable[Slot] = ()) -> Step[Aborted]:
+    """Take away what a job left whose abort decision stands, and close it.
+
+    Claims first: uploads are what tells a recoverer which partitions may carry a claim.
+
+    :param slots: what the job may have claimed.
+    """
     yield All(tuple(release_claim(context, slot, job) for slot in slots))
-    yield from remove_decision_parts(context, job)
+    yield from _remove_decision_parts(context, job)
     swept = yield from close(context, job)
     return Aborted(job, context.root.url, swept)
+
+
+def abort_after(
+    error: ZeroRenameError, aborting: Step[Aborted | Committed], meanwhile: str = ""
+) -> Step[Committed | None]:
+    """Abort because of ``error``; a failing abort is attached to it and never replaces it.
+
+    :param meanwhile: said of an abort that failed, after a comma.
+    :returns: the report of a job that was found committed.
+    """
+    try:
+        outcome = yield from aborting
+    except ZeroRenameError as failure:
+        error.add_note(f"Aborting the job failed too{meanwhile}: {failure}")
+        return None
+    return outcome if isinstance(outcome, Committed) else None
 
 
 def abort_job_id(
@@ -58,7 +84,7 @@ def claimable_slots(context: Context, record: OpenRecord, last_modified: float) 
     return slots
 
 
-def remove_decision_parts(context: Context, job: str) -> Step[None]:
+def _remove_decision_parts(context: Context, job: str) -> Step[None]:
     """Parts of a commit decision that was never made."""
     listing = yield from list_objects(f"{context.root.decisions_prefix}{job}.")
     own = [key for key in listing.keys if key != context.root.decision_key(job)]

@@ -5,38 +5,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..errors import DamagedError, DataLostError, UnfinishedCommitError
+from ..errors import UnfinishedCommitError, ZeroRenameError
 from ..job_spec import DuringApply, SuccessMarkers
-from ..layout import UNPARTITIONED, job_in_key
-from ..records.decision import PartitionDecision, StoredFile
+from ..layout import UNPARTITIONED
+from ..records.decision import PartitionDecision
 from ..records.head import HeadState, Slot
 from ..records.pending_file import PendingFile
 from ..s3.conditional_put import NotWritten
-from ..s3.deletion import remove
-from ..s3.requests import (
-    Absent,
-    All,
-    CompleteUpload,
-    Delete,
-    Done,
-    Found,
-    Head,
-    Refused,
-    Step,
-    Wait,
-)
+from ..s3.requests import All, Delete, Done, Refused, Step, Unknown
 from ..state.context import Context, Count
 from ..state.decide import Decided
 from ..state.heads import Swapped, head_state, read_head, release_claim, swap_head
 from ..state.job_state import Committed, PartitionCommit
 from ..state.partition_files import files_of_head, fold
 from .close import close
+from .complete import Absence, complete_file, lost
 from .markers import look_at_marker, write_partition_marker, write_table_marker
+from .removal import remove_listed
 
-#: The object metadata that names the job.
-JOB_METADATA = "zero-rename-job"
 _COMPLETE_TRIES = 6
-_PAUSE = 0.5
 
 
 def finish(
@@ -141,68 +128,51 @@ def _awaits(state: HeadState, job: str, base_epoch: int) -> bool:
 def _complete(
     context: Context, job: str, slot: Slot, file: PendingFile, count: Count
 ) -> Step[None]:
-    """Complete one pending file, or see that it is done.
+    """Complete one pending file, unless another applier moved the head: the file then was done,
+    and may be replaced since."""
 
-    NoSuchUpload is the answer of an upload that was completed before, by us with the answer
-    lost or by another applier; the object then is there and names the job.
-    """
-    request = CompleteUpload(file.key, file.upload_id, file.etags)
-    for attempt in range(_COMPLETE_TRIES):
-        if attempt:
-            yield Wait(_PAUSE * 2 ** (attempt - 1))
-        answer = yield request
-        if isinstance(answer, Done):
-            if context.facts.complete_resurrects:
-                yield from _bury(context, job, slot, file)
-            count.one_more()
-            return
-        found = yield Head(file.key)
-        if isinstance(found, Found):
-            check_object(context, job, file, found)
-            count.one_more()
-            return
-        state = yield from read_head(context, slot)
-        if state.head.claim != job:
-            return  # Another applier moved the head: the file was done, and may be replaced.
+    def is_seen_to(_: Refused | Unknown) -> Step[bool]:
         # Still claimed: the answer was lost, or another applier is in the middle of it.
+        state = yield from read_head(context, slot)
+        return state.head.claim != job
+
+    def failure(answer: Refused | Unknown) -> ZeroRenameError:
+        return _incomplete(context, job, file, answer)
+
+    absence = Absence(_COMPLETE_TRIES, is_seen_to, failure)
+    done = yield from complete_file(context, job, file, absence)
+    if done is None:
+        return
+    if isinstance(done, Done) and context.facts.complete_resurrects:
+        yield from _delete_resurrected(context, job, slot, file)
+    count.one_more()
+
+
+def _incomplete(
+    context: Context, job: str, file: PendingFile, answer: Refused | Unknown
+) -> ZeroRenameError:
+    url = context.root.url
     if isinstance(answer, Refused):
-        raise DataLostError(
-            f"A committed file is lost: its upload {file.upload_id} is gone ({answer.code}) and "
-            "there is no object. Its partition keeps its former state and this job's claim.",
-            table=context.root.url,
-            job=job,
-            key=file.key,
-            remedy="Look for a lifecycle rule or a tool that aborts uploads (zero-rename doctor). "
-            "The job's other files are safe in their uploads; to go on without the lost ones: "
-            f"zero-rename repair {context.root.url} --job {job} --accept-loss",
+        return lost(
+            context,
+            job,
+            file,
+            answer,
+            "Its partition keeps its former state and this job's claim.",
+            " (zero-rename doctor). The job's other files are safe in their uploads; to go on "
+            f"without the lost ones: zero-rename repair {url} --job {job} --accept-loss",
         )
-    raise UnfinishedCommitError(
-        f"The job is committed, and the store did not say whether a file's upload was completed "
+    return UnfinishedCommitError(
+        "The job is committed, and the store did not say whether a file's upload was completed "
         f"({answer.cause}). Nothing is lost.",
-        table=context.root.url,
+        table=url,
         job=job,
         key=file.key,
-        remedy=f"Do not run the job again; finish it: zero-rename recover {context.root.url}",
+        remedy=f"Do not run the job again; finish it: zero-rename recover {url}",
     )
 
 
-def check_object(context: Context, job: str, file: PendingFile, found: Found) -> None:
-    """See that the object at a committed file's key is that file.
-
-    :raises DamagedError: it is another one.
-    """
-    if found.size != file.size or found.metadata.get(JOB_METADATA) != job:
-        raise DamagedError(
-            f"The object at a committed file's key is not that file: {found.size} bytes of job "
-            f"{found.metadata.get(JOB_METADATA)!r}, decided were {file.size} bytes.",
-            table=context.root.url,
-            job=job,
-            key=file.key,
-            remedy="Find out who wrote the object; it was left as it is.",
-        )
-
-
-def _bury(context: Context, job: str, slot: Slot, file: PendingFile) -> Step[None]:
+def _delete_resurrected(context: Context, job: str, slot: Slot, file: PendingFile) -> Step[None]:
     """On a store whose repeated Complete brings a deleted file back: see whether ours did.
 
     A head that no longer carries the claim was moved by another applier; a file that it no
@@ -274,41 +244,3 @@ def _unmoved(context: Context, decided: Decided, slot: Slot, cause: str) -> Unfi
         key=slot.key,
         remedy=f"Do not run the job again; finish it: zero-rename recover {context.root.url}",
     )
-
-
-def remove_listed(context: Context, removals: tuple[StoredFile, ...]) -> Step[None]:
-    """Remove listed files, each only if its ETag is still the listed one.
-
-    A file that carries a job's id is written once under its key, so it needs no condition where
-    the store ignores them; a foreign file is looked at first.
-
-    :raises UnfinishedCommitError: some could not be removed; the job stays open.
-    """
-    if not removals:
-        return
-    if not context.facts.conditional_delete:
-        removals = yield from _unchanged(removals)
-    failed = yield from remove((file.key, file.etag) for file in removals)
-    if failed:
-        key, cause = next(iter(failed.items()))
-        raise UnfinishedCommitError(
-            f"The job is committed, and {len(failed)} of the files it replaces could not be "
-            f"removed ({cause}). Readers through the heads do not see them; readers that list "
-            "do.",
-            table=context.root.url,
-            key=key,
-            remedy="Finish it when the store allows deletes: "
-            f"zero-rename recover {context.root.url}",
-        )
-
-
-def _unchanged(removals: tuple[StoredFile, ...]) -> Step[tuple[StoredFile, ...]]:
-    foreign = tuple(file for file in removals if job_in_key(file.key) is None)
-    looks = yield All(tuple(_etag_now(file.key) for file in foreign))
-    changed = {file.key for file, etag in zip(foreign, looks, strict=True) if etag != file.etag}
-    return tuple(file for file in removals if file.key not in changed)
-
-
-def _etag_now(key: str) -> Step[str | None]:
-    found = yield Head(key)
-    return None if isinstance(found, Absent) else found.etag

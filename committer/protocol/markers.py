@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import dataclass
 
 from ..errors import UnfinishedCommitError
-from ..layout import UNPARTITIONED
+from ..layout import UNPARTITIONED, TableRoot
 from ..records.decision import PartitionDecision
 from ..records.head import Slot
-from ..records.success_marker import ManifestReference, SuccessMarker, marker_bytes, marker_write_id
+from ..records.success_marker import (
+    COMMITTER,
+    ManifestReference,
+    SuccessMarker,
+    marker_write_id,
+    success_data,
+)
+from ..records.typed_json import to_members
 from ..s3.conditional_put import Written, put_record
 from ..s3.requests import Absent, Get, Put, Step
 from ..state.context import Context
@@ -103,6 +111,45 @@ def _put_marker(
     put = Put(seen.key, body, if_none_match=seen.etag is None, if_match=seen.etag)
     outcome = yield from put_record(put, write_id, marker_write_id)
     return isinstance(outcome, Written)
+
+
+def marker_bytes(
+    root: TableRoot,
+    decided: Decided,
+    partitions: tuple[PartitionDecision, ...],
+    write_id: str,
+) -> bytes:
+    """A marker for what a decision did to ``partitions``."""
+    decision = decided.decision
+    files = [file for change in partitions for file in change.files]
+    reference = ManifestReference(
+        job=decision.job,
+        decision=root.decision_key(decision.job),
+        etag=decided.etag,
+        files=len(files),
+        bytes=sum(file.size for file in files),
+        rows=sum(file.rows for file in files),
+        epochs={change.partition: change.base_epoch + 1 for change in partitions},
+        decided_at=decided.date,
+        owner=decision.owner,
+        once=decision.once,
+    )
+    head = {
+        "hostname": decision.owner.host or socket.gethostname(),
+        "committer": COMMITTER,
+        "description": f"{decision.mode} into {root.url}",
+        "jobId": decision.job,
+        "jobIdSource": COMMITTER,
+        "diagnostics": {"mode": str(decision.mode)},
+    }
+    more = {
+        "metrics": {
+            "committer_commits_completed": reference.files,
+            "committer_bytes_committed": reference.bytes,
+        },
+        "manifest": {"write_id": write_id, **to_members(reference)},
+    }
+    return success_data(head, decided.date, [file.key for file in files], **more)
 
 
 def _unwritten(context: Context, decided: Decided, key: str) -> UnfinishedCommitError:

@@ -15,6 +15,7 @@ from ..job_spec import Coordination, JobSpec, OnRepeat, check_options
 from ..layout import is_hidden
 from ..records.head import HeadState, Slot
 from ..records.open_record import OpenRecord
+from ..records.store_facts import StoreFacts
 from ..records.table_record import TableRecord
 from ..s3.conditional_put import NotWritten, Uncertain, Written, put_record
 from ..s3.listing import list_objects
@@ -25,7 +26,7 @@ from ..state.context import Context
 from ..state.decide import Decided, read_decision
 from ..state.heads import list_heads, read_head
 from ..state.job_state import Committed, OpenedJob
-from ..state.probe import StoreFacts, probe
+from ..state.probe import probe
 from .abort import abort_job_id
 from .apply import committed, finish
 from .uncoordinated import check_uncoordinated

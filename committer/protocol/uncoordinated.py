@@ -10,49 +10,39 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from ..errors import (
     CommitStateUnknownError,
-    DataLostError,
     InvalidInputError,
     JobFencedError,
     RefusedError,
     UnfinishedCommitError,
     ZeroRenameError,
 )
-from ..job_spec import DuringApply, JobSpec, Mode
-from ..layout import UNPARTITIONED, TableRoot, job_in_key
+from ..job_spec import DuringApply, JobSpec
+from ..layout import UNPARTITIONED, TableRoot
 from ..records.data_file import DataFile
-from ..records.decision import NO_HEAD, Decision, PartitionDecision, StoredFile
+from ..records.decision import NO_HEAD, Decision, PartitionDecision
 from ..records.pending_file import PendingFile, TaskResult
-from ..records.success_marker import marker_bytes, marker_write_id
+from ..records.success_marker import marker_write_id
 from ..s3.conditional_put import Written, put_record
-from ..s3.requests import (
-    All,
-    CompleteUpload,
-    Done,
-    Found,
-    Head,
-    ListedObject,
-    Put,
-    Refused,
-    Step,
-    Wait,
-)
+from ..s3.requests import All, ListedObject, Put, Refused, Step, Unknown
 from ..state.context import Context, Count
 from ..state.data_listing import list_data, list_table
 from ..state.decide import Decided, decide, read_decision
 from ..state.job_state import Aborted, Committed, OpenedJob
-from .abort import remove_decision_parts
-from .apply import check_object, committed, remove_listed, wants_marker, wants_table_marker
+from .abort import abort_after, clean_up
+from .apply import committed, wants_marker, wants_table_marker
+from .changes import compose_decision, targets_of
 from .close import close, delete_open_record
-from .task_results import check_results, destination_exists
+from .complete import Absence, complete_file, lost
+from .markers import marker_bytes
+from .removal import remove_listed
+from .task_results import check_results
 
 logger = logging.getLogger("zero_rename.committer.protocol.uncoordinated")
 
 _COMPLETE_TRIES = 4
-_PAUSE = 0.5
 
 
 def check_uncoordinated(root: TableRoot, spec: JobSpec) -> None:
@@ -98,7 +88,7 @@ def commit_uncoordinated(
     except CommitStateUnknownError:
         raise
     except ZeroRenameError as error:
-        outcome = yield from _abort_after(context, opened, error)
+        outcome = yield from abort_after(error, abort_uncoordinated(context, opened))
         if outcome is None:
             raise
         return outcome
@@ -121,58 +111,18 @@ def abort_uncoordinated(context: Context, opened: OpenedJob) -> Step[Aborted | C
         decided = yield from decide(context, Decision.abort(opened.job, context.write_id()))
     if decided.decision.is_commit:
         return (yield from _finish(context, decided, swept=False))
-    yield from remove_decision_parts(context, opened.job)
-    uploads = yield from close(context, opened.job)
-    return Aborted(opened.job, context.root.url, uploads)
-
-
-def _abort_after(
-    context: Context, opened: OpenedJob, error: ZeroRenameError
-) -> Step[Committed | None]:
-    """Abort because of ``error``; a failing abort is attached to it and never replaces it."""
-    try:
-        outcome = yield from abort_uncoordinated(context, opened)
-    except ZeroRenameError as failure:
-        error.add_note(f"Aborting the job failed too: {failure}")
-        return None
-    return outcome if isinstance(outcome, Committed) else None
+    return (yield from clean_up(context, opened.job))
 
 
 def _decision(context: Context, opened: OpenedJob, results: Sequence[TaskResult]) -> Step[Decision]:
-    spec = opened.spec
-    files: dict[str, list[PendingFile]] = {}
-    for file in (file for result in results for file in result.files):
-        files.setdefault(file.partition, []).append(file)
-    names = {*files, *spec.replace_partitions}
-    if spec.replace_table:
-        names |= set((yield from list_table(context, opened.partition_by)))
+    every: set[str] = set()
+    if opened.spec.replace_table:
+        every = set((yield from list_table(context, opened.partition_by)))
         if not opened.partition_by:
-            names.add(UNPARTITIONED)
-    changes = yield All(
-        tuple(_change(context, opened, name, tuple(files.get(name, ()))) for name in sorted(names))
-    )
-    return Decision.commit(opened.job, context.write_id(), spec, tuple(changes))
-
-
-def _change(
-    context: Context, opened: OpenedJob, partition: str, files: tuple[PendingFile, ...]
-) -> Step[PartitionDecision]:
-    mode = opened.spec.mode
-    change = PartitionDecision(partition, NO_HEAD, mode is Mode.REPLACE, files)
-    if mode is Mode.APPEND:
-        return change
-    listed = yield from list_data(context, partition)
-    # Where the owner commits again what it could not finish, files of this very job are there.
-    there = tuple(
-        StoredFile(item.key, item.etag, item.size)
-        for item in listed
-        if job_in_key(item.key) != opened.job
-    )
-    if mode is Mode.REPLACE:
-        return replace(change, removals=there)
-    if there:
-        raise destination_exists(opened, partition, there)
-    return change
+            every.add(UNPARTITIONED)
+    targets = targets_of(opened, results, every)
+    epochs = dict.fromkeys(targets, NO_HEAD)
+    return (yield from compose_decision(context, opened, tuple(targets.values()), epochs))
 
 
 def _finish(context: Context, decided: Decided, swept: bool) -> Step[Committed]:
@@ -217,32 +167,27 @@ def _carry_out(
 
 
 def _complete(context: Context, job: str, file: PendingFile, count: Count) -> Step[None]:
-    """Complete one pending file, or see that it is done: a lost answer, or a second try."""
-    request = CompleteUpload(file.key, file.upload_id, file.etags)
-    for attempt in range(_COMPLETE_TRIES):
-        if attempt:
-            yield Wait(_PAUSE * 2 ** (attempt - 1))
-        answer = yield request
-        if isinstance(answer, Done):
-            return count.one_more()
-        found = yield Head(file.key)
-        if isinstance(found, Found):
-            check_object(context, job, file, found)
-            return count.one_more()
+    """Complete one pending file. Nobody else applies the job: an upload that is gone without an
+    object is lost."""
+
+    def is_seen_to(answer: Refused | Unknown) -> Step[bool]:
+        yield from ()
         if isinstance(answer, Refused):
-            raise DataLostError(
-                f"A committed file is lost: its upload {file.upload_id} is gone ({answer.code}) "
-                "and there is no object. The job's other files may be visible.",
-                table=context.root.url,
-                job=job,
-                key=file.key,
-                remedy="Look for a lifecycle rule or a tool that aborts uploads; load the same "
-                "partitions again with mode replace.",
-            )
-    raise UnfinishedCommitError(
-        f"the store did not say whether a file's upload was completed ({answer.cause}).",
-        key=file.key,
-    )
+            raise failure(answer)
+        return False
+
+    def failure(answer: Refused | Unknown) -> ZeroRenameError:
+        if isinstance(answer, Refused):
+            meanwhile = "The job's other files may be visible."
+            remedy = "; load the same partitions again with mode replace."
+            return lost(context, job, file, answer, meanwhile, remedy)
+        return UnfinishedCommitError(
+            f"the store did not say whether a file's upload was completed ({answer.cause}).",
+            key=file.key,
+        )
+
+    yield from complete_file(context, job, file, Absence(_COMPLETE_TRIES, is_seen_to, failure))
+    count.one_more()
 
 
 def _mark(

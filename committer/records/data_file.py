@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from .marks import ENCLOSING, AtLeast, Count
 
 
 @dataclass(frozen=True)
@@ -18,9 +21,9 @@ class DataFile:
     """
 
     key: str
-    partition: str
-    size: int
-    rows: int
+    partition: Annotated[str, ENCLOSING]
+    size: Count
+    rows: Annotated[int, AtLeast(-1)]
     checksum: str
     job: str
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Annotated
 
 from ..job_spec import NOBODY, DuringApply, JobSpec, Mode, Owner, SuccessMarkers
 from ..layout import TableRoot, job_in_key
-from .codec import Fields, decode, encode
-from .open_record import owner_from
+from .codec import Document, decode, encode
+from .marks import LEFT_OUT, AtLeast, Count
 from .pending_file import PendingFile
 
 #: The base epoch of a partition that has no head and never will: coordination *none*.
 NO_HEAD = -1
+_FILES = ("files", "adopted", "removals", "lost")
 
 
 class Verdict(StrEnum):
@@ -30,7 +31,7 @@ class StoredFile:
 
     key: str
     etag: str
-    size: int
+    size: Count
 
 
 @dataclass(frozen=True)
@@ -48,13 +49,13 @@ class PartitionDecision:
     """
 
     partition: str
-    base_epoch: int
+    base_epoch: Annotated[int, AtLeast(NO_HEAD)]
     replace: bool
     files: tuple[PendingFile, ...] = ()
     adopted: tuple[StoredFile, ...] = ()
     removals: tuple[StoredFile, ...] = ()
     dropped_job: str | None = None
-    lost: tuple[PendingFile, ...] = ()
+    lost: Annotated[tuple[PendingFile, ...], LEFT_OUT] = ()
 
     @property
     def weight(self) -> int:
@@ -87,11 +88,11 @@ class Decision:
     during_apply: DuringApply = DuringApply.NO_GAP
     success_markers: SuccessMarkers = SuccessMarkers.PARTITION_AND_TABLE
     once: str | None = None
-    once_epoch: int = 0
+    once_epoch: Count = 0
     owner: Owner = NOBODY
     partitions: tuple[PartitionDecision, ...] = ()
     parts: tuple[PartReference, ...] = ()
-    decided_at: float | None = None
+    decided_at: Annotated[float | None, LEFT_OUT] = None
 
     @staticmethod
     def commit(
@@ -132,21 +133,11 @@ class Decision:
         return frozenset((file.key, file.upload_id) for file in self.files)
 
     def encode(self) -> bytes:
-        members: dict[str, Any] = {"job": self.job, "verdict": self.verdict}
-        if self.is_commit:
-            members |= {
-                "mode": self.mode,
-                "during_apply": self.during_apply,
-                "success_markers": self.success_markers,
-                "once": self.once,
-                "once_epoch": self.once_epoch,
-                "owner": vars(self.owner),
-                "parts": [vars(part) for part in self.parts],
-                "partitions": [] if self.parts else [_partition_json(p) for p in self.partitions],
-            }
-            if self.decided_at is not None:
-                members["decided_at"] = self.decided_at
-        return encode("decision", self.write_id, members)
+        if not self.is_commit:
+            said = _Said(self.job, self.write_id, self.verdict)
+            return encode("decision", self.write_id, said)
+        compact = replace(self, partitions=()) if self.parts else self
+        return encode("decision", self.write_id, compact)
 
     @staticmethod
     def decode(body: bytes, key: str, root: TableRoot, job: str) -> Decision:
@@ -156,95 +147,28 @@ class Decision:
             table, outside the named partition, or a file that does not carry the job's id:
             whoever applies it often has more rights than its writer had.
         """
-        read = decode(body, "decision", key)
-        if read.string("job") != job:
-            raise read.damaged("job", f"is not {job}")
-        verdict = read.choice("verdict", Verdict)
-        if verdict is Verdict.ABORT:
-            return Decision.abort(job, read.string("write_id"))
-        return Decision(
-            job=job,
-            write_id=read.string("write_id"),
-            verdict=verdict,
-            mode=read.choice("mode", Mode),
-            during_apply=read.choice("during_apply", DuringApply),
-            success_markers=read.choice("success_markers", SuccessMarkers),
-            once=read.optional_string("once"),
-            once_epoch=read.integer("once_epoch"),
-            owner=owner_from(read.within("owner")),
-            parts=read.each("parts", lambda part: _part_reference(part, root, job)),
-            partitions=read.each("partitions", lambda p: _partition_from(p, root, job)),
-            decided_at=read.number("decided_at", None),
-        )
+        document = decode(body, "decision", key)
+        said = document.read(_Said)
+        if said.job != job:
+            raise document.damaged("job", f"is not {job}")
+        if said.verdict is Verdict.ABORT:
+            return Decision.abort(job, said.write_id)
+        decision = document.read(Decision)
+        for number, part in enumerate(decision.parts):
+            if not part.key.startswith(f"{root.decisions_prefix}{job}."):
+                member = f"parts[{number}].key"
+                raise document.damaged(member, "is not a part of this job's decision")
+        _check_keys(document, decision.partitions, root, job)
+        return decision
 
 
-def _partition_json(partition: PartitionDecision) -> dict[str, Any]:
-    members = {
-        "partition": partition.partition,
-        "base_epoch": partition.base_epoch,
-        "replace": partition.replace,
-        "dropped_job": partition.dropped_job,
-        "files": _pending_json(partition.files),
-        "adopted": [vars(file) for file in partition.adopted],
-        "removals": [vars(file) for file in partition.removals],
-    }
-    return members | ({"lost": _pending_json(partition.lost)} if partition.lost else {})
+@dataclass(frozen=True)
+class _Said:
+    """All that an abort decision says, and what comes first in any."""
 
-
-def _pending_json(files: tuple[PendingFile, ...]) -> list[dict[str, Any]]:
-    return [{k: value for k, value in vars(file).items() if k != "partition"} for file in files]
-
-
-def _partition_from(read: Fields, root: TableRoot, job: str) -> PartitionDecision:
-    name = read.string("partition")
-
-    def key_of(item: Fields) -> str:
-        key = item.string("key")
-        if root.partition_of_data_key(key) != name:
-            raise item.damaged("key", f"lies outside the partition {name!r} of this table")
-        return key
-
-    def pending(item: Fields) -> PendingFile:
-        key = key_of(item)
-        if job_in_key(key) != job:
-            raise item.damaged("key", f"does not carry the job id {job}")
-        return PendingFile(
-            key=key,
-            partition=name,
-            upload_id=item.string("upload_id"),
-            etags=item.strings("etags"),
-            size=item.integer("size"),
-            rows=item.integer("rows"),
-            checksum=item.string("checksum"),
-        )
-
-    def stored(item: Fields) -> StoredFile:
-        return StoredFile(key_of(item), item.string("etag"), item.integer("size"))
-
-    return PartitionDecision(
-        partition=name,
-        base_epoch=_base_epoch(read),
-        replace=read.boolean("replace"),
-        files=read.each("files", pending),
-        adopted=read.each("adopted", stored),
-        removals=read.each("removals", stored),
-        dropped_job=read.optional_string("dropped_job"),
-        lost=read.each("lost", pending) if read.has("lost") else (),
-    )
-
-
-def _base_epoch(read: Fields) -> int:
-    epoch = read.signed("base_epoch")
-    if epoch is None or epoch < NO_HEAD:
-        raise read.damaged("base_epoch", "is missing or no epoch")
-    return epoch
-
-
-def _part_reference(read: Fields, root: TableRoot, job: str) -> PartReference:
-    key = read.string("key")
-    if not key.startswith(f"{root.decisions_prefix}{job}."):
-        raise read.damaged("key", "is not a part of this job's decision")
-    return PartReference(key, read.string("etag"))
+    job: str
+    write_id: str
+    verdict: Verdict
 
 
 @dataclass(frozen=True)
@@ -253,28 +177,36 @@ class DecisionPart:
 
     job: str
     write_id: str
-    number: int
+    number: Count
     partitions: tuple[PartitionDecision, ...]
 
     def encode(self) -> bytes:
-        members = {
-            "job": self.job,
-            "number": self.number,
-            "partitions": [_partition_json(p) for p in self.partitions],
-        }
-        return encode("decision-part", self.write_id, members)
+        return encode("decision-part", self.write_id, self)
 
     @staticmethod
     def decode(body: bytes, key: str, root: TableRoot, job: str) -> DecisionPart:
-        read = decode(body, "decision-part", key)
-        if read.string("job") != job:
-            raise read.damaged("job", f"is not {job}")
-        return DecisionPart(
-            job,
-            read.string("write_id"),
-            read.integer("number"),
-            read.each("partitions", lambda p: _partition_from(p, root, job)),
-        )
+        document = decode(body, "decision-part", key)
+        part = document.read(DecisionPart)
+        if part.job != job:
+            raise document.damaged("job", f"is not {job}")
+        _check_keys(document, part.partitions, root, job)
+        return part
+
+
+def _check_keys(
+    document: Document, partitions: tuple[PartitionDecision, ...], root: TableRoot, job: str
+) -> None:
+    """Refuse keys outside their partition, and pending files that are not the job's."""
+    for number, change in enumerate(partitions):
+        for kind in _FILES:
+            for index, file in enumerate(getattr(change, kind)):
+                member = f"partitions[{number}].{kind}[{index}].key"
+                if root.partition_of_data_key(file.key) != change.partition:
+                    raise document.damaged(
+                        member, f"lies outside the partition {change.partition!r} of this table"
+                    )
+                if isinstance(file, PendingFile) and job_in_key(file.key) != job:
+                    raise document.damaged(member, f"does not carry the job id {job}")
 
 
 def split_into_parts(decision: Decision, limit: int) -> list[DecisionPart]:
@@ -304,7 +236,7 @@ def _pieces(partition: PartitionDecision, limit: int) -> list[PartitionDecision]
     if partition.weight <= limit:
         return [partition]
     pieces = []
-    for name in ("files", "adopted", "removals", "lost"):
+    for name in _FILES:
         values = getattr(partition, name)
         bare = replace(partition, files=(), adopted=(), removals=(), lost=())
         for start in range(0, len(values), limit):

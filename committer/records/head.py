@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from ..layout import UNPARTITIONED, TableRoot, is_job_id
 from ..s3.requests import Found
-from .codec import Fields, decode, encode
-from .data_file import DataFile
+from .codec import decode, encode
 from .decision import PartitionDecision, PartReference
+from .marks import Checked, Count
 
 #: Former states a head remembers, so that an ETag from a listing can be dated by epoch.
 TRAIL_LENGTH = 16
+
+JobId = Annotated[str, Checked(is_job_id, "is not a job id")]
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class FormerState:
     """A state this head had: its ETag then, and the epoch."""
 
     etag: str
-    epoch: int
+    epoch: Count
 
 
 @dataclass(frozen=True)
@@ -55,13 +58,13 @@ class Head:
 
     name: str
     write_id: str
-    epoch: int = 0
-    replace_epoch: int = 0
-    last_job: str | None = None
-    decisions: tuple[str, ...] = ()
+    epoch: Count = 0
+    replace_epoch: Count = 0
+    last_job: JobId | None = None
+    decisions: tuple[JobId, ...] = ()
     manifest: PartReference | None = None
-    dropped: tuple[str, ...] = ()
-    claim: str | None = None
+    dropped: tuple[JobId, ...] = ()
+    claim: JobId | None = None
     trail: tuple[FormerState, ...] = ()
 
     @staticmethod
@@ -69,39 +72,18 @@ class Head:
         return Head(name=slot.name, write_id="")
 
     def encode(self) -> bytes:
-        members = {
-            "name": self.name,
-            "epoch": self.epoch,
-            "replace_epoch": self.replace_epoch,
-            "last_job": self.last_job,
-            "decisions": self.decisions,
-            "manifest": vars(self.manifest) if self.manifest else None,
-            "dropped": self.dropped,
-            "claim": self.claim,
-            "trail": [vars(state) for state in self.trail],
-        }
-        return encode("head", self.write_id, members)
+        return encode("head", self.write_id, self)
 
     @staticmethod
     def decode(body: bytes, slot: Slot, root: TableRoot) -> Head:
-        read = decode(body, "head", slot.key)
-        if read.string("name") != slot.name:
-            raise read.damaged("name", f"is not {slot.name!r}")
-        manifest = read.optional_within("manifest")
-        return Head(
-            name=slot.name,
-            write_id=read.string("write_id"),
-            epoch=read.integer("epoch"),
-            replace_epoch=read.integer("replace_epoch"),
-            last_job=_job(read, "last_job"),
-            decisions=_jobs(read, "decisions"),
-            manifest=_manifest_reference(manifest, root) if manifest else None,
-            dropped=_jobs(read, "dropped"),
-            claim=_job(read, "claim"),
-            trail=read.each(
-                "trail", lambda state: FormerState(state.string("etag"), state.integer("epoch"))
-            ),
-        )
+        document = decode(body, "head", slot.key)
+        head = document.read(Head)
+        if head.name != slot.name:
+            raise document.damaged("name", f"is not {slot.name!r}")
+        manifests = root.manifest_key("").removesuffix(".json")
+        if head.manifest and not head.manifest.key.startswith(manifests):
+            raise document.damaged("manifest.key", "is not a manifest of this table")
+        return head
 
     def _from(self, write_id: str, etag: str | None) -> Head:
         trail = self.trail
@@ -140,27 +122,6 @@ class Head:
         return replace(after, decisions=kept + own, dropped=dropped)
 
 
-def _job(read: Fields, member: str) -> str | None:
-    job = read.optional_string(member)
-    if job is not None and not is_job_id(job):
-        raise read.damaged(member, "is not a job id")
-    return job
-
-
-def _jobs(read: Fields, member: str) -> tuple[str, ...]:
-    jobs = read.strings(member)
-    if not all(is_job_id(job) for job in jobs):
-        raise read.damaged(member, "names something that is not a job id")
-    return jobs
-
-
-def _manifest_reference(read: Fields, root: TableRoot) -> PartReference:
-    key = read.string("key")
-    if not key.startswith(root.manifest_key("").removesuffix(".json")):
-        raise read.damaged("key", "is not a manifest of this table")
-    return PartReference(key, read.string("etag"))
-
-
 @dataclass(frozen=True)
 class HeadState:
     """A head as it was read or written: ``etag`` is ``None`` where no object is there yet."""
@@ -184,43 +145,6 @@ class HeadState:
         return None
 
 
-@dataclass(frozen=True)
-class Manifest:
-    """A folded list: the files a partition held when many decisions became one object."""
-
-    partition: str
-    write_id: str
-    files: tuple[DataFile, ...]
-
-    def encode(self) -> bytes:
-        files = [
-            {name: value for name, value in vars(file).items() if name != "partition"}
-            for file in self.files
-        ]
-        return encode("manifest", self.write_id, {"partition": self.partition, "files": files})
-
-    @staticmethod
-    def decode(body: bytes, key: str, root: TableRoot, partition: str) -> Manifest:
-        read = decode(body, "manifest", key)
-        if read.string("partition") != partition:
-            raise read.damaged("partition", f"is not {partition!r}")
-
-        def file(item: Fields) -> DataFile:
-            name = item.string("key")
-            if root.partition_of_data_key(name) != partition:
-                raise item.damaged("key", f"lies outside the partition {partition!r}")
-            return DataFile(
-                key=name,
-                partition=partition,
-                size=item.integer("size"),
-                rows=item.signed("rows") or 0,
-                checksum=item.string("checksum"),
-                job=item.string("job"),
-            )
-
-        return Manifest(partition, read.string("write_id"), read.each("files", file))
-
-
 def partition_of_slot_key(root: TableRoot, key: str) -> str | None:
     """The partition whose head lies at ``key``; ``None`` for a foreign key."""
     name = root.partition_of_head_key(key)
@@ -229,16 +153,23 @@ def partition_of_slot_key(root: TableRoot, key: str) -> str | None:
     return name
 
 
+@dataclass(frozen=True)
+class _Name:
+    """As much of a head as tells which slot it is of."""
+
+    name: str
+
+
 def head_at(root: TableRoot, found: Found) -> HeadState:
     """The head in an object that was listed, a partition's or a run's.
 
     :raises RecordDamagedError: it is not the head that belongs at its key.
     """
-    read = decode(found.body, "head", found.key)
-    name = read.string("name")
+    document = decode(found.body, "head", found.key)
+    name = document.read(_Name).name
     slot = Slot.partition(root, name)
     if slot.key != found.key:
         slot = Slot.once(root, name)
     if slot.key != found.key:
-        raise read.damaged("name", "is not what its key says")
+        raise document.damaged("name", "is not what its key says")
     return HeadState(slot, Head.decode(found.body, slot, root), found.etag)

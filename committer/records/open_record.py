@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 from ..job_spec import DuringApply, JobSpec, Mode, OnConflict, Owner, SuccessMarkers
-from .codec import Fields, decode, encode
+from .codec import decode, encode
 
 
 @dataclass(frozen=True)
@@ -58,36 +57,8 @@ class OpenRecord:
         return max(10 * self.interval, 600.0)
 
     def encode(self) -> bytes:
-        members = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "write_id"}
-        return encode("open", self.write_id, members | {"owner": asdict(self.owner)})
+        return encode("open", self.write_id, self)
 
     @staticmethod
     def decode(body: bytes, key: str) -> OpenRecord:
-        read = decode(body, "open", key)
-        return OpenRecord(
-            job=read.string("job"),
-            write_id=read.string("write_id"),
-            owner=owner_from(read.within("owner")),
-            mode=read.choice("mode", Mode),
-            on_conflict=read.choice("on_conflict", OnConflict),
-            during_apply=read.choice("during_apply", DuringApply),
-            success_markers=read.choice("success_markers", SuccessMarkers),
-            once=read.optional_string("once"),
-            partitions=read.strings("partitions"),
-            replace_table=read.boolean("replace_table"),
-            max_duration=read.number("max_duration"),
-            interval=read.number("interval", None),
-            opened_at=read.number("opened_at", None),
-        )
-
-
-def owner_from(read: Fields) -> Owner:
-    """Read an :class:`~.job_spec.Owner`; members unknown here are left out."""
-    values: dict[str, Any] = {}
-    for field in fields(Owner):
-        numeric = field.name in ("map_index", "try_number", "pid")
-        # Airflow's map index of an unmapped task is -1, so sign is not checked here.
-        values[field.name] = (
-            read.signed(field.name) if numeric else read.optional_string(field.name)
-        )
-    return Owner(**values)
+        return decode(body, "open", key).read(OpenRecord)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from .marks import ENCLOSING, Count
 
 
 @dataclass(frozen=True)
@@ -19,11 +22,11 @@ class PendingFile:
     """
 
     key: str
-    partition: str
+    partition: Annotated[str, ENCLOSING]
     upload_id: str
     etags: tuple[str, ...]
-    size: int
-    rows: int
+    size: Count
+    rows: Count
     checksum: str
 
 

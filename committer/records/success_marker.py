@@ -8,21 +8,15 @@ ignores members it does not know; Hadoop's own loader reads these markers. One m
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 from ..errors import RecordDamagedError
 from ..job_spec import Owner
-from ..layout import TableRoot
-from .codec import Fields
-from .open_record import owner_from
-
-if TYPE_CHECKING:
-    from ..state.decide import Decided
-    from .decision import PartitionDecision
+from .codec import Document
+from .marks import DEFAULTED, Count, Named
 
 SUCCESS_NAME = "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1"
 COMMITTER = "zero_rename"
@@ -46,10 +40,10 @@ class ManifestReference:
     job: str
     decision: str
     etag: str
-    files: int
-    bytes: int
-    rows: int
-    epochs: dict[str, int]
+    files: Count
+    bytes: Count
+    rows: Count
+    epochs: Mapping[str, Count]
     decided_at: float
     owner: Owner
     once: str | None
@@ -70,13 +64,13 @@ class SuccessMarker:
     :param manifest: ``None`` in Hadoop's own markers.
     """
 
-    job: str
-    committer: str
-    success: bool
-    timestamp_ms: int
-    hostname: str
-    filenames: tuple[str, ...]
-    manifest: ManifestReference | None
+    job: Annotated[str, Named("jobId"), DEFAULTED] = ""
+    committer: Annotated[str, DEFAULTED] = ""
+    success: Annotated[bool, DEFAULTED] = True
+    timestamp_ms: Annotated[Count, Named("timestamp"), DEFAULTED] = 0
+    hostname: Annotated[str, DEFAULTED] = ""
+    filenames: Annotated[tuple[str, ...], DEFAULTED] = ()
+    manifest: ManifestReference | None = None
 
     @staticmethod
     def parse(body: bytes, key: str) -> SuccessMarker:
@@ -106,17 +100,7 @@ class SuccessMarker:
                 key=key,
                 remedy="Find out what wrote it.",
             )
-        read = Fields(document, key)
-        manifest = read.optional_within("manifest")
-        return SuccessMarker(
-            job=read.string("jobId", ""),
-            committer=read.string("committer", ""),
-            success=read.boolean("success", True),
-            timestamp_ms=read.integer("timestamp", 0),
-            hostname=read.string("hostname", ""),
-            filenames=read.strings("filenames", []),
-            manifest=_manifest(manifest) if manifest else None,
-        )
+        return Document(document, key).read(SuccessMarker)
 
     @staticmethod
     def parse_or_none(body: bytes) -> SuccessMarker | None:
@@ -127,22 +111,6 @@ class SuccessMarker:
             return None
 
 
-def _manifest(read: Fields) -> ManifestReference:
-    epochs = read.within("epochs")
-    return ManifestReference(
-        job=read.string("job"),
-        decision=read.string("decision"),
-        etag=read.string("etag"),
-        files=read.integer("files"),
-        bytes=read.integer("bytes"),
-        rows=read.integer("rows"),
-        epochs={name: epochs.integer(name) for name in read.mapping("epochs")},
-        decided_at=read.number("decided_at"),
-        owner=owner_from(read.within("owner")),
-        once=read.optional_string("once"),
-    )
-
-
 def marker_write_id(body: bytes) -> str | None:
     """The write id in a marker of ours."""
     try:
@@ -151,45 +119,6 @@ def marker_write_id(body: bytes) -> str | None:
         return None
     manifest = document.get("manifest") if isinstance(document, dict) else None
     return manifest.get("write_id") if isinstance(manifest, dict) else None
-
-
-def marker_bytes(
-    root: TableRoot,
-    decided: Decided,
-    partitions: tuple[PartitionDecision, ...],
-    write_id: str,
-) -> bytes:
-    """A marker for what a decision did to ``partitions``."""
-    decision = decided.decision
-    files = [file for change in partitions for file in change.files]
-    head = {
-        "hostname": decision.owner.host or socket.gethostname(),
-        "committer": COMMITTER,
-        "description": f"{decision.mode} into {root.url}",
-        "jobId": decision.job,
-        "jobIdSource": COMMITTER,
-        "diagnostics": {"mode": str(decision.mode)},
-    }
-    more = {
-        "metrics": {
-            "committer_commits_completed": len(files),
-            "committer_bytes_committed": sum(file.size for file in files),
-        },
-        "manifest": {
-            "write_id": write_id,
-            "job": decision.job,
-            "decision": root.decision_key(decision.job),
-            "etag": decided.etag,
-            "files": len(files),
-            "bytes": sum(file.size for file in files),
-            "rows": sum(file.rows for file in files),
-            "epochs": {change.partition: change.base_epoch + 1 for change in partitions},
-            "decided_at": decided.date,
-            "owner": vars(decision.owner),
-            "once": decision.once,
-        },
-    }
-    return success_data(head, decided.date, [file.key for file in files], **more)
 
 
 def success_data(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
 import pyarrow as pa
 
 from ..job_spec import Coordination
 from ..schema.compatibility import from_json, to_json
-from ..state.probe import StoreFacts
 from .codec import decode, encode
+from .marks import Converted, Named
+from .store_facts import StoreFacts
 
 
 @dataclass(frozen=True)
@@ -22,34 +23,18 @@ class TableRecord:
 
     write_id: str
     partition_by: tuple[str, ...]
-    schema: pa.Schema
+    schema: Annotated[pa.Schema, Converted(to_json, from_json)]
     coordination: Coordination
-    facts: StoreFacts
+    facts: Annotated[StoreFacts, Named("store")]
 
     def encode(self) -> bytes:
-        members: dict[str, Any] = {
-            "partition_by": self.partition_by,
-            "coordination": self.coordination,
-            "store": vars(self.facts),
-            "schema": to_json(self.schema),
-        }
-        return encode("table", self.write_id, members)
+        return encode("table", self.write_id, self)
 
     @staticmethod
     def decode(body: bytes, key: str) -> TableRecord:
-        read = decode(body, "table", key)
-        try:
-            schema = from_json(read.mapping("schema"))
-        except ValueError as error:
-            raise read.damaged("schema", f"cannot be read: {error}") from error
-        partition_by = read.strings("partition_by")
-        for column in partition_by:
-            if column not in schema.names:
-                raise read.damaged("partition_by", f"names {column!r}, which is not a column")
-        return TableRecord(
-            write_id=read.string("write_id"),
-            partition_by=partition_by,
-            schema=schema,
-            coordination=read.choice("coordination", Coordination),
-            facts=StoreFacts.read(read.within("store")),
-        )
+        document = decode(body, "table", key)
+        record = document.read(TableRecord)
+        for column in record.partition_by:
+            if column not in record.schema.names:
+                raise document.damaged("partition_by", f"names {column!r}, which is not a column")
+        return record

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..layout import TableRoot, new_job_id, new_write_id
-from .probe import StoreFacts
+from ..records.store_facts import StoreFacts
 
 _UNPROBED = StoreFacts()
 

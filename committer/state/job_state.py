@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ..job_spec import JobSpec
 from ..layout import TableRoot
-from .probe import StoreFacts
+from ..records.store_facts import StoreFacts
 
 
 @dataclass(frozen=True)

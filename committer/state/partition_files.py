@@ -8,7 +8,8 @@ from dataclasses import replace
 from ..errors import DamagedError
 from ..records.data_file import DataFile
 from ..records.decision import Decision, PartReference
-from ..records.head import Head, HeadState, Manifest, Slot
+from ..records.head import Head, HeadState, Slot
+from ..records.manifest import Manifest
 from ..s3.conditional_put import Written, put_record
 from ..s3.requests import Absent, All, Get, Put, Step
 from .context import Context

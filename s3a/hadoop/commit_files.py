@@ -12,15 +12,16 @@ done with a record's bucket and key is for the caller to check.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 from ...committer.errors import RecordDamagedError
-from ...committer.records.codec import Fields
+from ...committer.records.codec import Document
+from ...committer.records.marks import DEFAULTED, Checked, Converted, Count, Named
 from ...committer.records.success_marker import SuccessMarker
+from ...committer.records.typed_json import Unfit
 
 #: ``PersistentCommitData.VERSION``. It stayed 2 when ETags became objects.
 VERSION = 2
@@ -31,6 +32,26 @@ PENDING_SET_SUFFIX = ".pendingset"
 _TASK_ATTEMPT = "task.attempt.id"
 
 
+def _etag(value: Any) -> str:
+    """Both forms: a string, and in newer releases an object with a checksum beside the ETag."""
+    path = ""
+    if isinstance(value, dict):
+        path, value = "etag", value.get("etag")
+    if not isinstance(value, str):
+        raise Unfit("is not an ETag", path)
+    # The SDK hands ETags on as the header has them: in quotes.
+    etag = value.removeprefix('"').removesuffix('"')
+    if not etag:
+        raise Unfit("is empty", path)
+    return etag
+
+
+ETag = Annotated[str, Converted(str, _etag)]
+Filled = Annotated[str, Checked(bool, "is empty")]
+#: From string to string, where a null value counts as none.
+Notes = Annotated[Mapping[str, str | None], DEFAULTED]
+
+
 @dataclass(frozen=True)
 class PendingCommit:
     """One file of which all parts are uploaded, and the upload not completed.
@@ -38,24 +59,26 @@ class PendingCommit:
     :param key: the key it will appear under, in ``bucket``; neither is trusted.
     :param etags: of parts 1…n, without quotes. Hadoop's own check lets an empty list pass; no
         store completes such an upload.
+    :param uri: ``s3a://…``, for people: in the magic committer's records the path of the task's
+        own file, not of the finished one.
     :param length: bytes of the finished object.
     :param job: the committer's UUID; empty in a ``.pending`` of the magic committer, which sets
         it when the task commits.
     :param task: the task attempt's id, empty likewise.
-    :param uri: ``s3a://…``, for people: in the magic committer's records the path of the task's
-        own file, not of the finished one.
     :param created_ms: by the clock of the host that wrote it, 0 where it does not say.
     """
 
-    bucket: str
-    key: str
-    upload_id: str
-    etags: tuple[str, ...]
-    length: int
-    job: str
-    task: str
-    uri: str
-    created_ms: int
+    bucket: Filled
+    key: Annotated[Filled, Named("destinationKey")]
+    upload_id: Annotated[Filled, Named("uploadId")]
+    etags: tuple[ETag, ...]
+    uri: Filled
+    version: Annotated[int, Checked(VERSION.__eq__, f"is not {VERSION}")]
+    length: Annotated[Count, DEFAULTED] = 0
+    job: Annotated[str, Named("jobId"), DEFAULTED] = ""
+    task: Annotated[str, Named("taskId"), DEFAULTED] = ""
+    created_ms: Annotated[int, Named("created"), DEFAULTED] = 0
+    extra: Annotated[Notes, Named("extraData")] = field(default_factory=dict, hash=False)
 
     @staticmethod
     def parse(body: bytes, key: str) -> PendingCommit:
@@ -64,9 +87,9 @@ class PendingCommit:
         :param key: the object's own key, for errors.
         :raises RecordDamagedError: what Hadoop's ``SinglePendingCommit.validate`` refuses.
         """
-        read = _load(body, key)
-        _check_version(read, key, newest=VERSION)
-        return _commit(read)
+        document = Document.parse(body, key)
+        _check_version(document, newest=VERSION)
+        return document.read(PendingCommit)
 
 
 @dataclass(frozen=True)
@@ -75,12 +98,18 @@ class PendingSet:
 
     :param job: the committer's UUID; ``""`` in those of the staging committers (Hadoop 3.5.0),
         of which only the folder and the names of files say whose they are.
-    :param task_attempt: the attempt that wrote it, ``""`` likewise.
     """
 
-    job: str
     commits: tuple[PendingCommit, ...]
-    task_attempt: str
+    job: Annotated[str, Named("jobId"), DEFAULTED] = ""
+    extra: Annotated[Notes, Named("extraData")] = field(default_factory=dict, hash=False)
+
+    @property
+    def task_attempt(self) -> str:
+        """The attempt that wrote it, ``""`` in those of the staging committers."""
+        own = self.commits[0].task if self.commits else ""
+        noted = self.extra.get(_TASK_ATTEMPT)
+        return own if noted is None else noted
 
     @property
     def bytes(self) -> int:
@@ -94,23 +123,40 @@ class PendingSet:
         :raises RecordDamagedError: what Hadoop's ``PendingSet.validate`` refuses; two commits of
             one destination are among it.
         """
-        read = _load(body, key)
-        _check_version(read, key, newest=SET_VERSION)
-        commits = read.each("commits", _commit)
-        keys = Counter(commit.key for commit in commits)
-        for index, commit in enumerate(commits):
+        document = Document.parse(body, key)
+        _check_version(document, newest=SET_VERSION)
+        found = document.read(PendingSet)
+        keys = Counter(commit.key for commit in found.commits)
+        for index, commit in enumerate(found.commits):
             if keys[commit.key] > 1:
-                raise read.damaged(
+                raise document.damaged(
                     f"commits[{index}].destinationKey",
                     f"names {commit.key!r}, as another commit of the set does",
                 )
-        extra = _strings_of(read, "extraData")
-        own = commits[0].task if commits else ""
-        return PendingSet(
-            job=read.string("jobId", ""),
-            commits=commits,
-            task_attempt=extra.get(_TASK_ATTEMPT, own),
-        )
+        return found
+
+
+def _counts(value: Any) -> dict[str, int]:
+    """Statistics are no part of the contract: what is not a count is passed over."""
+    if not isinstance(value, dict):
+        raise Unfit("is not an object")
+    return {name: count for name, count in value.items() if type(count) is int}
+
+
+@dataclass(frozen=True)
+class _Statistics:
+    counters: Annotated[Mapping[str, int], Converted(dict, _counts), DEFAULTED] = field(
+        default_factory=dict
+    )
+
+
+@dataclass(frozen=True)
+class _Report:
+    """What a marker says besides what :class:`SuccessMarker` reads."""
+
+    job_source: Annotated[str, Named("jobIdSource"), DEFAULTED] = ""
+    diagnostics: Notes = field(default_factory=dict)
+    statistics: Annotated[_Statistics, Named("iostatistics"), DEFAULTED] = _Statistics()
 
 
 @dataclass(frozen=True)
@@ -152,95 +198,32 @@ class JobSummary:
         :raises RecordDamagedError: empty, or not Hadoop's SuccessData.
         """
         marker = SuccessMarker.parse(body, key)
-        read = Fields(json.loads(body), key)
-        diagnostics = _strings_of(read, "diagnostics")
-        statistics = read.optional_within("iostatistics")
-        counters = statistics.mapping("counters", {}) if statistics else {}
+        report = Document.parse(body, key).read(_Report)
+        notes = {name: note for name, note in report.diagnostics.items() if note is not None}
         return JobSummary(
             marker=marker,
-            job_source=read.string("jobIdSource", ""),
-            stage=diagnostics.get("stage", ""),
-            exception=diagnostics.get("exception", ""),
-            # Statistics are no part of the contract: what is not a count is passed over.
-            counters={n: v for n, v in counters.items() if type(v) is int},
-            diagnostics=diagnostics,
+            job_source=report.job_source,
+            stage=notes.get("stage", ""),
+            exception=notes.get("exception", ""),
+            counters=report.statistics.counters,
+            diagnostics=notes,
         )
 
 
-def _load(body: bytes, key: str) -> Fields:
-    try:
-        document: Any = json.loads(body.decode())
-    except (ValueError, RecursionError) as error:
-        raise Fields({}, key).damaged("", f"is not JSON ({len(body)} bytes): {error}") from error
-    if not isinstance(document, dict):
-        raise Fields({}, key).damaged("", "is not a JSON object")
-    return Fields(document, key)
+@dataclass(frozen=True)
+class _Versioned:
+    version: Count
 
 
-def _check_version(read: Fields, key: str, newest: int) -> None:
-    version = read.integer("version")
+def _check_version(document: Document, newest: int) -> None:
+    version = document.read(_Versioned).version
     if version > newest:
         raise RecordDamagedError(
             f"The S3A commit record is of version {version}; this reads up to {newest}. "
             "It was left as it is.",
             field="version",
-            key=key,
+            key=document.key,
             remedy="Upgrade airflow-provider-zero-rename here.",
         )
     if version < VERSION:
-        raise read.damaged("version", f"is {version}, not {VERSION}")
-
-
-def _commit(read: Fields) -> PendingCommit:
-    version = read.integer("version")
-    if version != VERSION:
-        raise read.damaged("version", f"is {version}, not {VERSION}")
-    _strings_of(read, "extraData")
-    return PendingCommit(
-        bucket=_filled(read, "bucket"),
-        key=_filled(read, "destinationKey"),
-        upload_id=_filled(read, "uploadId"),
-        etags=_etags(read),
-        length=read.integer("length", 0),
-        job=read.string("jobId", ""),
-        task=read.string("taskId", ""),
-        uri=_filled(read, "uri"),
-        created_ms=read.signed("created") or 0,
-    )
-
-
-def _filled(read: Fields, member: str) -> str:
-    value = read.string(member)
-    if not value:
-        raise read.damaged(member, "is empty")
-    return value
-
-
-def _etags(read: Fields) -> tuple[str, ...]:
-    """Both forms: strings, and in newer releases objects with a checksum beside the ETag."""
-    values = enumerate(read.values("etags"))
-    return tuple(_etag(read, f"etags[{index}]", value) for index, value in values)
-
-
-def _etag(read: Fields, member: str, value: Any) -> str:
-    if isinstance(value, dict):
-        member, value = f"{member}.etag", value.get("etag")
-    if not isinstance(value, str):
-        raise read.damaged(member, "is not an ETag")
-    # The SDK hands ETags on as the header has them: in quotes.
-    etag = value.removeprefix('"').removesuffix('"')
-    if not etag:
-        raise read.damaged(member, "is empty")
-    return etag
-
-
-def _strings_of(read: Fields, member: str) -> dict[str, str]:
-    """A map from string to string, ``{}`` where there is none; null values are passed over."""
-    found: dict[str, str] = {}
-    for name, value in read.mapping(member, {}).items():
-        if value is None:
-            continue
-        if not isinstance(value, str):
-            raise read.damaged(f"{member}.{name}", "is not a string")
-        found[name] = value
-    return found
+        raise document.damaged("version", f"is {version}, not {VERSION}")

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated
 
 from ...committer.errors import OutcomeUnknownError
 from ...committer.layout import new_write_id
 from ...committer.records.codec import decode, encode
+from ...committer.records.marks import DEFAULTED
 from ...committer.s3.conditional_put import NotWritten, Written, put_record
 from ...committer.s3.requests import Delete, Found, Get, Put, Step, Unknown
 from ..hadoop.magic_paths import DECISION_NAME
@@ -35,6 +37,15 @@ class Decision:
     is_own: bool = False
 
 
+@dataclass(frozen=True)
+class _Said:
+    """As much of a direction as is stored."""
+
+    job: str
+    forward: bool
+    reason: Annotated[str, DEFAULTED] = ""
+
+
 def decision_key(tree: str) -> str:
     return f"{tree}{DECISION_NAME}"
 
@@ -46,10 +57,8 @@ def read_decision(tree: str) -> Step[Decision | None]:
 
 
 def _decoded(found: Found) -> Decision:
-    read = decode(found.body, _KIND, found.key)
-    return Decision(
-        read.string("job"), read.boolean("forward"), read.string("reason", ""), found.etag
-    )
+    said = decode(found.body, _KIND, found.key).read(_Said)
+    return Decision(said.job, said.forward, said.reason, found.etag)
 
 
 def decide(
@@ -64,10 +73,9 @@ def decide(
     if before is not None and before.forward == wanted.forward:
         return before
     made = write_id()
-    members = {"job": wanted.job, "forward": wanted.forward, "reason": wanted.reason}
     put = Put(
         decision_key(tree),
-        encode(_KIND, made, members),
+        encode(_KIND, made, _Said(wanted.job, wanted.forward, wanted.reason)),
         if_none_match=before is None,
         if_match=before.etag if before else None,
     )

@@ -20,14 +20,14 @@ import hashlib
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 from urllib.parse import quote
 
 from ...committer.errors import StoreUnreachableError
 from ...committer.job_spec import Owner
 from ...committer.layout import CONTROL, TableRoot, new_write_id
 from ...committer.records.codec import decode, encode
-from ...committer.records.open_record import owner_from
+from ...committer.records.marks import DEFAULTED, Count
 from ...committer.s3.deletion import remove
 from ...committer.s3.listing import first_object, list_objects
 from ...committer.s3.requests import Absent, All, Done, Found, Get, ListObjects, Put, Step
@@ -91,27 +91,14 @@ class TryRecord:
     state: str = SUBMITTED
     opened_at: float = 0.0
     report: Mapping[str, Any] | None = None
-    replaced: tuple[str, ...] = ()
+    replaced: Annotated[tuple[str, ...], DEFAULTED] = ()
 
     def encode(self) -> bytes:
-        members = {**vars(self), "owner": vars(self.owner)}
-        return encode("s3a try", new_write_id(), members)
+        return encode("s3a try", new_write_id(), self)
 
     @staticmethod
     def decode(body: bytes, key: str) -> TryRecord:
-        read = decode(body, "s3a try", key)
-        return TryRecord(
-            uuid=read.string("uuid"),
-            once=read.string("once"),
-            owner=owner_from(read.within("owner")),
-            committer=read.string("committer"),
-            mode=read.optional_string("mode"),
-            partitions=read.strings("partitions"),
-            state=read.string("state"),
-            opened_at=read.number("opened_at"),
-            report=read.mapping("report") if read.has("report") else None,
-            replaced=read.strings("replaced") if read.has("replaced") else (),
-        )
+        return decode(body, "s3a try", key).read(TryRecord)
 
 
 @dataclass(frozen=True)
@@ -131,39 +118,24 @@ class WriteRecord:
 
     uuid: str
     run: str
-    number: int
+    number: Count
     committer: str
     destination: str
     mode: str
     partition: str | None = None
     dynamic: bool = False
-    part: int = 1
-    parts: int = 1
+    part: Count = 1
+    parts: Count = 1
     emptied: tuple[str, ...] = ()
     state: str = WRITING
     opened_at: float = 0.0
 
     def encode(self) -> bytes:
-        return encode("s3a write", new_write_id(), dict(vars(self)))
+        return encode("s3a write", new_write_id(), self)
 
     @staticmethod
     def decode(body: bytes, key: str) -> WriteRecord:
-        read = decode(body, "s3a write", key)
-        return WriteRecord(
-            uuid=read.string("uuid"),
-            run=read.string("run"),
-            number=read.integer("number"),
-            committer=read.string("committer"),
-            destination=read.string("destination"),
-            mode=read.string("mode"),
-            partition=read.optional_string("partition"),
-            dynamic=read.boolean("dynamic"),
-            part=read.integer("part"),
-            parts=read.integer("parts"),
-            emptied=read.strings("emptied"),
-            state=read.string("state"),
-            opened_at=read.number("opened_at"),
-        )
+        return decode(body, "s3a write", key).read(WriteRecord)
 
 
 @dataclass(frozen=True)

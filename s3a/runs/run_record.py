@@ -13,14 +13,15 @@ all that lies in it before the job is set up.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from typing import Annotated
 from urllib.parse import quote
 
 from ...committer.errors import InvalidInputError, OutcomeUnknownError, RecordDamagedError
 from ...committer.job_spec import NOBODY, Owner
 from ...committer.layout import CONTROL, TableRoot, new_write_id
 from ...committer.records.codec import decode, encode
-from ...committer.records.open_record import owner_from
+from ...committer.records.marks import DEFAULTED
 from ...committer.s3.listing import list_objects
 from ...committer.s3.requests import (
     Absent,
@@ -70,13 +71,13 @@ class RunRecord:
 
     id: str
     owner: Owner = NOBODY
-    committer: str = ""
+    committer: Annotated[str, DEFAULTED] = ""
     mode: str | None = None
     uuid: str | None = None
     interval: float | None = None
     opened_at: float | None = None
-    outcome: str = ""
-    recovered: tuple[str, ...] = ()
+    outcome: Annotated[str, DEFAULTED] = ""
+    recovered: Annotated[tuple[str, ...], DEFAULTED] = ()
     write_id: str = ""
 
     @property
@@ -89,26 +90,12 @@ class RunRecord:
         return self.uuid is not None and is_run_of(self.uuid, job)
 
     def encode(self) -> bytes:
-        members = asdict(self)
-        write_id = members.pop("write_id")
-        return encode(_KIND, write_id, members)
+        return encode(_KIND, self.write_id, self)
 
     @staticmethod
     def decode(body: bytes, key: str) -> RunRecord:
         """:raises RecordDamagedError: it cannot be read."""
-        read = decode(body, _KIND, key)
-        return RunRecord(
-            id=read.string("id"),
-            owner=owner_from(read.within("owner")),
-            committer=read.string("committer", ""),
-            mode=read.optional_string("mode"),
-            uuid=read.optional_string("uuid"),
-            interval=read.number("interval", None),
-            opened_at=read.number("opened_at", None),
-            outcome=read.string("outcome", ""),
-            recovered=read.strings("recovered", ()),
-            write_id=read.string("write_id"),
-        )
+        return decode(body, _KIND, key).read(RunRecord)
 
 
 @dataclass(frozen=True)

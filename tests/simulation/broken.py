@@ -9,10 +9,17 @@ from simulation.sim_store import etag_of
 from zero_rename.committer import Aborted, DataLostError, JobFencedError
 from zero_rename.committer.layout import job_in_key
 from zero_rename.committer.maintenance import purge
-from zero_rename.committer.protocol import abort, apply, claim, close, markers, snapshot
+from zero_rename.committer.protocol import (
+    abort,
+    apply,
+    changes,
+    claim,
+    close,
+    markers,
+    snapshot,
+)
 from zero_rename.committer.protocol import commit as job
 from zero_rename.committer.protocol import open as opening
-from zero_rename.committer.records import success_marker
 from zero_rename.committer.records.decision import Decision, PartReference, split_into_parts
 from zero_rename.committer.records.head import HeadState, Slot
 from zero_rename.committer.records.open_record import OpenRecord
@@ -89,12 +96,12 @@ def writes_its_parts_after_the_decision(context, decision):
 _decide = decide.decide
 
 
-def decides_without_removals(context, opened, target, state):
-    change = yield from _change(context, opened, target, state)
+def decides_without_removals(context, opened, target, epoch):
+    change = yield from _change(context, opened, target, epoch)
     return replace(change, removals=())
 
 
-_change = job._change
+_change = changes._change
 
 
 def says_refused_after_an_unanswered_request(put, write_id, read_id=swap.write_id_of):
@@ -120,7 +127,7 @@ def releases_claims_after_it_closed(context, job_id, slots_):
     decided = yield from decide.decide(context, Decision.abort(job_id, context.write_id()))
     if decided.decision.is_commit:
         return (yield from apply.finish(context, decided))
-    yield from abort.remove_decision_parts(context, job_id)
+    yield from abort._remove_decision_parts(context, job_id)
     swept = yield from close.close(context, job_id)
     yield All(tuple(slots.release_claim(context, slot, job_id) for slot in slots_))
     return Aborted(job_id, context.root.url, swept)
@@ -251,7 +258,7 @@ _finish = apply.finish
 
 
 def writes_markers_unconditionally(context, decided, change, seen):
-    body = success_marker.marker_bytes(context.root, decided, (change,), context.write_id())
+    body = markers.marker_bytes(context.root, decided, (change,), context.write_id())
     yield Put(context.root.marker_key(change.partition), body)
 
 

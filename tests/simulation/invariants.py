@@ -36,7 +36,8 @@ from zero_rename.committer.records.decision import (
     PartitionDecision,
     join_parts,
 )
-from zero_rename.committer.records.head import Head, Manifest, Slot
+from zero_rename.committer.records.head import Head, Slot
+from zero_rename.committer.records.manifest import Manifest
 from zero_rename.committer.state.partition_files import files_of_decision
 
 ROOT = TableRoot("bucket", "t")

@@ -21,6 +21,7 @@ from zero_rename.committer.protocol.commit import abort_job, commit_job
 from zero_rename.committer.protocol.open import open_job
 from zero_rename.committer.protocol.snapshot import take_snapshot
 from zero_rename.committer.records.pending_file import PendingFile, TaskResult
+from zero_rename.committer.records.store_facts import StoreFacts
 from zero_rename.committer.records.table_record import TableRecord
 from zero_rename.committer.s3.requests import (
     CreateUpload,
@@ -32,7 +33,6 @@ from zero_rename.committer.s3.requests import (
 )
 from zero_rename.committer.state.context import Limits
 from zero_rename.committer.state.job_state import OpenedJob
-from zero_rename.committer.state.probe import StoreFacts
 
 SCHEMA = pa.schema([("value", pa.int64()), ("day", pa.int32())])
 ONE, TWO = "day=1", "day=2"

@@ -13,7 +13,15 @@ from typing import Any
 from simulation import broken, scenarios
 
 from zero_rename.committer.maintenance import purge, recovery
-from zero_rename.committer.protocol import abort, apply, claim, close, markers, snapshot
+from zero_rename.committer.protocol import (
+    abort,
+    apply,
+    changes,
+    claim,
+    close,
+    markers,
+    snapshot,
+)
 from zero_rename.committer.protocol import commit as job
 from zero_rename.committer.protocol import open as opening
 from zero_rename.committer.state import decide
@@ -108,7 +116,7 @@ VARIANTS = [
         COMPLETENESS,
     ),
     _variant(
-        [(job, "_change", broken.decides_without_removals)],
+        [(changes, "_change", broken.decides_without_removals)],
         ONE_REPLACE,
         CONTINUITY,
     ),
@@ -157,7 +165,7 @@ VARIANTS = [
         CONTINUITY,
     ),
     _variant(
-        [(apply, "_bury", broken.never_looks_whether_it_resurrected)],
+        [(apply, "_delete_resurrected", broken.never_looks_whether_it_resurrected)],
         "a slow applier where Complete resurrects",
         CONTINUITY,
     ),

@@ -28,6 +28,7 @@ from zero_rename.committer import (
 from zero_rename.committer.layout import new_write_id
 from zero_rename.committer.protocol.claim import ClaimRequest, claim_all
 from zero_rename.committer.records.head import Slot
+from zero_rename.committer.records.store_facts import StoreFacts
 from zero_rename.committer.s3.requests import (
     CompleteUpload,
     CreateUpload,
@@ -39,7 +40,7 @@ from zero_rename.committer.s3.requests import (
 )
 from zero_rename.committer.state.decide import read_decision
 from zero_rename.committer.state.heartbeat import beat
-from zero_rename.committer.state.probe import StoreFacts, probe
+from zero_rename.committer.state.probe import probe
 
 Apply = Callable[[Any], Any]
 

@@ -18,12 +18,12 @@ from zero_rename.committer import Mode, RecordDamagedError, SuccessMarker
 from zero_rename.committer.job_spec import Coordination
 from zero_rename.committer.records.decision import Decision, DecisionPart, split_into_parts
 from zero_rename.committer.records.head import Head, Slot
-from zero_rename.committer.records.head import Manifest as ManifestObject
+from zero_rename.committer.records.manifest import Manifest
 from zero_rename.committer.records.open_record import OpenRecord
+from zero_rename.committer.records.store_facts import StoreFacts
 from zero_rename.committer.records.success_marker import marker_write_id
 from zero_rename.committer.records.table_record import TableRecord
 from zero_rename.committer.s3.conditional_put import write_id_of
-from zero_rename.committer.state.probe import StoreFacts
 
 EXAMPLES = 500
 JOB = "zr1-0123456789ABCDEFGHJKMNPQRS"
@@ -61,7 +61,7 @@ def _samples() -> dict[str, tuple[Parser, bytes]]:
         ),
         "head": (lambda body: Head.decode(body, slot, ROOT), objects[slot.key].body),
         "manifest": (
-            lambda body: ManifestObject.decode(body, manifest_key, ROOT, name),
+            lambda body: Manifest.decode(body, manifest_key, ROOT, name),
             objects[manifest_key].body,
         ),
         "open record": (
@@ -224,7 +224,7 @@ def spoilt(name: str, way: tuple[Any, ...], value: Any) -> bytes:
         ("head", ("epoch",), -1, "negative"),
         ("manifest", ("files", 0, "size"), -1, "negative"),
         ("decision part", ("number",), -1, "negative"),
-        ("decision", ("partitions", 0, "base_epoch"), -2, "no epoch"),
+        ("decision", ("partitions", 0, "base_epoch"), -2, "less than -1"),
     ],
 )
 def test_a_number_is_what_the_member_says(

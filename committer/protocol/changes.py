@@ -1,0 +1,93 @@
+"""Changes of partitions that a commit decides: what each one gets and loses."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ..job_spec import Mode
+from ..layout import job_in_key
+from ..records.decision import Decision, PartitionDecision, StoredFile
+from ..records.pending_file import PendingFile, TaskResult
+from ..s3.requests import All, Step
+from ..state.context import Context
+from ..state.data_listing import list_data
+from ..state.job_state import OpenedJob
+from .task_results import destination_exists
+
+
+@dataclass(frozen=True)
+class Target:
+    """A partition the job changes.
+
+    :param replaces: whether what it holds goes.
+    :param drops: the earlier job of this run whose files go.
+    """
+
+    partition: str
+    files: tuple[PendingFile, ...] = ()
+    replaces: bool = False
+    drops: str | None = None
+
+
+def targets_of(
+    opened: OpenedJob, results: Sequence[TaskResult], others: Collection[str] = ()
+) -> dict[str, Target]:
+    """The partitions with rows and those that the job names, by name and in its order.
+
+    :param others: further ones that it empties.
+    """
+    replaces = opened.spec.mode is Mode.REPLACE
+    files: dict[str, list[PendingFile]] = {}
+    for file in (file for result in results for file in result.files):
+        files.setdefault(file.partition, []).append(file)
+    names = sorted({*files, *opened.spec.replace_partitions, *others})
+    return {name: Target(name, tuple(files.get(name, ())), replaces) for name in names}
+
+
+def compose_decision(
+    context: Context,
+    opened: OpenedJob,
+    targets: Sequence[Target],
+    epochs: Mapping[str, int],
+    once_epoch: int = 0,
+) -> Step[Decision]:
+    """The text of a job's commit decision; partitions are listed where it matters what is there.
+
+    :param epochs: by partition, the epoch that the job claimed, or :data:`.decision.NO_HEAD`.
+    :raises DestinationExistsError: mode fail-if-exists met files.
+    """
+    changes = yield All(
+        tuple(_change(context, opened, target, epochs[target.partition]) for target in targets)
+    )
+    return Decision.commit(opened.job, context.write_id(), opened.spec, tuple(changes), once_epoch)
+
+
+def _change(
+    context: Context, opened: OpenedJob, target: Target, epoch: int
+) -> Step[PartitionDecision]:
+    first = epoch == 0
+    change = PartitionDecision(
+        partition=target.partition,
+        base_epoch=epoch,
+        replace=target.replaces,
+        files=target.files,
+        dropped_job=target.drops,
+    )
+    exclusive = opened.spec.mode is Mode.FAIL_IF_EXISTS
+    if not (first or target.replaces or target.drops or exclusive):
+        return change
+    listed = yield from list_data(context, target.partition)
+    # Where the owner commits again what it could not finish, files of this very job are there.
+    there = tuple(
+        StoredFile(item.key, item.etag, item.size)
+        for item in listed
+        if job_in_key(item.key) != opened.job
+    )
+    if exclusive and there:
+        raise destination_exists(opened, target.partition, there)
+    if target.replaces:
+        return replace(change, removals=there)
+    own = tuple(f for f in there if target.drops and job_in_key(f.key) == target.drops)
+    adopted = tuple(f for f in there if f not in own) if first else ()
+    return replace(change, removals=own, adopted=adopted)

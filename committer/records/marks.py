@@ -1,0 +1,60 @@
+"""Marks in a record's type hints, as ``Annotated[int, AtLeast(0)]``: what no hint can say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    """The number is not smaller."""
+
+    least: int
+
+
+@dataclass(frozen=True)
+class Named:
+    """The JSON member's name, where it is not the field's."""
+
+    member: str
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The value passes a test.
+
+    :param complaint: what is said of one that does not, ``is not …``.
+    """
+
+    holds: Callable[[Any], bool]
+    complaint: str
+
+
+@dataclass(frozen=True)
+class Converted:
+    """The value's JSON is made and read by functions of its own.
+
+    :param read: raises :class:`.typed_json.Unfit`, or :class:`ValueError` with a reason.
+    """
+
+    write: Callable[[Any], Any]
+    read: Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class _Mark:
+    name: str
+
+
+#: The member may be missing or null, which means the field's default.
+DEFAULTED = _Mark("defaulted")
+#: The same, and a field that has its default is not written.
+LEFT_OUT = _Mark("left out")
+#: Not written: the value is that of the enclosing record's field of the same name, which comes
+#: before the field that this record lies in.
+ENCLOSING = _Mark("enclosing")
+
+#: A number of things, a position, a size.
+Count = Annotated[int, AtLeast(0)]

@@ -1,0 +1,61 @@
+"""Facts about a store, found by a probe and kept in ``table.json``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import StoreUnfitError
+from ..layout import TableRoot
+
+
+@dataclass(frozen=True)
+class StoreFacts:
+    """What the probe found.
+
+    :param server: the name the store gives itself.
+    :param atomic: conditional writes are not known to be checked and written in two steps.
+    :param conditional_put: If-None-Match and If-Match of PUT are kept, at least where nobody races.
+    :param conditional_delete: the ETag of a DELETE is kept.
+    :param uploads_by_prefix: a listing of uploads by prefix shows them.
+    :param uploads_listed: a listing of the whole bucket's uploads shows them.
+    :param complete_resurrects: a second Complete of an upload writes a deleted object again.
+    """
+
+    server: str = ""
+    atomic: bool = True
+    conditional_put: bool = True
+    conditional_delete: bool = True
+    uploads_by_prefix: bool = True
+    uploads_listed: bool = True
+    complete_resurrects: bool = False
+
+    def require_listing(self, root: TableRoot) -> None:
+        """Refuse a store on which left-over uploads could never be found.
+
+        :raises StoreUnfitError: uploads under way cannot be listed.
+        """
+        if not self.uploads_listed:
+            raise StoreUnfitError(
+                f"The store ({self.server or 'unnamed'}) does not list multipart uploads under "
+                "way, so what a killed task leaves could never be found. Only probe objects were "
+                "written, and they were removed.",
+                table=root.url,
+                remedy="Grant s3:ListBucketMultipartUploads, or use a store that lists uploads.",
+            )
+
+    def require_coordination(self, root: TableRoot) -> None:
+        """Refuse a store that cannot coordinate writers at all.
+
+        :raises StoreUnfitError: conditional writes are not kept.
+        """
+        if not self.conditional_put:
+            raise StoreUnfitError(
+                f"The store ({self.server or 'unnamed'}) does not keep If-None-Match and If-Match "
+                "conditions on PUT, so writers of one table could not notice each other. No data "
+                "was written.",
+                table=root.url,
+                remedy="Use a store with conditional writes: AWS S3, Cloudflare R2, MinIO, "
+                "SeaweedFS, Apache Ozone 2.2, Ceph. Or write with coordination=none, which gives "
+                "what Hadoop's S3A committers give: one writer at a time, no conflict detection, "
+                "no recovery by others.",
+            )

@@ -1,0 +1,109 @@
+"""Records of runs and recoveries as they lie beside tables: the files in ``data/records`` are read
+to these very objects, and written again with the same members. They are never made anew."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from support.memory_store import MemoryDriver, MemoryStore
+from support.recorded import recorded
+from zero_rename.committer.job_spec import Owner
+from zero_rename.committer.s3.requests import Put
+from zero_rename.s3a.recovery.direction import Decision, decide, decision_key, read_decision
+from zero_rename.s3a.runs.ledger import COMMITTED, WRITTEN, TryRecord, WriteRecord
+from zero_rename.s3a.runs.run_record import ROLLED_FORWARD, RunRecord
+
+RUN = "0b1c2d3e-0000-4000-8000-000000000000"
+WRITE_ID = "01K00000000000000000000000"
+OWNER = Owner("flights_daily", "scheduled__2026-01-01", "load", -1, 2)
+ONCE = "flights_daily/scheduled__2026-01-01/load/-1"
+#: By file: the record, and how it is read.
+RECORDS: dict[str, tuple[Any, Callable[[bytes, str], Any]]] = {
+    "try.json": (
+        TryRecord(
+            uuid=RUN,
+            once=ONCE,
+            owner=OWNER,
+            committer="magic",
+            mode="overwrite",
+            partitions=("day=1", "day=ü"),
+            state=COMMITTED,
+            opened_at=1_767_225_600.0,
+            report={"job": RUN, "rows": None, "files": 2, "partitions": [{"epoch": 1}], "s": 1.5},
+            replaced=(f"{RUN[:-4]}0001",),
+        ),
+        TryRecord.decode,
+    ),
+    "try-first.json": (TryRecord(RUN, ONCE, Owner(), "directory", None), TryRecord.decode),
+    "write.json": (
+        WriteRecord(
+            uuid=f"{RUN[:-4]}0001",
+            run=RUN,
+            number=1,
+            committer="partitioned",
+            destination="s3://bucket/flights/day=1",
+            mode="overwrite",
+            partition="day=1",
+            dynamic=True,
+            part=1,
+            parts=2,
+            emptied=("day=2",),
+            state=WRITTEN,
+            opened_at=1_767_225_600.0,
+        ),
+        WriteRecord.decode,
+    ),
+    "run.json": (
+        RunRecord(
+            id="run-1",
+            owner=OWNER,
+            committer="magic",
+            mode="append",
+            uuid=RUN,
+            interval=15.5,
+            opened_at=1_767_225_600.0,
+            outcome=ROLLED_FORWARD,
+            recovered=(RUN,),
+            write_id=WRITE_ID,
+        ),
+        RunRecord.decode,
+    ),
+    "run-first.json": (RunRecord("run-1", write_id=WRITE_ID), RunRecord.decode),
+}
+
+
+def members(body: bytes) -> dict[str, Any]:
+    return {**json.loads(body), "write_id": None}
+
+
+@pytest.mark.parametrize("name", RECORDS)
+class TestRecord:
+    def test_is_read_to_this_object(self, name: str) -> None:
+        record, read = RECORDS[name]
+        assert read(recorded(f"records/{name}"), "k") == record
+
+    def test_is_written_with_the_same_members(self, name: str) -> None:
+        record, _ = RECORDS[name]
+        assert members(record.encode()) == members(recorded(f"records/{name}"))
+
+
+class TestDirection:
+    TREE = "flights/__magic_job-0b1c/"
+
+    def test_is_read_to_this_object(self) -> None:
+        driver = MemoryDriver(MemoryStore())
+        put = Put(decision_key(self.TREE), recorded("records/direction.json"))
+        etag = driver.store.apply(put).etag
+        found = driver.run(read_decision(self.TREE))
+        assert found == Decision(RUN, True, "all tasks committed", etag)
+
+    def test_is_written_with_the_same_members(self) -> None:
+        driver = MemoryDriver(MemoryStore())
+        wanted = Decision(RUN, True, "all tasks committed")
+        assert driver.run(decide(self.TREE, wanted, None)).is_own
+        body = driver.store.objects[decision_key(self.TREE)].body
+        assert members(body) == members(recorded("records/direction.json"))
