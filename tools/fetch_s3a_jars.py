@@ -24,7 +24,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from zero_rename.spark.startup.launch import cache_dir, java_command, spark_home
+from zero_rename.spark.startup.installation import java_command, spark_home
+from zero_rename.spark.startup.launch import cache_dir
 
 
 @dataclass(frozen=True)
