@@ -23,7 +23,7 @@ from ..committer.job_spec import MODES, Mode
 from ..provider.connection import NATIVE, check_committer
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.links import TableConsoleLink
-from ..provider.runs.heartbeat import kept_alive
+from ..provider.runs.heartbeat import heartbeats
 from ..provider.runs.outcomes import (
     check_partitions,
     log_what_is_left,
@@ -271,7 +271,7 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         variables: Mapping[str, str],
     ) -> None:
         try:
-            with self._prepared(hook, variables), kept_alive(table, run):
+            with self._prepared(hook, variables), heartbeats(table, run):
                 super().execute(context)
         except InvalidInputError as error:
             raise AirflowFailException(str(error)) from error

@@ -1,4 +1,4 @@
-"""Which partitions a filter leaves: Spark's pushed filters and the option ``partitionFilter``.
+"""Partition filters: Spark's pushed filters and the option ``partitionFilter``.
 
 Spark does not look again at a filter that a reader claims, so only those are claimed that come
 out here exactly as in Spark: comparisons of a partition column with a literal of its own kind.

@@ -31,10 +31,10 @@ def register(spark: SparkSession) -> None:
 
     Where the package is installed for the workers' Python, Spark finds the format by itself.
     This is for the rest: a package that came by ``--py-files``, filters on partition columns
-    pushed to the reader, and signs of life for the jobs this application opens (see
+    pushed to the reader, and heartbeats for the jobs this application opens (see
     :mod:`.heartbeat`). May be called again, and for several sessions.
 
-    :param spark: a session; of Spark Connect, it is registered without signs of life.
+    :param spark: a session; of Spark Connect, it is registered without heartbeats.
     :raises InvalidInputError: the workers' Python on this machine cannot work.
     """
     check_versions()

@@ -15,7 +15,7 @@ from ...committer.periodic import signs_of_life
 from ...committer.s3.requests import Step
 from ...s3a.hadoop.staging_dir import staging_left
 from ...s3a.runs import ledger
-from ...s3a.runs.run_record import RunRecord, beat_record, remove_record, write_record
+from ...s3a.runs.run_record import RunRecord, remove_record, renew_record, write_record
 from ..runs.reports import one_line
 from .configuration import Load
 from .late_commits import check_come_back, check_silent
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..runs.task_run import TaskRun
 
 _log = logging.getLogger(__name__)
-#: Seconds between the operator's signs of life.
+#: Seconds between the operator's heartbeats.
 INTERVAL = 30.0
 
 
@@ -101,7 +101,7 @@ class S3ALoad:
 
     @contextmanager
     def submitted(self) -> Iterator[None]:
-        """On record, with signs of life, while the application runs.
+        """On record, with heartbeats, while the application runs.
 
         Written before anything is submitted: an application that finds a later try's record
         writes nothing, and a later try finds what this one's application writes.
@@ -122,7 +122,7 @@ class S3ALoad:
             raise
         self._run(write_record(self._table.root, record))
         try:
-            with signs_of_life(self._beat, INTERVAL):
+            with signs_of_life(self._send_heartbeat, INTERVAL):
                 yield
         except Exception:
             # What the application left is for the next try, or for recovery, to settle.
@@ -209,8 +209,8 @@ class S3ALoad:
         )
         return ledger.Known(write, 0.0, self._try.opened_at, self._try.opened_at)
 
-    def _beat(self) -> None:
-        self._run(beat_record(self._table.root, self.uuid, INTERVAL))
+    def _send_heartbeat(self) -> None:
+        self._run(renew_record(self._table.root, self.uuid, INTERVAL))
 
     def _note(self, record: ledger.TryRecord) -> None:
         """Put a state on record where that must not hide why the task fails."""

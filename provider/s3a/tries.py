@@ -1,4 +1,4 @@
-"""What became of a run's earlier tries: rows loaded twice are what a retry must never make.
+"""Settlement of a run's earlier tries: rows loaded twice are what a retry must never make.
 
 The records (:mod:`~..s3a.ledger`) say which writes each try began. Whether a write committed is
 read from three places, since each can be missing: its own record, which the application writes
@@ -21,7 +21,7 @@ from ...committer.records.success_marker import SuccessMarker
 from ...committer.s3.deletion import remove
 from ...committer.s3.requests import Absent, Get, Step
 from ...s3a.hadoop.settings import Committer
-from ...s3a.recovery.recover import Options, Outcome, recover_jobs
+from ...s3a.recovery.recover import JobOutcome, RecoveryOptions, recover_jobs
 from ...s3a.runs import ledger
 from ...s3a.runs.run_record import ROLLED_FORWARD, list_records, remove_record
 from ...s3a.verification.committed_files import files_since
@@ -149,7 +149,7 @@ class Tries:
         forward = set()
         root = self._table.root
         folders = {w.record.partition for w in writes if w.record.partition}
-        options = Options(
+        options = RecoveryOptions(
             apply=True,
             dead=frozenset({record.uuid}),
             jobs=frozenset(w.record.uuid for w in writes),
@@ -157,9 +157,9 @@ class Tries:
         )
         for job in self._run(recover_jobs(root, options)):
             _log.info("Job %s of an earlier try: %s: %s", job.job, job.outcome, job.reason)
-            if job.outcome is Outcome.ROLLED_FORWARD:
+            if job.outcome is JobOutcome.ROLLED_FORWARD:
                 forward.add(job.job)
-            if job.outcome not in (Outcome.ROLLED_FORWARD, Outcome.ROLLED_BACK):
+            if job.outcome not in (JobOutcome.ROLLED_FORWARD, JobOutcome.ROLLED_BACK):
                 raise OutcomeUnknownError(
                     f"An earlier try left a job that could not be settled ({job.outcome}): "
                     f"{job.reason} Nothing was submitted.",
@@ -250,13 +250,13 @@ def check_dead(
 ) -> None:
     """See that a try's application has stopped writing.
 
-    :raises OutcomeUnknownError: it gave a sign of life lately.
+    :raises OutcomeUnknownError: it sent a heartbeat lately.
     """
     for write in writes:
-        if write.record.state == ledger.WRITING and write.silent_for < ledger.SIGN_LATE:
+        if write.record.state == ledger.WRITING and write.silent_for < ledger.HEARTBEAT_TIMEOUT:
             raise OutcomeUnknownError(
-                f"The application of try {record.owner.try_number} is still writing: it gave "
-                f"a sign of life {write.silent_for:.0f} s ago. Nothing was submitted.",
+                f"The application of try {record.owner.try_number} is still writing: it sent "
+                f"a heartbeat {write.silent_for:.0f} s ago. Nothing was submitted.",
                 table=table.root.url,
                 job=write.record.uuid,
                 remedy="Let the task be retried: what that try commits is then reported. Or "

@@ -1,4 +1,4 @@
-"""Whether an overwrite, an append or a refusal does what it says, and no more."""
+"""Overwrites, appends and refusals that do what they say, and no more."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..hadoop.settings import (
     UNIQUE_KEY,
 )
 from .check import COMMITTERS, STAGING, Severity, check
-from .job_facts import Circumstances
+from .job_facts import JobFacts
 
 _ONE_PARTITION = (
     "Let the job write into the one partition's folder, or use partitioned with "
@@ -23,13 +23,13 @@ _ONE_PARTITION = (
 )
 
 
-def _overwrites_dynamically(c: Circumstances) -> bool:
+def _overwrites_dynamically(c: JobFacts) -> bool:
     # Spark asks for the mode only when it overwrites (InsertIntoHadoopFsRelationCommand).
     dynamic = c.value(PARTITION_OVERWRITE_KEY).upper() == "DYNAMIC"
     return dynamic and c.save_mode in (None, "overwrite")
 
 
-def _conflict_mode(c: Circumstances) -> str:
+def _conflict_mode(c: JobFacts) -> str:
     return c.value(CONFLICT_KEY, "append").lower()
 
 
@@ -44,9 +44,9 @@ def _conflict_mode(c: Circumstances) -> str:
     remedy=f"Set {PARTITION_OVERWRITE_KEY}=STATIC. {_ONE_PARTITION}",
     committers=COMMITTERS,
 )
-def dynamic_partition_overwrite(c: Circumstances) -> Iterator[str]:
+def dynamic_partition_overwrite(c: JobFacts) -> Iterator[str]:
     if _overwrites_dynamically(c):
-        yield c.said(PARTITION_OVERWRITE_KEY)
+        yield c.describe(PARTITION_OVERWRITE_KEY)
 
 
 @check(
@@ -62,13 +62,13 @@ def dynamic_partition_overwrite(c: Circumstances) -> Iterator[str]:
     "partitions' folders one by one.",
     committers=("classic",),
 )
-def dynamic_overwrite_appends(c: Circumstances) -> Iterator[str]:
+def dynamic_overwrite_appends(c: JobFacts) -> Iterator[str]:
     bound = c.value(COMMIT_PROTOCOL_KEY) == PATH_PROTOCOL
     version = c.jars.version(CLOUD) if c.jars else None
     mended = version is not None and version_of(version) >= (4, 2)
     if _overwrites_dynamically(c) and bound and not mended:
         known = f", {CLOUD} {version}" if version else ""
-        yield f"{c.said(PARTITION_OVERWRITE_KEY, COMMIT_PROTOCOL_KEY)}{known}"
+        yield f"{c.describe(PARTITION_OVERWRITE_KEY, COMMIT_PROTOCOL_KEY)}{known}"
 
 
 @check(
@@ -81,9 +81,9 @@ def dynamic_overwrite_appends(c: Circumstances) -> Iterator[str]:
     remedy="Write with STATIC into the partition's folder, or wait for something else.",
     committers=("classic",),
 )
-def dynamic_overwrite_marker(c: Circumstances) -> Iterator[str]:
+def dynamic_overwrite_marker(c: JobFacts) -> Iterator[str]:
     if _overwrites_dynamically(c) and c.sensor_waits:
-        yield f"{c.said(PARTITION_OVERWRITE_KEY)}, and somebody waits for _SUCCESS"
+        yield f"{c.describe(PARTITION_OVERWRITE_KEY)}, and somebody waits for _SUCCESS"
 
 
 @check(
@@ -95,7 +95,7 @@ def dynamic_overwrite_marker(c: Circumstances) -> Iterator[str]:
     source="InsertIntoHadoopFsRelationCommand.deleteMatchingPartitions",
     remedy=_ONE_PARTITION,
 )
-def overwrite_removes_table(c: Circumstances) -> Iterator[str]:
+def overwrite_removes_table(c: JobFacts) -> Iterator[str]:
     if c.save_mode == "overwrite" and c.has_other_partitions and not _overwrites_dynamically(c):
         yield f"mode overwrite on {c.destination or 'the table'}, which has other partitions"
 
@@ -110,7 +110,7 @@ def overwrite_removes_table(c: Circumstances) -> Iterator[str]:
     remedy="Use partitioned or directory with conflict_mode='replace' and Spark's mode append, "
     "which remove when the job commits; or the committer zero_rename.",
 )
-def overwrite_removes_first(c: Circumstances) -> Iterator[str]:
+def overwrite_removes_first(c: JobFacts) -> Iterator[str]:
     static = c.save_mode == "overwrite" and not _overwrites_dynamically(c)
     if static and not c.has_other_partitions:
         yield f"mode overwrite on {c.destination or 'the destination'}"
@@ -126,11 +126,11 @@ def overwrite_removes_first(c: Circumstances) -> Iterator[str]:
     "docs/protocol.md",
     remedy="Write with committer='zero_rename', append, or let S3A write another table.",
 )
-def native_table_removed(c: Circumstances) -> Iterator[str]:
+def native_table_removed(c: JobFacts) -> Iterator[str]:
     if c.native_table and c.save_mode == "overwrite" and not _overwrites_dynamically(c):
         yield "mode overwrite on a zero_rename table"
     if c.native_table and c.committer == "directory" and _conflict_mode(c) == "replace":
-        yield f"{c.said(CONFLICT_KEY)} on a zero_rename table"
+        yield f"{c.describe(CONFLICT_KEY)} on a zero_rename table"
 
 
 @check(
@@ -145,7 +145,7 @@ def native_table_removed(c: Circumstances) -> Iterator[str]:
     remedy="Give conflict_mode='append' for append, 'replace' for overwrite, 'fail' for "
     "fail-if-exists, or leave conflict_mode to the operator.",
 )
-def mode_not_kept(c: Circumstances) -> Iterator[str]:
+def mode_not_kept(c: JobFacts) -> Iterator[str]:
     staging = c.s3a is not None and c.s3a.is_staging
     kept = _conflict_mode(c) if staging else "append"
     wanted = {"append": "append", "overwrite": "replace", "fail-if-exists": "fail"}.get(
@@ -154,7 +154,7 @@ def mode_not_kept(c: Circumstances) -> Iterator[str]:
     if wanted is None or kept == wanted:
         return
     if kept == "replace" or c.save_mode == "append":
-        how = c.said(CONFLICT_KEY) if staging else f"{c.committer} adds to what is there"
+        how = c.describe(CONFLICT_KEY) if staging else f"{c.committer} adds to what is there"
         yield f"mode {c.mode!r}, but {how}"
 
 
@@ -167,9 +167,9 @@ def mode_not_kept(c: Circumstances) -> Iterator[str]:
     remedy=f"Choose one of {', '.join(CONFLICT_MODES)}.",
     committers=STAGING,
 )
-def conflict_mode_unknown(c: Circumstances) -> Iterator[str]:
+def conflict_mode_unknown(c: JobFacts) -> Iterator[str]:
     if _conflict_mode(c) not in CONFLICT_MODES:
-        yield c.said(CONFLICT_KEY)
+        yield c.describe(CONFLICT_KEY)
 
 
 @check(
@@ -181,10 +181,10 @@ def conflict_mode_unknown(c: Circumstances) -> Iterator[str]:
     remedy="Use directory or partitioned, or take it out.",
     committers=("magic", "classic"),
 )
-def conflict_mode_ignored(c: Circumstances) -> Iterator[str]:
+def conflict_mode_ignored(c: JobFacts) -> Iterator[str]:
     setting = c.settings.get(CONFLICT_KEY)
     if setting is not None and setting.origin != DEFAULT and setting.value.lower() != "append":
-        yield c.said(CONFLICT_KEY)
+        yield c.describe(CONFLICT_KEY)
 
 
 @check(
@@ -197,9 +197,9 @@ def conflict_mode_ignored(c: Circumstances) -> Iterator[str]:
     remedy="Use committer='partitioned', or write into the one partition's folder.",
     committers=("directory",),
 )
-def replace_removes_table(c: Circumstances) -> Iterator[str]:
+def replace_removes_table(c: JobFacts) -> Iterator[str]:
     if _conflict_mode(c) == "replace" and c.has_other_partitions:
-        yield f"{c.said(CONFLICT_KEY)}, and the table has other partitions"
+        yield f"{c.describe(CONFLICT_KEY)}, and the table has other partitions"
 
 
 @check(
@@ -212,9 +212,9 @@ def replace_removes_table(c: Circumstances) -> Iterator[str]:
     remedy="Use committer='partitioned', which looks at the partitions that are written.",
     committers=("directory",),
 )
-def fail_refuses_table(c: Circumstances) -> Iterator[str]:
+def fail_refuses_table(c: JobFacts) -> Iterator[str]:
     if _conflict_mode(c) == "fail" and c.has_other_partitions:
-        yield f"{c.said(CONFLICT_KEY)}, and the table has partitions"
+        yield f"{c.describe(CONFLICT_KEY)}, and the table has partitions"
 
 
 @check(
@@ -227,9 +227,9 @@ def fail_refuses_table(c: Circumstances) -> Iterator[str]:
     remedy=f"Set spark.hadoop.{UNIQUE_KEY}=true.",
     committers=STAGING,
 )
-def unique_filenames_off(c: Circumstances) -> Iterator[str]:
+def unique_filenames_off(c: JobFacts) -> Iterator[str]:
     if not c.is_on(UNIQUE_KEY) and _conflict_mode(c) == "append":
-        yield c.said(UNIQUE_KEY)
+        yield c.describe(UNIQUE_KEY)
 
 
 @check(
@@ -244,7 +244,7 @@ def unique_filenames_off(c: Circumstances) -> Iterator[str]:
     stage="in job",
     committers=COMMITTERS,
 )
-def partitions_elsewhere(c: Circumstances) -> Iterator[str]:
+def partitions_elsewhere(c: JobFacts) -> Iterator[str]:
     if c.partitions_elsewhere:
         yield "the metastore has partitions of this table at other paths"
 
@@ -259,6 +259,6 @@ def partitions_elsewhere(c: Circumstances) -> Iterator[str]:
     "path instead of a table.",
     committers=COMMITTERS,
 )
-def partitions_unknown(c: Circumstances) -> Iterator[str]:
+def partitions_unknown(c: JobFacts) -> Iterator[str]:
     if c.hive_table and c.partitions_elsewhere is None:
         yield "the application writes a table of the metastore"

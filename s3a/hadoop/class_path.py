@@ -1,4 +1,4 @@
-"""Which jars a job will have, told from names before any JVM is started.
+"""Jars on the class path of a job, told from names before any JVM is started.
 
 Looked at: Spark's own folder, ``spark.jars`` and the operator's ``jars``, ``spark.jars.packages``
 and the operator's ``packages``, ``spark.driver.extraClassPath`` and its like for executors, and

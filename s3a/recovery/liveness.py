@@ -1,4 +1,4 @@
-"""Whether an S3A job still lives: what its run says, what the caller knows, what moved last.
+"""Liveness of an S3A job: what its run says, what the caller knows, what moved last.
 
 Nothing in the committers fences an S3A job: one that is taken for dead and is not goes on all the
 same, and what is done to it meanwhile breaks it, or publishes half of it. So *live* is left alone
@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ...committer.job_spec import NOBODY, Owner
-from ..runs.ledger import SIGN_LATE
+from ..runs.ledger import HEARTBEAT_TIMEOUT
 from ..runs.run_record import KnownRecord, RunRecord, is_run_of
-from .leftovers import FoundJob, Kind
+from .leftovers import Kind, LeftoverJob
 
 #: Seconds of silence below which a job counts as live where nobody says otherwise.
 QUIET = 3600.0
@@ -54,7 +54,7 @@ class Knowledge:
     :param dead: UUIDs of jobs, or ids of runs, that the caller states to be dead.
     :param ask: tells what has become of a record's run, as Airflow's task instance says it;
         ``None`` where that is not known either.
-    :param signs: seconds since the application itself gave a sign of life, by record id.
+    :param heartbeats: seconds since the application itself sent a heartbeat, by record id.
     :param patience: seconds without activity after which a job of which nothing else is known
         counts as dead; ``None``: it stays unknown, however old.
     """
@@ -62,7 +62,7 @@ class Knowledge:
     records: Sequence[KnownRecord] = ()
     dead: Collection[str] = frozenset()
     ask: Callable[[RunRecord], State | None] | None = None
-    signs: Mapping[str, float] = field(default_factory=dict)
+    heartbeats: Mapping[str, float] = field(default_factory=dict)
     patience: float | None = None
 
     @property
@@ -75,7 +75,7 @@ class Knowledge:
         return any(is_run_of(run, job) for run in self.dead)
 
 
-def judge(job: FoundJob, now: float, known: Knowledge) -> Judgement:
+def judge(job: LeftoverJob, now: float, known: Knowledge) -> Judgement:
     """Tell live from dead, superseded and unknown.
 
     :param now: by the store's clock, as the job's times are.
@@ -93,7 +93,7 @@ def judge(job: FoundJob, now: float, known: Knowledge) -> Judgement:
 
 
 def _by_record(
-    job: FoundJob, record: RunRecord, read: KnownRecord, quiet: float, known: Knowledge
+    job: LeftoverJob, record: RunRecord, read: KnownRecord, quiet: float, known: Knowledge
 ) -> Judgement:
     def judged(state: State, reason: str, stated: bool = True) -> Judgement:
         return Judgement(state, reason, stated, record.owner, record.id, record.mode)
@@ -105,11 +105,11 @@ def _by_record(
     later = _later_try(record, known)
     if said_dead and later is None and asked is not State.SUPERSEDED:
         return judged(State.DEAD, "the caller says that it is dead")
-    sign = known.signs.get(record.id)
-    if not said_dead and sign is not None and sign < SIGN_LATE:
-        return judged(State.LIVE, f"its application gave a sign of life {sign:.0f} s ago")
+    heartbeat = known.heartbeats.get(record.id)
+    if not said_dead and heartbeat is not None and heartbeat < HEARTBEAT_TIMEOUT:
+        return judged(State.LIVE, f"its application sent a heartbeat {heartbeat:.0f} s ago")
     if not said_dead and asked is None and read.is_renewed:
-        return judged(State.LIVE, f"{run} gave a sign of life {read.silent_for:.0f} s ago")
+        return judged(State.LIVE, f"{run} sent a heartbeat {read.silent_for:.0f} s ago")
     # A task may be over, and its application not: killed workers kill no cluster's driver.
     patience = record.patience if known.patience is None else known.patience
     allowed = min(record.patience, patience)
@@ -121,7 +121,7 @@ def _by_record(
         return judged(State.SUPERSEDED, f"{run} is over, and {what} loads or loaded instead")
     if asked is State.DEAD:
         return judged(State.DEAD, f"{run} is over")
-    silent = f"{run} gave no sign of life for {read.silent_for:.0f} s"
+    silent = f"{run} sent no heartbeat for {read.silent_for:.0f} s"
     # In cluster mode the application outlives whoever submitted it.
     found = _by_silence(quiet, known, f"{silent}; its application may be at work without it")
     return judged(found.state, found.reason, stated=False)
@@ -141,7 +141,7 @@ def _by_silence(quiet: float, known: Knowledge, why: str) -> Judgement:
     )
 
 
-def _shield(job: FoundJob, known: Knowledge) -> Judgement | None:
+def _shield(job: LeftoverJob, known: Knowledge) -> Judgement | None:
     """A run at work that may be this job's: it does not know its UUID, or the job has none."""
     for read in known.records:
         record = read.record

@@ -40,9 +40,9 @@ SUBMITTED, COMMITTED, FAILED = "submitted", "committed", "failed"
 UNDONE = "undone"
 #: States of a write. ``failed``: Spark has said so, and aborted its job.
 WRITING, WRITTEN = "writing", "written"
-#: Seconds between an application's signs of life while it writes, and seconds without one after
+#: Seconds between an application's heartbeats while it writes, and seconds without one after
 #: which it counts as gone.
-SIGN_EVERY, SIGN_LATE = 15.0, 90.0
+HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT = 15.0, 90.0
 _DIGITS = 4
 R = TypeVar("R", "TryRecord", "WriteRecord")
 
@@ -223,7 +223,7 @@ def put_try(root: TableRoot, record: TryRecord) -> Step[TryRecord]:
 
 
 def put_write(root: TableRoot, record: WriteRecord) -> Step[WriteRecord]:
-    """Write a write's record, also again as a sign of life."""
+    """Write a write's record, also again as a heartbeat."""
     date = yield from _put(write_key(root, record.run, record.number), record.encode())
     return record if record.opened_at else replace(record, opened_at=date)
 
@@ -292,12 +292,12 @@ def find_write(root: TableRoot, write: str) -> Step[Known[WriteRecord] | None]:
     return next((known for known in found if known.record.uuid == write), None)
 
 
-def last_sign(root: TableRoot, run: str) -> Step[float | None]:
+def last_heartbeat(root: TableRoot, run: str) -> Step[float | None]:
     """Seconds since the try's application last said that it writes; ``None`` where it never
     did or said that it is done."""
     found = yield from writes_of(root, run)
-    signs = [known.silent_for for known in found if known.record.state == WRITING]
-    return min(signs) if signs else None
+    silences = [known.silent_for for known in found if known.record.state == WRITING]
+    return min(silences) if silences else None
 
 
 def _read_all(prefix: str, read: Callable[[bytes, str], Any]) -> Step[list[Known[Any]]]:

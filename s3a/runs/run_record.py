@@ -1,7 +1,7 @@
 """Whose an S3A job is: a record that a run keeps while its application is at work.
 
 The committers leave nothing that says which run made a job, or whether it lives. So whoever
-submits an application writes this record first, renews it as a sign of life, and removes it when
+submits an application writes this record first, renews it as a heartbeat, and removes it when
 the application is known to have ended.
 
 It lies *beside* the table (``<parent>/_zero_rename/s3a/<table>/<id>.json``), never below it: an
@@ -38,7 +38,7 @@ from ...committer.s3.requests import (
 _KIND = "s3a-run"
 #: What a record's ``outcome`` says once recovery has committed a job of the run.
 ROLLED_FORWARD = "rolled-forward"
-#: A run whose signs of life come so many intervals late is silent, and so many seconds at least.
+#: A run whose heartbeats come so many intervals late is silent, and so many seconds at least.
 _INTERVALS, _LEAST_PATIENCE = 10, 600.0
 _TRIES = 3
 #: The last digits of a run's UUID where it makes several writes: write n has n, in hexadecimal.
@@ -62,7 +62,7 @@ class RunRecord:
     :param committer: ``magic``, ``directory``, ``partitioned``.
     :param mode: ``append``, ``overwrite`` …; ``None`` leaves it to the application.
     :param uuid: the committer's UUID; ``None`` where the run does not know it.
-    :param interval: seconds between signs of life; ``None`` when nobody gives any.
+    :param interval: seconds between heartbeats; ``None`` when nobody sends any.
     :param opened_at: when the first version was written, by the store's clock.
     :param outcome: ``rolled-forward`` once a recovery has committed a job of this run: a retry
         must not load its rows again. ``recovered`` has the UUIDs of those jobs.
@@ -125,7 +125,7 @@ class KnownRecord:
 
     @property
     def is_renewed(self) -> bool:
-        """Whether whoever submitted the application gave a sign of life lately."""
+        """Whether whoever submitted the application sent a heartbeat lately."""
         return self.record is None or self.silent_for < self.record.patience
 
 
@@ -159,12 +159,12 @@ def write_record(
     return written
 
 
-def beat_record(
+def renew_record(
     root: TableRoot, id: str, interval: float, write_id: Callable[[], str] = new_write_id
 ) -> Step[bool]:
-    """Give a sign of life; a record that was removed stays removed.
+    """Send a heartbeat; a record that was removed stays removed.
 
-    :param interval: seconds until the next sign.
+    :param interval: seconds until the next one.
     :returns: whether the record is there.
     """
     key = record_key(root, id)

@@ -96,7 +96,7 @@ class _Application:
         if self._table.exists():
             raise native_table_refused(asked.root, asked.committer)
         self._check_unique(asked)
-        circumstances = {
+        facts = {
             "committer": asked.committer,
             "destination": writes[0].path,
             "mode": mode_word(asked.mode, writes[0]),
@@ -109,7 +109,7 @@ class _Application:
             # A dynamic overwrite leaves no _SUCCESS; the operator goes by the record then.
             "sensor_waits": not writes[0].dynamic,
         }
-        check_session(self._view, circumstances, writes[0].settings, asked.root.bucket)
+        check_session(self._view, facts, writes[0].settings, asked.root.bucket)
         for write in writes:
             for prefix in write.must_be_empty:
                 there = driver.run(first_object(prefix, asked.root.is_data))
@@ -139,7 +139,7 @@ class _Application:
         record = self._begin(write, part, parts)
         fence = self._fence(frame.sparkSession, record)
         try:
-            with signs_of_life(fence.sign, ledger.SIGN_EVERY):
+            with signs_of_life(fence.heartbeat, ledger.HEARTBEAT_INTERVAL):
                 self._spark_writes(frame, write, record)
                 emptied = self._empty_the_rest(record)
         except Exception as error:

@@ -34,10 +34,10 @@ def _stand_in(spark: FakeSpark, tables: Tables, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Where the next application stops, and whether Spark says so; its signs of life are past."""
+    """Where the next application stops, and whether Spark says so; its heartbeats are past."""
 
     def set_to(name: str, fails: bool = False, **more: str) -> None:
-        monkeypatch.setattr(ledger, "SIGN_LATE", 0.0)
+        monkeypatch.setattr(ledger, "HEARTBEAT_TIMEOUT", 0.0)
         monkeypatch.setenv("TEST_STAGE", name)
         monkeypatch.setenv("TEST_FAILS", str(int(fails)))
         for variable, value in more.items():
@@ -436,7 +436,7 @@ class TestTries:
     def test_an_application_that_comes_back_while_the_next_is_submitted(
         self, tables: Tables, spark: FakeSpark, stage: Callable[..., None], monkeypatch: Any
     ) -> None:
-        """Its sign of life is found although it had been settled."""
+        """Its heartbeat is found although it had been settled."""
         stage("begun")
         killed(operator(tables))
         (first,) = [k.record for k in records(tables)]
@@ -444,7 +444,7 @@ class TestTries:
 
         def comes_back(root: Any, record: ledger.TryRecord) -> Any:
             if record.owner.try_number == 2 and record.state == ledger.SUBMITTED:
-                monkeypatch.setattr(ledger, "SIGN_LATE", 90.0)
+                monkeypatch.setattr(ledger, "HEARTBEAT_TIMEOUT", 90.0)
                 (write,) = yield from ledger.writes_of(root, first.uuid)
                 yield from ledger.put_write(root, write.record)
             return (yield from put_try(root, record))

@@ -10,27 +10,27 @@ from support.s3a_jobs import JOB, OTHER, ROOT, World
 from zero_rename.committer import InvalidInputError
 from zero_rename.committer.job_spec import Owner
 from zero_rename.committer.s3.requests import Put
-from zero_rename.s3a.recovery.leftovers import FoundJob, Kind
+from zero_rename.s3a.recovery.leftovers import Kind, LeftoverJob
 from zero_rename.s3a.recovery.liveness import QUIET, Knowledge, State, judge
-from zero_rename.s3a.recovery.recover import Options, recover_jobs
+from zero_rename.s3a.recovery.recover import RecoveryOptions, recover_jobs
 from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.run_record import (
     KnownRecord,
     RunRecord,
-    beat_record,
     list_records,
     note_rolled_forward,
     record_key,
     remove_record,
+    renew_record,
     write_record,
 )
 
 NOW = 1_000_000.0
 
 
-def job(silent_for: float = 0.0, uuid: str = JOB, kind: Kind = Kind.MAGIC) -> FoundJob:
+def job(silent_for: float = 0.0, uuid: str = JOB, kind: Kind = Kind.MAGIC) -> LeftoverJob:
     newest = NOW - silent_for
-    return FoundJob(uuid, kind, ROOT.prefix, None, (), (), (), (), newest - 50, newest)
+    return LeftoverJob(uuid, kind, ROOT.prefix, None, (), (), (), (), newest - 50, newest)
 
 
 def owner(number: int = 1, **changes: Any) -> Owner:
@@ -83,9 +83,9 @@ class TestItsRunsRecord:
             assert states(0, Knowledge([record(1)], dead=dead)) == (State.DEAD, True)
 
     def test_its_application_gave_a_sign(self) -> None:
-        known = Knowledge([record(1e6)], signs={"a": 89.0}, patience=0)
+        known = Knowledge([record(1e6)], heartbeats={"a": 89.0}, patience=0)
         assert states(1e6, known) == (State.LIVE, True)
-        known = Knowledge([record(1e6)], signs={"a": 91.0}, patience=0)
+        known = Knowledge([record(1e6)], heartbeats={"a": 91.0}, patience=0)
         assert states(1e6, known) == (State.DEAD, False)
 
     @pytest.mark.parametrize("number", [1, 0x2A, 0xFFFF])
@@ -179,14 +179,14 @@ class TestRecords:
     def test_they_lie_beside_the_table(self, world: World) -> None:
         world.driver.run(write_record(ROOT, RunRecord("a", owner(), "magic", "append", JOB)))
         assert world.store.keys() == [self.KEY]
-        assert world.driver.run(recover_jobs(ROOT, Options(deep=True))) == ()
+        assert world.driver.run(recover_jobs(ROOT, RecoveryOptions(deep=True))) == ()
 
     def test_they_are_read_as_they_were_written(self, world: World) -> None:
         given = RunRecord("a", owner(), "magic", "append", JOB)
         written = world.driver.run(write_record(ROOT, given))
         opened = world.clock.now
         world.clock.advance(40)
-        assert world.driver.run(beat_record(ROOT, "a", 30.0))
+        assert world.driver.run(renew_record(ROOT, "a", 30.0))
         world.clock.advance(5)
         (known,) = world.driver.run(list_records(ROOT))
         assert known.silent_for == 5
@@ -199,7 +199,7 @@ class TestRecords:
     def test_a_sign_of_life_brings_none_back(self, world: World) -> None:
         world.driver.run(write_record(ROOT, RunRecord("a", uuid=JOB)))
         world.driver.run(remove_record(ROOT, "a"))
-        assert not world.driver.run(beat_record(ROOT, "a", 30.0))
+        assert not world.driver.run(renew_record(ROOT, "a", 30.0))
         assert world.store.keys() == []
         world.driver.run(note_rolled_forward(ROOT, "a", JOB))
         assert world.store.keys() == []
@@ -233,9 +233,9 @@ class TestRecords:
             uuid=JOB, run=JOB, number=0, committer="magic", destination=ROOT.url, mode="append"
         )
         world.driver.run(ledger.put_write(ROOT, write))
-        (found,) = world.driver.run(recover_jobs(ROOT, Options(apply=True, patience=60)))
+        (found,) = world.driver.run(recover_jobs(ROOT, RecoveryOptions(apply=True, patience=60)))
         assert found.state is State.LIVE
-        assert found.state_reason == "its application gave a sign of life 0 s ago"
+        assert found.state_reason == "its application sent a heartbeat 0 s ago"
         assert found.owner.dag_id == "flights"
 
 

@@ -128,12 +128,12 @@ class TestSuperseded:
 
 def test_the_last_sign_is_of_writes_that_go_on(store: MemoryDriver, clock: ManualClock) -> None:
     run = ledger.run_uuid()
-    assert store.run(ledger.last_sign(ROOT, run)) is None
+    assert store.run(ledger.last_heartbeat(ROOT, run)) is None
     store.run(ledger.put_write(ROOT, a_write(run, 1, ledger.WRITTEN)))
-    assert store.run(ledger.last_sign(ROOT, run)) is None
+    assert store.run(ledger.last_heartbeat(ROOT, run)) is None
     store.run(ledger.put_write(ROOT, a_write(run, 2)))
     clock.advance(7)
-    assert store.run(ledger.last_sign(ROOT, run)) == 7
+    assert store.run(ledger.last_heartbeat(ROOT, run)) == 7
 
 
 def test_a_damaged_record_is_named() -> None:
