@@ -16,7 +16,7 @@ from ..provider.runs.reports import text_table
 from ..s3a.recovery.liveness import State
 from ..s3a.recovery.plan import APPEND, Action
 from ..s3a.recovery.recover import JobOutcome, RecoveredJob, RecoveryOptions, recover_jobs
-from ..s3a.runs.run_record import RunRecord
+from ..s3a.runs.ledger import TryRecord
 from .maintenance import _seconds, _TableMaintenance
 
 if TYPE_CHECKING:
@@ -148,14 +148,14 @@ def _plain(job: RecoveredJob) -> dict[str, Any]:
 _ENUMERATED = ("left", "state", "outcome", "marker")
 
 
-def task_states(ti: Any, warn: Callable[..., Any]) -> Callable[[RunRecord], State | None]:
-    """What has become of a record's run, by the state of its task instance.
+def task_states(ti: Any, warn: Callable[..., Any]) -> Callable[[TryRecord], State | None]:
+    """What has become of a try, by the state of its task instance.
 
     :param ti: the running task's own instance, which can ask for others' states.
     :param warn: called, as a logger's method, where they cannot be had.
     """
 
-    def ask(record: RunRecord) -> State | None:
+    def ask(record: TryRecord) -> State | None:
         owner = record.owner
         if owner.dag_id is None or owner.run_id is None or owner.task_id is None:
             return None

@@ -1,7 +1,7 @@
 """Settlement of a run's earlier tries: rows loaded twice are what a retry must never make.
 
-The records (:mod:`~..s3a.ledger`) say which writes each try began. Whether a write committed is
-read from three places, since each can be missing: its own record, which the application writes
+The ledger (:mod:`~...s3a.runs.ledger`) says which writes each try began. Whether a write committed
+is read from three places, since each can be missing: its own record, which the application writes
 after Spark has returned; the ``_SUCCESS`` with its UUID; the committer's report. Of what is left
 undecided, recovery makes one or the other. What then still cannot be told is asked of a person
 where rows would be doubled (append), and loaded again where it cannot harm (replace).
@@ -23,7 +23,6 @@ from ...committer.s3.requests import Absent, Get, Step
 from ...s3a.hadoop.settings import Committer
 from ...s3a.recovery.recover import JobOutcome, RecoveryOptions, recover_jobs
 from ...s3a.runs import ledger
-from ...s3a.runs.run_record import ROLLED_FORWARD, list_records, remove_record
 from ...s3a.verification.committed_files import files_since
 
 if TYPE_CHECKING:
@@ -104,8 +103,7 @@ class Tries:
             self._undo(record, writes, unsure)
             replaced = tuple(w.record.uuid for w in writes if w not in unsure)
             done = replace(record, state=ledger.UNDONE, opened_at=known.since, replaced=replaced)
-        self._run(ledger.put_try(root, done))
-        self._run(remove_record(root, record.uuid))
+        self._run(ledger.close_try(root, done))
         _log.info("Try %s of this run is %s", record.owner.try_number, done.state)
         return done
 
@@ -171,13 +169,10 @@ class Tries:
         return frozenset(forward)
 
     def _finished_by_others(self, record: ledger.TryRecord) -> frozenset[str]:
-        """The try's job, where maintenance rolled it forward before this try came."""
-        for known in self._run(list_records(self._table.root)):
-            found = known.record
-            if found is None or found.uuid != record.uuid:
-                continue
-            if found.outcome == ROLLED_FORWARD:
-                return frozenset({record.uuid, ledger.write_uuid(record.uuid, 1)})
+        """The try's jobs that maintenance rolled forward before this try came."""
+        for known in self._run(ledger.tries_of(self._table.root, self._once)):
+            if known.record.uuid == record.uuid:
+                return frozenset(known.record.recovered)
         return frozenset()
 
     def _undo(

@@ -29,7 +29,7 @@ from ...committer.s3.requests import (
 )
 from ..hadoop.magic_paths import parse
 from ..hadoop.upload_owners import list_uploads
-from ..runs.run_record import note_rolled_forward
+from ..runs.open_tries import note_recovered
 from .direction import Direction, decide, direction_key, withdraw
 from .leftovers import LeftoverJob, activity
 from .marker import MarkerOutcome, marker_body, write_marker
@@ -138,7 +138,7 @@ def _forward(root: TableRoot, plan: Plan, stands: Direction | None) -> Step[Exec
         return Execution(Action.FORWARD, files, marker=marker, problem=why, unsure=True)
     if plan.judgement.record is not None:
         # Before the last trace of the job is gone: a retry of its run asks for this.
-        yield from note_rolled_forward(root, plan.judgement.record, job.uuid)
+        yield from note_recovered(root, plan.judgement.record, job.uuid)
     execution = Execution(Action.FORWARD, files, marker=marker)
     return (yield from _clean_up(root, job, execution, stands))
 

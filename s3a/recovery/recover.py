@@ -15,14 +15,15 @@ from ...committer.errors import (
     InvalidInputError,
     OutcomeUnknownError,
     RecordDamagedError,
+    StoreUnreachableError,
     ZeroRenameError,
     printable,
 )
 from ...committer.job_spec import NOBODY, Owner
 from ...committer.layout import TableRoot
 from ...committer.s3.requests import All, Found, Get, Step
-from ..runs.ledger import last_heartbeat
-from ..runs.run_record import KnownRecord, RunRecord, list_records, remove_record
+from ..runs.ledger import TryRecord, last_heartbeat
+from ..runs.open_tries import OpenTry, forget_try, open_tries
 from .direction import Direction, read_direction
 from .execute import Execution, FileOutcome, carry_out
 from .leftovers import Kind, LeftoverJob, Leftovers, find_jobs
@@ -153,21 +154,21 @@ class RecoveredJob:
 def recover_jobs(
     root: TableRoot,
     options: RecoveryOptions = RecoveryOptions(),
-    ask: Callable[[RunRecord], State | None] | None = None,
+    ask: Callable[[TryRecord], State | None] | None = None,
 ) -> Step[tuple[RecoveredJob, ...]]:
     """Find the S3A jobs below a table, and report or settle each.
 
-    :param ask: what has become of a record's run; ``None`` where that is not known.
+    :param ask: what has become of a try; ``None`` where that is not known.
     :returns: the jobs, oldest first.
     :raises InvalidInputError: options that cannot be right.
     """
     options.check(root)
     folders = tuple(f"{root.prefix}/{folder.strip('/')}" for folder in options.folders)
     found: Leftovers = yield from find_jobs(root, folders, options.deep)
-    # Records after jobs: a run says that it begins before its job leaves anything.
-    records = yield from list_records(root)
-    heartbeats = yield from _heartbeats(root, records)
-    known = Knowledge(records, options.dead, ask, heartbeats, options.patience)
+    # Tries after jobs: a try says that it begins before its job leaves anything.
+    tries = yield from open_tries(root)
+    heartbeats = yield from _heartbeats(root, tries)
+    known = Knowledge(tries, options.dead, ask, heartbeats, options.patience)
     judged = [(job, judge(job, found.now, known)) for job in found.jobs]
     results = []
     for job, judgement in judged:
@@ -185,16 +186,15 @@ def recover_jobs(
             result.state_reason,
             result.reason,
         )
-    yield from _forget_runs(root, judged, results)
+    yield from _forget_tries(root, judged, results)
     return tuple(results)
 
 
-def _heartbeats(root: TableRoot, records: Collection[KnownRecord]) -> Step[dict[str, float]]:
-    """Seconds since the applications of runs said that they write, by record id."""
-    runs = [k.record for k in records if k.record is not None and k.record.uuid is not None]
-    found = yield All(tuple(last_heartbeat(root, run.uuid or "") for run in runs))
-    heartbeats = zip(runs, found, strict=True)
-    return {run.id: heartbeat for run, heartbeat in heartbeats if heartbeat is not None}
+def _heartbeats(root: TableRoot, tries: Collection[OpenTry]) -> Step[dict[str, float]]:
+    """Seconds since the applications of tries said that they write, by the tries' UUIDs."""
+    runs = [known.record.uuid for known in tries if known.record is not None]
+    found = yield All(tuple(last_heartbeat(root, run) for run in runs))
+    return {run: silent for run, silent in zip(runs, found, strict=True) if silent is not None}
 
 
 def recover_job(
@@ -364,18 +364,23 @@ def _safe(text: str) -> str:
     return printable(text).replace("\n", "\\n")
 
 
-def _forget_runs(
+def _forget_tries(
     root: TableRoot,
     judged: Collection[tuple[LeftoverJob, Judgement]],
     results: Collection[RecoveredJob],
 ) -> Step[None]:
-    """Forget runs of which nothing stays. One of whose jobs was rolled forward keeps its record,
-    which says so, for the run's next try to read."""
+    """Close tries of which nothing stays. One of whose jobs was rolled forward stays open, and its
+    record says so, for its run's next try to read."""
     outcomes = {result.job: result.outcome for result in results}
-    of_record: dict[str, list[JobOutcome | None]] = {}
+    of_try: dict[str, tuple[TryRecord, list[JobOutcome | None]]] = {}
     for job, judgement in judged:
-        if judgement.record is not None:
-            of_record.setdefault(judgement.record, []).append(outcomes.get(job.uuid))
-    for record, became in of_record.items():
+        record = judgement.record
+        if record is not None:
+            of_try.setdefault(record.uuid, (record, []))[1].append(outcomes.get(job.uuid))
+    for record, became in of_try.values():
         if all(one is JobOutcome.ROLLED_BACK for one in became):
-            yield from remove_record(root, record)
+            try:
+                yield from forget_try(root, record)
+            except StoreUnreachableError as error:
+                # Its jobs are settled all the same, and its run's next try closes it.
+                _log.warning("Try %s could not be closed: %s", record.uuid, error)

@@ -163,7 +163,7 @@ class TestOnRecord:
     @staticmethod
     def put_try(place: Place, run: str, number: int) -> None:
         record = ledger.TryRecord(run, ONCE, Owner(try_number=number), "magic", None)
-        place.driver.run(ledger.put_try(place.root, record))
+        place.driver.run(ledger.open_try(place.root, record))
 
     def test_each_write_has_a_uuid_of_its_own(
         self, application: Application, place: Place, run: str

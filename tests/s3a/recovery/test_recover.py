@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.memory_store import Behaviour, ManualClock, MemoryDriver, MemoryStore
-from support.s3a_jobs import JOB, OTHER, ROOT, MagicJob, World
+from support.s3a_jobs import JOB, OTHER, ROOT, MagicJob, World, a_try
 from zero_rename.committer import InvalidInputError
 from zero_rename.committer.job_spec import Owner
 from zero_rename.committer.records.success_marker import SuccessMarker
@@ -40,7 +40,8 @@ from zero_rename.s3a.recovery.recover import (
     recover_job,
     recover_jobs,
 )
-from zero_rename.s3a.runs.run_record import RunRecord, list_records, write_record
+from zero_rename.s3a.runs.ledger import SUBMITTED, closed_key, open_try, tries_of
+from zero_rename.s3a.runs.open_tries import open_tries
 
 DEAD = RecoveryOptions(apply=True, dead={JOB})
 APPEND = RecoveryOptions(apply=True, dead={JOB}, mode="append")
@@ -170,8 +171,7 @@ class TestForward:
     def test_an_overwrite_whose_destination_spark_had_emptied(self, world: World) -> None:
         """Nothing of the old is there any more: rolling forward gives the new rows."""
         job = halfway(world)
-        record = RunRecord("r", uuid=JOB, mode="overwrite")
-        world.driver.run(write_record(ROOT, record))
+        world.driver.run(open_try(ROOT, a_try(mode="overwrite")))
         world.clock.advance(7200)
         found = recover(world, DEAD)
         assert found.outcome is JobOutcome.ROLLED_FORWARD
@@ -259,7 +259,7 @@ class TestBack:
 
     def test_a_record_that_says_otherwise_than_the_caller(self, world: World) -> None:
         two_tasks(world)
-        world.driver.run(write_record(ROOT, RunRecord("r", uuid=JOB, mode="overwrite")))
+        world.driver.run(open_try(ROOT, a_try(mode="overwrite")))
         found = recover(world, APPEND)
         assert found.outcome is JobOutcome.ROLLED_BACK
         assert "its mode is overwrite" in found.reason
@@ -332,8 +332,8 @@ class TestBack:
         halfway(world)
         for number in (1, 2):
             owner = Owner("dag", "run", "load", -1, number)
-            record = RunRecord(f"r{number}", owner, uuid=JOB if number == 1 else OTHER)
-            world.driver.run(write_record(ROOT, record))
+            record = a_try(JOB if number == 1 else OTHER, owner)
+            world.driver.run(open_try(ROOT, record))
         world.clock.advance(7200)
         found = recover(world, RecoveryOptions(apply=True))
         assert (found.state, found.outcome) == (State.SUPERSEDED, JobOutcome.ROLLED_BACK)
@@ -866,33 +866,49 @@ class TestAnswers:
 class TestRecords:
     def test_a_run_learns_that_its_job_was_rolled_forward(self, world: World) -> None:
         halfway(world)
-        world.driver.run(write_record(ROOT, RunRecord("r", uuid=JOB)))
+        world.driver.run(open_try(ROOT, a_try()))
         recover(world)
-        (known,) = world.driver.run(list_records(ROOT))
+        (known,) = world.driver.run(open_tries(ROOT))
         assert known.record is not None
-        assert known.record.outcome == "rolled-forward"
+        assert known.record.recovered == (JOB,)
 
     def test_a_run_whose_job_was_rolled_back_is_forgotten(self, world: World) -> None:
         two_tasks(world)
-        world.driver.run(write_record(ROOT, RunRecord("r", uuid=JOB)))
+        world.driver.run(open_try(ROOT, a_try()))
         recover(world)
-        assert world.driver.run(list_records(ROOT)) == ()
-        assert world.store.keys() == []
+        assert world.driver.run(open_tries(ROOT)) == ()
+        (known,) = world.driver.run(tries_of(ROOT, a_try().once))
+        assert known.record.state == SUBMITTED  # What came of it, its run's next try says.
+        assert world.store.keys() == [closed_key(ROOT, a_try().once, JOB)]
+
+    def test_a_try_that_cannot_be_closed_stays_open(self, world: World) -> None:
+        """Its jobs are settled, and its run's next try says what came of it."""
+        two_tasks(world)
+        world.driver.run(open_try(ROOT, a_try()))
+
+        def fault(request: Any, apply: Any) -> Any:
+            if isinstance(request, Put) and request.key == closed_key(ROOT, a_try().once, JOB):
+                return Unknown("timeout")
+            return apply(request)
+
+        world.driver.fault = fault
+        assert recover(world).outcome is JobOutcome.ROLLED_BACK
+        assert len(world.driver.run(open_tries(ROOT))) == 1
 
     def test_a_runs_numbered_writes(self, world: World) -> None:
         """One stays: so does the record."""
         two_tasks(world, uuid=f"{JOB[:-4]}0001")
         two_tasks(world, uuid=f"{JOB[:-4]}0002", write=OTHER)
-        world.driver.run(write_record(ROOT, RunRecord("r", uuid=JOB)))
+        world.driver.run(open_try(ROOT, a_try()))
         world.clock.advance(7200)
-        options = RecoveryOptions(apply=True, dead={"r"}, jobs={f"{JOB[:-4]}0001"})
+        options = RecoveryOptions(apply=True, dead={JOB}, jobs={f"{JOB[:-4]}0001"})
         assert recover(world, options).outcome is JobOutcome.ROLLED_BACK
-        assert len(world.driver.run(list_records(ROOT))) == 1
+        assert len(world.driver.run(open_tries(ROOT))) == 1
         assert (
-            recover(world, RecoveryOptions(apply=True, dead={"r"})).outcome
+            recover(world, RecoveryOptions(apply=True, dead={JOB})).outcome
             is JobOutcome.ROLLED_BACK
         )
-        assert world.driver.run(list_records(ROOT)) == ()
+        assert world.driver.run(open_tries(ROOT)) == ()
 
 
 def test_nothing_is_found_with_few_requests(world: World) -> None:
@@ -911,7 +927,7 @@ class TestDoubt:
         job = two_tasks(world)
         job.complete(*job.files)
         put_marker(world, OTHER)
-        world.driver.run(write_record(ROOT, RunRecord("r", uuid=JOB)))
+        world.driver.run(open_try(ROOT, a_try()))
         world.clock.advance(7200)
         found = recover(world, RecoveryOptions(apply=True), ask=lambda _: State.SUPERSEDED)
         assert (found.state, found.outcome) == (State.SUPERSEDED, JobOutcome.LEFT)
@@ -922,7 +938,7 @@ class TestDoubt:
         job.complete(*job.files)
         put_marker(world, OTHER)
         world.store.apply(Delete(job.keys[0]))
-        world.driver.run(write_record(ROOT, RunRecord("r", uuid=JOB)))
+        world.driver.run(open_try(ROOT, a_try()))
         assert recover(world).outcome is JobOutcome.LEFT
         assert world.visible() == job.keys[1:]
 
