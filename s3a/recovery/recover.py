@@ -146,10 +146,6 @@ class RecoveredJob:
     silent_for: float = 0.0
     owner: Owner = field(default=NOBODY)
 
-    @property
-    def is_settled(self) -> bool:
-        return self.outcome in (JobOutcome.ROLLED_FORWARD, JobOutcome.ROLLED_BACK)
-
 
 def recover_jobs(
     root: TableRoot,
@@ -195,15 +191,6 @@ def _heartbeats(root: TableRoot, tries: Collection[OpenTry]) -> Step[dict[str, f
     runs = [known.record.uuid for known in tries if known.record is not None]
     found = yield All(tuple(last_heartbeat(root, run) for run in runs))
     return {run: silent for run, silent in zip(runs, found, strict=True) if silent is not None}
-
-
-def recover_job(
-    root: TableRoot, uuid: str, options: RecoveryOptions = RecoveryOptions()
-) -> Step[RecoveredJob | None]:
-    """Report or settle one job; ``None`` where nothing of it is left."""
-    narrowed = RecoveryOptions(**{**vars(options), "jobs": (uuid,)})
-    found = yield from recover_jobs(root, narrowed)
-    return found[0] if found else None
 
 
 def _rival(job: LeftoverJob, judged: Collection[tuple[LeftoverJob, Judgement]]) -> str | None:

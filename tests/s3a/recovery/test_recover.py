@@ -37,7 +37,6 @@ from zero_rename.s3a.recovery.recover import (
     JobOutcome,
     RecoveredJob,
     RecoveryOptions,
-    recover_job,
     recover_jobs,
 )
 from zero_rename.s3a.runs.ledger import SUBMITTED, closed_key, open_try, tries_of
@@ -653,11 +652,9 @@ class TestLeft:
         halfway(world, uuid=OTHER, write=OTHER)
         options = RecoveryOptions(apply=True, dead={JOB, OTHER}, jobs={OTHER})
         assert recover(world, options).job == OTHER
-        forward = RecoveryOptions(apply=True, dead={JOB}, direction=Action.FORWARD)
-        found = world.driver.run(recover_job(ROOT, JOB, forward))
-        assert found is not None
-        assert found.outcome is JobOutcome.ROLLED_FORWARD
-        assert world.driver.run(recover_job(ROOT, JOB, DEAD)) is None
+        named = RecoveryOptions(apply=True, dead={JOB}, direction=Action.FORWARD, jobs={JOB})
+        assert recover(world, named).outcome is JobOutcome.ROLLED_FORWARD
+        assert world.driver.run(recover_jobs(ROOT, named)) == ()
 
     @pytest.mark.parametrize(
         "options",
