@@ -1,4 +1,4 @@
-"""How every command prints and refuses."""
+"""Output and refusals that all commands share."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from ..committer.errors import InvalidInputError
 from .output import AsJson, plain, print_rows, refusals
 
 if TYPE_CHECKING:
-    from ..s3a.recovery.recover import Options, RecoveredJob
+    from ..s3a.recovery.recover import RecoveredJob, RecoveryOptions
 
 Url = Annotated[str, typer.Argument(metavar="TABLE", help="The table's root, s3://bucket/prefix.")]
 Patience = Annotated[
@@ -48,9 +48,9 @@ def s3a_jobs(
     as_json: AsJson = False,
 ) -> None:
     """List what jobs of the S3A committers left, and whether they live."""
-    from ..s3a.recovery.recover import Options
+    from ..s3a.recovery.recover import RecoveryOptions
 
-    options = Options(
+    options = RecoveryOptions(
         patience=patience, dead=frozenset(dead or ()), folders=tuple(folder or ()), deep=deep
     )
     found = _run(table, options)
@@ -117,7 +117,7 @@ def s3a_recover(
 ) -> None:
     """Roll dead jobs of the S3A committers forward or back; say which, and why."""
     from ..s3a.recovery.plan import APPEND, Action
-    from ..s3a.recovery.recover import Options, Outcome
+    from ..s3a.recovery.recover import JobOutcome, RecoveryOptions
 
     with refusals():
         if mode not in (None, APPEND):
@@ -127,7 +127,7 @@ def s3a_recover(
         if roll_back and roll_forward:
             raise InvalidInputError("A job cannot be rolled both back and forward.")
     forward = Action.FORWARD if roll_forward else None
-    options = Options(
+    options = RecoveryOptions(
         apply=apply,
         force=force,
         patience=patience,
@@ -159,11 +159,13 @@ def s3a_recover(
     for one in found:
         for key in one.kept:
             typer.echo(f"{one.job}: left {key}", err=True)
-    if any(one.outcome in (Outcome.FAILED, Outcome.UNKNOWN, Outcome.REFUSED) for one in found):
+    if any(
+        one.outcome in (JobOutcome.FAILED, JobOutcome.UNKNOWN, JobOutcome.REFUSED) for one in found
+    ):
         raise typer.Exit(1)
 
 
-def _run(table: str, options: Options) -> tuple[RecoveredJob, ...]:
+def _run(table: str, options: RecoveryOptions) -> tuple[RecoveredJob, ...]:
     from ..committer import Table
     from ..s3a.recovery.recover import recover_jobs
 

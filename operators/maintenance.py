@@ -100,7 +100,7 @@ class _TableMaintenance(BaseOperator):
 class RecoverJobsOperator(_TableMaintenance):
     """Settle interrupted jobs: apply committed ones, finish aborted ones, fence dead ones.
 
-    Safe beside running jobs: those that give signs of life are left alone. Returns (XCom)
+    Safe beside running jobs: those that send heartbeats are left alone. Returns (XCom)
     ``tables``, each with ``recovered`` (``job``, ``outcome``, ``detail``) and ``failed``.
 
     :param tables: one table or several, whole or below the connection's table root.

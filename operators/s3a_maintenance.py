@@ -15,8 +15,8 @@ from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.runs.reports import text_table
 from ..s3a.recovery.liveness import State
 from ..s3a.recovery.plan import APPEND, Action
-from ..s3a.recovery.recover import Options, Outcome, RecoveredJob, recover_jobs
-from ..s3a.runs.run_record import RunRecord
+from ..s3a.recovery.recover import JobOutcome, RecoveredJob, RecoveryOptions, recover_jobs
+from ..s3a.runs.ledger import TryRecord
 from .maintenance import _seconds, _TableMaintenance
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _AT_WORK = {"running", "queued", "scheduled", "restarting", "deferred", "up_for_
 _LOADED_AGAIN = {"success", "up_for_retry"}
 #: After these nobody loads unless somebody clears the task.
 _OVER = {"failed", "upstream_failed", "skipped", "removed"}
-_FAILED = (Outcome.FAILED, Outcome.UNKNOWN, Outcome.REFUSED)
+_FAILED = (JobOutcome.FAILED, JobOutcome.UNKNOWN, JobOutcome.REFUSED)
 _DIRECTIONS = {"forward": Action.FORWARD, "back": Action.BACK}
 
 
@@ -95,7 +95,7 @@ class RecoverS3AJobsOperator(_TableMaintenance):
         self._ti = context["ti"]  # pyright: ignore
         return super().execute(context)
 
-    def _options(self) -> Options:
+    def _options(self) -> RecoveryOptions:
         """:raises InvalidInputError: an argument that cannot be right."""
         if self.mode not in (None, APPEND):
             raise InvalidInputError(
@@ -107,7 +107,7 @@ class RecoverS3AJobsOperator(_TableMaintenance):
             raise InvalidInputError(
                 f"direction={self.direction!r} is unknown.", remedy="Choose forward or back."
             )
-        return Options(
+        return RecoveryOptions(
             apply=self.apply,
             force=self.force,
             patience=_seconds(self.patience),
@@ -148,14 +148,14 @@ def _plain(job: RecoveredJob) -> dict[str, Any]:
 _ENUMERATED = ("left", "state", "outcome", "marker")
 
 
-def task_states(ti: Any, warn: Callable[..., Any]) -> Callable[[RunRecord], State | None]:
-    """What has become of a record's run, by the state of its task instance.
+def task_states(ti: Any, warn: Callable[..., Any]) -> Callable[[TryRecord], State | None]:
+    """What has become of a try, by the state of its task instance.
 
     :param ti: the running task's own instance, which can ask for others' states.
     :param warn: called, as a logger's method, where they cannot be had.
     """
 
-    def ask(record: RunRecord) -> State | None:
+    def ask(record: TryRecord) -> State | None:
         owner = record.owner
         if owner.dag_id is None or owner.run_id is None or owner.task_id is None:
             return None

@@ -24,7 +24,7 @@ from ..committer.job_spec import Mode, OnConflict, OnRepeat, SuccessMarkers
 from ..provider.connection import NATIVE, check_committer
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.links import TableConsoleLink
-from ..provider.runs.heartbeat import kept_alive
+from ..provider.runs.heartbeat import heartbeats
 from ..provider.runs.outcomes import (
     check_partitions,
     log_what_is_left,
@@ -270,7 +270,7 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         handoff: Handoff,
     ) -> None:
         try:
-            with self._prepared(hook, handoff.encode()), kept_alive(table, run):
+            with self._prepared(hook, handoff.encode()), heartbeats(table, run):
                 super().execute(context)
         except InvalidInputError as error:
             raise AirflowFailException(str(error)) from error

@@ -1,4 +1,4 @@
-"""What Airflow discovers: provider information, the connection and its hook, triggers, links.
+"""Provider information for Airflow: the connection and its hook, triggers, links.
 
 This module is imported by every Airflow process that lists providers, so it imports nothing
 but the standard library.

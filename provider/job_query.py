@@ -1,4 +1,4 @@
-"""What a sensor waits for, asked once: the same question in a worker and in the triggerer."""
+"""One look for a job that a sensor waits for, the same in a worker and in the triggerer."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ ON_FOREIGN_MARKER = ("wait", "fail")
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What a question was answered.
+class QueryResult:
+    """What one look found.
 
     :param state: :data:`READY`, :data:`WAITING`, or :data:`FAILED` where waiting is in vain.
     :param explanation: one or two sentences, for the log or the error.
@@ -37,7 +37,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Question:
+class JobQuery:
     """Is *this* job committed, and to be seen by readers that list?
 
     One of ``job``, ``once`` and ``newer_than_epoch`` says which job: that something is there
@@ -64,7 +64,7 @@ class Question:
     on_foreign_marker: str = "wait"
 
     def check(self) -> None:
-        """:raises InvalidInputError: the question does not say which job is meant."""
+        """:raises InvalidInputError: the query does not say which job is meant."""
         given = [self.job is not None, self.once is not None, self.newer_than_epoch is not None]
         if sum(given) != 1:
             raise InvalidInputError(
@@ -104,7 +104,7 @@ class Question:
             return f"the job of {self.once}"
         return f"a change of {self.partition} after epoch {self.newer_than_epoch}"
 
-    def ask(self, table: Table) -> Answer:
+    def ask(self, table: Table) -> QueryResult:
         """Look once.
 
         :param table: the table at :attr:`table`; made once and kept, since making its clients
@@ -120,17 +120,19 @@ class Question:
             return self._not_there(table)
         state = table.job_state(job)
         if state is JobState.ABORTED:
-            return Answer(FAILED, f"Job {job} was aborted; it will never be committed.")
+            return QueryResult(FAILED, f"Job {job} was aborted; it will never be committed.")
         if state is JobState.UNKNOWN:
             return self._not_there(table)
         if state is JobState.UNDECIDED:
-            return Answer(WAITING, f"Job {job} has not decided yet.")
+            return QueryResult(WAITING, f"Job {job} has not decided yet.")
         if not table.is_closed(job):
             if not self.apply:
-                return Answer(WAITING, f"Job {job} is committed and not yet applied to its end.")
+                return QueryResult(
+                    WAITING, f"Job {job} is committed and not yet applied to its end."
+                )
             table.recover()
             if not table.is_closed(job):
-                return Answer(WAITING, f"Job {job} could not be applied to its end just now.")
+                return QueryResult(WAITING, f"Job {job} could not be applied to its end just now.")
         return self._ready(table, job)
 
     def _find_job(self, table: Table) -> str | None:
@@ -151,51 +153,53 @@ class Question:
             return claim
         return head.last_job if head.epoch > wanted else None
 
-    def _not_there(self, table: Table) -> Answer:
+    def _not_there(self, table: Table) -> QueryResult:
         """Nothing yet. A marker that is not ours explains why nothing may ever come."""
         foreign = _foreign_marker(table, self.partition)
         if foreign is None:
-            return Answer(WAITING, f"Nothing committed yet of {self.subject}.")
+            return QueryResult(WAITING, f"Nothing committed yet of {self.subject}.")
         state = FAILED if self.on_foreign_marker == "fail" else WAITING
-        return Answer(
+        return QueryResult(
             state,
             f"Nothing committed of {self.subject}, but there is another committer's marker: "
             f"{foreign} It does not tell this job from an earlier one, so it does not count.",
         )
 
-    def _ready(self, table: Table, job: str) -> Answer:
+    def _ready(self, table: Table, job: str) -> QueryResult:
         committed = table.result(job)
         if committed is None:
-            return Answer(WAITING, f"The decision of {job} could not be read just now.")
+            return QueryResult(WAITING, f"The decision of {job} could not be read just now.")
         wanted = () if self.partition is None else (self.partition,)
         report = commit_report(committed, wanted)
         return self._judged(report, [p.partition for p in committed.partitions])
 
-    def _of_s3a(self, table: Table, found: dict[str, Any] | None) -> Answer:
+    def _of_s3a(self, table: Table, found: dict[str, Any] | None) -> QueryResult:
         """The same for a job of one of Hadoop's committers."""
         if found is None:
             return self._not_there(table)
         wanted = () if self.partition is None else (self.partition,)
         return self._judged(only(found, wanted), [p["partition"] for p in found["partitions"]])
 
-    def _judged(self, report: dict[str, Any], changed: list[str]) -> Answer:
+    def _judged(self, report: dict[str, Any], changed: list[str]) -> QueryResult:
         job = report["job"]
         if self.partition is not None and not report["partitions"]:
             touched = ", ".join(changed[:5]) or "none"
-            return Answer(FAILED, f"Job {job} did not change {self.partition}, but: {touched}.")
+            return QueryResult(
+                FAILED, f"Job {job} did not change {self.partition}, but: {touched}."
+            )
         if self.min_rows is not None and report["rows"] is None:
-            return Answer(
+            return QueryResult(
                 FAILED,
                 f"{one_line(report)}: its rows were not counted, so min_rows cannot be judged.",
                 report,
             )
         if self.min_rows is not None and report["rows"] < self.min_rows:
-            return Answer(
+            return QueryResult(
                 FAILED,
                 f"{one_line(report)}: fewer than the {self.min_rows} rows asked for (min_rows).",
                 report,
             )
-        return Answer(READY, one_line(report), report)
+        return QueryResult(READY, one_line(report), report)
 
 
 def _foreign_marker(table: Table, partition: str | None) -> str | None:

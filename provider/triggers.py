@@ -12,7 +12,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from ..committer.errors import StoreUnreachableError, ZeroRenameError
 from .hooks import ZeroRenameHook
-from .job_query import FAILED, WAITING, Answer, Question
+from .job_query import FAILED, WAITING, JobQuery, QueryResult
 
 if TYPE_CHECKING:
     from ..committer import Table
@@ -21,22 +21,22 @@ _log = logging.getLogger(__name__)
 
 
 class SuccessManifestTrigger(BaseTrigger):
-    """Asks a sensor's question until it is answered.
+    """Asks a sensor's query until it is decided.
 
     Each look runs in a thread, connections and boto3 included: the event loop is never blocked.
-    The trigger ends once, with the answer: there is no second deferral that could begin the
+    The trigger ends once, with the result: there is no second deferral that could begin the
     sensor's timeout anew. A store that cannot be reached for a moment is asked again.
 
-    :param question: :meth:`.waiting.Question.as_dict`.
+    :param query: :meth:`.job_query.JobQuery.as_dict`.
     :param zero_rename_conn_id: connection of type ``zero_rename``.
     :param poke_interval: seconds between looks.
     """
 
     def __init__(
-        self, question: dict[str, Any], zero_rename_conn_id: str, poke_interval: float
+        self, query: dict[str, Any], zero_rename_conn_id: str, poke_interval: float
     ) -> None:
         super().__init__()
-        self.question = question
+        self.query = query
         self.zero_rename_conn_id = zero_rename_conn_id
         self.poke_interval = poke_interval
 
@@ -44,7 +44,7 @@ class SuccessManifestTrigger(BaseTrigger):
         return (
             f"{type(self).__module__}.{type(self).__qualname__}",
             {
-                "question": self.question,
+                "query": self.query,
                 "zero_rename_conn_id": self.zero_rename_conn_id,
                 "poke_interval": self.poke_interval,
             },
@@ -52,25 +52,25 @@ class SuccessManifestTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yields one event: ``state`` (``ready`` or ``failed``), ``explanation``, ``report``."""
-        question = Question(**self.question)
-        table, said = None, ""
+        query = JobQuery(**self.query)
+        table, explained = None, ""
         while True:
-            table, answer = await asyncio.to_thread(self._look, question, table)
-            if answer.state != WAITING:
-                yield TriggerEvent(asdict(answer))
+            table, result = await asyncio.to_thread(self._look, query, table)
+            if result.state != WAITING:
+                yield TriggerEvent(asdict(result))
                 return
-            if answer.explanation != said:
-                said = answer.explanation
-                _log.info("Waiting: %s", said)
+            if result.explanation != explained:
+                explained = result.explanation
+                _log.info("Waiting: %s", explained)
             await asyncio.sleep(self.poke_interval)
 
-    def _look(self, question: Question, table: Table | None) -> tuple[Table | None, Answer]:
+    def _look(self, query: JobQuery, table: Table | None) -> tuple[Table | None, QueryResult]:
         """Look once, in a thread; the table is made there too and kept for the next look."""
         try:
             if table is None:
-                table = ZeroRenameHook(self.zero_rename_conn_id).get_table(question.table)
-            return table, question.ask(table)
+                table = ZeroRenameHook(self.zero_rename_conn_id).get_table(query.table)
+            return table, query.ask(table)
         except StoreUnreachableError as error:
-            return table, Answer(WAITING, str(error))
+            return table, QueryResult(WAITING, str(error))
         except ZeroRenameError as error:
-            return table, Answer(FAILED, str(error))
+            return table, QueryResult(FAILED, str(error))

@@ -1,4 +1,4 @@
-"""What one call of :func:`zero_rename.spark.save` becomes with an S3A committer: pure decisions.
+"""Writes that one call of ``zero_rename.spark.save`` makes with an S3A committer: pure decisions.
 
 ==================  =======================  ============================  =====================
 committer           append                   overwrite                     fail-if-exists

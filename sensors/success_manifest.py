@@ -15,7 +15,7 @@ from airflow.providers.common.compat.sdk import (
 
 from ..committer.errors import InvalidInputError, StoreUnreachableError
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
-from ..provider.job_query import FAILED, READY, WAITING, Answer, Question
+from ..provider.job_query import FAILED, READY, WAITING, JobQuery, QueryResult
 from ..provider.runs.task_run import TaskRun, once_key
 from ..provider.triggers import SuccessManifestTrigger
 
@@ -96,7 +96,7 @@ class SuccessManifestSensor(BaseSensorOperator):
         self.on_foreign_marker = on_foreign_marker
         self.deferrable = deferrable
         self.zero_rename_conn_id = zero_rename_conn_id
-        self._said = ""
+        self._explained = ""
         self._table: Table | None = None
 
     def execute(self, context: Context) -> Any:
@@ -108,7 +108,7 @@ class SuccessManifestSensor(BaseSensorOperator):
             return result.xcom_value
         self.defer(
             trigger=SuccessManifestTrigger(
-                question=self._question(context).as_dict(),
+                query=self._query(context).as_dict(),
                 zero_rename_conn_id=self.zero_rename_conn_id,
                 poke_interval=self.poke_interval,
             ),
@@ -122,33 +122,33 @@ class SuccessManifestSensor(BaseSensorOperator):
         :raises AirflowFailException: waiting is in vain, or the call cannot be right.
         """
         try:
-            question = self._question(context)
+            query = self._query(context)
             if self._table is None:
-                self._table = ZeroRenameHook(self.zero_rename_conn_id).get_table(question.table)
-            answer = question.ask(self._table)
+                self._table = ZeroRenameHook(self.zero_rename_conn_id).get_table(query.table)
+            result = query.ask(self._table)
         except InvalidInputError as error:
             raise AirflowFailException(str(error)) from error
         except StoreUnreachableError as error:
-            answer = Answer(WAITING, str(error))
-        return self._judge(answer)
+            result = QueryResult(WAITING, str(error))
+        return self._judge(result)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any] | None:
         """What the trigger answered.
 
         :raises AirflowFailException: waiting is in vain.
         """
-        return self._judge(Answer(**event)).xcom_value
+        return self._judge(QueryResult(**event)).xcom_value
 
-    def _judge(self, answer: Answer) -> PokeReturnValue:
-        if answer.state == FAILED:
-            raise AirflowFailException(answer.explanation)
-        if answer.explanation != self._said:
-            self._said = answer.explanation
-            self.log.info("%s: %s", answer.state.capitalize(), answer.explanation)
-        return PokeReturnValue(answer.state == READY, answer.report)
+    def _judge(self, result: QueryResult) -> PokeReturnValue:
+        if result.state == FAILED:
+            raise AirflowFailException(result.explanation)
+        if result.explanation != self._explained:
+            self._explained = result.explanation
+            self.log.info("%s: %s", result.state.capitalize(), result.explanation)
+        return PokeReturnValue(result.state == READY, result.report)
 
-    def _question(self, context: Context) -> Question:
-        """The rendered arguments as a question.
+    def _query(self, context: Context) -> JobQuery:
+        """The rendered arguments as a query.
 
         :raises InvalidInputError: they do not say which job is meant.
         """
@@ -158,7 +158,7 @@ class SuccessManifestSensor(BaseSensorOperator):
                 raise InvalidInputError("once and upstream_task_id both say which job is meant.")
             run = TaskRun.of(context)
             once = once_key(run.dag_id, run.run_id, self.upstream_task_id, self.upstream_map_index)
-        question = Question(
+        query = JobQuery(
             table=ZeroRenameHook(self.zero_rename_conn_id).table_url(self.table),
             job=self.job,
             once=once,
@@ -168,8 +168,8 @@ class SuccessManifestSensor(BaseSensorOperator):
             apply=self.apply,
             on_foreign_marker=self.on_foreign_marker,
         )
-        question.check()
-        return question
+        query.check()
+        return query
 
 
 def _epoch(value: int | str | None) -> int | None:

@@ -1,4 +1,4 @@
-"""Signs of life for open jobs, from the one process that lives as long as the application.
+"""Heartbeats for open jobs, from the one process that lives as long as the application.
 
 Spark opens a job in a Python worker that ends soon after, so a thread there would fall silent
 during a long shuffle. The user's own process lives on. :func:`zero_rename.spark.register` makes
@@ -25,16 +25,16 @@ from ..committer.layout import is_job_id
 from ..committer.table import Table
 
 logger = logging.getLogger("zero_rename.spark.heartbeat")
-#: Seconds between signs of life. A job is dead after ten of them, and ten minutes at least.
+#: Seconds between heartbeats. A job is dead after ten of them, and ten minutes at least.
 INTERVAL = 30.0
 #: Seconds until the first. Jobs that are over by then cost no request; those that are not get the
-#: short patience that comes with a first sign, instead of their maximum duration.
+#: short patience that comes with a first one, instead of their maximum duration.
 FIRST_AFTER = 5.0
 _LOOK_EVERY = 1.0
 
 
 def announce(job: str, table: str) -> None:
-    """Note an open job, so that signs of life are given for it. Does nothing where nobody
+    """Note an open job, so that heartbeats are sent for it. Does nothing where nobody
     listens; a job that cannot be noted is logged and falls back to its maximum duration."""
     folder = os.environ.get(OPEN_JOBS)
     if not folder:
@@ -46,7 +46,7 @@ def announce(job: str, table: str) -> None:
             json.dump({"job": job, "table": table}, file)
         part.rename(note)
     except OSError as error:
-        logger.warning("no signs of life for job %s: %s", job, error)
+        logger.warning("no heartbeats for job %s: %s", job, error)
 
 
 def withdraw(job: str) -> None:
@@ -60,26 +60,26 @@ def withdraw(job: str) -> None:
 
 
 class Heartbeat(threading.Thread):
-    """Gives signs of life for the jobs noted in a folder, until told to stop.
+    """Sends heartbeats for the jobs noted in a folder, until told to stop.
 
-    Never raises: a sign that could not be given is logged, and tried again an interval later.
+    Never raises: one that could not be sent is logged, and tried again an interval later.
 
     :param folder: where workers leave their notes.
     :param alive: whether the application still runs.
-    :param beat: gives one sign for a job of a table; ``False`` when the job is over.
+    :param send: sends one for a job of a table; ``False`` when the job is over.
     """
 
     def __init__(
         self,
         folder: Path,
         alive: Callable[[], bool],
-        beat: Callable[[str, str], bool] | None = None,
+        send: Callable[[str, str], bool] | None = None,
         interval: float = INTERVAL,
     ) -> None:
         super().__init__(name="zero-rename-heartbeat", daemon=True)
         self.folder = folder
         self._alive = alive
-        self._beat = beat or self._beat_in_store
+        self._send = send or self._send_to_store
         self._interval = interval
         self._stopped = threading.Event()
         self._due: dict[Path, float] = {}
@@ -94,10 +94,10 @@ class Heartbeat(threading.Thread):
             while not self._stopped.wait(_LOOK_EVERY) and self._alive():
                 self.look(time.monotonic())
         except Exception:
-            logger.exception("signs of life have ended; open jobs keep their maximum duration")
+            logger.exception("heartbeats have ended; open jobs keep their maximum duration")
 
     def look(self, now: float) -> None:
-        """Give the signs of life that are due.
+        """Send the heartbeats that are due.
 
         :param now: seconds, by a clock that does not jump.
         """
@@ -106,22 +106,22 @@ class Heartbeat(threading.Thread):
         for note in sorted(notes):
             if now >= self._due[note]:
                 self._due[note] = now + self._interval
-                self._sign(note)
+                self._heartbeat(note)
 
-    def _sign(self, note: Path) -> None:
+    def _heartbeat(self, note: Path) -> None:
         try:
             content = json.loads(note.read_text("utf-8"))
             job, table = content["job"], content["table"]
-            if not is_job_id(job) or not self._beat(job, table):
+            if not is_job_id(job) or not self._send(job, table):
                 note.unlink(missing_ok=True)
         except FileNotFoundError:
             return  # The job is over.
         except (OSError, ValueError, KeyError, TypeError) as error:
             logger.warning("a note on an open job cannot be used, %s: %s", note.name, error)
         except ZeroRenameError as error:
-            logger.warning("no sign of life this time: %s", error)
+            logger.warning("no heartbeat this time: %s", error)
 
-    def _beat_in_store(self, job: str, table: str) -> bool:
+    def _send_to_store(self, job: str, table: str) -> bool:
         known = self._tables.get(table)
         if known is None:
             known = self._tables[table] = Table(table)

@@ -30,10 +30,10 @@ def register(spark: SparkSession) -> None:
     """Make ``format("zero_rename")`` known to a session, with all it can do.
 
     Where the package is installed for the workers' Python, Spark finds the format by itself.
-    This is for the rest: a package that came by ``--py-files``, and signs of life for the jobs
+    This is for the rest: a package that came by ``--py-files``, and heartbeats for the jobs
     this application opens (see :mod:`.heartbeat`). May be called again, and for several sessions.
 
-    :param spark: a session; of Spark Connect, it is registered without signs of life.
+    :param spark: a session; of Spark Connect, it is registered without heartbeats.
     :raises InvalidInputError: the workers' Python on this machine cannot work.
     """
     check_versions()

@@ -1,4 +1,4 @@
-"""What is particular to Spark's Python workers: their log, their errors, whose children they are.
+"""Surroundings of Spark's Python workers: their log, their errors, whose children they are.
 
 Spark runs a data source's methods in workers that its JVM starts: nobody has set up logging
 there, and whatever a method raises reaches the user as the text of a traceback.

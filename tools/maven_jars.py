@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from zero_rename.spark.startup.launch import java_command, spark_home
+from zero_rename.spark.startup.installation import java_command, spark_home
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tools import ceph
 from tools.maven_jars import FetchError, Jar, JarFolder
 from tools.server_process import ServerError, free_port, running, wait_for
-from zero_rename.spark.startup.launch import SMALL_JOB_FLAGS, cache_dir, java_command
+from zero_rename.spark.startup.installation import java_command
+from zero_rename.spark.startup.launch import SMALL_JOB_FLAGS, cache_dir
 
 #: Of every server we start; they hold nothing that is worth a secret.
 ACCESS_KEY, SECRET_KEY = "test-access-key", "test-secret-key"

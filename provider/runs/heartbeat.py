@@ -1,4 +1,4 @@
-"""Signs of life for a job while its operator holds the submission."""
+"""Heartbeats for a job while its operator holds the submission."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ if TYPE_CHECKING:
     from ...committer import Table
     from .task_run import TaskRun
 
-#: Seconds between signs of life.
+#: Seconds between heartbeats.
 INTERVAL = 30.0
 
 
-def kept_alive(table: Table, run: TaskRun) -> AbstractContextManager[None]:
+def heartbeats(table: Table, run: TaskRun) -> AbstractContextManager[None]:
     """Keeps the jobs that a try opens alive while the block runs.
 
     PySpark runs a data source's methods in short-lived processes, so a thread there would die
     during a long shuffle; the operator lives as long as its submission.
     """
-    return signs_of_life(lambda: beat(table, run), INTERVAL)
+    return signs_of_life(lambda: send_heartbeats(table, run), INTERVAL)
 
 
-def beat(table: Table, run: TaskRun) -> list[str]:
-    """Give a sign of life for each job of a try that is open and undecided: a job that is decided
+def send_heartbeats(table: Table, run: TaskRun) -> list[str]:
+    """Send a heartbeat for each job of a try that is open and undecided: a job that is decided
     needs none.
 
     :return: their ids.

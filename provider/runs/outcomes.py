@@ -1,4 +1,4 @@
-"""What a run has left in its table: its committed job, or the reason why there is none."""
+"""Outcome of a run in its table: its committed job, or the reason why there is none."""
 
 from __future__ import annotations
 

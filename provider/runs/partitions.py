@@ -1,4 +1,4 @@
-"""Which partition a run loads: the argument, the run's partition key, or its data interval."""
+"""Partitions of a run: from the argument, the run's partition key, or its data interval."""
 
 from __future__ import annotations
 

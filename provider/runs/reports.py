@@ -1,4 +1,4 @@
-"""What operators and sensors hand on by XCom: plain dictionaries that JSON can hold."""
+"""Reports that operators and sensors hand on by XCom: dictionaries that JSON can hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which run of which task this is, as far as the commit protocol cares.
+"""Identity of one execution of an Airflow task, as far as the commit protocol cares.
 
 A job's ``once`` key names DAG, run, task and map index, and not the try: try 2 must find what
 try 1 committed. Whether an earlier commit under the key is to be reported or replaced depends

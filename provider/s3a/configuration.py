@@ -1,4 +1,4 @@
-"""What a submission gets that writes by one of Hadoop's S3A committers, and the checks on it."""
+"""Configuration of a submission that writes by one of Hadoop's S3A committers, and its checks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...committer.errors import InvalidInputError
 from ...committer.job_spec import Mode
 from ...committer.layout import TableRoot
 from ...s3a.checks.host_facts import buffer_facts, lifecycle_days
-from ...s3a.checks.job_facts import Circumstances
+from ...s3a.checks.job_facts import JobFacts
 from ...s3a.checks.run import inspect, refuse, warnings
 from ...s3a.hadoop import effective_settings as layers
 from ...s3a.hadoop.class_path import Jars, look_for_jars
@@ -160,7 +160,7 @@ def check_submission(
     free, shared = buffer_facts(settings, environ) if is_here else (None, ())
     source = _source(call.application)
     formats = tuple(sorted({"parquet", *written_formats(source)}))
-    seen = Circumstances(
+    seen = JobFacts(
         committer=load.committer,
         settings=settings,
         dropped=layers.dropped(in_force),

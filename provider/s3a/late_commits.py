@@ -1,8 +1,8 @@
 """Tries that were settled as having left nothing, and may come back.
 
-A retry takes an application for dead after :data:`~..s3a.ledger.SIGN_LATE` seconds of silence,
-and nothing in Hadoop's committers refuses the commit of one that was only paused. The application
-looks for itself (:mod:`~..spark.s3a_fence`); what slips through is found here.
+A retry takes an application for dead after :data:`~...s3a.runs.ledger.HEARTBEAT_TIMEOUT` seconds
+of silence, and nothing in Hadoop's committers refuses the commit of one that was only paused. The
+application looks for itself (its write's fence); what slips through is found here.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def check_silent(table: Table, once: str) -> None:
     """See that none of a run's undone tries writes or has committed since.
 
     Asked when the new try's record is written and before anything is submitted: either such an
-    application finds the record and writes nothing, or its sign of life is found here.
+    application finds the record and writes nothing, or its heartbeat is found here.
 
-    :raises OutcomeUnknownError: one has given a sign of life.
+    :raises OutcomeUnknownError: one has sent a heartbeat.
     :raises VerificationError: one has committed.
     """
     for record, writes in _undone(table, once):
@@ -64,8 +64,8 @@ def _come_back(table: Table, record: ledger.TryRecord, jobs: list[str]) -> Verif
     reports = ledger.report_prefix(table.root, record.uuid, 0).rpartition("/")[0]
     return VerificationError(
         f"The application of try {record.owner.try_number} was silent for longer than "
-        f"{ledger.SIGN_LATE:.0f} s and counted as dead, and has committed after all. Where a later "
-        "try loaded, the rows are there twice.",
+        f"{ledger.HEARTBEAT_TIMEOUT:.0f} s and counted as dead, and has committed after all. Where "
+        "a later try loaded, the rows are there twice.",
         table=table.root.url,
         job=jobs[0],
         remedy=f"Where a later try loaded, remove the files of {', '.join(jobs)}, which their "

@@ -15,7 +15,7 @@ from ...committer.periodic import signs_of_life
 from ...committer.s3.requests import Step
 from ...s3a.hadoop.staging_dir import staging_left
 from ...s3a.runs import ledger
-from ...s3a.runs.run_record import RunRecord, beat_record, remove_record, write_record
+from ...s3a.runs.open_tries import renew_try
 from ..runs.reports import one_line
 from .configuration import Load
 from .late_commits import check_come_back, check_silent
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..runs.task_run import TaskRun
 
 _log = logging.getLogger(__name__)
-#: Seconds between the operator's signs of life.
+#: Seconds between the operator's heartbeats.
 INTERVAL = 30.0
 
 
@@ -93,36 +93,29 @@ class S3ALoad:
             committer=load.committer,
             mode=None if load.mode is None else str(load.mode),
             partitions=load.partitions,
+            interval=INTERVAL,
         )
 
     @contextmanager
     def submitted(self) -> Iterator[None]:
-        """On record, with signs of life, while the application runs.
+        """On record, with heartbeats, while the application runs.
 
         Written before anything is submitted: an application that finds a later try's record
         writes nothing, and a later try finds what this one's application writes.
         """
-        record = RunRecord(
-            id=self.uuid,
-            owner=self._try.owner,
-            committer=self.load.committer,
-            mode=self._try.mode,
-            uuid=self.uuid,
-            interval=INTERVAL,
-        )
-        self._try = self._run(ledger.put_try(self._table.root, self._try))
+        self._try = self._run(ledger.open_try(self._table.root, self._try))
         try:
             check_silent(self._table, self._try.once)
         except ZeroRenameError:
-            self._note(replace(self._try, state=ledger.UNDONE))  # Nothing was submitted.
+            # Nothing was submitted.
+            self._note(ledger.close_try(self._table.root, replace(self._try, state=ledger.UNDONE)))
             raise
-        self._run(write_record(self._table.root, record))
         try:
-            with signs_of_life(self._beat, INTERVAL):
+            with signs_of_life(self._send_heartbeat, INTERVAL):
                 yield
         except Exception:
             # What the application left is for the next try, or for recovery, to settle.
-            self._note(replace(self._try, state=ledger.FAILED))
+            self._note(self._changed(state=ledger.FAILED))
             raise
 
     def report(self, staging: Path | None = None) -> dict[str, Any]:
@@ -149,7 +142,7 @@ class S3ALoad:
             self._check_destinations(writes)
             jobs = verified(self._table, writes)
         except ZeroRenameError:
-            self._note(replace(self._try, state=ledger.FAILED))
+            self._note(self._changed(state=ledger.FAILED))
             raise
         for job in jobs if staging is not None else ():
             left = staging_left(str(staging), job.uuid)
@@ -158,8 +151,7 @@ class S3ALoad:
         decided_at = max(known.at for known in writes)
         report = s3a_report(self._table, self.load.committer, self.uuid, jobs, decided_at)
         done = replace(self._try, state=ledger.COMMITTED, report=report)
-        self._run(ledger.put_try(root, done))
-        self._run(remove_record(root, self.uuid))
+        self._run(ledger.close_try(root, done))
         left = self._run(ledger.remove_writes(root, self.uuid))
         if left:
             _log.warning("Records of this try that nobody needs any more were left: %s", left)
@@ -205,13 +197,16 @@ class S3ALoad:
         )
         return ledger.Known(write, 0.0, self._try.opened_at, self._try.opened_at)
 
-    def _beat(self) -> None:
-        self._run(beat_record(self._table.root, self.uuid, INTERVAL))
+    def _send_heartbeat(self) -> None:
+        self._run(self._changed(interval=INTERVAL))
 
-    def _note(self, record: ledger.TryRecord) -> None:
+    def _changed(self, **changes: Any) -> Step[bool]:
+        return renew_try(self._table.root, self._try, **changes)
+
+    def _note(self, step: Step[Any]) -> None:
         """Put a state on record where that must not hide why the task fails."""
         try:
-            self._run(ledger.put_try(self._table.root, record))
+            self._run(step)
         except ZeroRenameError as error:
             _log.warning("What became of this try could not be put on record: %s", error)
 

@@ -1,4 +1,4 @@
-"""What a load by one of Hadoop's committers returns: the shape of a native report.
+"""Report of a load by one of Hadoop's committers, in the shape of a native report.
 
 A committer does not count rows: they are read from the files' footers. A partition has no epoch.
 """

@@ -1,7 +1,7 @@
-"""What became of a run's earlier tries: rows loaded twice are what a retry must never make.
+"""Settlement of a run's earlier tries: rows loaded twice are what a retry must never make.
 
-The records (:mod:`~..s3a.ledger`) say which writes each try began. Whether a write committed is
-read from three places, since each can be missing: its own record, which the application writes
+The ledger (:mod:`~...s3a.runs.ledger`) says which writes each try began. Whether a write committed
+is read from three places, since each can be missing: its own record, which the application writes
 after Spark has returned; the ``_SUCCESS`` with its UUID; the committer's report. Of what is left
 undecided, recovery makes one or the other. What then still cannot be told is asked of a person
 where rows would be doubled (append), and loaded again where it cannot harm (replace).
@@ -21,9 +21,8 @@ from ...committer.records.success_marker import SuccessMarker
 from ...committer.s3.deletion import remove
 from ...committer.s3.requests import Absent, Get, Step
 from ...s3a.hadoop.settings import Committer
-from ...s3a.recovery.recover import Options, Outcome, recover_jobs
+from ...s3a.recovery.recover import JobOutcome, RecoveryOptions, recover_jobs
 from ...s3a.runs import ledger
-from ...s3a.runs.run_record import ROLLED_FORWARD, list_records, remove_record
 from ...s3a.verification.committed_files import files_since
 
 if TYPE_CHECKING:
@@ -104,8 +103,7 @@ class Tries:
             self._undo(record, writes, unsure)
             replaced = tuple(w.record.uuid for w in writes if w not in unsure)
             done = replace(record, state=ledger.UNDONE, opened_at=known.since, replaced=replaced)
-        self._run(ledger.put_try(root, done))
-        self._run(remove_record(root, record.uuid))
+        self._run(ledger.close_try(root, done))
         _log.info("Try %s of this run is %s", record.owner.try_number, done.state)
         return done
 
@@ -149,7 +147,7 @@ class Tries:
         forward = set()
         root = self._table.root
         folders = {w.record.partition for w in writes if w.record.partition}
-        options = Options(
+        options = RecoveryOptions(
             apply=True,
             dead=frozenset({record.uuid}),
             jobs=frozenset(w.record.uuid for w in writes),
@@ -157,9 +155,9 @@ class Tries:
         )
         for job in self._run(recover_jobs(root, options)):
             _log.info("Job %s of an earlier try: %s: %s", job.job, job.outcome, job.reason)
-            if job.outcome is Outcome.ROLLED_FORWARD:
+            if job.outcome is JobOutcome.ROLLED_FORWARD:
                 forward.add(job.job)
-            if job.outcome not in (Outcome.ROLLED_FORWARD, Outcome.ROLLED_BACK):
+            if job.outcome not in (JobOutcome.ROLLED_FORWARD, JobOutcome.ROLLED_BACK):
                 raise OutcomeUnknownError(
                     f"An earlier try left a job that could not be settled ({job.outcome}): "
                     f"{job.reason} Nothing was submitted.",
@@ -171,13 +169,10 @@ class Tries:
         return frozenset(forward)
 
     def _finished_by_others(self, record: ledger.TryRecord) -> frozenset[str]:
-        """The try's job, where maintenance rolled it forward before this try came."""
-        for known in self._run(list_records(self._table.root)):
-            found = known.record
-            if found is None or found.uuid != record.uuid:
-                continue
-            if found.outcome == ROLLED_FORWARD:
-                return frozenset({record.uuid, ledger.write_uuid(record.uuid, 1)})
+        """The try's jobs that maintenance rolled forward before this try came."""
+        for known in self._run(ledger.tries_of(self._table.root, self._once)):
+            if known.record.uuid == record.uuid:
+                return frozenset(known.record.recovered)
         return frozenset()
 
     def _undo(
@@ -250,13 +245,13 @@ def check_dead(
 ) -> None:
     """See that a try's application has stopped writing.
 
-    :raises OutcomeUnknownError: it gave a sign of life lately.
+    :raises OutcomeUnknownError: it sent a heartbeat lately.
     """
     for write in writes:
-        if write.record.state == ledger.WRITING and write.silent_for < ledger.SIGN_LATE:
+        if write.record.state == ledger.WRITING and write.silent_for < ledger.HEARTBEAT_TIMEOUT:
             raise OutcomeUnknownError(
-                f"The application of try {record.owner.try_number} is still writing: it gave "
-                f"a sign of life {write.silent_for:.0f} s ago. Nothing was submitted.",
+                f"The application of try {record.owner.try_number} is still writing: it sent "
+                f"a heartbeat {write.silent_for:.0f} s ago. Nothing was submitted.",
                 table=table.root.url,
                 job=write.record.uuid,
                 remedy="Let the task be retried: what that try commits is then reported. Or "

@@ -1,4 +1,4 @@
-"""A sensor's question about a job of one of Hadoop's committers.
+"""A sensor's query for a job of one of Hadoop's committers.
 
 There is no decision and no head: what its operator put on record says that a job committed, and
 of one that no operator ran, the ``_SUCCESS`` with its UUID.

@@ -1,4 +1,4 @@
-"""What looks like a credential, and keeping it off command lines and out of logs.
+"""Detection of credentials, and keeping them off command lines and out of logs.
 
 What goes on spark-submit's command line is visible to every user of the machine
 (``/proc/<pid>/cmdline``) and lands in the task's log: the apache-spark provider masks only

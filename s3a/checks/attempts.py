@@ -1,4 +1,4 @@
-"""What happens when a task, a job or a driver is tried more than once; and what classic risks."""
+"""Repeated tasks, jobs and drivers; and what classic risks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ...committer.job_spec import Mode
 from ..hadoop.effective_settings import CONNECTION, CORE_SITE, DAG_CONF, SPARK_DEFAULTS
 from ..hadoop.settings import ALGORITHM_KEY, APP_ATTEMPTS_KEY, UUID_KEY
 from .check import COMMITTERS, Severity, check
-from .job_facts import Circumstances
+from .job_facts import JobFacts
 
 _FIXED = (DAG_CONF, CONNECTION, SPARK_DEFAULTS, CORE_SITE)
 
@@ -25,14 +25,14 @@ _FIXED = (DAG_CONF, CONNECTION, SPARK_DEFAULTS, CORE_SITE)
     "writes once.",
     committers=COMMITTERS,
 )
-def uuid_shared(c: Circumstances) -> Iterator[str]:
+def uuid_shared(c: JobFacts) -> Iterator[str]:
     setting = c.settings.get(UUID_KEY)
     if setting is None or not setting.value:
         return
     if setting.origin.partition(",")[0] in _FIXED:
-        yield f"{c.said(UUID_KEY)}, the same for every run"
+        yield f"{c.describe(UUID_KEY)}, the same for every run"
     elif c.writes is not None and c.writes > 1:
-        yield f"{c.said(UUID_KEY)}, and the application writes {c.writes} times"
+        yield f"{c.describe(UUID_KEY)}, and the application writes {c.writes} times"
 
 
 @check(
@@ -46,12 +46,12 @@ def uuid_shared(c: Circumstances) -> Iterator[str]:
     remedy="Set spark.hadoop.fs.s3a.committer.require.uuid=true and leave generate.uuid off.",
     committers=COMMITTERS,
 )
-def uuid_optional(c: Circumstances) -> Iterator[str]:
+def uuid_optional(c: JobFacts) -> Iterator[str]:
     require, generate = "fs.s3a.committer.require.uuid", "fs.s3a.committer.generate.uuid"
     if c.is_on(generate):
-        yield c.said(generate)
+        yield c.describe(generate)
     elif not c.is_on(require):
-        yield c.said(require)
+        yield c.describe(require)
 
 
 @check(
@@ -65,9 +65,9 @@ def uuid_optional(c: Circumstances) -> Iterator[str]:
     "MAPREDUCE-7282",
     remedy="Set spark.speculation=false, or use another committer.",
 )
-def speculation(c: Circumstances) -> Iterator[str]:
+def speculation(c: JobFacts) -> Iterator[str]:
     if c.is_on("spark.speculation") and not c.attributes.speculative_tasks:
-        yield c.said("spark.speculation")
+        yield c.describe("spark.speculation")
 
 
 @check(
@@ -79,12 +79,12 @@ def speculation(c: Circumstances) -> Iterator[str]:
     source="zero-rename committer paper, Table V (atomic task commit); MAPREDUCE-7282",
     remedy="Use another committer; spark.task.maxFailures=1 at the price of a failed job.",
 )
-def task_retries(c: Circumstances) -> Iterator[str]:
+def task_retries(c: JobFacts) -> Iterator[str]:
     failures = c.number("spark.task.maxFailures")
     many = failures is not None and failures > 1
     # local[N] runs every task once, whatever is set.
     if many and c.is_cluster and not c.attributes.atomic_task_commit:
-        yield c.said("spark.task.maxFailures", ALGORITHM_KEY)
+        yield c.describe("spark.task.maxFailures", ALGORITHM_KEY)
 
 
 @check(
@@ -98,7 +98,7 @@ def task_retries(c: Circumstances) -> Iterator[str]:
     remedy="Keep the operator's recovery between tries on (or run zero-rename s3a-recover), or "
     "replace the partition instead of appending.",
 )
-def retry_after_part_commit(c: Circumstances) -> Iterator[str]:
+def retry_after_part_commit(c: JobFacts) -> Iterator[str]:
     if c.mode is Mode.APPEND and (c.retries or 0) > 0 and not c.attributes.atomic_job_commit:
         yield f"retries={c.retries} with mode 'append'"
 
@@ -113,10 +113,10 @@ def retry_after_part_commit(c: Circumstances) -> Iterator[str]:
     "(recoverable job)",
     remedy=f"Set {APP_ATTEMPTS_KEY}=1, and let Airflow repeat the task.",
 )
-def driver_restarts(c: Circumstances) -> Iterator[str]:
+def driver_restarts(c: JobFacts) -> Iterator[str]:
     attempts = c.number(APP_ATTEMPTS_KEY)
     if attempts is not None and attempts > 1 and not c.attributes.recoverable_job:
-        yield c.said(APP_ATTEMPTS_KEY)
+        yield c.describe(APP_ATTEMPTS_KEY)
 
 
 @check(
@@ -132,8 +132,8 @@ def driver_restarts(c: Circumstances) -> Iterator[str]:
     "whose renames are real.",
     committers=("classic",),
 )
-def classic_renames(c: Circumstances) -> Iterator[str]:
-    yield c.said(ALGORITHM_KEY)
+def classic_renames(c: JobFacts) -> Iterator[str]:
+    yield c.describe(ALGORITHM_KEY)
 
 
 @check(
@@ -146,9 +146,9 @@ def classic_renames(c: Circumstances) -> Iterator[str]:
     remedy=f"Set spark.hadoop.{ALGORITHM_KEY}=1.",
     committers=("classic",),
 )
-def classic_algorithm_2(c: Circumstances) -> Iterator[str]:
+def classic_algorithm_2(c: JobFacts) -> Iterator[str]:
     if c.value(ALGORITHM_KEY) == "2":
-        yield c.said(ALGORITHM_KEY)
+        yield c.describe(ALGORITHM_KEY)
 
 
 @check(
@@ -160,6 +160,6 @@ def classic_algorithm_2(c: Circumstances) -> Iterator[str]:
     remedy=f"Set spark.hadoop.{ALGORITHM_KEY}=1, or choose another committer.",
     committers=("classic",),
 )
-def classic_tripped(c: Circumstances) -> Iterator[str]:
+def classic_tripped(c: JobFacts) -> Iterator[str]:
     if c.value(ALGORITHM_KEY) not in ("1", "2"):
-        yield c.said(ALGORITHM_KEY)
+        yield c.describe(ALGORITHM_KEY)

@@ -1,4 +1,4 @@
-"""Whether the committer that was asked for is the one that will run."""
+"""Binding of the committer: the one that was asked for is the one that will run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..hadoop.settings import (
     Committer,
 )
 from .check import ALL, COMMITTERS, S3A, Severity, check
-from .job_facts import Circumstances
+from .job_facts import JobFacts
 
 _NAMES = ("file", "directory", "partitioned", "magic", "")
 _BY_WORD = "Take the settings of committer=… as they are: they name all five keys."
@@ -38,14 +38,14 @@ _OWN_COMMIT = ("delta", "iceberg", "hudi")
     source="S3ACommitterFactory.chooseCommitterFactory: an unknown name is refused, 'file' renames",
     remedy="Choose by committer=…, and take fs.s3a.committer.name out of the other settings.",
 )
-def committer_name(c: Circumstances) -> Iterator[str]:
+def committer_name(c: JobFacts) -> Iterator[str]:
     committer, name = c.s3a, c.value(NAME_KEY)
     if committer is None or name == committer.hadoop_name:
         return
     if committer is Committer.CLASSIC and not name:
         return
     known = "" if name in _NAMES else ", which Hadoop does not know"
-    yield f"committer={c.committer!r}, but {c.said(NAME_KEY)}{known}"
+    yield f"committer={c.committer!r}, but {c.describe(NAME_KEY)}{known}"
 
 
 @check(
@@ -60,9 +60,9 @@ def committer_name(c: Circumstances) -> Iterator[str]:
     remedy=f"Set {COMMIT_PROTOCOL_KEY}={PATH_PROTOCOL}, from the module spark-hadoop-cloud.",
     committers=COMMITTERS,
 )
-def commit_protocol_missing(c: Circumstances) -> Iterator[str]:
+def commit_protocol_missing(c: JobFacts) -> Iterator[str]:
     if c.value(COMMIT_PROTOCOL_KEY) != PATH_PROTOCOL:
-        yield c.said(NAME_KEY, COMMIT_PROTOCOL_KEY)
+        yield c.describe(NAME_KEY, COMMIT_PROTOCOL_KEY)
 
 
 @check(
@@ -77,10 +77,10 @@ def commit_protocol_missing(c: Circumstances) -> Iterator[str]:
     remedy=f"Set {PARQUET_COMMITTER_KEY}={BINDING_PARQUET}.",
     committers=COMMITTERS,
 )
-def parquet_binding_missing(c: Circumstances) -> Iterator[str]:
+def parquet_binding_missing(c: JobFacts) -> Iterator[str]:
     named = c.value(PARQUET_COMMITTER_KEY)
     if named != BINDING_PARQUET and not named.endswith(".BindingPathOutputCommitter"):
-        yield c.said(NAME_KEY, PARQUET_COMMITTER_KEY)
+        yield c.describe(NAME_KEY, PARQUET_COMMITTER_KEY)
 
 
 @check(
@@ -93,9 +93,9 @@ def parquet_binding_missing(c: Circumstances) -> Iterator[str]:
     "and Hadoop 3.5.0",
     remedy=f"Set {PARQUET_COMMITTER_KEY}={BINDING_PARQUET} (or {CLASSIC_PARQUET} for classic).",
 )
-def parquet_binding_wrong(c: Circumstances) -> Iterator[str]:
+def parquet_binding_wrong(c: JobFacts) -> Iterator[str]:
     if c.value(PARQUET_COMMITTER_KEY).endswith(".BindingPathOutputCommitter"):
-        yield c.said(PARQUET_COMMITTER_KEY)
+        yield c.describe(PARQUET_COMMITTER_KEY)
 
 
 @check(
@@ -108,10 +108,10 @@ def parquet_binding_wrong(c: Circumstances) -> Iterator[str]:
     remedy=_BY_WORD,
     committers=("classic",),
 )
-def classic_half_bound(c: Circumstances) -> Iterator[str]:
+def classic_half_bound(c: JobFacts) -> Iterator[str]:
     protocol = c.value(COMMIT_PROTOCOL_KEY) == PATH_PROTOCOL
     if protocol or c.value(PARQUET_COMMITTER_KEY) == BINDING_PARQUET:
-        yield c.said(COMMIT_PROTOCOL_KEY, PARQUET_COMMITTER_KEY)
+        yield c.describe(COMMIT_PROTOCOL_KEY, PARQUET_COMMITTER_KEY)
 
 
 @check(
@@ -124,11 +124,11 @@ def classic_half_bound(c: Circumstances) -> Iterator[str]:
     source="PathOutputCommitterFactory.getCommitterFactory; ManifestCommitter (refuses s3a)",
     remedy=f"Leave {FACTORY_CLASS_KEY} empty and {FACTORY_KEY} at {S3A_FACTORY}.",
 )
-def factory_overridden(c: Circumstances) -> Iterator[str]:
+def factory_overridden(c: JobFacts) -> Iterator[str]:
     if c.value(FACTORY_CLASS_KEY):
-        yield c.said(FACTORY_CLASS_KEY)
+        yield c.describe(FACTORY_CLASS_KEY)
     elif c.value(FACTORY_KEY) != S3A_FACTORY and c.s3a is not Committer.CLASSIC:
-        yield c.said(FACTORY_KEY)
+        yield c.describe(FACTORY_KEY)
 
 
 @check(
@@ -141,9 +141,9 @@ def factory_overridden(c: Circumstances) -> Iterator[str]:
     remedy=f"Set {MAGIC_KEY}=true, for the bucket too.",
     committers=("magic",),
 )
-def magic_disabled(c: Circumstances) -> Iterator[str]:
+def magic_disabled(c: JobFacts) -> Iterator[str]:
     if not c.is_on(MAGIC_KEY):
-        yield c.said(MAGIC_KEY)
+        yield c.describe(MAGIC_KEY)
 
 
 @check(
@@ -156,10 +156,10 @@ def magic_disabled(c: Circumstances) -> Iterator[str]:
     remedy="Set fs.s3a.multipart.uploads.enabled=true, or use classic.",
     committers=COMMITTERS,
 )
-def multipart_disabled(c: Circumstances) -> Iterator[str]:
+def multipart_disabled(c: JobFacts) -> Iterator[str]:
     key = "fs.s3a.multipart.uploads.enabled"
     if not c.is_on(key):
-        yield c.said(key)
+        yield c.describe(key)
 
 
 @check(
@@ -173,11 +173,11 @@ def multipart_disabled(c: Circumstances) -> Iterator[str]:
     remedy="Name all five keys, as committer=… does; for a renaming committer set "
     f"spark.hadoop.{MAGIC_KEY}=false.",
 )
-def silent_default(c: Circumstances) -> Iterator[str]:
+def silent_default(c: JobFacts) -> Iterator[str]:
     keys = (NAME_KEY, FACTORY_KEY, MAGIC_KEY, PARQUET_COMMITTER_KEY, COMMIT_PROTOCOL_KEY)
     chosen = [k for k in keys if k in c.settings and c.settings[k].origin == SPARK_CHOICE]
     if chosen:
-        yield c.said(*chosen)
+        yield c.describe(*chosen)
 
 
 @check(
@@ -190,10 +190,10 @@ def silent_default(c: Circumstances) -> Iterator[str]:
     remedy=f"Give spark.hadoop.{NAME_KEY} in spark-defaults.conf or by committer=….",
     committers=ALL,
 )
-def core_site_passed_over(c: Circumstances) -> Iterator[str]:
+def core_site_passed_over(c: JobFacts) -> Iterator[str]:
     named = c.settings.get(f"{CORE_SITE}:{NAME_KEY}")
     if named is not None and named.value != c.value(NAME_KEY):
-        yield f"{CORE_SITE} says {named.value!r}, in force is {c.said(NAME_KEY)}"
+        yield f"{CORE_SITE} says {named.value!r}, in force is {c.describe(NAME_KEY)}"
 
 
 @check(
@@ -209,9 +209,9 @@ def core_site_passed_over(c: Circumstances) -> Iterator[str]:
     "application also writes to another file system.",
     committers=COMMITTERS,
 )
-def tripwire_off(c: Circumstances) -> Iterator[str]:
+def tripwire_off(c: JobFacts) -> Iterator[str]:
     if not c.is_on(REJECT_KEY) or c.value(ALGORITHM_KEY) in ("1", "2"):
-        yield c.said(REJECT_KEY, ALGORITHM_KEY)
+        yield c.describe(REJECT_KEY, ALGORITHM_KEY)
 
 
 @check(
@@ -223,7 +223,7 @@ def tripwire_off(c: Circumstances) -> Iterator[str]:
     source="SparkSubmitArguments.ignoreNonSparkProperties",
     remedy="Put spark.hadoop. before them.",
 )
-def hadoop_keys_dropped(c: Circumstances) -> Iterator[str]:
+def hadoop_keys_dropped(c: JobFacts) -> Iterator[str]:
     prefixes = ("fs.", "hadoop.", "mapreduce.", "pathoutputcommit.", "parquet.")
     names = sorted(key for key in c.dropped if key.startswith(prefixes))
     if names:
@@ -241,14 +241,14 @@ def hadoop_keys_dropped(c: Circumstances) -> Iterator[str]:
     "core-default.xml",
     remedy="Give the plain key, for this job.",
 )
-def bucket_option_ignored(c: Circumstances) -> Iterator[str]:
+def bucket_option_ignored(c: JobFacts) -> Iterator[str]:
     bucket = c.destination.partition("://")[2].partition("/")[0]
     prefix = f"fs.s3a.bucket.{bucket}.committer."
     for key in sorted(k for k in c.settings if k.startswith(prefix)):
         plain = f"fs.s3a.committer.{key.removeprefix(prefix)}"
         differs = plain in c.settings and c.value(plain) != c.value(key)
         if plain != MAGIC_KEY and differs:
-            yield f"{c.said(key)}, in force is {c.said(plain)}"
+            yield f"{c.describe(key)}, in force is {c.describe(plain)}"
 
 
 @check(
@@ -261,7 +261,7 @@ def bucket_option_ignored(c: Circumstances) -> Iterator[str]:
     remedy="Let Spark write to s3a://….",
     committers=S3A,
 )
-def destination_scheme(c: Circumstances) -> Iterator[str]:
+def destination_scheme(c: JobFacts) -> Iterator[str]:
     scheme = c.destination.partition("://")[0]
     if "://" in c.destination and scheme != "s3a":
         yield f"the destination begins with {scheme}://"
@@ -278,7 +278,7 @@ def destination_scheme(c: Circumstances) -> Iterator[str]:
     remedy="Write a DataFrame: spark.createDataFrame(rdd, schema).write….",
     committers=COMMITTERS,
 )
-def rdd_api(c: Circumstances) -> Iterator[str]:
+def rdd_api(c: JobFacts) -> Iterator[str]:
     if "rdd" in c.formats:
         yield "the application saves an RDD"
 
@@ -295,7 +295,7 @@ def rdd_api(c: Circumstances) -> Iterator[str]:
     "committer out for a table format.",
     committers=COMMITTERS,
 )
-def format_falls_back(c: Circumstances) -> Iterator[str]:
+def format_falls_back(c: JobFacts) -> Iterator[str]:
     for name in c.formats:
         if name == "hive":
             yield "the application inserts into a table of Hive's own format"
@@ -303,7 +303,7 @@ def format_falls_back(c: Circumstances) -> Iterator[str]:
             yield f"the application writes {name}"
     key = "spark.sql.hive.convertMetastoreParquet"
     if c.hive_table and c.value(key) == "false":
-        yield f"{c.said(key)}: Hive itself writes its Parquet tables"
+        yield f"{c.describe(key)}: Hive itself writes its Parquet tables"
     key = "spark.sql.sources.outputCommitterClass"
     if c.value(key) and c.value(COMMIT_PROTOCOL_KEY) != PATH_PROTOCOL:
-        yield c.said(key)
+        yield c.describe(key)

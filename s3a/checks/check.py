@@ -1,4 +1,4 @@
-"""What a check is, and the list to which the ``checks_…`` modules add theirs."""
+"""Definition of a check, and the list to which the modules of this room add theirs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from .job_facts import Circumstances
+from .job_facts import JobFacts
 
 ALL = ("zero_rename", "magic", "directory", "partitioned", "classic")
 S3A = ("magic", "directory", "partitioned", "classic")
@@ -26,7 +26,7 @@ class Severity(StrEnum):
 
 
 Stage = Literal["before", "in job"]
-Probe = Callable[[Circumstances], Iterable[str]]
+Probe = Callable[[JobFacts], Iterable[str]]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckFinding:
     """A check that fired.
 
     :param detail: the keys concerned, their values and where each came from.

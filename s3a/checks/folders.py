@@ -1,4 +1,4 @@
-"""Where tasks keep what is not committed: staging on the cluster, buffers on each machine."""
+"""Folders for what is not committed: staging on the cluster, buffers on each machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ..hadoop.effective_settings import DEFAULT
 from ..hadoop.settings import BUFFER_KEY, STAGING_KEY
 from .check import STAGING, Severity, check
-from .job_facts import Circumstances
+from .job_facts import JobFacts
 
 _DEFAULT_FS = "fs.defaultFS"
 #: Folders of a machine that every user may write to.
@@ -30,12 +30,12 @@ _LITTLE_ROOM = 2 * 1024**3
     "which needs none.",
     committers=STAGING,
 )
-def staging_not_shared(c: Circumstances) -> Iterator[str]:
+def staging_not_shared(c: JobFacts) -> Iterator[str]:
     setting = c.settings.get(_DEFAULT_FS)
     local = setting is None or setting.value.startswith("file:")
     # Hadoop's default says nothing of a cluster whose own files were not read.
     if c.is_cluster and local and setting is not None and setting.origin != DEFAULT:
-        yield c.said(_DEFAULT_FS, STAGING_KEY)
+        yield c.describe(_DEFAULT_FS, STAGING_KEY)
 
 
 @check(
@@ -48,10 +48,10 @@ def staging_not_shared(c: Circumstances) -> Iterator[str]:
     remedy="Say spark.hadoop.fs.defaultFS, or use magic, which needs no shared file system.",
     committers=STAGING,
 )
-def staging_unknown(c: Circumstances) -> Iterator[str]:
+def staging_unknown(c: JobFacts) -> Iterator[str]:
     setting = c.settings.get(_DEFAULT_FS)
     if c.is_cluster and (setting is None or setting.origin == DEFAULT):
-        yield c.said(_DEFAULT_FS)
+        yield c.describe(_DEFAULT_FS)
 
 
 @check(
@@ -64,9 +64,9 @@ def staging_unknown(c: Circumstances) -> Iterator[str]:
     remedy="Keep the default file system on HDFS, or use magic.",
     committers=STAGING,
 )
-def staging_on_s3(c: Circumstances) -> Iterator[str]:
+def staging_on_s3(c: JobFacts) -> Iterator[str]:
     if re.match(r"s3[an]?://", c.value(_DEFAULT_FS)):
-        yield c.said(_DEFAULT_FS)
+        yield c.describe(_DEFAULT_FS)
 
 
 @check(
@@ -79,10 +79,10 @@ def staging_on_s3(c: Circumstances) -> Iterator[str]:
     remedy="Leave it at tmp/staging, which is below each user's home, or put ${user.name} into it.",
     committers=STAGING,
 )
-def staging_dir_shared(c: Circumstances) -> Iterator[str]:
+def staging_dir_shared(c: JobFacts) -> Iterator[str]:
     path = re.sub(r"^[a-z0-9]+://[^/]*", "", c.value(STAGING_KEY))
     if path.startswith("/") and "${user.name}" not in path and not path.startswith("/user/"):
-        yield c.said(STAGING_KEY)
+        yield c.describe(STAGING_KEY)
 
 
 @check(
@@ -95,16 +95,16 @@ def staging_dir_shared(c: Circumstances) -> Iterator[str]:
     remedy="Leave it out (a folder of the user, or YARN's LOCAL_DIRS), or put ${user.name} "
     "into it.",
 )
-def buffer_dir_shared(c: Circumstances) -> Iterator[str]:
+def buffer_dir_shared(c: JobFacts) -> Iterator[str]:
     if c.shared_dirs:
-        yield f"{c.said(BUFFER_KEY)}: others may write to {', '.join(c.shared_dirs)}"
+        yield f"{c.describe(BUFFER_KEY)}: others may write to {', '.join(c.shared_dirs)}"
         return
     for folder in c.value(BUFFER_KEY).split(","):
         path = folder.strip().removeprefix("file:")
         if path.rstrip("/") in _SHARED or (
             path.startswith(tuple(f"{place}/" for place in _SHARED)) and "${" not in path
         ):
-            yield c.said(BUFFER_KEY)
+            yield c.describe(BUFFER_KEY)
             return
 
 
@@ -118,10 +118,10 @@ def buffer_dir_shared(c: Circumstances) -> Iterator[str]:
     "only a few blocks.",
     committers=STAGING,
 )
-def buffer_too_small(c: Circumstances) -> Iterator[str]:
+def buffer_too_small(c: JobFacts) -> Iterator[str]:
     free, needed = c.buffer_free_bytes, c.expected_bytes
     if free is not None and needed is not None and free < needed:
-        yield f"{c.said(BUFFER_KEY)} has {free:,} bytes free, {needed:,} are expected"
+        yield f"{c.describe(BUFFER_KEY)} has {free:,} bytes free, {needed:,} are expected"
 
 
 @check(
@@ -133,7 +133,7 @@ def buffer_too_small(c: Circumstances) -> Iterator[str]:
     source="S3ABlockOutputStream; LocalDirAllocator",
     remedy="Give a buffer_dir on another disk.",
 )
-def buffer_nearly_full(c: Circumstances) -> Iterator[str]:
+def buffer_nearly_full(c: JobFacts) -> Iterator[str]:
     free = c.buffer_free_bytes
     if free is not None and free < _LITTLE_ROOM and not list(buffer_too_small(c)):
-        yield f"{c.said(BUFFER_KEY)} has {free:,} bytes free"
+        yield f"{c.describe(BUFFER_KEY)} has {free:,} bytes free"

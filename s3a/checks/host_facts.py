@@ -1,4 +1,4 @@
-"""What a job's surroundings tell the checks: the bucket's rules, the disk of this machine."""
+"""Facts about a job's surroundings: the bucket's rules, the disk of this machine."""
 
 from __future__ import annotations
 

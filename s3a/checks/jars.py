@@ -1,4 +1,4 @@
-"""Whether the jars are there, and belong together."""
+"""Jars: all there, and of releases that belong together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..hadoop.class_path import (
 )
 from ..hadoop.effective_settings import version_of
 from .check import COMMITTERS, Severity, check
-from .job_facts import Circumstances
+from .job_facts import JobFacts
 
 #: Spark and spark-hadoop-cloud of different minor versions that this project's tests run
 #: together: there is no release of the module for Spark 4.3.
@@ -49,7 +49,7 @@ def _absent(jars: Jars | None, *artifacts: str) -> str | None:
     remedy="Give packages='org.apache.hadoop:hadoop-aws:<version of hadoop-client-api>', or put "
     "the jars into the image.",
 )
-def hadoop_aws_missing(c: Circumstances) -> Iterator[str]:
+def hadoop_aws_missing(c: JobFacts) -> Iterator[str]:
     absent = _absent(c.jars, HADOOP_AWS)
     if absent:
         yield absent
@@ -65,7 +65,7 @@ def hadoop_aws_missing(c: Circumstances) -> Iterator[str]:
     source="Hadoop's documentation of hadoop-aws (troubleshooting: all versions the same)",
     remedy="Name hadoop-aws in the version of Spark's hadoop-client-api, and only that one.",
 )
-def hadoop_aws_version(c: Circumstances) -> Iterator[str]:
+def hadoop_aws_version(c: JobFacts) -> Iterator[str]:
     if c.jars is None:
         return
     hadoop = c.jars.hadoop_version
@@ -83,7 +83,7 @@ def hadoop_aws_version(c: Circumstances) -> Iterator[str]:
     source="the JVM's class path",
     remedy="Keep one of them.",
 )
-def jars_twice(c: Circumstances) -> Iterator[str]:
+def jars_twice(c: JobFacts) -> Iterator[str]:
     for name in (HADOOP_AWS, CLOUD, SDK_BUNDLE, SDK_V1, ACCELERATOR, SPARK_CORE, *HADOOP_CLIENT):
         found = c.jars.of(name) if c.jars else ()
         if len({jar.version for jar in found if jar.version}) > 1:
@@ -99,7 +99,7 @@ def jars_twice(c: Circumstances) -> Iterator[str]:
     source="HADOOP-18073 (Hadoop 3.4.0 moved to version 2); hadoop-aws's POM",
     remedy="Give the bundle that hadoop-aws names: packages brings it by itself, jars does not.",
 )
-def sdk_missing(c: Circumstances) -> Iterator[str]:
+def sdk_missing(c: JobFacts) -> Iterator[str]:
     version = (c.jars.version(HADOOP_AWS) or c.jars.hadoop_version) if c.jars else None
     if version is None:
         return
@@ -118,7 +118,7 @@ def sdk_missing(c: Circumstances) -> Iterator[str]:
     source="HADOOP-19082 (3.4.1), HADOOP-19485 (3.4.2), HADOOP-19654 (3.4.3, 3.5.0)",
     remedy="Take the version that hadoop-aws names.",
 )
-def sdk_version(c: Circumstances) -> Iterator[str]:
+def sdk_version(c: JobFacts) -> Iterator[str]:
     hadoop = c.jars.version(HADOOP_AWS) if c.jars else None
     wanted = SDK_OF_HADOOP.get(version_of(hadoop)) if hadoop else None
     for jar in c.jars.of(SDK_BUNDLE) if c.jars and wanted else ():
@@ -136,7 +136,7 @@ def sdk_version(c: Circumstances) -> Iterator[str]:
     source="StreamIntegration.DEFAULT_STREAM_TYPE; tried with hadoop-aws 3.5.0",
     remedy="Give software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1.",
 )
-def accelerator_missing(c: Circumstances) -> Iterator[str]:
+def accelerator_missing(c: JobFacts) -> Iterator[str]:
     hadoop = c.jars.version(HADOOP_AWS) if c.jars else None
     if hadoop is None or version_of(hadoop) < _NEEDS_ACCELERATOR:
         return
@@ -158,7 +158,7 @@ def accelerator_missing(c: Circumstances) -> Iterator[str]:
     "alone, with --jars: as a package it brings a hadoop-aws of its own.",
     committers=COMMITTERS,
 )
-def cloud_jar_missing(c: Circumstances) -> Iterator[str]:
+def cloud_jar_missing(c: JobFacts) -> Iterator[str]:
     absent = _absent(c.jars, CLOUD)
     if absent:
         yield absent
@@ -174,7 +174,7 @@ def cloud_jar_missing(c: Circumstances) -> Iterator[str]:
     "what this project tests.",
     committers=COMMITTERS,
 )
-def cloud_jar_version(c: Circumstances) -> Iterator[str]:
+def cloud_jar_version(c: JobFacts) -> Iterator[str]:
     spark = c.spark_version or (c.jars.spark_version if c.jars else None)
     for jar in c.jars.of(CLOUD) if c.jars and spark else ():
         pair = (version_of(spark or "")[:2], version_of(jar.version)[:2])
@@ -191,7 +191,7 @@ def cloud_jar_version(c: Circumstances) -> Iterator[str]:
     remedy="Take the artifact with the suffix of Spark's own jars, _2.13 for Spark 4.",
     committers=COMMITTERS,
 )
-def cloud_jar_scala(c: Circumstances) -> Iterator[str]:
+def cloud_jar_scala(c: JobFacts) -> Iterator[str]:
     for jar in c.jars.of(CLOUD) if c.jars else ():
         for core in c.jars.of(SPARK_CORE) if c.jars else ():
             if jar.scala and core.scala and jar.scala != core.scala:
@@ -207,8 +207,8 @@ def cloud_jar_scala(c: Circumstances) -> Iterator[str]:
     remedy="Leave track_commits_in_memory out, or use Hadoop 3.4.1 or newer.",
     committers=("magic",),
 )
-def in_memory_unknown(c: Circumstances) -> Iterator[str]:
+def in_memory_unknown(c: JobFacts) -> Iterator[str]:
     key = "fs.s3a.committer.magic.track.commits.in.memory.enabled"
     hadoop = c.jars.hadoop_version if c.jars else None
     if hadoop and version_of(hadoop) < (3, 4, 1) and c.is_on(key):
-        yield f"{c.said(key)}, Hadoop {hadoop}"
+        yield f"{c.describe(key)}, Hadoop {hadoop}"

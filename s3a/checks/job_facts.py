@@ -1,4 +1,4 @@
-"""What is known of a job before it runs, for the checks to look at."""
+"""Facts known of a job before it runs, for the checks to look at."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Circumstances:
+class JobFacts:
     """A job, its settings and its surroundings. ``None`` always means: not known from here.
 
     A check stays silent where it would have to guess, unless the guess costs rows.
@@ -112,7 +112,7 @@ class Circumstances:
         except ValueError:
             return None
 
-    def said(self, *keys: str) -> str:
+    def describe(self, *keys: str) -> str:
         """Keys with their values and where each came from, for a finding."""
         return ", ".join(
             f"{key}={self.settings[key].value!r} ({self.settings[key].origin})"

@@ -1,4 +1,4 @@
-"""Whether an overwrite, an append or a refusal does what it says, and no more."""
+"""Overwrites, appends and refusals that do what they say, and no more."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..hadoop.settings import (
     UNIQUE_KEY,
 )
 from .check import COMMITTERS, STAGING, Severity, check
-from .job_facts import Circumstances
+from .job_facts import JobFacts
 
 _ONE_PARTITION = (
     "Let the job write into the one partition's folder, or use partitioned with "
@@ -25,13 +25,13 @@ _ONE_PARTITION = (
 )
 
 
-def _overwrites_dynamically(c: Circumstances) -> bool:
+def _overwrites_dynamically(c: JobFacts) -> bool:
     # Spark asks for the mode only when it overwrites (InsertIntoHadoopFsRelationCommand).
     dynamic = c.value(PARTITION_OVERWRITE_KEY).upper() == "DYNAMIC"
     return dynamic and c.save_mode in (None, Mode.REPLACE)
 
 
-def _conflict_mode(c: Circumstances) -> str:
+def _conflict_mode(c: JobFacts) -> str:
     return c.value(CONFLICT_KEY, "append").lower()
 
 
@@ -46,9 +46,9 @@ def _conflict_mode(c: Circumstances) -> str:
     remedy=f"Set {PARTITION_OVERWRITE_KEY}=STATIC. {_ONE_PARTITION}",
     committers=COMMITTERS,
 )
-def dynamic_partition_overwrite(c: Circumstances) -> Iterator[str]:
+def dynamic_partition_overwrite(c: JobFacts) -> Iterator[str]:
     if _overwrites_dynamically(c):
-        yield c.said(PARTITION_OVERWRITE_KEY)
+        yield c.describe(PARTITION_OVERWRITE_KEY)
 
 
 @check(
@@ -64,13 +64,13 @@ def dynamic_partition_overwrite(c: Circumstances) -> Iterator[str]:
     "partitions' folders one by one.",
     committers=("classic",),
 )
-def dynamic_overwrite_appends(c: Circumstances) -> Iterator[str]:
+def dynamic_overwrite_appends(c: JobFacts) -> Iterator[str]:
     bound = c.value(COMMIT_PROTOCOL_KEY) == PATH_PROTOCOL
     version = c.jars.version(CLOUD) if c.jars else None
     mended = version is not None and version_of(version) >= (4, 2)
     if _overwrites_dynamically(c) and bound and not mended:
         known = f", {CLOUD} {version}" if version else ""
-        yield f"{c.said(PARTITION_OVERWRITE_KEY, COMMIT_PROTOCOL_KEY)}{known}"
+        yield f"{c.describe(PARTITION_OVERWRITE_KEY, COMMIT_PROTOCOL_KEY)}{known}"
 
 
 @check(
@@ -83,9 +83,9 @@ def dynamic_overwrite_appends(c: Circumstances) -> Iterator[str]:
     remedy="Write with STATIC into the partition's folder, or wait for something else.",
     committers=("classic",),
 )
-def dynamic_overwrite_marker(c: Circumstances) -> Iterator[str]:
+def dynamic_overwrite_marker(c: JobFacts) -> Iterator[str]:
     if _overwrites_dynamically(c) and c.sensor_waits:
-        yield f"{c.said(PARTITION_OVERWRITE_KEY)}, and somebody waits for _SUCCESS"
+        yield f"{c.describe(PARTITION_OVERWRITE_KEY)}, and somebody waits for _SUCCESS"
 
 
 @check(
@@ -97,7 +97,7 @@ def dynamic_overwrite_marker(c: Circumstances) -> Iterator[str]:
     source="InsertIntoHadoopFsRelationCommand.deleteMatchingPartitions",
     remedy=_ONE_PARTITION,
 )
-def overwrite_removes_table(c: Circumstances) -> Iterator[str]:
+def overwrite_removes_table(c: JobFacts) -> Iterator[str]:
     if c.save_mode is Mode.REPLACE and c.has_other_partitions and not _overwrites_dynamically(c):
         yield f"mode overwrite on {c.destination or 'the table'}, which has other partitions"
 
@@ -112,7 +112,7 @@ def overwrite_removes_table(c: Circumstances) -> Iterator[str]:
     remedy="Use partitioned or directory with conflict_mode='replace' and Spark's mode append, "
     "which remove when the job commits; or the committer zero_rename.",
 )
-def overwrite_removes_first(c: Circumstances) -> Iterator[str]:
+def overwrite_removes_first(c: JobFacts) -> Iterator[str]:
     static = c.save_mode is Mode.REPLACE and not _overwrites_dynamically(c)
     if static and not c.has_other_partitions:
         yield f"mode overwrite on {c.destination or 'the destination'}"
@@ -128,11 +128,11 @@ def overwrite_removes_first(c: Circumstances) -> Iterator[str]:
     "docs/protocol.md",
     remedy="Write with committer='zero_rename', append, or let S3A write another table.",
 )
-def native_table_removed(c: Circumstances) -> Iterator[str]:
+def native_table_removed(c: JobFacts) -> Iterator[str]:
     if c.native_table and c.save_mode is Mode.REPLACE and not _overwrites_dynamically(c):
         yield "mode overwrite on a zero_rename table"
     if c.native_table and c.committer == "directory" and _conflict_mode(c) == "replace":
-        yield f"{c.said(CONFLICT_KEY)} on a zero_rename table"
+        yield f"{c.describe(CONFLICT_KEY)} on a zero_rename table"
 
 
 @check(
@@ -147,13 +147,13 @@ def native_table_removed(c: Circumstances) -> Iterator[str]:
     remedy="Give conflict_mode='append' for append, 'replace' for overwrite, 'fail' for "
     "fail-if-exists, or leave conflict_mode to the operator.",
 )
-def mode_not_kept(c: Circumstances) -> Iterator[str]:
+def mode_not_kept(c: JobFacts) -> Iterator[str]:
     staging = c.s3a is not None and c.s3a.is_staging
     kept = _conflict_mode(c) if staging else "append"
     if c.mode is None or kept == CONFLICT_MODE_OF[c.mode]:
         return
     if kept == "replace" or c.save_mode is Mode.APPEND:
-        how = c.said(CONFLICT_KEY) if staging else f"{c.committer} adds to what is there"
+        how = c.describe(CONFLICT_KEY) if staging else f"{c.committer} adds to what is there"
         yield f"mode {c.mode}, but {how}"
 
 
@@ -166,9 +166,9 @@ def mode_not_kept(c: Circumstances) -> Iterator[str]:
     remedy=f"Choose one of {', '.join(CONFLICT_MODES)}.",
     committers=STAGING,
 )
-def conflict_mode_unknown(c: Circumstances) -> Iterator[str]:
+def conflict_mode_unknown(c: JobFacts) -> Iterator[str]:
     if _conflict_mode(c) not in CONFLICT_MODES:
-        yield c.said(CONFLICT_KEY)
+        yield c.describe(CONFLICT_KEY)
 
 
 @check(
@@ -180,10 +180,10 @@ def conflict_mode_unknown(c: Circumstances) -> Iterator[str]:
     remedy="Use directory or partitioned, or take it out.",
     committers=("magic", "classic"),
 )
-def conflict_mode_ignored(c: Circumstances) -> Iterator[str]:
+def conflict_mode_ignored(c: JobFacts) -> Iterator[str]:
     setting = c.settings.get(CONFLICT_KEY)
     if setting is not None and setting.origin != DEFAULT and setting.value.lower() != "append":
-        yield c.said(CONFLICT_KEY)
+        yield c.describe(CONFLICT_KEY)
 
 
 @check(
@@ -196,9 +196,9 @@ def conflict_mode_ignored(c: Circumstances) -> Iterator[str]:
     remedy="Use committer='partitioned', or write into the one partition's folder.",
     committers=("directory",),
 )
-def replace_removes_table(c: Circumstances) -> Iterator[str]:
+def replace_removes_table(c: JobFacts) -> Iterator[str]:
     if _conflict_mode(c) == "replace" and c.has_other_partitions:
-        yield f"{c.said(CONFLICT_KEY)}, and the table has other partitions"
+        yield f"{c.describe(CONFLICT_KEY)}, and the table has other partitions"
 
 
 @check(
@@ -211,9 +211,9 @@ def replace_removes_table(c: Circumstances) -> Iterator[str]:
     remedy="Use committer='partitioned', which looks at the partitions that are written.",
     committers=("directory",),
 )
-def fail_refuses_table(c: Circumstances) -> Iterator[str]:
+def fail_refuses_table(c: JobFacts) -> Iterator[str]:
     if _conflict_mode(c) == "fail" and c.has_other_partitions:
-        yield f"{c.said(CONFLICT_KEY)}, and the table has partitions"
+        yield f"{c.describe(CONFLICT_KEY)}, and the table has partitions"
 
 
 @check(
@@ -226,9 +226,9 @@ def fail_refuses_table(c: Circumstances) -> Iterator[str]:
     remedy=f"Set spark.hadoop.{UNIQUE_KEY}=true.",
     committers=STAGING,
 )
-def unique_filenames_off(c: Circumstances) -> Iterator[str]:
+def unique_filenames_off(c: JobFacts) -> Iterator[str]:
     if not c.is_on(UNIQUE_KEY) and _conflict_mode(c) == "append":
-        yield c.said(UNIQUE_KEY)
+        yield c.describe(UNIQUE_KEY)
 
 
 @check(
@@ -243,7 +243,7 @@ def unique_filenames_off(c: Circumstances) -> Iterator[str]:
     stage="in job",
     committers=COMMITTERS,
 )
-def partitions_elsewhere(c: Circumstances) -> Iterator[str]:
+def partitions_elsewhere(c: JobFacts) -> Iterator[str]:
     if c.partitions_elsewhere:
         yield "the metastore has partitions of this table at other paths"
 
@@ -258,6 +258,6 @@ def partitions_elsewhere(c: Circumstances) -> Iterator[str]:
     "path instead of a table.",
     committers=COMMITTERS,
 )
-def partitions_unknown(c: Circumstances) -> Iterator[str]:
+def partitions_unknown(c: JobFacts) -> Iterator[str]:
     if c.hive_table and c.partitions_elsewhere is None:
         yield "the application writes a table of the metastore"

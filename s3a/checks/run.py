@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 from ...committer.errors import SettingsRefusedError
 from . import attempts, binding, folders, jars, overwrite, store, uploads
-from .check import REGISTRY, Check, Finding, Severity
-from .job_facts import Circumstances
+from .check import REGISTRY, Check, CheckFinding, Severity
+from .job_facts import JobFacts
 
 __all__ = [
     "CHECKS",
     "Check",
-    "Circumstances",
-    "Finding",
+    "CheckFinding",
+    "JobFacts",
     "Severity",
     "by_theme",
     "inspect",
@@ -41,13 +41,13 @@ _ENTRIES = sorted(REGISTRY, key=lambda entry: _ORDER[entry[1].__module__])
 CHECKS: tuple[Check, ...] = tuple(check for check, _ in _ENTRIES)
 
 
-def inspect(circumstances: Circumstances) -> tuple[Finding, ...]:
+def inspect(facts: JobFacts) -> tuple[CheckFinding, ...]:
     """Everything that is wrong, errors first. Asks nobody, and takes no time to speak of."""
     found = [
-        Finding(check, detail)
+        CheckFinding(check, detail)
         for check, probe in _ENTRIES
-        if circumstances.committer in check.committers
-        for detail in probe(circumstances)
+        if facts.committer in check.committers
+        for detail in probe(facts)
     ]
     return tuple(sorted(found, key=lambda finding: finding.check.severity is not Severity.ERROR))
 
@@ -62,12 +62,12 @@ def by_theme() -> dict[str, tuple[Check, ...]]:
     }
 
 
-def warnings(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+def warnings(findings: Sequence[CheckFinding]) -> tuple[CheckFinding, ...]:
     """Those that do not stop the job."""
     return tuple(f for f in findings if f.check.severity is Severity.WARNING)
 
 
-def refuse(findings: Sequence[Finding]) -> None:
+def refuse(findings: Sequence[CheckFinding]) -> None:
     """Let no job run whose settings are known to be wrong.
 
     :raises SettingsRefusedError: names every error with its id, settings and remedy.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..hadoop.settings import IN_MEMORY_KEY, MARKER_KEY, REPORT_KEY, THREADS_KEY
 from .check import COMMITTERS, Severity, check
-from .job_facts import Circumstances
+from .job_facts import JobFacts
 
 _CLEANUP = "fs.s3a.committer.magic.cleanup.enabled"
 _CONDITIONAL = "fs.s3a.create.conditional.enabled"
@@ -22,9 +22,9 @@ _CONNECTIONS = "fs.s3a.connection.maximum"
     source="AbstractS3ACommitter.maybeCreateSuccessMarker, setupJob; FileOutputCommitter",
     remedy=f"Set spark.hadoop.{MARKER_KEY}=true.",
 )
-def marker_off(c: Circumstances) -> Iterator[str]:
+def marker_off(c: JobFacts) -> Iterator[str]:
     if not c.is_on(MARKER_KEY) and c.sensor_waits:
-        yield c.said(MARKER_KEY)
+        yield c.describe(MARKER_KEY)
 
 
 @check(
@@ -35,9 +35,9 @@ def marker_off(c: Circumstances) -> Iterator[str]:
     source="AbstractS3ACommitter.maybeCreateSuccessMarker",
     remedy=f"Set spark.hadoop.{MARKER_KEY}=true.",
 )
-def marker_off_unwatched(c: Circumstances) -> Iterator[str]:
+def marker_off_unwatched(c: JobFacts) -> Iterator[str]:
     if not c.is_on(MARKER_KEY) and not c.sensor_waits:
-        yield c.said(MARKER_KEY)
+        yield c.describe(MARKER_KEY)
 
 
 @check(
@@ -49,10 +49,10 @@ def marker_off_unwatched(c: Circumstances) -> Iterator[str]:
     remedy=f"Set spark.hadoop.{_CONNECTIONS} above {THREADS_KEY}.",
     committers=COMMITTERS,
 )
-def threads_above_connections(c: Circumstances) -> Iterator[str]:
+def threads_above_connections(c: JobFacts) -> Iterator[str]:
     threads, connections = c.number(THREADS_KEY), c.number(_CONNECTIONS)
     if threads is not None and connections is not None and threads > connections:
-        yield c.said(THREADS_KEY, _CONNECTIONS)
+        yield c.describe(THREADS_KEY, _CONNECTIONS)
 
 
 @check(
@@ -65,10 +65,10 @@ def threads_above_connections(c: Circumstances) -> Iterator[str]:
     remedy=f"Set spark.hadoop.{THREADS_KEY} to a number above 0.",
     committers=COMMITTERS,
 )
-def threads_negative(c: Circumstances) -> Iterator[str]:
+def threads_negative(c: JobFacts) -> Iterator[str]:
     threads = c.number(THREADS_KEY)
     if threads is not None and threads <= 0:
-        yield c.said(THREADS_KEY)
+        yield c.describe(THREADS_KEY)
 
 
 @check(
@@ -81,9 +81,9 @@ def threads_negative(c: Circumstances) -> Iterator[str]:
     remedy="Leave it off, or have a lifecycle rule for uploads.",
     committers=("magic",),
 )
-def in_memory_tracking(c: Circumstances) -> Iterator[str]:
+def in_memory_tracking(c: JobFacts) -> Iterator[str]:
     if c.is_on(IN_MEMORY_KEY):
-        yield c.said(IN_MEMORY_KEY)
+        yield c.describe(IN_MEMORY_KEY)
 
 
 @check(
@@ -96,9 +96,9 @@ def in_memory_tracking(c: Circumstances) -> Iterator[str]:
     remedy=f"Set spark.hadoop.{_CLEANUP}=true, or run zero-rename s3a-recover regularly.",
     committers=("magic",),
 )
-def magic_cleanup_off(c: Circumstances) -> Iterator[str]:
+def magic_cleanup_off(c: JobFacts) -> Iterator[str]:
     if c.settings and not c.is_on(_CLEANUP):
-        yield c.said(_CLEANUP)
+        yield c.describe(_CLEANUP)
 
 
 @check(
@@ -110,13 +110,13 @@ def magic_cleanup_off(c: Circumstances) -> Iterator[str]:
     source="ParquetOutputCommitter.writeMetaDataFile; ParquetUtils.prepareWrite",
     remedy="Set spark.hadoop.parquet.summary.metadata.level=NONE.",
 )
-def parquet_summary(c: Circumstances) -> Iterator[str]:
+def parquet_summary(c: JobFacts) -> Iterator[str]:
     level, flag = "parquet.summary.metadata.level", "parquet.enable.summary-metadata"
     if level in c.settings:
         if c.value(level).upper() != "NONE":
-            yield c.said(level)
+            yield c.describe(level)
     elif c.is_on(flag):
-        yield c.said(flag)
+        yield c.describe(flag)
 
 
 @check(
@@ -128,12 +128,12 @@ def parquet_summary(c: Circumstances) -> Iterator[str]:
     remedy="Give summary_report_dir another place.",
     committers=COMMITTERS,
 )
-def report_in_table(c: Circumstances) -> Iterator[str]:
+def report_in_table(c: JobFacts) -> Iterator[str]:
     table, report = c.destination.rstrip("/"), c.value(REPORT_KEY).rstrip("/")
     if table and (report == table or report.startswith(f"{table}/")):
         inside = report.removeprefix(table).split("/")[1:]
         if not any(part.startswith(("_", ".")) for part in inside):
-            yield c.said(REPORT_KEY)
+            yield c.describe(REPORT_KEY)
 
 
 @check(
@@ -145,6 +145,6 @@ def report_in_table(c: Circumstances) -> Iterator[str]:
     source="HADOOP-19256 (Hadoop 3.4.2); Hadoop's page on third-party stores",
     remedy=f"Set spark.hadoop.{_CONDITIONAL}=false (conditional_create=False).",
 )
-def conditional_create(c: Circumstances) -> Iterator[str]:
+def conditional_create(c: JobFacts) -> Iterator[str]:
     if c.conditional_writes is False and c.is_on(_CONDITIONAL):
-        yield c.said(_CONDITIONAL)
+        yield c.describe(_CONDITIONAL)

@@ -1,4 +1,4 @@
-"""What would abort uploads that this job, or another one, still needs; and what leaves some."""
+"""Uploads that this job or another still needs and something would abort; and those left over."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...committer.doctor import DAY, RECOVERY
 from ...committer.job_spec import JobSpec
 from ..hadoop.settings import ABORT_UPLOADS_KEY
 from .check import ALL, COMMITTERS, Severity, check
-from .job_facts import Circumstances
+from .job_facts import JobFacts
 
 _OLD_ABORT_KEY = "fs.s3a.committer.staging.abort.pending.uploads"
 _PURGE, _PURGE_AGE = "fs.s3a.multipart.purge", "fs.s3a.multipart.purge.age"
@@ -24,16 +24,16 @@ def _seconds(text: str) -> float | None:
     return int(match[1]) * _UNITS[match[2]] if match else None
 
 
-def _longest(c: Circumstances) -> float:
+def _longest(c: JobFacts) -> float:
     return c.longest_job_seconds or JobSpec.max_duration
 
 
-def _aborts(c: Circumstances) -> str | None:
+def _aborts(c: JobFacts) -> str | None:
     """The key by which uploads of others are aborted; the old name is the new one to Hadoop."""
     return next((key for key in (ABORT_UPLOADS_KEY, _OLD_ABORT_KEY) if c.is_on(key)), None)
 
 
-def _needed(c: Circumstances) -> str:
+def _needed(c: JobFacts) -> str:
     return f"a job may take {_longest(c) / 3600:.0f} h, its recovery {RECOVERY / 3600:.0f} h more"
 
 
@@ -49,11 +49,11 @@ def _needed(c: Circumstances) -> str:
     "s3a-recover and a lifecycle rule clean up.",
     committers=COMMITTERS,
 )
-def abort_uploads_shared(c: Circumstances) -> Iterator[str]:
+def abort_uploads_shared(c: JobFacts) -> Iterator[str]:
     key = _aborts(c)
     if key and (c.other_jobs or c.native_table):
         whose = "a zero_rename table is there" if c.native_table else "other jobs write there"
-        yield f"{c.said(key)}, and {whose}"
+        yield f"{c.describe(key)}, and {whose}"
 
 
 @check(
@@ -67,11 +67,11 @@ def abort_uploads_shared(c: Circumstances) -> Iterator[str]:
     "follow each other.",
     committers=COMMITTERS,
 )
-def abort_uploads_on(c: Circumstances) -> Iterator[str]:
+def abort_uploads_on(c: JobFacts) -> Iterator[str]:
     known = c.other_jobs is not None or c.native_table
     key = _aborts(c)
     if key and not known:
-        yield c.said(key)
+        yield c.describe(key)
 
 
 @check(
@@ -83,9 +83,9 @@ def abort_uploads_on(c: Circumstances) -> Iterator[str]:
     remedy=f"Use {ABORT_UPLOADS_KEY} only.",
     committers=COMMITTERS,
 )
-def abort_uploads_old_key(c: Circumstances) -> Iterator[str]:
+def abort_uploads_old_key(c: JobFacts) -> Iterator[str]:
     if _OLD_ABORT_KEY in c.settings:
-        yield c.said(_OLD_ABORT_KEY, ABORT_UPLOADS_KEY)
+        yield c.describe(_OLD_ABORT_KEY, ABORT_UPLOADS_KEY)
 
 
 @check(
@@ -99,10 +99,10 @@ def abort_uploads_old_key(c: Circumstances) -> Iterator[str]:
     remedy=f"Set spark.hadoop.{_PURGE}=false and use a lifecycle rule.",
     committers=ALL,
 )
-def multipart_purge(c: Circumstances) -> Iterator[str]:
+def multipart_purge(c: JobFacts) -> Iterator[str]:
     age = _seconds(c.value(_PURGE_AGE))
     if c.is_on(_PURGE) and (age is None or age < _longest(c) + RECOVERY):
-        yield f"{c.said(_PURGE, _PURGE_AGE)}; {_needed(c)}"
+        yield f"{c.describe(_PURGE, _PURGE_AGE)}; {_needed(c)}"
 
 
 @check(
@@ -115,9 +115,9 @@ def multipart_purge(c: Circumstances) -> Iterator[str]:
     remedy=f"Set spark.hadoop.{_PURGE}=false and use a lifecycle rule.",
     committers=ALL,
 )
-def multipart_purge_on(c: Circumstances) -> Iterator[str]:
+def multipart_purge_on(c: JobFacts) -> Iterator[str]:
     if c.is_on(_PURGE) and not list(multipart_purge(c)):
-        yield c.said(_PURGE, _PURGE_AGE)
+        yield c.describe(_PURGE, _PURGE_AGE)
 
 
 @check(
@@ -131,9 +131,9 @@ def multipart_purge_on(c: Circumstances) -> Iterator[str]:
     remedy=f"Set spark.hadoop.{_DIRECTORY_PURGE}=false.",
     committers=ALL,
 )
-def directory_purge(c: Circumstances) -> Iterator[str]:
+def directory_purge(c: JobFacts) -> Iterator[str]:
     if c.is_on(_DIRECTORY_PURGE) and not (c.other_jobs or c.native_table):
-        yield c.said(_DIRECTORY_PURGE)
+        yield c.describe(_DIRECTORY_PURGE)
 
 
 @check(
@@ -145,9 +145,9 @@ def directory_purge(c: Circumstances) -> Iterator[str]:
     remedy=f"Set spark.hadoop.{_DIRECTORY_PURGE}=false.",
     committers=ALL,
 )
-def directory_purge_shared(c: Circumstances) -> Iterator[str]:
+def directory_purge_shared(c: JobFacts) -> Iterator[str]:
     if c.is_on(_DIRECTORY_PURGE) and (c.other_jobs or c.native_table):
-        yield c.said(_DIRECTORY_PURGE)
+        yield c.describe(_DIRECTORY_PURGE)
 
 
 @check(
@@ -160,7 +160,7 @@ def directory_purge_shared(c: Circumstances) -> Iterator[str]:
     remedy="Set DaysAfterInitiation to the longest job and a day for its recovery.",
     committers=COMMITTERS,
 )
-def lifecycle_too_short(c: Circumstances) -> Iterator[str]:
+def lifecycle_too_short(c: JobFacts) -> Iterator[str]:
     if c.lifecycle_days is not None and c.lifecycle_days * DAY < _longest(c):
         yield f"{c.lifecycle_days} days; {_needed(c)}"
 
@@ -175,7 +175,7 @@ def lifecycle_too_short(c: Circumstances) -> Iterator[str]:
     remedy="Set DaysAfterInitiation to the longest job and a day for its recovery.",
     committers=COMMITTERS,
 )
-def lifecycle_tight(c: Circumstances) -> Iterator[str]:
+def lifecycle_tight(c: JobFacts) -> Iterator[str]:
     if c.lifecycle_days is None:
         return
     given = c.lifecycle_days * DAY
@@ -196,6 +196,6 @@ def lifecycle_tight(c: Circumstances) -> Iterator[str]:
     "for recovery; zero-rename s3a-recover removes them sooner.",
     committers=COMMITTERS,
 )
-def lifecycle_missing(c: Circumstances) -> Iterator[str]:
+def lifecycle_missing(c: JobFacts) -> Iterator[str]:
     if c.lifecycle_days == inf and not c.is_on(ABORT_UPLOADS_KEY):
-        yield c.said(ABORT_UPLOADS_KEY)
+        yield c.describe(ABORT_UPLOADS_KEY)

@@ -1,4 +1,4 @@
-"""What each committer can do: the nine attributes of Table V of the zero-rename paper.
+"""Abilities of each committer: the nine attributes of Table V of the zero-rename paper.
 
 The paper's column "S3A" is that of magic, directory and partitioned; ``classic`` is not in its
 table, and is judged here for S3, where a rename is a copy of every object and a removal

@@ -1,4 +1,4 @@
-"""Which jars a job will have, told from names before any JVM is started.
+"""Jars on the class path of a job, told from names before any JVM is started.
 
 Looked at: Spark's own folder, ``spark.jars`` and the operator's ``jars``, ``spark.jars.packages``
 and the operator's ``packages``, ``spark.driver.extraClassPath`` and its like for executors, and
@@ -179,14 +179,6 @@ def look_for_jars(
     )
     found += _from_packages(_listed(source[1]), source[0])
     return Jars(tuple(found), complete)
-
-
-def jars_on_class_path(entries: Iterable[str]) -> Jars:
-    """The jars that a running driver has, from its class path and its list of added jars.
-
-    :param entries: paths or URLs.
-    """
-    return Jars(tuple(_in_paths((Path(entry) for entry in entries), "the class path", BOTH)))
 
 
 def class_path(text: str) -> Iterator[Path]:

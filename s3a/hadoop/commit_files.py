@@ -1,4 +1,4 @@
-"""What S3A committers write about a job: ``.pending``, ``.pendingset`` and job summary reports.
+"""Files of the S3A committers: ``.pending``, ``.pendingset`` and job summary reports.
 
 ``_SUCCESS`` itself is read by :class:`..committer.success_marker.SuccessMarker`; a summary report
 is the same JSON with the job's stage and, of a job that failed, the exception.

@@ -1,4 +1,4 @@
-"""Which settings are in force, and where each came from.
+"""Settings in force, and where each came from.
 
 A setting reaches a job by many ways. The first layer that has a key wins, as the caller orders
 them; on top of that, this module knows what Spark and Hadoop do with names:

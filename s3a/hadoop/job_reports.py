@@ -1,4 +1,4 @@
-"""A job's summary report among others."""
+"""Lookup of a job's summary report among others."""
 
 from __future__ import annotations
 

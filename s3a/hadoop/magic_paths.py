@@ -1,4 +1,4 @@
-"""Where S3A committers put things in the store: magic paths, pending sets, names with UUIDs.
+"""Places of S3A committers in the store: magic paths, pending sets, names with UUIDs.
 
 ::
 
@@ -32,7 +32,7 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _TASK_NUMBER = re.compile(r"_[mr]_(\d+)")
 _ATTEMPT_DIRECTORY = re.compile(r"\d{2,}|app-attempt-\d+")
 #: What this package puts into a magic tree to say what becomes of the job.
-DECISION_NAME = "zero_rename_recovery.json"
+DIRECTION_NAME = "zero_rename_recovery.json"
 
 
 @dataclass(frozen=True)

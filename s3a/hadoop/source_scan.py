@@ -1,4 +1,4 @@
-"""What a PySpark application writes, as far as its text tells before it runs.
+"""Writes of a PySpark application, as far as its text tells before it runs.
 
 A hint, not a proof: what is called by another name, in another module or through SQL text that is
 put together is not seen here, and is left to the checks in the job and to the tripwires.

@@ -1,4 +1,4 @@
-"""What a staging committer left on a file system of this machine.
+"""Leftovers of a staging committer on a file system of this machine.
 
 The directory and partitioned committers keep a job's pending sets on the cluster's default file
 system, in ``<fs.s3a.committer.staging.tmp.path>/<user>/<uuid>/staging-uploads`` (``Paths``,

@@ -1,4 +1,4 @@
-"""Which way a dead job goes: written into its magic tree before anything is done about it.
+"""Direction of a recovery, written into a dead job's magic tree before anything is done.
 
 The first recoverer to write it wins (a conditional PUT); a second one, or a repeat after a crash,
 reads it and goes the same way. It is deleted last of all.
@@ -16,13 +16,13 @@ from ...committer.records.codec import decode, encode
 from ...committer.records.marks import DEFAULTED
 from ...committer.s3.conditional_put import NotWritten, Written, put_record
 from ...committer.s3.requests import Delete, Found, Get, Put, Step, Unknown
-from ..hadoop.magic_paths import DECISION_NAME
+from ..hadoop.magic_paths import DIRECTION_NAME
 
 _KIND = "s3a-recovery"
 
 
 @dataclass(frozen=True)
-class Decision:
+class Direction:
     """A direction.
 
     :param reason: for people.
@@ -46,42 +46,45 @@ class _Said:
     reason: Annotated[str, DEFAULTED] = ""
 
 
-def decision_key(tree: str) -> str:
-    return f"{tree}{DECISION_NAME}"
+def direction_key(tree: str) -> str:
+    return f"{tree}{DIRECTION_NAME}"
 
 
-def read_decision(tree: str) -> Step[Decision | None]:
+def read_direction(tree: str) -> Step[Direction | None]:
     """:raises RecordDamagedError: what is there cannot be read."""
-    found = yield Get(decision_key(tree))
+    found = yield Get(direction_key(tree))
     return _decoded(found) if isinstance(found, Found) else None
 
 
-def _decoded(found: Found) -> Decision:
+def _decoded(found: Found) -> Direction:
     said = decode(found.body, _KIND, found.key).read(_Said)
-    return Decision(said.job, said.forward, said.reason, found.etag)
+    return Direction(said.job, said.forward, said.reason, found.etag)
 
 
 def decide(
-    tree: str, wanted: Decision, before: Decision | None, write_id: Callable[[], str] = new_write_id
-) -> Step[Decision]:
-    """Write a decision, or learn that another one stands.
+    tree: str,
+    wanted: Direction,
+    before: Direction | None,
+    write_id: Callable[[], str] = new_write_id,
+) -> Step[Direction]:
+    """Write a direction, or learn that another one stands.
 
-    :param before: the decision this one replaces.
-    :returns: the decision that stands.
+    :param before: the direction this one replaces.
+    :returns: the direction that stands.
     :raises OutcomeUnknownError: the store does not say whether it was written; nothing was done.
     """
     if before is not None and before.forward == wanted.forward:
         return before
     made = write_id()
     put = Put(
-        decision_key(tree),
+        direction_key(tree),
         encode(_KIND, made, _Said(wanted.job, wanted.forward, wanted.reason)),
         if_none_match=before is None,
         if_match=before.etag if before else None,
     )
     outcome = yield from put_record(put, made)
     if isinstance(outcome, Written):
-        return Decision(wanted.job, wanted.forward, wanted.reason, outcome.etag, is_own=True)
+        return Direction(wanted.job, wanted.forward, wanted.reason, outcome.etag, is_own=True)
     if isinstance(outcome, NotWritten) and isinstance(outcome.current, Found):
         return _decoded(outcome.current)
     raise OutcomeUnknownError(
@@ -92,12 +95,12 @@ def decide(
     )
 
 
-def withdraw(tree: str, decision: Decision) -> Step[bool]:
-    """Delete a decision, unless another took its place.
+def withdraw(tree: str, direction: Direction) -> Step[bool]:
+    """Delete a direction, unless another took its place.
 
     :returns: whether it is gone.
     """
-    request = Delete(decision_key(tree), if_match=decision.etag)
+    request = Delete(direction_key(tree), if_match=direction.etag)
     answer = yield request
     if isinstance(answer, Unknown):
         answer = yield request

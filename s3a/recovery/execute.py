@@ -28,9 +28,10 @@ from ...committer.s3.requests import (
     Wait,
 )
 from ..hadoop.magic_paths import parse
-from ..runs.run_record import note_rolled_forward
-from .direction import Decision, decide, decision_key, withdraw
-from .leftovers import FoundJob, activity, list_uploads
+from ..hadoop.upload_owners import list_uploads
+from ..runs.open_tries import note_recovered
+from .direction import Direction, decide, direction_key, withdraw
+from .leftovers import LeftoverJob, activity
 from .marker import MarkerOutcome, marker_body, write_marker
 from .plan import Action, Plan, PlannedFile, Presence, is_file_of
 
@@ -65,7 +66,7 @@ class FileResult:
 
 
 @dataclass(frozen=True)
-class Rolled:
+class Execution:
     """What was done.
 
     :param action: the direction taken: another recoverer's may have stood.
@@ -88,7 +89,7 @@ class Rolled:
         return sum(1 for file in self.files if file.outcome in outcomes)
 
 
-def carry_out(root: TableRoot, plan: Plan, before: Decision | None) -> Step[Rolled]:
+def carry_out(root: TableRoot, plan: Plan, before: Direction | None) -> Step[Execution]:
     """Do what a plan says.
 
     :param before: the direction that an earlier recovery wrote.
@@ -97,20 +98,20 @@ def carry_out(root: TableRoot, plan: Plan, before: Decision | None) -> Step[Roll
     forward = plan.action is Action.FORWARD
     job, stands = plan.job, None
     if job.tree is not None:
-        stands = yield from decide(job.tree, Decision(job.uuid, forward, plan.reason), before)
+        stands = yield from decide(job.tree, Direction(job.uuid, forward, plan.reason), before)
         if stands.forward != forward:
             why = f"another recovery decided to roll it {'forward' if stands.forward else 'back'}"
-            return Rolled(plan.action, problem=f"{why}; run this again to help it")
+            return Execution(plan.action, problem=f"{why}; run this again to help it")
         if (yield from _has_moved(job)):
             # Not before the direction is written: until then another recovery may finish. What
             # another one has written, it may be acting on.
             if stands.is_own:
                 yield from withdraw(job.tree, stands)
-            return Rolled(plan.action, moved=True)
+            return Execution(plan.action, moved=True)
     return (yield from (_forward if forward else _back)(root, plan, stands))
 
 
-def _has_moved(job: FoundJob) -> Step[bool]:
+def _has_moved(job: LeftoverJob) -> Step[bool]:
     """Whether a job's tree is another than the one that was judged: between looking and acting
     may lie the recovery of many other jobs, and this one's by somebody else."""
     assert job.tree is not None
@@ -121,12 +122,12 @@ def _has_moved(job: FoundJob) -> Step[bool]:
     return is_newer or not sets <= {item.key for item in items}
 
 
-def _forward(root: TableRoot, plan: Plan, stands: Decision | None) -> Step[Rolled]:
+def _forward(root: TableRoot, plan: Plan, stands: Direction | None) -> Step[Execution]:
     job = plan.job
     files = tuple((yield All(tuple(_complete(file) for file in plan.files))))
     problem, unsure = _problem(files)
     if problem:
-        return Rolled(Action.FORWARD, files, problem=problem, unsure=unsure)
+        return Execution(Action.FORWARD, files, problem=problem, unsure=unsure)
     marker = None
     if job.sets:  # Else an earlier recovery wrote it, before it deleted them.
         since = max(one.last_modified for one in job.sets)
@@ -134,20 +135,20 @@ def _forward(root: TableRoot, plan: Plan, stands: Decision | None) -> Step[Rolle
         marker = yield from write_marker(job.destination, job.uuid, body, since)
     if marker is MarkerOutcome.UNKNOWN:
         why = "all files are written, and whether its _SUCCESS is, the store did not say"
-        return Rolled(Action.FORWARD, files, marker=marker, problem=why, unsure=True)
+        return Execution(Action.FORWARD, files, marker=marker, problem=why, unsure=True)
     if plan.judgement.record is not None:
         # Before the last trace of the job is gone: a retry of its run asks for this.
-        yield from note_rolled_forward(root, plan.judgement.record, job.uuid)
-    rolled = Rolled(Action.FORWARD, files, marker=marker)
-    return (yield from _clean_up(root, job, rolled, stands))
+        yield from note_recovered(root, plan.judgement.record, job.uuid)
+    execution = Execution(Action.FORWARD, files, marker=marker)
+    return (yield from _clean_up(root, job, execution, stands))
 
 
-def _back(root: TableRoot, plan: Plan, stands: Decision | None) -> Step[Rolled]:
+def _back(root: TableRoot, plan: Plan, stands: Direction | None) -> Step[Execution]:
     files = tuple((yield All(tuple(_undo(file) for file in plan.files))))
     problem, unsure = _problem(files)
     if problem:
-        return Rolled(Action.BACK, files, problem=problem, unsure=unsure)
-    return (yield from _clean_up(root, plan.job, Rolled(Action.BACK, files), stands))
+        return Execution(Action.BACK, files, problem=problem, unsure=unsure)
+    return (yield from _clean_up(root, plan.job, Execution(Action.BACK, files), stands))
 
 
 def _problem(files: Iterable[FileResult]) -> tuple[str, bool]:
@@ -231,17 +232,17 @@ def _abort(key: str, upload_id: str) -> Step[Done | Refused | Unknown]:
 
 
 def _clean_up(
-    root: TableRoot, job: FoundJob, rolled: Rolled, stands: Decision | None
-) -> Step[Rolled]:
+    root: TableRoot, job: LeftoverJob, execution: Execution, stands: Direction | None
+) -> Step[Execution]:
     """Abort what no task committed, then delete the magic tree, the direction last."""
     gone = {(upload.key, upload.upload_id) for upload in job.extra}
     # Of a job that is rolled forward, nothing else is outstanding any more.
-    gone |= job.listed if rolled.action is Action.BACK else frozenset()
+    gone |= job.listed if execution.action is Action.BACK else frozenset()
     aborted, left = yield from _sweep(root, job.extra, gone)
     problem = f"{left} of its uploads are still listed after being aborted" if left else ""
     if not problem and job.tree is not None and stands is not None:
         problem = yield from _delete_tree(job.tree, stands)
-    return replace(rolled, aborted=aborted, problem=problem)
+    return replace(execution, aborted=aborted, problem=problem)
 
 
 def _sweep(root: TableRoot, extra: Collection, gone: set[tuple[str, str]]) -> Step[tuple[int, int]]:
@@ -261,17 +262,17 @@ def _sweep(root: TableRoot, extra: Collection, gone: set[tuple[str, str]]) -> St
     return len(aborted), len(todo)
 
 
-def _delete_tree(tree: str, stands: Decision) -> Step[str]:
+def _delete_tree(tree: str, stands: Direction) -> Step[str]:
     """Delete a job's tree; the answer is the problem there was, ``""`` for none."""
-    decision = decision_key(tree)
+    direction = direction_key(tree)
     for attempt in range(_TRIES):
         if attempt > 1:
             yield Wait(_PAUSE * 2 ** (attempt - 2))
         listing = yield from list_objects(tree)
-        keys = [key for key in listing.keys if _is_of(tree, key) and key != decision]
+        keys = [key for key in listing.keys if _is_of(tree, key) and key != direction]
         if not keys:
             gone = yield from withdraw(tree, stands)
-            return "" if gone else f"whether {decision!r} is deleted, the store did not say"
+            return "" if gone else f"whether {direction!r} is deleted, the store did not say"
         failed = yield from remove((key, None) for key in keys)
         if failed and attempt == _TRIES - 1:
             key, cause = next(iter(failed.items()))

@@ -1,10 +1,8 @@
-"""The S3A jobs whose traces are below a table, and which upload is whose.
+"""Traces of S3A jobs below a table, put together to one leftover job each.
 
-A job leaves its magic tree and its uploads. Nothing in a listing of uploads says whose they are,
-so an upload is a job's by, in this order: the job's pending sets name it; its key is that of one
-of the job's files; its name carries a UUID that the names of that job's files carry (Spark gives
-all files of one write the same). What is left over is of staging committers, or of tasks that
-closed no file yet: it is grouped by the UUID in its name.
+A job leaves its magic tree and its uploads (:mod:`~..hadoop.upload_owners`: which are whose). The
+uploads that no job claims are of staging committers, or of tasks that closed no file yet: they are
+grouped by the UUID in their names.
 
 Where to look: the table's root, the folders the caller names, and every folder above an upload
 (the S3A architecture text: work backwards from the uploads rather than list millions of keys).
@@ -19,7 +17,6 @@ from enum import StrEnum
 
 from ...committer.errors import RecordDamagedError
 from ...committer.layout import TableRoot
-from ...committer.s3 import listing as paging
 from ...committer.s3.listing import list_objects
 from ...committer.s3.requests import (
     All,
@@ -27,26 +24,22 @@ from ...committer.s3.requests import (
     Get,
     ListedObject,
     ListedUpload,
-    ServerName,
     Step,
 )
 from ..hadoop.commit_files import PendingCommit, PendingSet
 from ..hadoop.magic_paths import (
-    DECISION_NAME,
+    DIRECTION_NAME,
     SHARED_MAGIC,
     MagicPath,
     is_magic,
-    is_native,
     parse,
     task_number,
-    uuids_in_name,
     why_outside,
 )
+from ..hadoop.upload_owners import UploadClaim, UploadOwners, list_uploads, staging_job
 
 #: More folders than this are not asked one by one: the table is listed as a whole.
 _FOLDERS = 100
-#: A store that lists uploads by prefix as it should; others may show none, as MinIO does.
-_LISTS_BY_PREFIX = "AmazonS3"
 
 
 class Kind(StrEnum):
@@ -58,7 +51,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class FoundSet:
+class LeftoverSet:
     """One ``.pendingset``: ``read`` is ``None`` where it cannot be read, and ``damage`` says why.
 
     :param last_modified: by the store's clock.
@@ -72,7 +65,7 @@ class FoundSet:
 
 
 @dataclass(frozen=True)
-class FoundJob:
+class LeftoverJob:
     """What one job left below a table.
 
     :param uuid: the committer's; of uploads alone, the UUID in their names; ``""`` for none.
@@ -89,7 +82,7 @@ class FoundJob:
     kind: Kind
     destination: str
     tree: str | None
-    sets: tuple[FoundSet, ...]
+    sets: tuple[LeftoverSet, ...]
     attempts: tuple[str, ...]
     running: tuple[str, ...]
     uploads: tuple[ListedUpload, ...]
@@ -106,6 +99,12 @@ class FoundJob:
     def listed(self) -> frozenset[tuple[str, str]]:
         """(key, UploadId) of :attr:`commits`."""
         return frozenset((commit.key, commit.upload_id) for commit in self.commits)
+
+    @property
+    def claim(self) -> UploadClaim:
+        """What its metadata say of its uploads."""
+        keys = {commit.key for commit in self.commits} | set(self.running)
+        return UploadClaim(self.uuid, self.listed, frozenset(keys))
 
     @property
     def extra(self) -> tuple[ListedUpload, ...]:
@@ -157,14 +156,16 @@ class FoundJob:
 
 
 @dataclass(frozen=True)
-class Findings:
+class Leftovers:
     """All jobs found, oldest first; ``now`` by the store's clock."""
 
-    jobs: tuple[FoundJob, ...]
+    jobs: tuple[LeftoverJob, ...]
     now: float
 
 
-def find_jobs(root: TableRoot, folders: Collection[str] = (), deep: bool = False) -> Step[Findings]:
+def find_jobs(
+    root: TableRoot, folders: Collection[str] = (), deep: bool = False
+) -> Step[Leftovers]:
     """Look for jobs.
 
     :param folders: further destinations below the root, as prefixes without slashes at the end:
@@ -185,22 +186,7 @@ def find_jobs(root: TableRoot, folders: Collection[str] = (), deep: bool = False
             del trees[tree]
     made = yield All(tuple(_job(tree, items) for tree, items in sorted(trees.items())))
     jobs = _with_uploads(root, made, uploads)
-    return Findings(tuple(sorted(jobs, key=lambda job: (job.oldest, job.uuid))), now)
-
-
-def list_uploads(root: TableRoot) -> Step[list[ListedUpload]]:
-    """The uploads under way below a table, but those of this package's own committer.
-
-    A store may show none for a prefix and all for the bucket: where the first shows none, the
-    second is asked, unless the store is known to do as it should.
-    """
-    prefix = f"{root.prefix}/"
-    found = yield from paging.list_uploads(prefix)
-    if not found and (yield ServerName()) != _LISTS_BY_PREFIX:
-        found = yield from paging.list_uploads("")
-    # A store that pages badly lists an upload twice.
-    unique = {(u.key, u.upload_id): u for u in found if u.key.startswith(prefix)}
-    return [u for u in unique.values() if not is_native(u.key)]
+    return Leftovers(tuple(sorted(jobs, key=lambda job: (job.oldest, job.uuid))), now)
 
 
 def _magic_objects(
@@ -236,10 +222,10 @@ def _holds(items: list[tuple[ListedObject, MagicPath]]) -> bool:
 def activity(items: Iterable[ListedObject]) -> list[float]:
     """When a job wrote each of these: not what a recoverer wrote, nor objects for directories,
     whose time on a store that keeps them as directories is that of the last change below."""
-    return [i.last_modified for i in items if not i.key.endswith(("/", f"/{DECISION_NAME}"))]
+    return [i.last_modified for i in items if not i.key.endswith(("/", f"/{DIRECTION_NAME}"))]
 
 
-def _job(tree: str, items: list[tuple[ListedObject, MagicPath]]) -> Step[FoundJob]:
+def _job(tree: str, items: list[tuple[ListedObject, MagicPath]]) -> Step[LeftoverJob]:
     destination, job = items[0][1].destination, items[0][1].job
     sets = [(item, path) for item, path in items if path.is_set]
     loaded = [
@@ -251,7 +237,7 @@ def _job(tree: str, items: list[tuple[ListedObject, MagicPath]]) -> Step[FoundJo
     if not job and len(named) == 1:
         job = named.pop()  # Before Hadoop 3.3 no path named the job.
     times = activity(item for item, _ in items)
-    return FoundJob(
+    return LeftoverJob(
         uuid=job,
         kind=Kind.MAGIC,
         destination=destination,
@@ -266,70 +252,36 @@ def _job(tree: str, items: list[tuple[ListedObject, MagicPath]]) -> Step[FoundJo
     )
 
 
-def _load(item: ListedObject, path: MagicPath) -> Step[FoundSet | None]:
+def _load(item: ListedObject, path: MagicPath) -> Step[LeftoverSet | None]:
     found = yield Get(item.key)
     if not isinstance(found, Found):
         return None  # Deleted since the listing: the job, or another recoverer, is cleaning up.
     try:
         read = PendingSet.parse(found.body, item.key)
     except RecordDamagedError as error:
-        return FoundSet(item.key, path.task, item.last_modified, None, str(error))
-    return FoundSet(item.key, path.task, item.last_modified, read)
+        return LeftoverSet(item.key, path.task, item.last_modified, None, str(error))
+    return LeftoverSet(item.key, path.task, item.last_modified, read)
 
 
 def _with_uploads(
-    root: TableRoot, jobs: list[FoundJob], uploads: Collection[ListedUpload]
-) -> list[FoundJob]:
+    root: TableRoot, jobs: list[LeftoverJob], uploads: Collection[ListedUpload]
+) -> list[LeftoverJob]:
     owned: dict[int, list[ListedUpload]] = defaultdict(list)
     left: dict[str, list[ListedUpload]] = defaultdict(list)
-    owner_of = _Owners(jobs)
+    owners = UploadOwners(job.claim for job in jobs)
     for upload in uploads:
-        index = owner_of(upload)
+        index = owners.owner_of(upload)
         if index is not None:
             owned[index].append(upload)
         else:
-            names = uuids_in_name(upload.key)
-            # A staging committer adds its UUID behind Spark's: the last is the job's.
-            left[names[-1] if names else ""].append(upload)
+            left[staging_job(upload.key)].append(upload)
     found = [_joined(job, owned[index]) for index, job in enumerate(jobs)]
     return found + [_uploads_only(root, uuid, items) for uuid, items in left.items()]
 
 
-class _Owners:
-    """Which job an upload is of; ``None`` where nothing or more than one job claims it."""
-
-    def __init__(self, jobs: list[FoundJob]) -> None:
-        self._named: dict[tuple[str, str], set[int]] = defaultdict(set)
-        self._keys: dict[str, set[int]] = defaultdict(set)
-        self._uuids: dict[str, set[int]] = defaultdict(set)
-        for index, job in enumerate(jobs):
-            keys = {commit.key for commit in job.commits} | set(job.running)
-            for named in job.listed:
-                self._named[named].add(index)
-            for key in keys:
-                self._keys[key].add(index)
-                for uuid in uuids_in_name(key):
-                    self._uuids[uuid].add(index)
-            if job.uuid:
-                self._uuids[job.uuid.lower()].add(index)
-
-    def __call__(self, upload: ListedUpload) -> int | None:
-        by_name = [self._uuids.get(uuid, set()) for uuid in uuids_in_name(upload.key)]
-        for claims in (
-            self._named.get((upload.key, upload.upload_id), set()),
-            self._keys.get(upload.key, set()),
-            set().union(*by_name),
-        ):
-            if len(claims) == 1:
-                return next(iter(claims))
-            if claims:
-                return None
-        return None
-
-
-def _joined(job: FoundJob, uploads: list[ListedUpload]) -> FoundJob:
+def _joined(job: LeftoverJob, uploads: list[ListedUpload]) -> LeftoverJob:
     times = [upload.initiated for upload in uploads]
-    return FoundJob(
+    return LeftoverJob(
         **{
             **vars(job),
             "uploads": tuple(uploads),
@@ -339,9 +291,9 @@ def _joined(job: FoundJob, uploads: list[ListedUpload]) -> FoundJob:
     )
 
 
-def _uploads_only(root: TableRoot, uuid: str, uploads: list[ListedUpload]) -> FoundJob:
+def _uploads_only(root: TableRoot, uuid: str, uploads: list[ListedUpload]) -> LeftoverJob:
     times = [upload.initiated for upload in uploads]
-    return FoundJob(
+    return LeftoverJob(
         uuid=uuid,
         kind=Kind.UPLOADS,
         destination=root.prefix,

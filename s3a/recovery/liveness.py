@@ -1,4 +1,4 @@
-"""Whether an S3A job still lives: what its run says, what the caller knows, what moved last.
+"""Liveness of an S3A job: what its run says, what the caller knows, what moved last.
 
 Nothing in the committers fences an S3A job: one that is taken for dead and is not goes on all the
 same, and what is done to it meanwhile breaks it, or publishes half of it. So *live* is left alone
@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ...committer.job_spec import NOBODY, Owner
-from ..runs.ledger import SIGN_LATE
-from ..runs.run_record import KnownRecord, RunRecord, is_run_of
-from .leftovers import FoundJob, Kind
+from ..runs.ledger import HEARTBEAT_TIMEOUT, TryRecord, is_of
+from ..runs.open_tries import OpenTry
+from .leftovers import Kind, LeftoverJob
 
 #: Seconds of silence below which a job counts as live where nobody says otherwise.
 QUIET = 3600.0
@@ -35,14 +35,14 @@ class Judgement:
 
     :param stated: somebody who can know says so; ``False`` where it follows from silence.
     :param owner: the run it belongs to, as far as known.
-    :param record: the id of that run's record.
+    :param record: of that run's try, where it is open.
     """
 
     state: State
     reason: str
     stated: bool = False
     owner: Owner = NOBODY
-    record: str | None = None
+    record: TryRecord | None = None
     mode: str | None = None
 
 
@@ -50,39 +50,39 @@ class Judgement:
 class Knowledge:
     """What is known besides the store's listings.
 
-    :param records: of runs that have not said that they ended.
-    :param dead: UUIDs of jobs, or ids of runs, that the caller states to be dead.
-    :param ask: tells what has become of a record's run, as Airflow's task instance says it;
+    :param tries: those that are open.
+    :param dead: UUIDs of jobs, or of tries, that the caller states to be dead.
+    :param ask: tells what has become of a try, as Airflow's task instance says it;
         ``None`` where that is not known either.
-    :param signs: seconds since the application itself gave a sign of life, by record id.
+    :param heartbeats: seconds since the application itself sent a heartbeat, by the try's UUID.
     :param patience: seconds without activity after which a job of which nothing else is known
         counts as dead; ``None``: it stays unknown, however old.
     """
 
-    records: Sequence[KnownRecord] = ()
+    tries: Sequence[OpenTry] = ()
     dead: Collection[str] = frozenset()
-    ask: Callable[[RunRecord], State | None] | None = None
-    signs: Mapping[str, float] = field(default_factory=dict)
+    ask: Callable[[TryRecord], State | None] | None = None
+    heartbeats: Mapping[str, float] = field(default_factory=dict)
     patience: float | None = None
 
     @property
-    def readable(self) -> list[tuple[RunRecord, KnownRecord]]:
-        return [(known.record, known) for known in self.records if known.record is not None]
+    def readable(self) -> list[tuple[TryRecord, OpenTry]]:
+        return [(known.record, known) for known in self.tries if known.record is not None]
 
-    def says_dead(self, job: str, record: str = "") -> bool:
-        if record and record in self.dead:
+    def says_dead(self, job: str, run: str = "") -> bool:
+        if run and run in self.dead:
             return True
-        return any(is_run_of(run, job) for run in self.dead)
+        return any(is_of(dead, job) for dead in self.dead)
 
 
-def judge(job: FoundJob, now: float, known: Knowledge) -> Judgement:
+def judge(job: LeftoverJob, now: float, known: Knowledge) -> Judgement:
     """Tell live from dead, superseded and unknown.
 
     :param now: by the store's clock, as the job's times are.
     """
     quiet = max(0.0, now - job.newest)
     for record, read in known.readable:
-        if record.is_of(job.uuid):
+        if is_of(record.uuid, job.uuid):
             return _by_record(job, record, read, quiet, known)
     if known.says_dead(job.uuid):
         return Judgement(State.DEAD, "the caller says that it is dead", stated=True)
@@ -93,23 +93,23 @@ def judge(job: FoundJob, now: float, known: Knowledge) -> Judgement:
 
 
 def _by_record(
-    job: FoundJob, record: RunRecord, read: KnownRecord, quiet: float, known: Knowledge
+    job: LeftoverJob, record: TryRecord, read: OpenTry, quiet: float, known: Knowledge
 ) -> Judgement:
     def judged(state: State, reason: str, stated: bool = True) -> Judgement:
-        return Judgement(state, reason, stated, record.owner, record.id, record.mode)
+        return Judgement(state, reason, stated, record.owner, record, record.mode)
 
-    run, said_dead = _name(record.owner), known.says_dead(job.uuid, record.id)
+    run, said_dead = _name(record.owner), known.says_dead(job.uuid, record.uuid)
     asked = known.ask(record) if known.ask else None
     if asked is State.LIVE:
         return judged(State.LIVE, f"{run} is at work")
     later = _later_try(record, known)
     if said_dead and later is None and asked is not State.SUPERSEDED:
         return judged(State.DEAD, "the caller says that it is dead")
-    sign = known.signs.get(record.id)
-    if not said_dead and sign is not None and sign < SIGN_LATE:
-        return judged(State.LIVE, f"its application gave a sign of life {sign:.0f} s ago")
+    heartbeat = known.heartbeats.get(record.uuid)
+    if not said_dead and heartbeat is not None and heartbeat < HEARTBEAT_TIMEOUT:
+        return judged(State.LIVE, f"its application sent a heartbeat {heartbeat:.0f} s ago")
     if not said_dead and asked is None and read.is_renewed:
-        return judged(State.LIVE, f"{run} gave a sign of life {read.silent_for:.0f} s ago")
+        return judged(State.LIVE, f"{run} sent a heartbeat {read.silent_for:.0f} s ago")
     # A task may be over, and its application not: killed workers kill no cluster's driver.
     patience = record.patience if known.patience is None else known.patience
     allowed = min(record.patience, patience)
@@ -121,7 +121,7 @@ def _by_record(
         return judged(State.SUPERSEDED, f"{run} is over, and {what} loads or loaded instead")
     if asked is State.DEAD:
         return judged(State.DEAD, f"{run} is over")
-    silent = f"{run} gave no sign of life for {read.silent_for:.0f} s"
+    silent = f"{run} sent no heartbeat for {read.silent_for:.0f} s"
     # In cluster mode the application outlives whoever submitted it.
     found = _by_silence(quiet, known, f"{silent}; its application may be at work without it")
     return judged(found.state, found.reason, stated=False)
@@ -141,16 +141,13 @@ def _by_silence(quiet: float, known: Knowledge, why: str) -> Judgement:
     )
 
 
-def _shield(job: FoundJob, known: Knowledge) -> Judgement | None:
-    """A run at work that may be this job's: it does not know its UUID, or the job has none."""
-    for read in known.records:
+def _shield(job: LeftoverJob, known: Knowledge) -> Judgement | None:
+    """A try at work that may be this job's, which has no UUID of its own."""
+    for read in known.tries:
         record = read.record
         if record is None:
             return Judgement(State.UNKNOWN, f"a run's record cannot be read: {read.damage}")
-        if record.uuid is not None and job.kind is not Kind.UPLOADS:
-            continue
-        began = record.opened_at
-        if began is not None and job.newest < began:
+        if job.kind is not Kind.UPLOADS or job.newest < record.opened_at:
             continue
         asked = known.ask(record) if known.ask else None
         if asked is State.LIVE or (asked is None and read.is_renewed):
@@ -159,7 +156,7 @@ def _shield(job: FoundJob, known: Knowledge) -> Judgement | None:
     return None
 
 
-def _later_try(record: RunRecord, known: Knowledge) -> int | None:
+def _later_try(record: TryRecord, known: Knowledge) -> int | None:
     mine = record.owner.try_number
     if mine is None or record.owner.run_id is None:
         return None

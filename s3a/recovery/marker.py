@@ -27,7 +27,7 @@ class MarkerOutcome(StrEnum):
 
 
 @dataclass(frozen=True)
-class MarkerState:
+class DestinationMarker:
     """A destination's marker: ``job`` is ``None`` where there is none or it does not say."""
 
     etag: str = ""

@@ -1,4 +1,4 @@
-"""What is to become of a dead S3A job: rolled forward, rolled back, or left, and why.
+"""Plan for a dead S3A job: rolled forward, rolled back, or left, and why.
 
 The S3A architecture text's rule: a job commit completes nothing before its tests of the
 destination are done, so a file that is written shows that they were; then, if every pending set
@@ -25,10 +25,10 @@ from ...committer.layout import TableRoot
 from ...committer.records.success_marker import SuccessMarker
 from ...committer.s3.requests import All, Found, Head, Step
 from ..hadoop.commit_files import PendingCommit
-from .direction import Decision
-from .leftovers import FoundJob, Kind
+from .direction import Direction
+from .leftovers import Kind, LeftoverJob
 from .liveness import Judgement, State
-from .marker import MarkerState
+from .marker import DestinationMarker
 
 #: Modes in which a job adds to what is there.
 APPEND = "append"
@@ -70,7 +70,7 @@ class Plan:
     :param reason: why this and not the other, sentences.
     """
 
-    job: FoundJob
+    job: LeftoverJob
     judgement: Judgement
     action: Action
     reason: str
@@ -81,7 +81,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Wishes:
+class Overrides:
     """What the caller says of the jobs, besides whether they live.
 
     :param mode: ``append`` where the jobs are known to add to what is there; ``None`` takes a
@@ -124,7 +124,7 @@ def is_file_of(commit: PendingCommit, found: Found, since: float) -> bool:
     return found.etag.endswith(f"-{len(commit.etags)}") and found.last_modified >= since
 
 
-def look_at_files(job: FoundJob) -> Step[tuple[PlannedFile, ...]]:
+def look_at_files(job: LeftoverJob) -> Step[tuple[PlannedFile, ...]]:
     """Where each file is that the job's pending sets name: one HEAD for each not outstanding."""
     under_way = {(upload.key, upload.upload_id) for upload in job.uploads}
     steps = [
@@ -159,12 +159,12 @@ class Case:
     """
 
     root: TableRoot
-    job: FoundJob
+    job: LeftoverJob
     judgement: Judgement
-    wishes: Wishes
+    overrides: Overrides
     files: tuple[PlannedFile, ...] = ()
-    marker: MarkerState = field(default_factory=MarkerState)
-    decided: Decision | None = None
+    marker: DestinationMarker = field(default_factory=DestinationMarker)
+    decided: Direction | None = None
     rival: str | None = None
 
     @property
@@ -224,7 +224,7 @@ def _choose(case: Case) -> tuple[Action, str]:
         return _go_on(decided, case.lost, _unreadable(job))
     against = _against(case)
     written = sum(1 for file in files if file.presence is Presence.WRITTEN)
-    if since and written and case.wishes.direction is None:
+    if since and written and case.overrides.direction is None:
         superseded = case.judgement.state is State.SUPERSEDED and written < len(files)
         if not superseded and (case.judgement.record is None or case.lost or against):
             return Action.ASK, (
@@ -246,7 +246,7 @@ def _choose(case: Case) -> tuple[Action, str]:
     )
 
 
-def _go_on(decided: Decision, lost: Sequence[str], unreadable: str) -> tuple[Action, str]:
+def _go_on(decided: Direction, lost: Sequence[str], unreadable: str) -> tuple[Action, str]:
     begun = "an earlier recovery has begun"
     against = unreadable or (_lost(lost) if lost else "")
     if decided.forward and against:
@@ -263,7 +263,7 @@ def _lost(lost: Sequence[str]) -> str:
 
 def _against(case: Case) -> str:
     """What forbids to roll forward, whatever the mode; ``""`` for nothing."""
-    job, wishes = case.job, case.wishes
+    job, overrides = case.job, case.overrides
     unreadable = _unreadable(job)
     if unreadable:
         return unreadable
@@ -273,16 +273,16 @@ def _against(case: Case) -> str:
         return "its tasks have committed no file"
     if case.lost:
         return _lost(case.lost)
-    if wishes.tasks is not None and len(job.sets) != wishes.tasks:
-        return f"{len(job.sets)} tasks have committed, of {wishes.tasks}"
+    if overrides.tasks is not None and len(job.sets) != overrides.tasks:
+        return f"{len(job.sets)} tasks have committed, of {overrides.tasks}"
     if case.judgement.state is State.SUPERSEDED:
         return case.judgement.reason
-    if wishes.direction is Action.BACK:
+    if overrides.direction is Action.BACK:
         return "the caller wants it rolled back"
     return ""
 
 
-def _unreadable(job: FoundJob) -> str:
+def _unreadable(job: LeftoverJob) -> str:
     """What is wrong with the pending sets themselves; ``""`` for nothing."""
     damaged = [one for one in job.sets if one.read is None]
     if damaged:
@@ -298,9 +298,9 @@ def _unreadable(job: FoundJob) -> str:
 
 
 def _nothing_written(case: Case) -> tuple[Action, str]:
-    job, judgement, wishes = case.job, case.judgement, case.wishes
+    job, judgement, overrides = case.job, case.judgement, case.overrides
     none = "none of its files is written"
-    if wishes.mode != APPEND or judgement.mode not in (None, APPEND):
+    if overrides.mode != APPEND or judgement.mode not in (None, APPEND):
         mode = f"its mode is {judgement.mode}" if judgement.mode else "its mode is not said to be"
         mode += "" if judgement.mode else " append"
         return Action.BACK, f"{none}, so nothing shows that its commit had begun, and {mode}"
@@ -317,16 +317,16 @@ def _nothing_written(case: Case) -> tuple[Action, str]:
         return Action.BACK, f"{none}, and task {job.task_gaps[0]} has no pending set"
     if case.since:
         return Action.BACK, f"{none}, and {case.since}, which may be a retry of the same load"
-    counted = "" if wishes.tasks is not None else ". How many tasks it has is not known"
+    counted = "" if overrides.tasks is not None else ". How many tasks it has is not known"
     return Action.FORWARD, (
         f"all {len(job.sets)} pending sets load, the uploads outstanding are its {len(case.files)} "
         f"files and no others, its mode is append, and it is stated to be dead{counted}"
     )
 
 
-def marker_state(found: Found | None) -> MarkerState:
+def read_marker(found: Found | None) -> DestinationMarker:
     """What the ``_SUCCESS`` of a destination says; an unreadable one is another job's."""
     if found is None:
-        return MarkerState()
+        return DestinationMarker()
     read = SuccessMarker.parse_or_none(found.body)
-    return MarkerState(found.etag, found.last_modified, read.job if read else None)
+    return DestinationMarker(found.etag, found.last_modified, read.job if read else None)

@@ -15,20 +15,21 @@ from ...committer.errors import (
     InvalidInputError,
     OutcomeUnknownError,
     RecordDamagedError,
+    StoreUnreachableError,
     ZeroRenameError,
     printable,
 )
 from ...committer.job_spec import NOBODY, Owner
 from ...committer.layout import TableRoot
 from ...committer.s3.requests import All, Found, Get, Step
-from ..runs.ledger import last_sign
-from ..runs.run_record import KnownRecord, RunRecord, list_records, remove_record
-from .direction import Decision, read_decision
-from .execute import FileOutcome, Rolled, carry_out
-from .leftovers import Findings, FoundJob, Kind, find_jobs
+from ..runs.ledger import TryRecord, last_heartbeat
+from ..runs.open_tries import OpenTry, forget_try, open_tries
+from .direction import Direction, read_direction
+from .execute import Execution, FileOutcome, carry_out
+from .leftovers import Kind, LeftoverJob, Leftovers, find_jobs
 from .liveness import Judgement, Knowledge, State, judge
 from .marker import MarkerOutcome, marker_key
-from .plan import Action, Case, Plan, Presence, Wishes, look_at_files, marker_state, plan_job
+from .plan import Action, Case, Overrides, Plan, Presence, look_at_files, plan_job, read_marker
 from .unclaimed_files import visible_files
 
 _log = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ _VISIBLE = {
 }
 
 
-class Outcome(StrEnum):
+class JobOutcome(StrEnum):
     """What became of a job, or would."""
 
     ROLLED_FORWARD = "rolled-forward"
@@ -59,7 +60,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True)
-class Options:
+class RecoveryOptions:
     """What recovery may do, and what its caller knows.
 
     :param apply: act; else only report.
@@ -128,7 +129,7 @@ class RecoveredJob:
     destination: str
     state: State
     state_reason: str
-    outcome: Outcome
+    outcome: JobOutcome
     reason: str
     tasks: int = 0
     files: int = 0
@@ -145,29 +146,25 @@ class RecoveredJob:
     silent_for: float = 0.0
     owner: Owner = field(default=NOBODY)
 
-    @property
-    def is_settled(self) -> bool:
-        return self.outcome in (Outcome.ROLLED_FORWARD, Outcome.ROLLED_BACK)
-
 
 def recover_jobs(
     root: TableRoot,
-    options: Options = Options(),
-    ask: Callable[[RunRecord], State | None] | None = None,
+    options: RecoveryOptions = RecoveryOptions(),
+    ask: Callable[[TryRecord], State | None] | None = None,
 ) -> Step[tuple[RecoveredJob, ...]]:
     """Find the S3A jobs below a table, and report or settle each.
 
-    :param ask: what has become of a record's run; ``None`` where that is not known.
+    :param ask: what has become of a try; ``None`` where that is not known.
     :returns: the jobs, oldest first.
     :raises InvalidInputError: options that cannot be right.
     """
     options.check(root)
     folders = tuple(f"{root.prefix}/{folder.strip('/')}" for folder in options.folders)
-    found: Findings = yield from find_jobs(root, folders, options.deep)
-    # Records after jobs: a run says that it begins before its job leaves anything.
-    records = yield from list_records(root)
-    signs = yield from _signs(root, records)
-    known = Knowledge(records, options.dead, ask, signs, options.patience)
+    found: Leftovers = yield from find_jobs(root, folders, options.deep)
+    # Tries after jobs: a try says that it begins before its job leaves anything.
+    tries = yield from open_tries(root)
+    heartbeats = yield from _heartbeats(root, tries)
+    known = Knowledge(tries, options.dead, ask, heartbeats, options.patience)
     judged = [(job, judge(job, found.now, known)) for job in found.jobs]
     results = []
     for job, judgement in judged:
@@ -185,28 +182,18 @@ def recover_jobs(
             result.state_reason,
             result.reason,
         )
-    yield from _forget_runs(root, judged, results)
+    yield from _forget_tries(root, judged, results)
     return tuple(results)
 
 
-def _signs(root: TableRoot, records: Collection[KnownRecord]) -> Step[dict[str, float]]:
-    """Seconds since the applications of runs said that they write, by record id."""
-    runs = [k.record for k in records if k.record is not None and k.record.uuid is not None]
-    found = yield All(tuple(last_sign(root, run.uuid or "") for run in runs))
-    signs = zip(runs, found, strict=True)
-    return {run.id: sign for run, sign in signs if sign is not None}
+def _heartbeats(root: TableRoot, tries: Collection[OpenTry]) -> Step[dict[str, float]]:
+    """Seconds since the applications of tries said that they write, by the tries' UUIDs."""
+    runs = [known.record.uuid for known in tries if known.record is not None]
+    found = yield All(tuple(last_heartbeat(root, run) for run in runs))
+    return {run: silent for run, silent in zip(runs, found, strict=True) if silent is not None}
 
 
-def recover_job(
-    root: TableRoot, uuid: str, options: Options = Options()
-) -> Step[RecoveredJob | None]:
-    """Report or settle one job; ``None`` where nothing of it is left."""
-    narrowed = Options(**{**vars(options), "jobs": (uuid,)})
-    found = yield from recover_jobs(root, narrowed)
-    return found[0] if found else None
-
-
-def _rival(job: FoundJob, judged: Collection[tuple[FoundJob, Judgement]]) -> str | None:
+def _rival(job: LeftoverJob, judged: Collection[tuple[LeftoverJob, Judgement]]) -> str | None:
     """A job that lives and began after this one's last task, within its destination or around
     it."""
     last = max((one.last_modified for one in job.sets), default=job.newest)
@@ -220,32 +207,34 @@ def _rival(job: FoundJob, judged: Collection[tuple[FoundJob, Judgement]]) -> str
 
 def _one(
     root: TableRoot,
-    job: FoundJob,
+    job: LeftoverJob,
     judgement: Judgement,
     now: float,
-    options: Options,
+    options: RecoveryOptions,
     rival: str | None,
 ) -> Step[RecoveredJob]:
     if judgement.state is State.LIVE:
-        return _result(root, job, judgement, now, Outcome.LEFT, "it lives; nothing is done to it")
+        return _result(
+            root, job, judgement, now, JobOutcome.LEFT, "it lives; nothing is done to it"
+        )
     try:
         return (yield from _settle(root, job, judgement, now, options, rival))
     except OutcomeUnknownError as error:
-        return _result(root, job, judgement, now, Outcome.UNKNOWN, str(error))
+        return _result(root, job, judgement, now, JobOutcome.UNKNOWN, str(error))
     except ZeroRenameError as error:
-        return _result(root, job, judgement, now, Outcome.FAILED, str(error))
+        return _result(root, job, judgement, now, JobOutcome.FAILED, str(error))
 
 
 def _settle(
     root: TableRoot,
-    job: FoundJob,
+    job: LeftoverJob,
     judgement: Judgement,
     now: float,
-    options: Options,
+    options: RecoveryOptions,
     rival: str | None,
 ) -> Step[RecoveredJob]:
-    wishes = Wishes(options.mode, options.direction, options.tasks)
-    plan, before = yield from _plan(root, job, judgement, wishes, rival)
+    overrides = Overrides(options.mode, options.direction, options.tasks)
+    plan, before = yield from _plan(root, job, judgement, overrides, rival)
     visible: tuple[str, ...] = ()
     if plan.action is Action.BACK:
         visible = yield from visible_files(job)
@@ -255,73 +244,82 @@ def _settle(
     outcome, reason = _without_acting(plan, may, options)
     if outcome is not None:
         return _result(root, job, judgement, now, outcome, reason, plan)
-    rolled = yield from carry_out(root, plan, before)
-    result = _acted(root, job, judgement, now, plan, rolled)
+    execution = yield from carry_out(root, plan, before)
+    result = _acted(root, job, judgement, now, plan, execution)
     return replace(result, kept=(*result.kept, *(_safe(key) for key in visible)))
 
 
 def _plan(
-    root: TableRoot, job: FoundJob, judgement: Judgement, wishes: Wishes, rival: str | None
-) -> Step[tuple[Plan, Decision | None]]:
+    root: TableRoot, job: LeftoverJob, judgement: Judgement, overrides: Overrides, rival: str | None
+) -> Step[tuple[Plan, Direction | None]]:
     if job.refusals(root) or job.kind is Kind.UPLOADS:
         # Nothing that untrusted metadata name is asked for.
-        return plan_job(Case(root, job, judgement, wishes)), None
+        return plan_job(Case(root, job, judgement, overrides)), None
     assert job.tree is not None
     try:
-        before = yield from read_decision(job.tree)
+        before = yield from read_direction(job.tree)
     except RecordDamagedError as error:
         return Plan(job, judgement, Action.REFUSE, str(error)), None
     files = yield from look_at_files(job)
     found = yield Get(marker_key(job.destination))
-    marker = marker_state(found if isinstance(found, Found) else None)
-    case = Case(root, job, judgement, wishes, files, marker, before, rival)
+    marker = read_marker(found if isinstance(found, Found) else None)
+    case = Case(root, job, judgement, overrides, files, marker, before, rival)
     return plan_job(case), before
 
 
-def _without_acting(plan: Plan, may: bool, options: Options) -> tuple[Outcome | None, str]:
+def _without_acting(
+    plan: Plan, may: bool, options: RecoveryOptions
+) -> tuple[JobOutcome | None, str]:
     """The outcome where nothing is done; ``None`` where the plan is to be carried out."""
     if plan.action is Action.REFUSE:
-        return Outcome.REFUSED, plan.reason
+        return JobOutcome.REFUSED, plan.reason
     if plan.action is Action.ASK:
-        return Outcome.LEFT, plan.reason
+        return JobOutcome.LEFT, plan.reason
     if not may:
         would = "roll it forward" if plan.action is Action.FORWARD else "roll it back"
-        return Outcome.LEFT, (
+        return JobOutcome.LEFT, (
             f"whether it lives is not known, so it is left unless that is forced, which would "
             f"{would}: {plan.reason}"
         )
     if not options.apply:
         forward = plan.action is Action.FORWARD
-        return Outcome.WOULD_ROLL_FORWARD if forward else Outcome.WOULD_ROLL_BACK, plan.reason
+        return JobOutcome.WOULD_ROLL_FORWARD if forward else JobOutcome.WOULD_ROLL_BACK, plan.reason
     return None, ""
 
 
 def _acted(
-    root: TableRoot, job: FoundJob, judgement: Judgement, now: float, plan: Plan, rolled: Rolled
+    root: TableRoot,
+    job: LeftoverJob,
+    judgement: Judgement,
+    now: float,
+    plan: Plan,
+    execution: Execution,
 ) -> RecoveredJob:
-    if rolled.moved:
+    if execution.moved:
         why = "it changed while it was looked at: it may live, or be recovered by somebody else"
-        return _result(root, job, judgement, now, Outcome.LEFT, why, plan)
-    if rolled.problem:
-        outcome = Outcome.UNKNOWN if rolled.unsure else Outcome.FAILED
-        reason = f"{rolled.problem}. It is kept for a repeat. Meant to {plan.action}: {plan.reason}"
-        return _result(root, job, judgement, now, outcome, reason, plan, rolled)
-    forward = rolled.action is Action.FORWARD
-    outcome = Outcome.ROLLED_FORWARD if forward else Outcome.ROLLED_BACK
-    return _result(root, job, judgement, now, outcome, plan.reason, plan, rolled)
+        return _result(root, job, judgement, now, JobOutcome.LEFT, why, plan)
+    if execution.problem:
+        outcome = JobOutcome.UNKNOWN if execution.unsure else JobOutcome.FAILED
+        reason = (
+            f"{execution.problem}. It is kept for a repeat. Meant to {plan.action}: {plan.reason}"
+        )
+        return _result(root, job, judgement, now, outcome, reason, plan, execution)
+    forward = execution.action is Action.FORWARD
+    outcome = JobOutcome.ROLLED_FORWARD if forward else JobOutcome.ROLLED_BACK
+    return _result(root, job, judgement, now, outcome, plan.reason, plan, execution)
 
 
 def _result(
     root: TableRoot,
-    job: FoundJob,
+    job: LeftoverJob,
     judgement: Judgement,
     now: float,
-    outcome: Outcome,
+    outcome: JobOutcome,
     reason: str,
     plan: Plan | None = None,
-    rolled: Rolled | None = None,
+    execution: Execution | None = None,
 ) -> RecoveredJob:
-    kept = [f.key for f in rolled.files if f.outcome is FileOutcome.KEPT] if rolled else []
+    kept = [f.key for f in execution.files if f.outcome is FileOutcome.KEPT] if execution else []
     missing = plan.count(Presence.MISSING) + plan.count(Presence.FOREIGN) if plan else None
     return RecoveredJob(
         job=_safe(job.uuid),
@@ -338,11 +336,11 @@ def _result(
         outstanding=plan.count(Presence.OUTSTANDING) if plan else None,
         missing=missing,
         extra=len(job.extra),
-        completed=rolled.count(FileOutcome.COMPLETED) if rolled else 0,
-        removed=rolled.count(FileOutcome.REMOVED) if rolled else 0,
-        aborted=rolled.aborted + rolled.count(FileOutcome.ABORTED) if rolled else 0,
+        completed=execution.count(FileOutcome.COMPLETED) if execution else 0,
+        removed=execution.count(FileOutcome.REMOVED) if execution else 0,
+        aborted=execution.aborted + execution.count(FileOutcome.ABORTED) if execution else 0,
         kept=tuple(_safe(key) for key in kept),
-        marker=rolled.marker if rolled else None,
+        marker=execution.marker if execution else None,
         silent_for=max(0.0, now - job.newest),
         owner=judgement.owner,
     )
@@ -353,18 +351,23 @@ def _safe(text: str) -> str:
     return printable(text).replace("\n", "\\n")
 
 
-def _forget_runs(
+def _forget_tries(
     root: TableRoot,
-    judged: Collection[tuple[FoundJob, Judgement]],
+    judged: Collection[tuple[LeftoverJob, Judgement]],
     results: Collection[RecoveredJob],
 ) -> Step[None]:
-    """Forget runs of which nothing stays. One of whose jobs was rolled forward keeps its record,
-    which says so, for the run's next try to read."""
+    """Close tries of which nothing stays. One of whose jobs was rolled forward stays open, and its
+    record says so, for its run's next try to read."""
     outcomes = {result.job: result.outcome for result in results}
-    of_record: dict[str, list[Outcome | None]] = {}
+    of_try: dict[str, tuple[TryRecord, list[JobOutcome | None]]] = {}
     for job, judgement in judged:
-        if judgement.record is not None:
-            of_record.setdefault(judgement.record, []).append(outcomes.get(job.uuid))
-    for record, became in of_record.items():
-        if all(one is Outcome.ROLLED_BACK for one in became):
-            yield from remove_record(root, record)
+        record = judgement.record
+        if record is not None:
+            of_try.setdefault(record.uuid, (record, []))[1].append(outcomes.get(job.uuid))
+    for record, became in of_try.values():
+        if all(one is JobOutcome.ROLLED_BACK for one in became):
+            try:
+                yield from forget_try(root, record)
+            except StoreUnreachableError as error:
+                # Its jobs are settled all the same, and its run's next try closes it.
+                _log.warning("Try %s could not be closed: %s", record.uuid, error)

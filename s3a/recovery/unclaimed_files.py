@@ -13,13 +13,13 @@ from __future__ import annotations
 from ...committer.s3.listing import list_objects
 from ...committer.s3.requests import All, Step
 from ..hadoop.magic_paths import is_magic, uuids_in_name
-from .leftovers import FoundJob, Kind
+from .leftovers import Kind, LeftoverJob
 
 #: More folders than this are not looked into.
 _FOLDERS = 100
 
 
-def visible_files(job: FoundJob) -> Step[tuple[str, ...]]:
+def visible_files(job: LeftoverJob) -> Step[tuple[str, ...]]:
     """Keys of complete files that no readable pending set of the job names and that carry the
     UUID of its files: of uploads alone in those uploads' folders, of a magic job anywhere below
     its destination, a request per thousand keys.

@@ -1,14 +1,22 @@
-"""What a retry must know: the tries of a run, and the writes of each try's application.
+"""Ledger of S3A loads: the tries of each run, and the writes of each try's application.
 
 S3A's own traces do not suffice. ``_SUCCESS`` names only the last job of a destination, the files
-of the magic committer do not carry their job's UUID, and a driver that died may have committed
-or not. So the operator records each try, and the application's driver each write. The records
-lie beside the table, not in it: an object below a destination makes it exist (``mode("error")``
-and conflict mode *fail* would refuse each first write), and Spark's overwrite deletes it whole.
+of the magic committer do not carry their job's UUID, nothing says which run made a job or whether
+it lives, and a driver that died may have committed or not. So the operator records each try, and
+renews the record by heartbeats until the application is known to have ended; the application's
+driver records each write. The records lie beside the table, not in it: an object below a
+destination makes it exist (``mode("error")`` and conflict mode *fail* would refuse each first
+write), and Spark's overwrite deletes it whole.
 
-* ``<parent>/_zero_rename/s3a-runs/<table>/<run's key>/<uuid>.json``: a try, by the operator
+* ``<parent>/_zero_rename/s3a-runs/<table>/<run's key>/<uuid>-open.json``: a try, by the operator
+* ``<parent>/_zero_rename/s3a-runs/<table>/<run's key>/<uuid>.json``: the same once it is closed
 * ``<parent>/_zero_rename/s3a-writes/<table>/<uuid>/<n>.json``: its application's n-th write
 * ``<parent>/_zero_rename/s3a-reports/<table>/<uuid>/<n>/``: the committer's own report of it
+
+A try is open from before its submission until it is known what came of it; recovery asks for the
+open ones, whose number stays small. The closed record is written before the open one is deleted,
+and comes after it in a listing, so that a listing shows one at least; where both are there, the
+closed one counts.
 
 A try has a UUID, handed in as ``fs.s3a.committer.uuid``. Each write has one made from it
 (:func:`write_uuid`): two jobs under one UUID would take each other's pending files for theirs.
@@ -18,7 +26,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Generic, TypeVar
 from urllib.parse import quote
@@ -27,10 +35,21 @@ from ...committer.errors import StoreUnreachableError
 from ...committer.job_spec import Owner
 from ...committer.layout import CONTROL, TableRoot, new_write_id
 from ...committer.records.codec import decode, encode
-from ...committer.records.marks import DEFAULTED, Count
+from ...committer.records.marks import DEFAULTED, LEFT_OUT, Count
 from ...committer.s3.deletion import remove
 from ...committer.s3.listing import first_object, list_objects
-from ...committer.s3.requests import Absent, All, Done, Found, Get, ListObjects, Put, Step
+from ...committer.s3.requests import (
+    Absent,
+    All,
+    Delete,
+    Done,
+    Found,
+    Get,
+    ListObjects,
+    Put,
+    Step,
+    Unknown,
+)
 from ..hadoop.commit_files import JobSummary
 from ..hadoop.job_reports import summary_of
 
@@ -40,9 +59,13 @@ SUBMITTED, COMMITTED, FAILED = "submitted", "committed", "failed"
 UNDONE = "undone"
 #: States of a write. ``failed``: Spark has said so, and aborted its job.
 WRITING, WRITTEN = "writing", "written"
-#: Seconds between an application's signs of life while it writes, and seconds without one after
+#: Seconds between an application's heartbeats while it writes, and seconds without one after
 #: which it counts as gone.
-SIGN_EVERY, SIGN_LATE = 15.0, 90.0
+HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT = 15.0, 90.0
+#: A try whose operator's heartbeats come so many intervals late is silent, and so many seconds at
+#: least.
+_INTERVALS, _LEAST_PATIENCE = 10, 600.0
+OPEN, _CLOSED = "-open.json", ".json"
 _DIGITS = 4
 R = TypeVar("R", "TryRecord", "WriteRecord")
 
@@ -60,6 +83,15 @@ def write_uuid(run: str, number: int) -> str:
     if not 0 <= number < 16**_DIGITS:
         raise ValueError(f"write number {number}")
     return f"{run[:-_DIGITS]}{number:0{_DIGITS}x}"
+
+
+def is_of(run: str, job: str) -> bool:
+    """Whether a job's UUID is that of a try, or of one of the try's numbered writes."""
+    mine, other = run.lower(), job.lower()
+    if mine == other:
+        return bool(mine)
+    numbered = len(mine) == 36 and mine.endswith("0" * _DIGITS)
+    return numbered and other[:-_DIGITS] == mine[:-_DIGITS]
 
 
 def run_of(write: str) -> str:
@@ -80,6 +112,9 @@ class TryRecord:
     :param report: what the operator returned.
     :param replaced: of an undone try, the UUIDs of its writes that had committed: loading again
         takes their rows' place.
+    :param recovered: UUIDs of its jobs that a recovery has committed: a retry must not load
+        their rows again.
+    :param interval: seconds between its operator's heartbeats; ``None`` where none are sent.
     """
 
     uuid: str
@@ -92,6 +127,13 @@ class TryRecord:
     opened_at: float = 0.0
     report: Mapping[str, Any] | None = None
     replaced: Annotated[tuple[str, ...], DEFAULTED] = ()
+    recovered: Annotated[tuple[str, ...], LEFT_OUT] = ()
+    interval: Annotated[float | None, LEFT_OUT] = None
+
+    @property
+    def patience(self) -> float:
+        """Seconds of silence after which the try's operator counts as gone."""
+        return max(_INTERVALS * (self.interval or 0.0), _LEAST_PATIENCE)
 
     def encode(self) -> bytes:
         return encode("s3a try", new_write_id(), self)
@@ -152,13 +194,32 @@ class Known(Generic[R]):
     at: float = 0.0
 
 
-def try_key(root: TableRoot, once: str, run: str) -> str:
-    return f"{_runs_prefix(root, once)}{run}.json"
+def open_key(root: TableRoot, once: str, run: str) -> str:
+    return f"{_run_prefix(root, once)}{run}{OPEN}"
 
 
-def _runs_prefix(root: TableRoot, once: str) -> str:
+def closed_key(root: TableRoot, once: str, run: str) -> str:
+    return f"{_run_prefix(root, once)}{run}{_CLOSED}"
+
+
+def _closed(key: str) -> str:
+    return f"{key.removesuffix(OPEN)}{_CLOSED}" if key.endswith(OPEN) else key
+
+
+def keys_of_tries(keys: Sequence[str]) -> list[str]:
+    """One key for each try among those of its records."""
+    known = set(keys)
+    return [k for k in keys if k.endswith(_CLOSED) and (_closed(k) == k or _closed(k) not in known)]
+
+
+def runs_prefix(root: TableRoot) -> str:
+    """Below which the tries of all runs of a table are."""
+    return _beside(root, "s3a-runs")
+
+
+def _run_prefix(root: TableRoot, once: str) -> str:
     digest = hashlib.sha256(once.encode()).hexdigest()[:16]
-    return f"{_beside(root, 's3a-runs')}{quote(once, safe='')[:80]}-{digest}/"
+    return f"{runs_prefix(root)}{quote(once, safe='')[:80]}-{digest}/"
 
 
 def write_key(root: TableRoot, run: str, number: int) -> str:
@@ -188,14 +249,25 @@ def _beside(root: TableRoot, kind: str) -> str:
     return "/".join(filter(None, (parent, CONTROL, kind, name))) + "/"
 
 
-def put_try(root: TableRoot, record: TryRecord) -> Step[TryRecord]:
-    """Write a try's record. Returns it with its time by the store's clock."""
-    date = yield from _put(try_key(root, record.once, record.uuid), record.encode())
+def open_try(root: TableRoot, record: TryRecord) -> Step[TryRecord]:
+    """Say that a try is about to be submitted. Returns its record with its time by the store's
+    clock."""
+    date = yield from _put(open_key(root, record.once, record.uuid), record.encode())
     return record if record.opened_at else replace(record, opened_at=date)
 
 
+def close_try(root: TableRoot, record: TryRecord) -> Step[None]:
+    """Write what came of a try, whose application is known to have ended."""
+    key, body = closed_key(root, record.once, record.uuid), record.encode()
+    if not isinstance((yield Put(key, body)), Done):
+        yield from _put(key, body)
+    deletion = Delete(open_key(root, record.once, record.uuid))
+    if isinstance((yield deletion), Unknown):
+        yield deletion
+
+
 def put_write(root: TableRoot, record: WriteRecord) -> Step[WriteRecord]:
-    """Write a write's record, also again as a sign of life."""
+    """Write a write's record, also again as a heartbeat."""
     date = yield from _put(write_key(root, record.run, record.number), record.encode())
     return record if record.opened_at else replace(record, opened_at=date)
 
@@ -213,9 +285,20 @@ def _put(key: str, body: bytes) -> Step[float]:
 
 def tries_of(root: TableRoot, once: str) -> Step[tuple[Known[TryRecord], ...]]:
     """A run's tries, the oldest first."""
-    found = yield from _read_all(_runs_prefix(root, once), TryRecord.decode)
+    listing = yield from list_objects(_run_prefix(root, once))
+    read = yield All(tuple(_read_try(key) for key in keys_of_tries(listing.keys)))
+    found = [known for known in read if known is not None]
     # The store's times have whole seconds.
     return tuple(sorted(found, key=lambda k: (k.since, k.record.owner.try_number or 0)))
+
+
+def _read_try(key: str) -> Step[Known[TryRecord] | None]:
+    """A try by the key of its record, which may have been closed since it was listed."""
+    for place in dict.fromkeys((key, _closed(key))):
+        found = yield from _get(place)
+        if found is not None:
+            return _known(TryRecord.decode(found.body, found.key), found)
+    return None
 
 
 def superseded(root: TableRoot, once: str, run: str) -> Step[str]:
@@ -241,10 +324,11 @@ def writes_of(root: TableRoot, run: str) -> Step[tuple[Known[WriteRecord], ...]]
 
 def find_try(root: TableRoot, run: str) -> Step[Known[TryRecord] | None]:
     """A try's record by its UUID, or by that of one of its writes: one LIST per thousand runs."""
-    name = f"/{run_of(run)}.json"
-    item = yield from first_object(_beside(root, "s3a-runs"), lambda it: it.key.endswith(name))
-    found = (yield from _get(item.key)) if item else None
-    return None if found is None else _known(TryRecord.decode(found.body, found.key), found)
+    names = tuple(f"/{run_of(run)}{ending}" for ending in (OPEN, _CLOSED))
+    item = yield from first_object(runs_prefix(root), lambda it: it.key.endswith(names))
+    if item is None:
+        return None
+    return (yield from _read_try(_closed(item.key))) or (yield from _read_try(item.key))
 
 
 def remove_writes(root: TableRoot, run: str) -> Step[Mapping[str, str]]:
@@ -258,18 +342,12 @@ def remove_writes(root: TableRoot, run: str) -> Step[Mapping[str, str]]:
     return (yield from remove((key, None) for key in (*own.keys, *reports.keys)))
 
 
-def find_write(root: TableRoot, write: str) -> Step[Known[WriteRecord] | None]:
-    """The record of a write by its committer UUID."""
-    found = yield from writes_of(root, run_of(write))
-    return next((known for known in found if known.record.uuid == write), None)
-
-
-def last_sign(root: TableRoot, run: str) -> Step[float | None]:
+def last_heartbeat(root: TableRoot, run: str) -> Step[float | None]:
     """Seconds since the try's application last said that it writes; ``None`` where it never
     did or said that it is done."""
     found = yield from writes_of(root, run)
-    signs = [known.silent_for for known in found if known.record.state == WRITING]
-    return min(signs) if signs else None
+    silences = [known.silent_for for known in found if known.record.state == WRITING]
+    return min(silences) if silences else None
 
 
 def _read_all(prefix: str, read: Callable[[bytes, str], Any]) -> Step[list[Known[Any]]]:

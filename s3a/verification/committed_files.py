@@ -27,7 +27,7 @@ from ..hadoop.magic_paths import (
     uuids_in_name,
     why_outside,
 )
-from ..recovery.leftovers import list_uploads
+from ..hadoop.upload_owners import list_uploads
 
 _TEMPORARY = "_temporary"
 _SHOWN = 5

@@ -1,4 +1,4 @@
-"""After an application ended well: did *this* job commit, with *that* committer, all of its files?
+"""Verification of a finished S3A job: this job, by that committer, with all of its files.
 
 Spark reports success also where a half-configured committer renamed or wrote directly into the
 table, where dynamic partition overwrite wrote no marker, and where a commit's clean-up failed

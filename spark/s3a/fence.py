@@ -6,25 +6,25 @@ import time
 from collections.abc import Callable
 
 from ...committer.errors import ZeroRenameError
-from ...s3a.runs.ledger import SIGN_LATE
+from ...s3a.runs.ledger import HEARTBEAT_TIMEOUT
 
-#: Seconds without a sign of life after which a write ends itself: a retry waits for
-#: :data:`SIGN_LATE`, and Spark's tasks need a while to stop.
-GIVE_UP = SIGN_LATE - 30.0
+#: Seconds without a heartbeat after which a write ends itself: a retry waits for
+#: :data:`HEARTBEAT_TIMEOUT`, and Spark's tasks need a while to stop.
+GIVE_UP = HEARTBEAT_TIMEOUT - 30.0
 
 
 class Fence:
-    """One write's signs of life, and its end where they came too late.
+    """One write's heartbeats, and its end where they came too late.
 
     Nothing in an S3A committer refuses the commit of a job that others hold for dead and have
-    replaced. So the application looks itself: with each sign of life, for a later try of its run;
-    and it ends its write when it cannot give a sign in time, since then it cannot know. What is
+    replaced. So the application looks itself: with each heartbeat, for a later try of its run;
+    and it ends its write when it cannot send one in time, since then it cannot know. What is
     left open is a commit that has begun already: Spark cannot cancel that.
 
-    :param renew: gives a sign of life.
+    :param renew: sends a heartbeat.
     :param superseded: why the try may not write any more, a sentence; ``""`` where it may.
-    :param cancel: cancels the write's Spark jobs. Called again with each sign after that, since
-        a write may be between two jobs.
+    :param cancel: cancels the write's Spark jobs. Called again with each heartbeat after that,
+        since a write may be between two jobs.
     :param clock: seconds, by a clock that does not jump.
     """
 
@@ -43,10 +43,10 @@ class Fence:
         #: Why the write was ended; ``""`` while it may go on.
         self.reason = ""
 
-    def sign(self) -> None:
-        """Give a sign of life, or end the write.
+    def heartbeat(self) -> None:
+        """Send a heartbeat, or end the write.
 
-        :raises ZeroRenameError: the sign could not be given; the next may be.
+        :raises ZeroRenameError: it could not be sent; the next may be.
         """
         if not self.reason:
             self.reason = self._why_not()
@@ -63,7 +63,7 @@ class Fence:
             if silent < GIVE_UP:
                 raise
             return (
-                f"It could give no sign of life for {silent:.0f} s ({error}), after which a "
+                f"It could send no heartbeat for {silent:.0f} s ({error}), after which a "
                 "retry may load the same rows"
             )
         self._last = begun

@@ -97,7 +97,7 @@ class _Application:
         if self._table.exists():
             raise native_table_refused(target.root, target.committer)
         self._check_unique(target)
-        circumstances = {
+        facts = {
             "committer": target.committer,
             "destination": writes[0].path,
             "mode": checked_mode(target.mode, writes[0]),
@@ -110,7 +110,7 @@ class _Application:
             # A dynamic overwrite leaves no _SUCCESS; the operator goes by the record then.
             "sensor_waits": not writes[0].dynamic,
         }
-        check_session(self._view, circumstances, writes[0].settings, target.root.bucket)
+        check_session(self._view, facts, writes[0].settings, target.root.bucket)
         for write in writes:
             for prefix in write.must_be_empty:
                 there = driver.run(first_object(prefix, target.root.is_data))
@@ -140,7 +140,7 @@ class _Application:
         record = self._begin(write, part, parts)
         fence = self._fence(frame.sparkSession, record)
         try:
-            with signs_of_life(fence.sign, ledger.SIGN_EVERY):
+            with signs_of_life(fence.heartbeat, ledger.HEARTBEAT_INTERVAL):
                 self._spark_writes(frame, write, record)
                 emptied = self._empty_the_rest(record)
         except Exception as error:

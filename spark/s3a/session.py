@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...s3a.checks.host_facts import buffer_facts
-from ...s3a.checks.job_facts import Circumstances
-from ...s3a.checks.run import Finding, inspect, refuse, warnings
+from ...s3a.checks.job_facts import JobFacts
+from ...s3a.checks.run import CheckFinding, inspect, refuse, warnings
 from ...s3a.hadoop import effective_settings as layers
 from ...s3a.hadoop.settings import BINDING_PARQUET, PATH_PROTOCOL
 
@@ -121,13 +121,13 @@ class SessionView:
 
 def check_session(
     view: SessionView,
-    circumstances: Mapping[str, Any],
+    facts: Mapping[str, Any],
     options: Mapping[str, str],
     bucket: str | None = None,
-) -> tuple[Finding, ...]:
+) -> tuple[CheckFinding, ...]:
     """Look at a session before a write.
 
-    :param circumstances: members of :class:`Circumstances` besides the settings.
+    :param facts: members of :class:`JobFacts` besides the settings.
     :param options: the write's.
     :return: the warnings, which are logged.
     :raises SettingsRefusedError: it would lose or double rows; nothing was written.
@@ -135,12 +135,12 @@ def check_session(
     settings = view.settings(options, bucket)
     # The driver's machine; of executors elsewhere nothing is known here.
     free, shared = (None, ()) if view.is_cluster else buffer_facts(settings)
-    seen = Circumstances(
+    seen = JobFacts(
         settings=settings,
         buffer_free_bytes=free,
         shared_dirs=shared,
         is_cluster=view.is_cluster,
-        **circumstances,
+        **facts,
     )
     findings = inspect(seen)
     for finding in warnings(findings):

@@ -1,4 +1,4 @@
-"""Make the class archive that :func:`.launch.jvm_options` uses.
+"""Maker of the class archive that :func:`.launch.jvm_options` uses.
 
 ``python -m zero_rename.spark.startup.class_archive`` runs one small Spark application that does
 what small jobs do (read CSV, sort, write and read through a Python data source), and lets its JVM

@@ -19,73 +19,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shlex
-import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 
-from ...committer.errors import InvalidInputError
+from .installation import java_command, java_version, pyspark_home, spark_home
 
 #: For jobs of seconds. Long jobs are better off with the JVM's own choice.
 SMALL_JOB_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _QUIET = "-Xlog:disable -Xlog:all=error:stderr"
-
-
-def java_command(environ: Mapping[str, str] = os.environ) -> Path:
-    """The ``java`` that Spark's scripts start: ``$JAVA_HOME/bin/java``, else the one on PATH.
-
-    :raises InvalidInputError: there is none.
-    """
-    home = environ.get("JAVA_HOME")
-    found = shutil.which("java", path=f"{home}/bin" if home else environ.get("PATH"))
-    if found is None:
-        where = f"JAVA_HOME={home} holds no bin/java" if home else "there is no java on PATH"
-        raise InvalidInputError(
-            f"Spark needs Java 17 or later, and {where}; nothing was started.",
-            remedy="Install a JRE (Debian: apt-get install openjdk-17-jre-headless; macOS: brew "
-            "install openjdk@17) or point JAVA_HOME at one.",
-        )
-    return Path(found)
-
-
-@lru_cache(maxsize=8)
-def java_version(java: Path) -> str:
-    """The version of that ``java``, such as ``17.0.15``.
-
-    Read from the ``release`` file of its installation, since starting a JVM takes a tenth of a
-    second; asked for where there is no such file.
-
-    :raises InvalidInputError: it does not run.
-    """
-    release = java.resolve().parent.parent / "release"
-    if release.is_file():
-        named = re.search(r'^JAVA_VERSION="([^"]+)"', release.read_text("utf-8"), re.MULTILINE)
-        if named:
-            return named.group(1)
-    try:
-        answer = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=30, check=True
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise InvalidInputError(
-            f"{java} -version failed ({type(error).__name__}); nothing was started.",
-            remedy="Point JAVA_HOME at a working Java 17 or later.",
-        ) from error
-    named = re.search(r'version "([^"]+)"', answer.stderr + answer.stdout)
-    return named.group(1) if named else "unknown"
-
-
-def spark_home(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where Spark's jars are: ``$SPARK_HOME``, else inside the installed ``pyspark``."""
-    if environ.get("SPARK_HOME"):
-        return Path(environ["SPARK_HOME"])
-    import pyspark
-
-    return Path(pyspark.__file__).parent
 
 
 def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
@@ -151,10 +94,8 @@ def worker_python() -> str:
     The gain needs PySpark's modules to be compiled: pip does that when it installs, ``uv pip
     install`` with ``--compile-bytecode``, and Python when it first imports them.
     """
-    import pyspark
-
-    home = Path(pyspark.__file__).parent
-    if os.name != "posix" or spark_home().resolve() != home.resolve():
+    home = pyspark_home()
+    if os.name != "posix" or home is None or spark_home().resolve() != home.resolve():
         return sys.executable
     lib = shlex.quote(str(spark_home() / "python" / "lib"))
     text = _WRAPPER.format(lib=lib, python=shlex.quote(sys.executable))

@@ -1,31 +1,41 @@
 """Checks of Java, Spark and the workers' Python, each with the remedy Spark does not name.
 
 Spark itself says ``JAVA_GATEWAY_EXITED`` where there is no Java, and ``DATA_SOURCE_NOT_FOUND``
-where the Python of its workers lacks this package.
+where the Python of its workers lacks this package. Imports no PySpark: operators that submit
+applications use these checks too.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import metadata
+from pathlib import Path
 
 from ...committer.errors import InvalidInputError
-from .launch import java_command, java_version
+from .installation import (
+    JAVA_REMEDY,
+    MIN_JAVA,
+    MIN_PYARROW,
+    MIN_SPARK,
+    SPARK_REMEDY,
+    java_command,
+    java_version,
+    numbers,
+    spark_version,
+)
 from .launch import worker_python as worker_python_script
 
-_MIN_JAVA = 17
-#: Python data sources came with Spark 4.0, filter push-down for them with 4.1.
-_MIN_SPARK = (4, 1)
-_MIN_PYARROW = 18
 _PROBE = (
     "import json, sys; import pyspark; import boto3, pyarrow; import zero_rename.spark.data_source;"
     "print(json.dumps([list(sys.version_info[:2]), pyspark.__version__]))"
+)
+_MISSING = (
+    "import importlib.util as u, sys; print(*[n for n in sys.argv[1:] if u.find_spec(n) is None])"
 )
 
 
@@ -49,18 +59,31 @@ def check_versions() -> None:
     :raises InvalidInputError: one is missing or too old.
     """
     spark = _version("pyspark", "4.3")
-    if _numbers(spark)[:2] < _MIN_SPARK:
-        wanted = ".".join(map(str, _MIN_SPARK))
-        raise InvalidInputError(
-            f"PySpark {spark} is too old: Python data sources as this package uses them came with "
-            f"{wanted} (tested: 4.3); nothing was read or written.",
-            remedy=f"pip install 'pyspark>={wanted}'. On an older cluster, use the S3A committers.",
-        )
-    arrow = _version("pyarrow", str(_MIN_PYARROW))
-    if _numbers(arrow)[0] < _MIN_PYARROW:
+    _refuse_old_spark(f"PySpark {spark}", spark)
+    arrow = _version("pyarrow", str(MIN_PYARROW))
+    if numbers(arrow)[0] < MIN_PYARROW:
         raise InvalidInputError(
             f"pyarrow {arrow} is too old; nothing was read or written.",
-            remedy=f"pip install 'pyarrow>={_MIN_PYARROW}'.",
+            remedy=f"pip install 'pyarrow>={MIN_PYARROW}'.",
+        )
+
+
+def check_spark(home: Path) -> None:
+    """Check the Spark in a folder, where anything there says its version.
+
+    :raises InvalidInputError: it is too old.
+    """
+    found = spark_version(home)
+    if found is not None:
+        _refuse_old_spark(f"Spark {found} in {home}", found)
+
+
+def _refuse_old_spark(name: str, version: str) -> None:
+    if numbers(version)[:2] < MIN_SPARK:
+        raise InvalidInputError(
+            f"{name} is too old: Python data sources as this package uses them came with "
+            f"{'.'.join(map(str, MIN_SPARK))} (tested: 4.3); nothing was started, read or written.",
+            remedy=SPARK_REMEDY,
         )
 
 
@@ -80,10 +103,6 @@ def _version(package: str, wanted: str) -> str:
         ) from error
 
 
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", text)[:3]) or (0,)
-
-
 def check_java(environ: Mapping[str, str] = os.environ) -> str:
     """Check that there is a Java that Spark runs on. Returns its version.
 
@@ -91,10 +110,10 @@ def check_java(environ: Mapping[str, str] = os.environ) -> str:
     """
     java = java_command(environ)
     found = java_version(java)
-    if _numbers(found)[0] < _MIN_JAVA:
+    if numbers(found)[0] < MIN_JAVA:
         raise InvalidInputError(
-            f"{java} is Java {found}, and Spark 4 needs {_MIN_JAVA} or later; nothing was started.",
-            remedy=f"Install Java {_MIN_JAVA} or point JAVA_HOME at one.",
+            f"{java} is Java {found}, and Spark 4 needs {MIN_JAVA} or later; nothing was started.",
+            remedy=JAVA_REMEDY,
         )
     return found
 
@@ -106,6 +125,37 @@ def _is_this_python(path: str) -> bool:
     here = os.path.abspath(sys.executable)
     same_folder = os.path.dirname(os.path.abspath(path)) == os.path.dirname(here)
     return same_folder and os.path.realpath(path) == os.path.realpath(here)
+
+
+def missing_packages(python: str, packages: Sequence[str], remedy: str) -> list[str]:
+    """Those of some packages that an interpreter cannot import.
+
+    :param remedy: for the error.
+    :raises InvalidInputError: it does not run.
+    """
+    answer = _run_python(python, _MISSING, *packages, environ=os.environ, remedy=remedy)
+    if answer.returncode != 0:
+        raise _does_not_run(python, f"exit {answer.returncode}", remedy)
+    return answer.stdout.split()
+
+
+def _run_python(
+    python: str, program: str, *words: str, environ: Mapping[str, str], remedy: str
+) -> subprocess.CompletedProcess[str]:
+    command = [python, "-c", program, *words]
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=60, env=dict(environ)
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise _does_not_run(python, type(error).__name__, remedy) from error
+
+
+def _does_not_run(python: str, cause: str, remedy: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"The workers' Python {python} does not run ({cause}); nothing was started.",
+        remedy=remedy,
+    )
 
 
 def check_worker_python(environ: Mapping[str, str] = os.environ) -> None:
@@ -124,14 +174,7 @@ def check_worker_python(environ: Mapping[str, str] = os.environ) -> None:
         )
     if _is_this_python(found):
         return
-    try:
-        answer = subprocess.run(
-            [found, "-c", _PROBE], capture_output=True, text=True, timeout=60, env=dict(environ)
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise InvalidInputError(
-            f"The workers' Python {found} does not run ({type(error).__name__}).", remedy=remedy
-        ) from error
+    answer = _run_python(found, _PROBE, environ=environ, remedy=remedy)
     if answer.returncode != 0:
         said = (answer.stderr.strip().splitlines() or ["no message"])[-1][:300]
         raise InvalidInputError(

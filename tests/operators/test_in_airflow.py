@@ -17,7 +17,7 @@ import pytest
 from support.airflow import Tables, connection_variable, migrate
 from support.fake_spark import FakeSpark
 from support.moto_server import SECRET_KEY
-from zero_rename.provider.job_query import Question
+from zero_rename.provider.job_query import JobQuery
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -100,20 +100,20 @@ def test_a_deferred_sensor_wakes_up_when_the_job_commits(
 ) -> None:
     """The worker looks once, the trigger from then on; the job comes between its looks."""
     tables.load(9)
-    ask, looks, looked = Question.ask, [], threading.Event()
+    ask, looks, looked = JobQuery.ask, [], threading.Event()
 
-    def watched(self: Question, table: Any) -> Any:
-        answer = ask(self, table)
+    def watched(self: JobQuery, table: Any) -> Any:
+        result = ask(self, table)
         looks.append(threading.current_thread())
         if len(looks) == 2:
             looked.set()
-        return answer
+        return result
 
     def commit() -> None:
         if looked.wait(400):
             tables.load(1)
 
-    monkeypatch.setattr(Question, "ask", watched)
+    monkeypatch.setattr(JobQuery, "ask", watched)
     dag = dag_of(
         "deferred",
         f"""

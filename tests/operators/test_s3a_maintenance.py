@@ -9,13 +9,14 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, ErrorType
 
 from support.airflow import Tables, run_task, task_context
-from support.s3a_jobs import JOB, OTHER, MagicJob
+from support.s3a_jobs import JOB, OTHER, ROOT, MagicJob, a_try
 from zero_rename.committer import ZeroRenameError
 from zero_rename.committer.job_spec import Owner
 from zero_rename.committer.layout import TableRoot
 from zero_rename.operators.s3a_maintenance import RecoverS3AJobsOperator, task_states
 from zero_rename.s3a.recovery.liveness import State
-from zero_rename.s3a.runs.run_record import RunRecord, list_records, write_record
+from zero_rename.s3a.runs.ledger import closed_key, open_try
+from zero_rename.s3a.runs.open_tries import open_tries
 
 OWNER = Owner("flights", "scheduled__2013-02-01", "load", -1, 1)
 
@@ -57,8 +58,7 @@ def halfway(tables: Tables, name: str = "flights", **given: Any) -> MagicJob:
 
 def record(tables: Tables, **changes: Any) -> None:
     table = tables.table()
-    given = RunRecord(**{"id": JOB, "owner": OWNER, "uuid": JOB, **changes})
-    table.driver.run(write_record(table.root, given))
+    table.driver.run(open_try(table.root, a_try(JOB, OWNER, **changes)))
 
 
 def data(tables: Tables) -> list[str]:
@@ -97,7 +97,7 @@ class TestTables:
         assert tables.bucket.uploads() == []
         assert json.loads(tables.bucket.read("wh/flights/_SUCCESS"))["jobId"] == JOB
         assert "all 2 pending sets load" in caplog.text
-        (known,) = tables.table().driver.run(list_records(job.root))
+        (known,) = tables.table().driver.run(open_tries(job.root))
         assert known.record.recovered == (JOB,)
 
     def test_leaves_a_job_whose_run_is_at_work(self, tables: Tables) -> None:
@@ -115,7 +115,7 @@ class TestTables:
         (report,) = run(tables, state, apply=True, patience=0)["tables"]
         assert report["outcomes"] == {"rolled-back": 1}
         assert data(tables) == []
-        assert tables.bucket.keys("wh/") == []
+        assert tables.bucket.keys("wh/") == [closed_key(ROOT, a_try().once, JOB)]
         assert tables.bucket.uploads() == []
 
     def test_leaves_what_nobody_knows_unless_forced(self, tables: Tables) -> None:
@@ -130,11 +130,8 @@ class TestTables:
         for state, outcome in ((None, "rolled-back"), ("failed", "rolled-forward")):
             job = MagicJob(tables.table().driver.perform, tables.table().root).begin()
             job.task(0)
-            record(tables, interval=0.0)
-            if state is None:
-                tables.bucket.client.delete_object(
-                    Bucket=tables.bucket.name, Key=f"wh/_zero_rename/s3a/flights/{JOB}.json"
-                )
+            if state is not None:
+                record(tables, interval=0.0)
             (report,) = run(tables, state, apply=True, patience=0, mode="append")["tables"]
             assert report["outcomes"] == {outcome: 1}
 
@@ -190,23 +187,23 @@ class TestStates:
     def test_of_a_task_instance(self, state: str | None, expected: State | None) -> None:
         scheduler = Scheduler(state)
         ask = task_states(scheduler, logging.warning)
-        assert ask(RunRecord("a", OWNER)) is expected
+        assert ask(a_try(JOB, OWNER)) is expected
         assert scheduler.asked == [
             {"dag_id": "flights", "task_ids": ["load"], "run_ids": ["scheduled__2013-02-01"]}
         ]
 
     def test_of_a_mapped_one(self) -> None:
         ask = task_states(Scheduler("running"), logging.warning)
-        assert ask(RunRecord("a", Owner("flights", "r", "load", 3, 1))) is State.DEAD
-        assert ask(RunRecord("a", Owner("flights", "r", "load", 4, 1))) is None
+        assert ask(a_try(JOB, Owner("flights", "r", "load", 3, 1))) is State.DEAD
+        assert ask(a_try(JOB, Owner("flights", "r", "load", 4, 1))) is None
 
     def test_that_cannot_be_had(self, caplog: pytest.LogCaptureFixture) -> None:
         detail: Any = SimpleNamespace(error=ErrorType.GENERIC_ERROR, detail={"status": 500})
         ask = task_states(Scheduler(error=AirflowRuntimeError(detail)), logging.warning)
-        assert ask(RunRecord("a", OWNER)) is None
+        assert ask(a_try(JOB, OWNER)) is None
         assert "is not known" in caplog.text
 
     def test_of_nobody(self) -> None:
         scheduler = Scheduler("running")
-        assert task_states(scheduler, logging.warning)(RunRecord("a")) is None
+        assert task_states(scheduler, logging.warning)(a_try()) is None
         assert scheduler.asked == []

@@ -18,7 +18,7 @@ from support.s3a_stand_in import APPLICATION, marker
 from zero_rename.committer import OutcomeUnknownError, RefusedError, VerificationError
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 from zero_rename.s3a.runs import ledger
-from zero_rename.s3a.runs.run_record import list_records
+from zero_rename.s3a.runs.open_tries import open_tries
 from zero_rename.sensors.success_manifest import SuccessManifestSensor
 
 ONCE = "flights/scheduled__2013-02-02/load"
@@ -34,10 +34,10 @@ def _stand_in(spark: FakeSpark, tables: Tables, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Where the next application stops, and whether Spark says so; its signs of life are past."""
+    """Where the next application stops, and whether Spark says so; its heartbeats are past."""
 
     def set_to(name: str, fails: bool = False, **more: str) -> None:
-        monkeypatch.setattr(ledger, "SIGN_LATE", 0.0)
+        monkeypatch.setattr(ledger, "HEARTBEAT_TIMEOUT", 0.0)
         monkeypatch.setenv("TEST_STAGE", name)
         monkeypatch.setenv("TEST_FAILS", str(int(fails)))
         for variable, value in more.items():
@@ -118,7 +118,7 @@ class TestALoad:
         run(operator(tables))
         table = tables.table()
         assert tries(tables) == [ledger.COMMITTED]
-        assert table.driver.run(list_records(table.root)) == ()
+        assert table.driver.run(open_tries(table.root)) == ()
         client, bucket = table.driver.clients.retrying, table.root.bucket
         keys = [e["Key"] for e in client.list_objects_v2(Bucket=bucket)["Contents"]]
         assert len([key for key in keys if "_zero_rename" in key]) == 1
@@ -444,20 +444,20 @@ class TestTries:
     def test_an_application_that_comes_back_while_the_next_is_submitted(
         self, tables: Tables, spark: FakeSpark, stage: Callable[..., None], monkeypatch: Any
     ) -> None:
-        """Its sign of life is found although it had been settled."""
+        """Its heartbeat is found although it had been settled."""
         stage("begun")
         killed(operator(tables))
         (first,) = [k.record for k in records(tables)]
-        put_try = ledger.put_try
+        open_try = ledger.open_try
 
         def comes_back(root: Any, record: ledger.TryRecord) -> Any:
-            if record.owner.try_number == 2 and record.state == ledger.SUBMITTED:
-                monkeypatch.setattr(ledger, "SIGN_LATE", 90.0)
+            if record.owner.try_number == 2:
+                monkeypatch.setattr(ledger, "HEARTBEAT_TIMEOUT", 90.0)
                 (write,) = yield from ledger.writes_of(root, first.uuid)
                 yield from ledger.put_write(root, write.record)
-            return (yield from put_try(root, record))
+            return (yield from open_try(root, record))
 
-        monkeypatch.setattr(ledger, "put_try", comes_back)
+        monkeypatch.setattr(ledger, "open_try", comes_back)
         with pytest.raises(OutcomeUnknownError, match="try 1 is still writing"):
             run(operator(tables), try_number=2)
         assert len(spark.calls()) == 1

@@ -1,4 +1,4 @@
-"""The sensor's question against tables in every state."""
+"""The sensor's query against tables in every state."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from support.airflow import Tables
 from zero_rename.committer import InvalidInputError, OnRepeat
 from zero_rename.committer.layout import new_job_id
-from zero_rename.provider.job_query import FAILED, READY, WAITING, Answer, Question
+from zero_rename.provider.job_query import FAILED, READY, WAITING, JobQuery, QueryResult
 
 
-def ask(tables: Tables, **question: Any) -> Answer:
-    asked = Question(tables.url(), **question)
+def ask(tables: Tables, **query: Any) -> QueryResult:
+    asked = JobQuery(tables.url(), **query)
     asked.check()
     return asked.ask(tables.table())
 
@@ -21,46 +21,46 @@ def ask(tables: Tables, **question: Any) -> Answer:
 class TestAJob:
     def test_committed_and_closed(self, tables: Tables) -> None:
         job = tables.load(1, 2, rows=3).job
-        answer = ask(tables, job=job)
-        assert answer.state == READY
-        assert answer.report is not None
-        assert (answer.report["job"], answer.report["rows"]) == (job, 6)
-        assert [p["partition"] for p in answer.report["partitions"]] == ["day=1", "day=2"]
+        result = ask(tables, job=job)
+        assert result.state == READY
+        assert result.report is not None
+        assert (result.report["job"], result.report["rows"]) == (job, 6)
+        assert [p["partition"] for p in result.report["partitions"]] == ["day=1", "day=2"]
 
     def test_one_of_its_partitions(self, tables: Tables) -> None:
         job = tables.load(1, 2, rows=3).job
-        answer = ask(tables, job=job, partition="day=2")
-        assert answer.report is not None
-        assert (answer.report["rows"], answer.report["epoch"]) == (3, 1)
+        result = ask(tables, job=job, partition="day=2")
+        assert result.report is not None
+        assert (result.report["rows"], result.report["epoch"]) == (3, 1)
 
     def test_a_partition_it_did_not_change(self, tables: Tables) -> None:
-        answer = ask(tables, job=tables.load(1).job, partition="day=2")
-        assert answer.state == FAILED
-        assert "did not change day=2, but: day=1" in answer.explanation
+        result = ask(tables, job=tables.load(1).job, partition="day=2")
+        assert result.state == FAILED
+        assert "did not change day=2, but: day=1" in result.explanation
 
     def test_yesterdays_job_does_not_count(self, tables: Tables) -> None:
         tables.load(1)
-        answer = ask(tables, job=new_job_id())
-        assert answer.state == WAITING
-        assert "Nothing committed yet" in answer.explanation
+        result = ask(tables, job=new_job_id())
+        assert result.state == WAITING
+        assert "Nothing committed yet" in result.explanation
 
     def test_undecided(self, tables: Tables) -> None:
-        answer = ask(tables, job=tables.undecided(1))
-        assert answer.state == WAITING
-        assert "has not decided yet" in answer.explanation
+        result = ask(tables, job=tables.undecided(1))
+        assert result.state == WAITING
+        assert "has not decided yet" in result.explanation
 
     def test_aborted(self, tables: Tables) -> None:
         job = tables.undecided(1)
         tables.table().recover(patience=0.0)
-        answer = ask(tables, job=job)
-        assert answer.state == FAILED
-        assert "was aborted" in answer.explanation
+        result = ask(tables, job=job)
+        assert result.state == FAILED
+        assert "was aborted" in result.explanation
 
     def test_committed_and_not_applied(self, tables: Tables) -> None:
         job = tables.decided(1)
-        answer = ask(tables, job=job)
-        assert answer.state == WAITING
-        assert "not yet applied" in answer.explanation
+        result = ask(tables, job=job)
+        assert result.state == WAITING
+        assert "not yet applied" in result.explanation
         assert ask(tables, job=job, apply=True).state == READY
         assert tables.table().open_jobs() == []
 
@@ -81,26 +81,26 @@ class TestAJob:
     def test_an_emptied_partition_is_ready_with_no_rows(self, tables: Tables) -> None:
         tables.load(1)
         job = tables.load(mode="replace", replace_partitions=("day=1",)).job
-        answer = ask(tables, job=job, partition="day=1")
-        assert answer.state == READY
-        assert answer.report is not None
-        assert (answer.report["rows"], answer.report["epoch"]) == (0, 2)
+        result = ask(tables, job=job, partition="day=1")
+        assert result.state == READY
+        assert result.report is not None
+        assert (result.report["rows"], result.report["epoch"]) == (0, 2)
 
     def test_too_few_rows(self, tables: Tables) -> None:
         job = tables.load(1, rows=2).job
         assert ask(tables, job=job, min_rows=2).state == READY
-        answer = ask(tables, job=job, min_rows=3)
-        assert answer.state == FAILED
-        assert "min_rows" in answer.explanation
+        result = ask(tables, job=job, min_rows=3)
+        assert result.state == FAILED
+        assert "min_rows" in result.explanation
 
 
 class TestARun:
     def test_its_key(self, tables: Tables) -> None:
         assert ask(tables, once="flights/run/load").state == WAITING
         job = tables.load(1, once="flights/run/load").job
-        answer = ask(tables, once="flights/run/load")
-        assert answer.report is not None
-        assert answer.report["job"] == job
+        result = ask(tables, once="flights/run/load")
+        assert result.report is not None
+        assert result.report["job"] == job
         assert ask(tables, once="flights/other/load").state == WAITING
 
     def test_a_decided_commit_is_seen(self, tables: Tables) -> None:
@@ -110,9 +110,9 @@ class TestARun:
     def test_the_last_job_of_a_run_that_was_repeated(self, tables: Tables) -> None:
         tables.load(1, once="k")
         job = tables.load(1, once="k", on_repeat=OnRepeat.REPLACE_OWN).job
-        answer = ask(tables, once="k")
-        assert answer.report is not None
-        assert answer.report["job"] == job
+        result = ask(tables, once="k")
+        assert result.report is not None
+        assert result.report["job"] == job
 
 
 class TestAPartition:
@@ -123,18 +123,18 @@ class TestAPartition:
         assert ask(tables, partition="day=1", newer_than_epoch=1).state == WAITING
         assert ask(tables, partition="day=10", newer_than_epoch=0).state == WAITING
         job = tables.load(1, 2).job
-        answer = ask(tables, partition="day=1", newer_than_epoch=1)
-        assert answer.report is not None
-        assert (answer.report["job"], answer.report["epoch"]) == (job, 2)
+        result = ask(tables, partition="day=1", newer_than_epoch=1)
+        assert result.report is not None
+        assert (result.report["job"], result.report["epoch"]) == (job, 2)
 
     def test_a_decided_commit_waits_to_be_applied(self, tables: Tables) -> None:
         tables.load(1)
         job = tables.decided(1)
-        answer = ask(tables, partition="day=1", newer_than_epoch=1)
-        assert answer.state == WAITING
-        assert job in answer.explanation
-        answer = ask(tables, partition="day=1", newer_than_epoch=1, apply=True)
-        assert answer.state == READY
+        result = ask(tables, partition="day=1", newer_than_epoch=1)
+        assert result.state == WAITING
+        assert job in result.explanation
+        result = ask(tables, partition="day=1", newer_than_epoch=1, apply=True)
+        assert result.state == READY
 
     def test_a_job_that_claimed_it_and_has_not_decided_changed_nothing(
         self, tables: Tables
@@ -160,20 +160,20 @@ class TestForeignMarkers:
     @pytest.mark.parametrize("place", ["wh/flights/day=1/_SUCCESS", "wh/flights/_SUCCESS"])
     def test_an_empty_one(self, tables: Tables, place: str) -> None:
         tables.bucket.put(place, b"")
-        answer = ask(tables, once="k", partition="day=1")
-        assert answer.state == WAITING
-        assert "classic rename committer" in answer.explanation
+        result = ask(tables, once="k", partition="day=1")
+        assert result.state == WAITING
+        assert "classic rename committer" in result.explanation
         failed = ask(tables, once="k", partition="day=1", on_foreign_marker="fail")
-        assert (failed.state, failed.explanation) == (FAILED, answer.explanation)
+        assert (failed.state, failed.explanation) == (FAILED, result.explanation)
 
     def test_one_of_s3a(self, tables: Tables) -> None:
         body = b"""{"name": "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1",
             "success": true, "timestamp": 1, "hostname": "h", "committer": "magic",
             "jobId": "2b1f", "filenames": []}"""
         tables.bucket.put("wh/flights/_SUCCESS", body)
-        answer = ask(tables, job=new_job_id(), on_foreign_marker="fail")
-        assert answer.state == FAILED
-        assert "'magic' committer" in answer.explanation
+        result = ask(tables, job=new_job_id(), on_foreign_marker="fail")
+        assert result.state == FAILED
+        assert "'magic' committer" in result.explanation
 
     def test_ours_is_not_foreign(self, tables: Tables) -> None:
         tables.load(1)
@@ -181,7 +181,7 @@ class TestForeignMarkers:
 
 
 @pytest.mark.parametrize(
-    ("question", "message"),
+    ("query", "message"),
     [
         ({}, "nothing says which"),
         ({"partition": "day=1"}, "nothing says which"),
@@ -192,6 +192,6 @@ class TestForeignMarkers:
         ({"once": "k", "on_foreign_marker": "ignore"}, "on_foreign_marker='ignore'"),
     ],
 )
-def test_questions_that_do_not_say_which_job(question: dict[str, Any], message: str) -> None:
+def test_questions_that_do_not_say_which_job(query: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
-        Question("s3://b/t", **question).check()
+        JobQuery("s3://b/t", **query).check()

@@ -11,12 +11,12 @@ import pytest
 from airflow.sdk.module_loading import import_string  # pyright: ignore
 
 from support.airflow import Tables, connection_variable
-from zero_rename.provider.job_query import Question
+from zero_rename.provider.job_query import JobQuery
 from zero_rename.provider.triggers import SuccessManifestTrigger
 
 
-def trigger(tables: Tables, **question: Any) -> SuccessManifestTrigger:
-    asked = Question(tables.url(), **question)
+def trigger(tables: Tables, **query: Any) -> SuccessManifestTrigger:
+    asked = JobQuery(tables.url(), **query)
     return SuccessManifestTrigger(asked.as_dict(), "zero_rename_default", 0.05)
 
 
@@ -54,15 +54,15 @@ def test_it_waits_without_blocking_the_loop(
     tables.load(9)
     looked = threading.Event()
     threads = set()
-    ask = Question.ask
+    ask = JobQuery.ask
 
-    def watched(self: Question, table: Any) -> Any:
+    def watched(self: JobQuery, table: Any) -> Any:
         threads.add(threading.get_ident())
-        answer = ask(self, table)
+        result = ask(self, table)
         looked.set()
-        return answer
+        return result
 
-    monkeypatch.setattr(Question, "ask", watched)
+    monkeypatch.setattr(JobQuery, "ask", watched)
 
     async def play() -> dict[str, Any]:
         waiting = asyncio.create_task(first(trigger(tables, once="k")))
@@ -82,14 +82,14 @@ def test_a_store_out_of_reach_is_asked_again(
 
     job = tables.load(1).job
     failures = [StoreUnreachableError("no answer"), StoreUnreachableError("no answer")]
-    ask = Question.ask
+    ask = JobQuery.ask
 
-    def flaky(self: Question, table: Any) -> Any:
+    def flaky(self: JobQuery, table: Any) -> Any:
         if failures:
             raise failures.pop()
         return ask(self, table)
 
-    monkeypatch.setattr(Question, "ask", flaky)
+    monkeypatch.setattr(JobQuery, "ask", flaky)
     assert asyncio.run(first(trigger(tables, job=job)))["state"] == "ready"
     assert failures == []
 
@@ -98,7 +98,7 @@ def test_a_connection_that_cannot_be_right_ends_it(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(*connection_variable("zr", conn_type="zero_rename", login="me"))
-    asked = SuccessManifestTrigger(Question(tables.url(), once="k").as_dict(), "zr", 0.05)
+    asked = SuccessManifestTrigger(JobQuery(tables.url(), once="k").as_dict(), "zr", 0.05)
     event = asyncio.run(first(asked))
     assert event["state"] == "failed"
     assert "holds a credential" in event["explanation"]

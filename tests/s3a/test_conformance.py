@@ -27,21 +27,21 @@ from zero_rename.committer.s3.requests import (
     Refused,
     UploadPart,
 )
-from zero_rename.s3a.checks.run import Circumstances, inspect, refuse
+from zero_rename.s3a.checks.run import JobFacts, inspect, refuse
 from zero_rename.s3a.hadoop import magic_paths as layout
 from zero_rename.s3a.hadoop.commit_files import JobSummary, PendingCommit, PendingSet
 from zero_rename.s3a.hadoop.effective_settings import DAG_CONF, effective
 from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
 from zero_rename.s3a.recovery.liveness import State
 from zero_rename.s3a.recovery.plan import Action
-from zero_rename.s3a.recovery.recover import Options, Outcome, RecoveredJob, recover_jobs
+from zero_rename.s3a.recovery.recover import JobOutcome, RecoveredJob, RecoveryOptions, recover_jobs
 from zero_rename.s3a.verification.verify import Expectation, Verified, verify_job
 
 HADOOP = "spark.hadoop."
 S3A = f"{HADOOP}fs.s3a."
 COMMITTER = f"{S3A}committer."
-FORWARD = Options(apply=True, dead={JOB}, mode="append")
-BACK = Options(apply=True, dead={JOB}, direction=Action.BACK)
+FORWARD = RecoveryOptions(apply=True, dead={JOB}, mode="append")
+BACK = RecoveryOptions(apply=True, dead={JOB}, direction=Action.BACK)
 MARKER = f"{ROOT.prefix}/_SUCCESS"
 
 
@@ -53,14 +53,12 @@ def world() -> World:
 class TestChecks:
     """Wrong combinations are refused, or warned of, before anything is submitted."""
 
-    def circumstances(
-        self, committer: str, conf: dict[str, str], known: dict[str, Any]
-    ) -> Circumstances:
+    def facts(self, committer: str, conf: dict[str, str], known: dict[str, Any]) -> JobFacts:
         rendered = S3ASettings(Committer(committer)).spark_conf()
         settings = effective(
             [(DAG_CONF, conf), ("settings", rendered)], "bucket", "4.3.0", cloud_classes=True
         )
-        return replace(Circumstances(committer, settings, "s3a://bucket/table"), **known)
+        return replace(JobFacts(committer, settings, "s3a://bucket/table"), **known)
 
     @pytest.mark.parametrize(
         ("committer", "conf", "known", "check"),
@@ -129,8 +127,8 @@ class TestChecks:
         self, committer: str, conf: dict[str, str], known: dict[str, Any], check: str
     ) -> None:
         with pytest.raises(SettingsRefusedError, match=check):
-            refuse(inspect(self.circumstances(committer, conf, known)))
-        plain = replace(self.circumstances(committer, {}, known), destination="s3a://bucket/table")
+            refuse(inspect(self.facts(committer, conf, known)))
+        plain = replace(self.facts(committer, {}, known), destination="s3a://bucket/table")
         assert check not in [finding.check.id for finding in inspect(plain)]
 
     @pytest.mark.parametrize(
@@ -152,7 +150,7 @@ class TestChecks:
     )
     def test_warned_of(self, committer: str, conf: dict[str, str], check: str) -> None:
         known = {"has_other_partitions": True}
-        found = inspect(self.circumstances(committer, conf, known))
+        found = inspect(self.facts(committer, conf, known))
         assert check in [finding.check.id for finding in found]
         refuse(found)
 
@@ -331,7 +329,7 @@ def test_a_chain_of_jobs_each_by_the_marker_of_the_one_before(world: World) -> N
 class TestRecovery:
     """What is done for a driver that died."""
 
-    def recover(self, world: World, options: Options = FORWARD) -> RecoveredJob:
+    def recover(self, world: World, options: RecoveryOptions = FORWARD) -> RecoveredJob:
         (found,) = world.driver.run(recover_jobs(ROOT, options))
         return found
 
@@ -356,7 +354,7 @@ class TestRecovery:
             made = replace(made, upload_id=created.upload_id, etags=[etag], body=b"")
         attempt = "attempt_202311142213_0001_m_000000_0"
         job.pending_set(0, [made.commit(ROOT.bucket, JOB, attempt)], attempt)
-        assert self.recover(world).outcome is Outcome.ROLLED_FORWARD
+        assert self.recover(world).outcome is JobOutcome.ROLLED_FORWARD
         assert world.store.objects[made.key].body == made.body
         world.assert_clean()
 
@@ -367,7 +365,7 @@ class TestRecovery:
         job.task(1)
         world.clock.advance(10)
         found = self.recover(world)
-        assert found.outcome is Outcome.ROLLED_BACK
+        assert found.outcome is JobOutcome.ROLLED_BACK
         assert "names no part of its upload" in found.reason
         assert not [r for r in world.driver.requests if isinstance(r, CompleteUpload)]
         assert world.visible() == []
@@ -378,7 +376,7 @@ class TestRecovery:
         self.job(world)
         world.store.apply(Put(f"{ROOT.prefix}/day=1/another.parquet", b"x"))
         found = self.recover(world, BACK)
-        assert (found.outcome, found.aborted) == (Outcome.ROLLED_BACK, 4)
+        assert (found.outcome, found.aborted) == (JobOutcome.ROLLED_BACK, 4)
         before = dict(world.store.objects)
         assert world.driver.run(recover_jobs(ROOT, BACK)) == ()
         assert world.store.objects == before
@@ -406,7 +404,7 @@ class TestRecovery:
             return apply(request)
 
         world.driver.fault = fault
-        assert self.recover(world, BACK).outcome is Outcome.ROLLED_BACK
+        assert self.recover(world, BACK).outcome is JobOutcome.ROLLED_BACK
         assert world.visible() == []
         assert job.tree not in world.store.objects
         world.assert_clean()
@@ -415,7 +413,7 @@ class TestRecovery:
         """S3A conformance 88."""
         job = self.job(world, tasks=5)
         world.driver.requests.clear()
-        world.driver.run(recover_jobs(ROOT, Options()))
+        world.driver.run(recover_jobs(ROOT, RecoveryOptions()))
         sets = {job.set_key(task) for task in range(5)}
         read = [r.key for r in world.driver.requests if isinstance(r, Get) and r.key in sets]
         assert sorted(read) == sorted(sets)
@@ -462,7 +460,7 @@ class TestRecovery:
         world.clock.advance(100)
         younger = MagicJob(world.store.apply, write=OTHER).upload("day=1/part-00000-b.parquet")
         world.clock.advance(50)
-        old = Options(apply=True, force=True, patience=120.0)
+        old = RecoveryOptions(apply=True, force=True, patience=120.0)
         found = world.driver.run(recover_jobs(ROOT, old))
         assert sum(one.aborted for one in found) == uploads
         assert {one.state for one in found if not one.aborted} <= {State.LIVE}

@@ -1,4 +1,4 @@
-"""Records of runs and recoveries as they lie beside tables: the files in ``data/records`` are read
+"""Records of tries and recoveries as they lie beside tables: the files in ``data/records`` are read
 to these very objects, and written again with the same members. They are never made anew."""
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ from support.memory_store import MemoryDriver, MemoryStore
 from support.recorded import recorded
 from zero_rename.committer.job_spec import Owner
 from zero_rename.committer.s3.requests import Put
-from zero_rename.s3a.recovery.direction import Decision, decide, decision_key, read_decision
+from zero_rename.s3a.recovery.direction import Direction, decide, direction_key, read_direction
 from zero_rename.s3a.runs.ledger import COMMITTED, WRITTEN, TryRecord, WriteRecord
-from zero_rename.s3a.runs.run_record import ROLLED_FORWARD, RunRecord
 
 RUN = "0b1c2d3e-0000-4000-8000-000000000000"
-WRITE_ID = "01K00000000000000000000000"
 OWNER = Owner("flights_daily", "scheduled__2026-01-01", "load", -1, 2)
 ONCE = "flights_daily/scheduled__2026-01-01/load/-1"
 #: By file: the record, and how it is read.
@@ -57,22 +55,6 @@ RECORDS: dict[str, tuple[Any, Callable[[bytes, str], Any]]] = {
         ),
         WriteRecord.decode,
     ),
-    "run.json": (
-        RunRecord(
-            id="run-1",
-            owner=OWNER,
-            committer="magic",
-            mode="append",
-            uuid=RUN,
-            interval=15.5,
-            opened_at=1_767_225_600.0,
-            outcome=ROLLED_FORWARD,
-            recovered=(RUN,),
-            write_id=WRITE_ID,
-        ),
-        RunRecord.decode,
-    ),
-    "run-first.json": (RunRecord("run-1", write_id=WRITE_ID), RunRecord.decode),
 }
 
 
@@ -96,14 +78,14 @@ class TestDirection:
 
     def test_is_read_to_this_object(self) -> None:
         driver = MemoryDriver(MemoryStore())
-        put = Put(decision_key(self.TREE), recorded("records/direction.json"))
+        put = Put(direction_key(self.TREE), recorded("records/direction.json"))
         etag = driver.store.apply(put).etag
-        found = driver.run(read_decision(self.TREE))
-        assert found == Decision(RUN, True, "all tasks committed", etag)
+        found = driver.run(read_direction(self.TREE))
+        assert found == Direction(RUN, True, "all tasks committed", etag)
 
     def test_is_written_with_the_same_members(self) -> None:
         driver = MemoryDriver(MemoryStore())
-        wanted = Decision(RUN, True, "all tasks committed")
+        wanted = Direction(RUN, True, "all tasks committed")
         assert driver.run(decide(self.TREE, wanted, None)).is_own
-        body = driver.store.objects[decision_key(self.TREE)].body
+        body = driver.store.objects[direction_key(self.TREE)].body
         assert members(body) == members(recorded("records/direction.json"))

@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import (
 
 from support.airflow import Tables, run_task, task_context
 from zero_rename.committer import StoreUnreachableError
-from zero_rename.provider.job_query import Question
+from zero_rename.provider.job_query import JobQuery
 from zero_rename.sensors.success_manifest import SuccessManifestSensor
 
 
@@ -81,15 +81,15 @@ class TestHere:
     def test_a_store_out_of_reach_is_asked_again(
         self, tables: Tables, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        job, ask = tables.load(1).job, Question.ask
+        job, ask = tables.load(1).job, JobQuery.ask
         failures = [StoreUnreachableError("no answer")]
 
-        def flaky(self: Question, table: Any) -> Any:
+        def flaky(self: JobQuery, table: Any) -> Any:
             if failures:
                 raise failures.pop()
             return ask(self, table)
 
-        monkeypatch.setattr(Question, "ask", flaky)
+        monkeypatch.setattr(JobQuery, "ask", flaky)
         assert run(sensor(tables, job=job, timeout=60))["job"] == job
 
 
@@ -106,8 +106,8 @@ class TestDeferred:
         assert deferred.method_name == "execute_complete"
         _, kwargs = deferred.trigger.serialize()
         assert kwargs["poke_interval"] == 0.05
-        assert kwargs["question"]["once"] == "k"
-        assert kwargs["question"]["min_rows"] == 1
+        assert kwargs["query"]["once"] == "k"
+        assert kwargs["query"]["min_rows"] == 1
 
     def test_the_answer_is_the_end(self, tables: Tables) -> None:
         """No second deferral, which would begin the timeout anew."""

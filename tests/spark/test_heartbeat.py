@@ -1,4 +1,4 @@
-"""Signs of life: the thread of the user's process, and the notes that workers leave for it."""
+"""Heartbeats: the thread of the user's process, and the notes that workers leave for it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-class Beats:
-    """Records the signs given; answers what it is told to."""
+class Sent:
+    """Records the heartbeats; answers what it is told to."""
 
     def __init__(self):
         self.given = []
@@ -52,54 +52,54 @@ def test_without_a_listener_nothing_is_noted(monkeypatch, tmp_path, caplog):
     monkeypatch.setenv(OPEN_JOBS, str(tmp_path / "gone"))
     with caplog.at_level(logging.WARNING):
         heartbeat.announce(new_job_id(), "s3://bucket/t")
-    assert "no signs of life for job" in caplog.text
+    assert "no heartbeats for job" in caplog.text
 
 
 def test_signs_are_given_after_a_while_and_then_every_interval(folder):
-    beats = Beats()
-    thread = Heartbeat(folder, lambda: True, beats, interval=30)
+    sent = Sent()
+    thread = Heartbeat(folder, lambda: True, sent, interval=30)
     thread.look(100)
     job = new_job_id()
     heartbeat.announce(job, "s3://bucket/t")
     thread.look(110)
     thread.look(114)
-    assert beats.given == []  # a short job costs no request
+    assert sent.given == []  # a short job costs no request
     thread.look(115)
-    assert beats.given == [(job, "s3://bucket/t")]
+    assert sent.given == [(job, "s3://bucket/t")]
     thread.look(144)
-    assert len(beats.given) == 1
+    assert len(sent.given) == 1
     thread.look(145)
-    assert len(beats.given) == 2
+    assert len(sent.given) == 2
 
 
 def test_signs_end_with_the_job(folder):
-    beats = Beats()
-    thread = Heartbeat(folder, lambda: True, beats, interval=1)
+    sent = Sent()
+    thread = Heartbeat(folder, lambda: True, sent, interval=1)
     heartbeat.announce(new_job_id(), "s3://bucket/t")
-    beats.answer = False
+    sent.answer = False
     for now in (0, 5, 10):
         thread.look(now)
     assert list(folder.iterdir()) == []
-    assert len(beats.given) == 1
+    assert len(sent.given) == 1
 
 
 def test_failures_are_logged_and_tried_again(folder, caplog):
-    beats = Beats()
-    thread = Heartbeat(folder, lambda: True, beats, interval=1)
+    sent = Sent()
+    thread = Heartbeat(folder, lambda: True, sent, interval=1)
     heartbeat.announce(new_job_id(), "s3://bucket/t")
     (folder / "broken.json").write_text("{")
-    beats.answer = StoreUnreachableError("no answer")
+    sent.answer = StoreUnreachableError("no answer")
     with caplog.at_level(logging.WARNING):
         for now in (0, 5, 6):
             thread.look(now)
-    assert len(beats.given) == 2
-    assert "no sign of life this time: no answer" in caplog.text
+    assert len(sent.given) == 2
+    assert "no heartbeat this time: no answer" in caplog.text
     assert "cannot be used, broken.json" in caplog.text
 
 
 def test_the_thread_ends_with_the_application(folder):
     alive = iter([True, False])
-    thread = Heartbeat(folder, lambda: next(alive), Beats())
+    thread = Heartbeat(folder, lambda: next(alive), Sent())
     assert thread.daemon
     thread.start()
     thread.join(120)
@@ -110,10 +110,10 @@ def test_the_thread_never_raises(folder, caplog):
     def broken():
         raise RuntimeError("the application is gone")
 
-    thread = Heartbeat(folder, broken, Beats())
+    thread = Heartbeat(folder, broken, Sent())
     with caplog.at_level(logging.ERROR):
         thread.run()
-    assert "signs of life have ended" in caplog.text
+    assert "heartbeats have ended" in caplog.text
 
 
 def test_a_sign_is_a_rewritten_open_record(folder, s3_bucket):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
+from zero_rename.committer.job_spec import NOBODY, Owner
 from zero_rename.committer.layout import TableRoot
 from zero_rename.committer.s3.requests import (
     CompleteUpload,
@@ -20,11 +21,18 @@ from zero_rename.committer.s3.requests import (
     Put,
     UploadPart,
 )
+from zero_rename.s3a.runs.ledger import TryRecord
 
 ROOT = TableRoot("bucket", "wh/flights")
 JOB = "6f1d2c3b-4a59-4e8f-9b7a-0c1d2e3f0000"
 OTHER = "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee"
 WRITE = "11111111-2222-4333-8444-555555555555"
+
+
+def a_try(uuid: str = JOB, owner: Owner = NOBODY, **changes: Any) -> TryRecord:
+    """A try's record, under a key of its own unless told otherwise."""
+    given: dict[str, Any] = {"once": f"load/{uuid}", "committer": "magic", "mode": None}
+    return TryRecord(uuid, owner=owner, **{**given, **changes})
 
 
 @dataclass

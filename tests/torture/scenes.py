@@ -16,7 +16,8 @@ from torture.writers import Recoverer, environment
 
 from support.spark import settings
 from zero_rename import Table
-from zero_rename.spark.startup.launch import SMALL_JOB_FLAGS, java_command, spark_home
+from zero_rename.spark.startup.installation import java_command, spark_home
+from zero_rename.spark.startup.launch import SMALL_JOB_FLAGS
 
 #: Seconds: the shuffle's length; how long the recoverer beside it lets a job be silent, two and
 #: a half of the intervals at which signs of life are given; and its pause between two looks.

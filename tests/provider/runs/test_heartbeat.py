@@ -6,7 +6,7 @@ import pytest
 
 from support.airflow import Tables, task_context
 from zero_rename.committer import Owner
-from zero_rename.provider.runs.heartbeat import beat
+from zero_rename.provider.runs.heartbeat import send_heartbeats
 from zero_rename.provider.runs.task_run import TaskRun
 
 MINE = Owner(
@@ -22,7 +22,7 @@ def run() -> TaskRun:
 def test_this_trys_job_is_kept_alive(tables: Tables, run: TaskRun) -> None:
     mine = tables.undecided(1, owner=MINE)
     before = tables.bucket.read(tables.table().root.open_key(mine))
-    assert beat(tables.table(), run) == [mine]
+    assert send_heartbeats(tables.table(), run) == [mine]
     assert tables.bucket.read(tables.table().root.open_key(mine)) != before
 
 
@@ -36,13 +36,13 @@ def test_this_trys_job_is_kept_alive(tables: Tables, run: TaskRun) -> None:
 )
 def test_others_are_left_to_others(tables: Tables, run: TaskRun, owner: Owner) -> None:
     tables.undecided(1, owner=owner)
-    assert beat(tables.table(), run) == []
+    assert send_heartbeats(tables.table(), run) == []
 
 
 def test_a_decided_job_needs_no_more_signs(tables: Tables, run: TaskRun) -> None:
     tables.decided(1, owner=MINE)
-    assert beat(tables.table(), run) == []
+    assert send_heartbeats(tables.table(), run) == []
 
 
 def test_nothing_open(tables: Tables, run: TaskRun) -> None:
-    assert beat(tables.table(), run) == []
+    assert send_heartbeats(tables.table(), run) == []

@@ -10,8 +10,8 @@ import pytest
 from zero_rename.committer import Mode, SettingsRefusedError
 from zero_rename.s3a.checks.run import (
     CHECKS,
-    Circumstances,
-    Finding,
+    CheckFinding,
+    JobFacts,
     Severity,
     inspect,
     refuse,
@@ -79,13 +79,13 @@ def job(
     conf: dict[str, str] | None = None,
     core_site: dict[str, str] | None = None,
     **known: object,
-) -> Circumstances:
+) -> JobFacts:
     """A job with the rendered settings of its committer, overridden by the DAG's ``conf``."""
     layers = [(DAG_CONF, conf or {})]
     if committer in list(Committer):
         layers.append(("settings", S3ASettings(Committer(committer)).spark_conf()))
     layers.append((CORE_SITE, core_site or {}))
-    made = Circumstances(
+    made = JobFacts(
         committer,
         effective(layers, "bucket", "4.3.0", cloud_classes=True),
         "s3a://bucket/table",
@@ -96,14 +96,14 @@ def job(
     return replace(made, **known)  # pyright: ignore[reportArgumentType]
 
 
-def bare(committer: str, *layers: tuple[str, dict[str, str]], cloud: bool = True) -> Circumstances:
+def bare(committer: str, *layers: tuple[str, dict[str, str]], cloud: bool = True) -> JobFacts:
     """A job without the rendered settings: only these layers."""
     settings = effective(layers, "bucket", "4.3.0", cloud_classes=cloud)
-    return Circumstances(committer, settings, "s3a://bucket/table")
+    return JobFacts(committer, settings, "s3a://bucket/table")
 
 
-# For each check: circumstances in which it must fire, and such close by in which it must not.
-CASES: dict[str, tuple[list[Circumstances], list[Circumstances]]] = {
+# For each check: facts in which it must fire, and such close by in which it must not.
+CASES: dict[str, tuple[list[JobFacts], list[JobFacts]]] = {
     "committer-name": (
         [
             job("magic", {f"{COMMITTER}name": "magicv2"}),
@@ -618,7 +618,7 @@ CASES: dict[str, tuple[list[Circumstances], list[Circumstances]]] = {
 }
 
 
-def ids(findings: tuple[Finding, ...]) -> set[str]:
+def ids(findings: tuple[CheckFinding, ...]) -> set[str]:
     return {finding.check.id for finding in findings}
 
 
@@ -635,21 +635,21 @@ def test_every_check_has_its_cases() -> None:
 
 @pytest.mark.parametrize("check", CASES)
 def test_fires_on_what_it_is_about(check: str) -> None:
-    for number, circumstances in enumerate(CASES[check][0]):
-        assert check in ids(inspect(circumstances)), number
+    for number, facts in enumerate(CASES[check][0]):
+        assert check in ids(inspect(facts)), number
 
 
 @pytest.mark.parametrize("check", CASES)
 def test_stays_silent_on_what_is_right(check: str) -> None:
-    for number, circumstances in enumerate(CASES[check][1]):
-        assert check not in ids(inspect(circumstances)), number
+    for number, facts in enumerate(CASES[check][1]):
+        assert check not in ids(inspect(facts)), number
 
 
 @pytest.mark.parametrize("committer", ["zero_rename", "magic", "directory", "partitioned"])
 @pytest.mark.parametrize("mode", [Mode.APPEND, Mode.REPLACE])
 def test_the_settings_of_a_committer_raise_nothing(committer: str, mode: Mode) -> None:
     conf = {CONFLICT: "replace"} if committer == "partitioned" and mode is Mode.REPLACE else {}
-    circumstances = job(
+    facts = job(
         committer,
         conf,
         {"fs.defaultFS": "hdfs://namenode"},
@@ -665,7 +665,7 @@ def test_the_settings_of_a_committer_raise_nothing(committer: str, mode: Mode) -
     )
     left = {"overwrite-removes-first"} if mode is Mode.REPLACE and not conf else set()
     left &= {check.id for check in CHECKS if committer in check.committers}
-    assert ids(inspect(circumstances)) == left
+    assert ids(inspect(facts)) == left
 
 
 def test_classic_is_allowed_with_a_warning_that_names_its_risk() -> None:
@@ -695,9 +695,9 @@ class Asked(dict):
 def test_the_options_that_are_read_are_those_a_session_looks_up() -> None:
     asked: set[str] = set()
     for bad, good in CASES.values():
-        for circumstances in (*bad, *good):
-            settings = Asked(circumstances.settings)
-            inspect(replace(circumstances, settings=settings))
+        for facts in (*bad, *good):
+            settings = Asked(facts.settings)
+            inspect(replace(facts, settings=settings))
             asked |= settings.keys_asked
     hadoop = {key for key in asked if not key.startswith(("spark.", CORE_SITE, BUCKET))}
     assert hadoop <= set(HADOOP_KEYS)
@@ -744,14 +744,14 @@ def test_no_finding_shows_a_secret() -> None:
         f"{HADOOP}fs.s3a.bucket.bucket.secret.key": "another-secret",
     }
     for bad, _ in CASES.values():
-        for circumstances in bad:
+        for facts in bad:
             layers = [(DAG_CONF, secrets)]
             added = {k: v for k, v in effective(layers).items() if v.value in secrets.values()}
             assert len(added) == 3
             changed = replace(
-                circumstances,
-                settings={**circumstances.settings, **added},
-                dropped={**circumstances.dropped, **dropped(layers)},
+                facts,
+                settings={**facts.settings, **added},
+                dropped={**facts.dropped, **dropped(layers)},
             )
             text = " ".join(map(str, inspect(changed)))
             assert text

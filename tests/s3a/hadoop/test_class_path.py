@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from zero_rename.s3a.checks.run import Circumstances, inspect
-from zero_rename.s3a.hadoop.class_path import class_path, jars_on_class_path, look_for_jars
+from zero_rename.s3a.checks.run import JobFacts, inspect
+from zero_rename.s3a.hadoop.class_path import class_path, look_for_jars
 from zero_rename.s3a.hadoop.effective_settings import effective
 from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
 
@@ -36,7 +36,7 @@ def home(tmp_path: Path) -> Path:
 
 def errors(jars: object, committer: str = "magic") -> set[str]:
     conf = S3ASettings(Committer(committer)).spark_conf()
-    made = Circumstances(committer, effective([("settings", conf)]), jars=jars)  # pyright: ignore
+    made = JobFacts(committer, effective([("settings", conf)]), jars=jars)  # pyright: ignore
     return {finding.check.id for finding in inspect(made)} - {"classic-renames"}
 
 
@@ -140,7 +140,4 @@ def test_where_spark_cannot_be_seen_nothing_is_missing(tmp_path: Path) -> None:
 
 def test_a_running_drivers_class_path(tmp_path: Path) -> None:
     there = folder(tmp_path / "jars", *SPARK, *S3A)
-    jars = jars_on_class_path(f"file:{there / name}" for name in (*SPARK, *S3A))
-    assert jars.spark_version == "4.3.0"
-    assert errors(jars) == set()
     assert [path.name for path in class_path(f"{there}/*")] == sorted((*SPARK, *S3A))

@@ -127,7 +127,7 @@ def test_a_driver_that_dies_and_the_retry(
     # Airflow's home is set by then.
     from airflow.sdk.exceptions import AirflowException
 
-    monkeypatch.setattr(ledger, "SIGN_LATE", 0.0)
+    monkeypatch.setattr(ledger, "HEARTBEAT_TIMEOUT", 0.0)
     application = tmp_path / "dying.py"
     application.write_text(DYING)
     name = f"retried_{committer}_{where}"

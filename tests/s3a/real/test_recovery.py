@@ -13,7 +13,7 @@ from support.dead_drivers import Death, completion, kill_driver, pending_set
 from support.hadoop_committers import Application, numbers
 from zero_rename.committer.records.success_marker import SuccessMarker
 from zero_rename.s3a.recovery.liveness import State
-from zero_rename.s3a.recovery.recover import Options, Outcome, RecoveredJob, recover_jobs
+from zero_rename.s3a.recovery.recover import JobOutcome, RecoveredJob, RecoveryOptions, recover_jobs
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -45,7 +45,7 @@ def dead(application: Application, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def recover(death: Death, **options: Any) -> RecoveredJob:
-    given = Options(**{"dead": {death.uuid}, "apply": True, **options})
+    given = RecoveryOptions(**{"dead": {death.uuid}, "apply": True, **options})
     (found,) = death.place.driver.run(recover_jobs(death.place.root, given))
     return found
 
@@ -54,7 +54,7 @@ def test_nobody_may_touch_what_wrote_lately(dead: Mapping[str, Death]) -> None:
     death = dead["in the middle of its commit"]
     before = death.place.objects()
     found = recover(death, dead=frozenset(), force=True)
-    assert (found.job, found.state, found.outcome) == (death.uuid, State.LIVE, Outcome.LEFT)
+    assert (found.job, found.state, found.outcome) == (death.uuid, State.LIVE, JobOutcome.LEFT)
     assert death.place.objects() == before
 
 
@@ -76,9 +76,9 @@ def test_rolled_forward(
     # S3A conformance 50
     death = dead[name]
     would = recover(death, apply=False, **options)
-    assert would.outcome is Outcome.WOULD_ROLL_FORWARD
+    assert would.outcome is JobOutcome.WOULD_ROLL_FORWARD
     found = recover(death, **options)
-    assert found.outcome is Outcome.ROLLED_FORWARD, found.reason
+    assert found.outcome is JobOutcome.ROLLED_FORWARD, found.reason
     assert (found.job, found.tasks, found.files) == (death.uuid, 2, 4)
     assert (found.written, found.completed) == (written, 4 - written)
     assert sorted(application.rows(death.place)) == numbers(OLD, NEW)
@@ -101,7 +101,7 @@ def test_rolled_back(
     # S3A conformance 46, 48
     death = dead[name]
     found = recover(death, **options)
-    assert found.outcome is Outcome.ROLLED_BACK, found.reason
+    assert found.outcome is JobOutcome.ROLLED_BACK, found.reason
     assert (found.job, found.aborted) == (death.uuid, 4)
     assert sorted(application.rows(death.place)) == numbers(OLD)
     check_clean(death)
@@ -112,7 +112,7 @@ def test_a_staging_committers_files_are_told(
 ) -> None:
     death = dead["a staging committer in the middle"]
     found = recover(death)
-    assert (found.outcome, found.aborted, len(found.kept)) == (Outcome.ROLLED_BACK, 3, 1)
+    assert (found.outcome, found.aborted, len(found.kept)) == (JobOutcome.ROLLED_BACK, 3, 1)
     assert len(application.rows(death.place)) == 50
     check_clean(death)
 
@@ -120,4 +120,4 @@ def test_a_staging_committers_files_are_told(
 def check_clean(death: Death) -> None:
     assert death.place.uploads() == []
     assert not [key for key in death.place.objects() if "__magic" in key]
-    assert death.place.driver.run(recover_jobs(death.place.root, Options(deep=True))) == ()
+    assert death.place.driver.run(recover_jobs(death.place.root, RecoveryOptions(deep=True))) == ()

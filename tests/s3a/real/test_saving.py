@@ -163,7 +163,7 @@ class TestOnRecord:
     @staticmethod
     def put_try(place: Place, run: str, number: int) -> None:
         record = ledger.TryRecord(run, ONCE, Owner(try_number=number), "magic", None)
-        place.driver.run(ledger.put_try(place.root, record))
+        place.driver.run(ledger.open_try(place.root, record))
 
     def test_each_write_has_a_uuid_of_its_own(
         self, application: Application, place: Place, run: str
@@ -225,7 +225,7 @@ class TestOnRecord:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """Spark's jobs are cancelled, and the job aborts as any failed one does."""
-        monkeypatch.setattr(ledger, "SIGN_EVERY", 0.2)
+        monkeypatch.setattr(ledger, "HEARTBEAT_INTERVAL", 0.2)
         begun, go_on = str(tmp_path / "begun"), str(tmp_path / "go-on")
 
         def waits(batches: Iterator[Any]) -> Iterator[Any]:
@@ -261,7 +261,7 @@ class TestOnRecord:
         self, application: Application, place: Place, run: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The later try begins when Spark's jobs have ended: there is nothing to cancel."""
-        monkeypatch.setattr(ledger, "SIGN_EVERY", 0.05)
+        monkeypatch.setattr(ledger, "HEARTBEAT_INTERVAL", 0.05)
         cancelled = threading.Event()
         monkeypatch.setattr(Operations, "cancel", lambda _: cancelled.set())
 

@@ -9,7 +9,7 @@ import pytest
 from support.hadoop_committers import Application, Place, numbers
 from zero_rename.committer.errors import VerificationError
 from zero_rename.s3a.hadoop.settings import CLASSIC_PARQUET, SQL_PROTOCOL
-from zero_rename.spark.startup.launch import spark_home
+from zero_rename.spark.startup.installation import spark_home
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 shows = pytest.mark.shows

@@ -14,7 +14,7 @@ from support.hadoop_committers import Application, Place, environment, static_se
 from tools.fetch_s3a_jars import cached_jars
 from zero_rename.committer.errors import VerificationError
 from zero_rename.s3a.hadoop.settings import STAGING_KEY, Committer, S3ASettings
-from zero_rename.spark.startup.launch import spark_home
+from zero_rename.spark.startup.installation import spark_home
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 shows = pytest.mark.shows

@@ -6,31 +6,20 @@ from typing import Any
 
 import pytest
 
-from support.s3a_jobs import JOB, OTHER, ROOT, World
-from zero_rename.committer import InvalidInputError
+from support.s3a_jobs import JOB, OTHER, ROOT, World, a_try
 from zero_rename.committer.job_spec import Owner
-from zero_rename.committer.s3.requests import Put
-from zero_rename.s3a.recovery.leftovers import FoundJob, Kind
+from zero_rename.s3a.recovery.leftovers import Kind, LeftoverJob
 from zero_rename.s3a.recovery.liveness import QUIET, Knowledge, State, judge
-from zero_rename.s3a.recovery.recover import Options, recover_jobs
+from zero_rename.s3a.recovery.recover import RecoveryOptions, recover_jobs
 from zero_rename.s3a.runs import ledger
-from zero_rename.s3a.runs.run_record import (
-    KnownRecord,
-    RunRecord,
-    beat_record,
-    list_records,
-    note_rolled_forward,
-    record_key,
-    remove_record,
-    write_record,
-)
+from zero_rename.s3a.runs.open_tries import OpenTry
 
 NOW = 1_000_000.0
 
 
-def job(silent_for: float = 0.0, uuid: str = JOB, kind: Kind = Kind.MAGIC) -> FoundJob:
+def job(silent_for: float = 0.0, uuid: str = JOB, kind: Kind = Kind.MAGIC) -> LeftoverJob:
     newest = NOW - silent_for
-    return FoundJob(uuid, kind, ROOT.prefix, None, (), (), (), (), newest - 50, newest)
+    return LeftoverJob(uuid, kind, ROOT.prefix, None, (), (), (), (), newest - 50, newest)
 
 
 def owner(number: int = 1, **changes: Any) -> Owner:
@@ -38,9 +27,8 @@ def owner(number: int = 1, **changes: Any) -> Owner:
     return Owner(**{**known, "try_number": number, **changes})
 
 
-def record(silent_for: float = 0.0, **changes: Any) -> KnownRecord:
-    given = {"id": "a", "owner": owner(), "uuid": JOB, "opened_at": NOW - 100, **changes}
-    return KnownRecord(RunRecord(**given), silent_for)
+def record(silent_for: float = 0.0, **changes: Any) -> OpenTry:
+    return OpenTry(a_try(**{"owner": owner(), "opened_at": NOW - 100, **changes}), silent_for)
 
 
 def states(silent_for: float, known: Knowledge, **given: Any) -> tuple[State, bool]:
@@ -79,13 +67,14 @@ class TestItsRunsRecord:
         assert states(1e6, Knowledge([record(601)], patience=60)) == (State.DEAD, False)
 
     def test_the_caller_states_that_it_is_dead(self) -> None:
-        for dead in ({JOB}, {"a"}):
-            assert states(0, Knowledge([record(1)], dead=dead)) == (State.DEAD, True)
+        for dead in ({JOB}, {ledger.write_uuid(JOB, 1)}):
+            known = Knowledge([record(1)], dead=dead)
+            assert states(0, known, uuid=ledger.write_uuid(JOB, 1)) == (State.DEAD, True)
 
-    def test_its_application_gave_a_sign(self) -> None:
-        known = Knowledge([record(1e6)], signs={"a": 89.0}, patience=0)
+    def test_its_application_sent_a_heartbeat(self) -> None:
+        known = Knowledge([record(1e6)], heartbeats={JOB: 89.0}, patience=0)
         assert states(1e6, known) == (State.LIVE, True)
-        known = Knowledge([record(1e6)], signs={"a": 91.0}, patience=0)
+        known = Knowledge([record(1e6)], heartbeats={JOB: 91.0}, patience=0)
         assert states(1e6, known) == (State.DEAD, False)
 
     @pytest.mark.parametrize("number", [1, 0x2A, 0xFFFF])
@@ -114,7 +103,7 @@ class TestWhatTheSchedulerSays:
             (State.SUPERSEDED, 599, (State.LIVE, True)),
         ],
     )
-    def test_it_counts_more_than_signs(
+    def test_it_counts_more_than_heartbeats(
         self, said: State | None, silent_for: float, expected: tuple[State, bool]
     ) -> None:
         assert states(silent_for, Knowledge([record(1)], ask=lambda _: said)) == expected
@@ -144,98 +133,49 @@ class TestALaterTry:
     )
     def test_supersedes(self, changes: dict[str, Any], expected: State) -> None:
         late = Owner(**{**vars(owner(2)), **changes})
-        later = record(0, id="b", uuid=OTHER, owner=late)
+        later = record(0, uuid=OTHER, owner=late)
         assert states(1e6, Knowledge([record(1e6), later]))[0] is expected
 
-    def test_it_gives_signs_itself(self) -> None:
-        later = record(0, id="b", uuid=OTHER, owner=owner(2))
+    def test_it_sends_heartbeats_itself(self) -> None:
+        later = record(0, uuid=OTHER, owner=owner(2))
         assert states(0, Knowledge([record(1e6), later]), uuid=OTHER) == (State.LIVE, True)
 
 
 class TestShield:
     """A run at work that may be the job's."""
 
-    def test_a_run_that_does_not_know_its_jobs(self) -> None:
-        known = Knowledge([record(0, uuid=None)], patience=0)
-        assert states(50, known)[0] is State.LIVE
-        # What had ended before the run began is not its.
-        assert states(101, known)[0] is State.DEAD
-        silent = Knowledge([record(1e6, uuid=None)], patience=0)
-        assert states(50, silent)[0] is State.DEAD
-
     def test_uploads_that_name_no_job(self) -> None:
         known = Knowledge([record(0)], patience=0)
         assert states(50, known, uuid=OTHER, kind=Kind.UPLOADS)[0] is State.LIVE
         assert states(50, known, uuid=OTHER)[0] is State.DEAD
+        # What had ended before the run began is not its.
+        assert states(101, known, uuid=OTHER, kind=Kind.UPLOADS)[0] is State.DEAD
+        silent = Knowledge([record(1e6)], patience=0)
+        assert states(50, silent, uuid=OTHER, kind=Kind.UPLOADS)[0] is State.DEAD
 
     def test_a_record_that_cannot_be_read(self) -> None:
-        known = Knowledge([KnownRecord(None, 1e9, "it is not JSON")], patience=0)
+        known = Knowledge([OpenTry(None, 1e9, "it is not JSON")], patience=0)
         assert states(1e6, known) == (State.UNKNOWN, False)
 
 
 class TestRecords:
-    KEY = "wh/_zero_rename/s3a/flights/a.json"
+    def test_they_are_no_jobs(self, world: World) -> None:
+        world.driver.run(ledger.open_try(ROOT, a_try()))
+        assert world.driver.run(recover_jobs(ROOT, RecoveryOptions(deep=True))) == ()
 
-    def test_they_lie_beside_the_table(self, world: World) -> None:
-        world.driver.run(write_record(ROOT, RunRecord("a", owner(), "magic", "append", JOB)))
-        assert world.store.keys() == [self.KEY]
-        assert world.driver.run(recover_jobs(ROOT, Options(deep=True))) == ()
-
-    def test_they_are_read_as_they_were_written(self, world: World) -> None:
-        given = RunRecord("a", owner(), "magic", "append", JOB)
-        written = world.driver.run(write_record(ROOT, given))
-        opened = world.clock.now
-        world.clock.advance(40)
-        assert world.driver.run(beat_record(ROOT, "a", 30.0))
-        world.clock.advance(5)
-        (known,) = world.driver.run(list_records(ROOT))
-        assert known.silent_for == 5
-        assert known.record is not None
-        read = known.record
-        assert (read.opened_at, read.interval, read.patience) == (opened, 30.0, 600.0)
-        assert (read.owner, read.committer, read.mode) == (owner(), "magic", "append")
-        assert read.write_id != written.write_id
-
-    def test_a_sign_of_life_brings_none_back(self, world: World) -> None:
-        world.driver.run(write_record(ROOT, RunRecord("a", uuid=JOB)))
-        world.driver.run(remove_record(ROOT, "a"))
-        assert not world.driver.run(beat_record(ROOT, "a", 30.0))
-        assert world.store.keys() == []
-        world.driver.run(note_rolled_forward(ROOT, "a", JOB))
-        assert world.store.keys() == []
-
-    def test_what_recovery_notes(self, world: World) -> None:
-        world.driver.run(write_record(ROOT, RunRecord("a", uuid=JOB)))
-        for uuid in (JOB, OTHER, JOB):
-            world.driver.run(note_rolled_forward(ROOT, "a", uuid))
-        (known,) = world.driver.run(list_records(ROOT))
-        assert known.record is not None
-        assert (known.record.outcome, known.record.recovered) == ("rolled-forward", (JOB, OTHER))
-
-    def test_one_that_cannot_be_read_is_told(self, world: World) -> None:
-        world.store.apply(Put(self.KEY, b"{"))
-        (known,) = world.driver.run(list_records(ROOT))
-        assert known.record is None
-        assert self.KEY in known.damage
-
-    @pytest.mark.parametrize("id", ["", "a/b", "a\n"])
-    def test_ids_that_cannot_be(self, id: str) -> None:
-        with pytest.raises(InvalidInputError):
-            record_key(ROOT, id)
-
-    def test_an_applications_own_sign_is_asked_for(self, world: World) -> None:
+    def test_an_applications_own_heartbeat_is_asked_for(self, world: World) -> None:
         """The operator is gone, and the driver on the cluster still writes."""
         made = world.job()
         made.task(0)
-        world.driver.run(write_record(ROOT, RunRecord("a", owner(), uuid=JOB)))
+        world.driver.run(ledger.open_try(ROOT, a_try(owner=owner())))
         world.clock.advance(10_000)
         write = ledger.WriteRecord(
             uuid=JOB, run=JOB, number=0, committer="magic", destination=ROOT.url, mode="append"
         )
         world.driver.run(ledger.put_write(ROOT, write))
-        (found,) = world.driver.run(recover_jobs(ROOT, Options(apply=True, patience=60)))
+        (found,) = world.driver.run(recover_jobs(ROOT, RecoveryOptions(apply=True, patience=60)))
         assert found.state is State.LIVE
-        assert found.state_reason == "its application gave a sign of life 0 s ago"
+        assert found.state_reason == "its application sent a heartbeat 0 s ago"
         assert found.owner.dag_id == "flights"
 
 

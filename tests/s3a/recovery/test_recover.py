@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.memory_store import Behaviour, ManualClock, MemoryDriver, MemoryStore
-from support.s3a_jobs import JOB, OTHER, ROOT, MagicJob, World
+from support.s3a_jobs import JOB, OTHER, ROOT, MagicJob, World, a_try
 from zero_rename.committer import InvalidInputError
 from zero_rename.committer.job_spec import Owner
 from zero_rename.committer.records.success_marker import SuccessMarker
@@ -35,16 +35,16 @@ from zero_rename.s3a.hadoop.commit_files import JobSummary
 from zero_rename.s3a.recovery.liveness import State
 from zero_rename.s3a.recovery.plan import Action
 from zero_rename.s3a.recovery.recover import (
-    Options,
-    Outcome,
+    JobOutcome,
     RecoveredJob,
-    recover_job,
+    RecoveryOptions,
     recover_jobs,
 )
-from zero_rename.s3a.runs.run_record import RunRecord, list_records, write_record
+from zero_rename.s3a.runs.ledger import SUBMITTED, closed_key, open_try, tries_of
+from zero_rename.s3a.runs.open_tries import open_tries
 
-DEAD = Options(apply=True, dead={JOB})
-APPEND = Options(apply=True, dead={JOB}, mode="append")
+DEAD = RecoveryOptions(apply=True, dead={JOB})
+APPEND = RecoveryOptions(apply=True, dead={JOB}, mode="append")
 WRITES = (Put, Delete, DeleteMany, CompleteUpload, AbortUpload)
 
 
@@ -68,7 +68,7 @@ def halfway(world: World, **given: Any) -> MagicJob:
     return job
 
 
-def recover(world: World, options: Options = DEAD, **known: Any) -> RecoveredJob:
+def recover(world: World, options: RecoveryOptions = DEAD, **known: Any) -> RecoveredJob:
     (found,) = world.driver.run(recover_jobs(ROOT, options, **known))
     return found
 
@@ -93,7 +93,7 @@ class TestForward:
         # S3A conformance 50
         job = halfway(world)
         found = recover(world)
-        assert found.outcome is Outcome.ROLLED_FORWARD
+        assert found.outcome is JobOutcome.ROLLED_FORWARD
         assert (found.files, found.written, found.completed) == (4, 1, 3)
         assert "1 of 4 files are written, so its commit had passed its tests" in found.reason
         assert world.visible() == job.keys
@@ -128,7 +128,7 @@ class TestForward:
         job = two_tasks(world)
         job.complete(*job.files)
         found = recover(world)
-        assert (found.outcome, found.completed) == (Outcome.ROLLED_FORWARD, 0)
+        assert (found.outcome, found.completed) == (JobOutcome.ROLLED_FORWARD, 0)
         assert marker(world).job == JOB
         world.assert_clean()
 
@@ -140,7 +140,7 @@ class TestForward:
         # A file that was removed since, rightly, brings nothing back and takes nothing else.
         world.store.apply(Delete(job.keys[0]))
         found = recover(world)
-        assert found.outcome is Outcome.ROLLED_FORWARD
+        assert found.outcome is JobOutcome.ROLLED_FORWARD
         assert "_SUCCESS is there" in found.reason
         assert world.visible() == job.keys[1:]
         world.assert_clean()
@@ -157,25 +157,24 @@ class TestForward:
         job.complete(job.files[0])
         world.clock.advance(10)
         found = recover(world)
-        assert (found.outcome, found.extra, found.aborted) == (Outcome.ROLLED_FORWARD, 3, 3)
+        assert (found.outcome, found.extra, found.aborted) == (JobOutcome.ROLLED_FORWARD, 3, 3)
         assert world.visible() == job.keys == sorted(made.key for made in lost)
         world.assert_clean()
 
     def test_an_append_that_is_stated_to_be_dead(self, world: World) -> None:
         job = two_tasks(world)
         found = recover(world, APPEND)
-        assert found.outcome is Outcome.ROLLED_FORWARD
+        assert found.outcome is JobOutcome.ROLLED_FORWARD
         assert "How many tasks it has is not known" in found.reason
         assert world.visible() == job.keys
 
     def test_an_overwrite_whose_destination_spark_had_emptied(self, world: World) -> None:
         """Nothing of the old is there any more: rolling forward gives the new rows."""
         job = halfway(world)
-        record = RunRecord("r", uuid=JOB, mode="overwrite")
-        world.driver.run(write_record(ROOT, record))
+        world.driver.run(open_try(ROOT, a_try(mode="overwrite")))
         world.clock.advance(7200)
         found = recover(world, DEAD)
-        assert found.outcome is Outcome.ROLLED_FORWARD
+        assert found.outcome is JobOutcome.ROLLED_FORWARD
         assert world.visible() == job.keys
 
     def test_a_partitions_folder_as_destination(self, world: World) -> None:
@@ -207,16 +206,16 @@ class TestForward:
         world.store.uploads.pop(first.upload_id)
         world.store.apply(Put(first.key, first.body))
         whole[first.key] = type(whole[first.key])(first.body, "kms-2", world.clock())
-        planned = recover(world, Options(dead={JOB}))
+        planned = recover(world, RecoveryOptions(dead={JOB}))
         assert (planned.written, planned.outstanding) == (1, 3)
-        assert planned.outcome is Outcome.WOULD_ROLL_FORWARD
+        assert planned.outcome is JobOutcome.WOULD_ROLL_FORWARD
 
 
 class TestBack:
     def test_nothing_is_written_and_the_mode_is_not_known(self, world: World) -> None:
         two_tasks(world)
         found = recover(world)
-        assert (found.outcome, found.aborted) == (Outcome.ROLLED_BACK, 4)
+        assert (found.outcome, found.aborted) == (JobOutcome.ROLLED_BACK, 4)
         assert "its mode is not said to be append" in found.reason
         assert world.visible() == []
         assert world.store.keys() == []
@@ -233,36 +232,36 @@ class TestBack:
     def test_an_append_that_may_have_lacked_tasks(self, world: World, leave: Any, why: str) -> None:
         leave(two_tasks(world))
         found = recover(world, APPEND)
-        assert found.outcome is Outcome.ROLLED_BACK
+        assert found.outcome is JobOutcome.ROLLED_BACK
         assert why in found.reason
         assert world.visible() == []
         world.assert_clean()
 
     def test_an_append_with_fewer_tasks_than_stated(self, world: World) -> None:
         two_tasks(world)
-        options = Options(apply=True, dead={JOB}, mode="append", tasks=3, jobs={JOB})
+        options = RecoveryOptions(apply=True, dead={JOB}, mode="append", tasks=3, jobs={JOB})
         assert "2 tasks have committed, of 3" in recover(world, options).reason
         assert world.visible() == []
 
     def test_an_append_that_is_dead_by_its_silence_only(self, world: World) -> None:
         two_tasks(world)
         world.clock.advance(100)
-        found = recover(world, Options(apply=True, patience=100, mode="append"))
-        assert (found.state, found.outcome) == (State.DEAD, Outcome.ROLLED_BACK)
+        found = recover(world, RecoveryOptions(apply=True, patience=100, mode="append"))
+        assert (found.state, found.outcome) == (State.DEAD, JobOutcome.ROLLED_BACK)
         assert "nobody states it" in found.reason
 
     def test_an_append_that_was_loaded_again(self, world: World) -> None:
         two_tasks(world)
         put_marker(world, OTHER)
         found = recover(world, APPEND)
-        assert found.outcome is Outcome.ROLLED_BACK
+        assert found.outcome is JobOutcome.ROLLED_BACK
         assert f"another job ({OTHER}) has committed here since" in found.reason
 
     def test_a_record_that_says_otherwise_than_the_caller(self, world: World) -> None:
         two_tasks(world)
-        world.driver.run(write_record(ROOT, RunRecord("r", uuid=JOB, mode="overwrite")))
+        world.driver.run(open_try(ROOT, a_try(mode="overwrite")))
         found = recover(world, APPEND)
-        assert found.outcome is Outcome.ROLLED_BACK
+        assert found.outcome is JobOutcome.ROLLED_BACK
         assert "its mode is overwrite" in found.reason
 
     @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"version": 3}', b'{"version": 2}'])
@@ -271,7 +270,7 @@ class TestBack:
         job = halfway(world)
         job.put(job.set_key(1), body)
         found = recover(world)
-        assert found.outcome is Outcome.ROLLED_BACK
+        assert found.outcome is JobOutcome.ROLLED_BACK
         assert "1 of 2 pending sets cannot be read" in found.reason
         assert "task_202311142213_0001_m_000001.pendingset" in found.reason
         assert (found.removed, world.visible()) == (1, [])
@@ -282,7 +281,7 @@ class TestBack:
         job.complete(job.files[2])
         job.put(job.set_key(1), b"{")
         found = recover(world)
-        assert (found.outcome, found.kept) == (Outcome.ROLLED_BACK, (job.files[2].key,))
+        assert (found.outcome, found.kept) == (JobOutcome.ROLLED_BACK, (job.files[2].key,))
         assert "A name is no proof" in found.reason
         assert world.visible() == [job.files[2].key]
         world.assert_clean()
@@ -291,7 +290,7 @@ class TestBack:
         job = halfway(world)
         world.store.apply(AbortUpload(job.files[3].key, job.files[3].upload_id))
         found = recover(world)
-        assert (found.outcome, found.missing) == (Outcome.ROLLED_BACK, 1)
+        assert (found.outcome, found.missing) == (JobOutcome.ROLLED_BACK, 1)
         assert "neither an upload nor its own object is there" in found.reason
         assert world.visible() == []
         world.assert_clean()
@@ -302,7 +301,7 @@ class TestBack:
         world.store.apply(AbortUpload(made.key, made.upload_id))
         world.store.apply(Put(made.key, b"x" * len(made.body)))
         found = recover(world)
-        assert (found.outcome, found.kept) == (Outcome.ROLLED_BACK, (made.key,))
+        assert (found.outcome, found.kept) == (JobOutcome.ROLLED_BACK, (made.key,))
         assert world.visible() == [made.key]
 
     def test_no_task_has_committed(self, world: World) -> None:
@@ -313,31 +312,31 @@ class TestBack:
         world.clock.advance(10)
         found = recover(world, APPEND)
         assert found.reason == "no task of it has committed"
-        assert (found.outcome, found.aborted) == (Outcome.ROLLED_BACK, 2)
+        assert (found.outcome, found.aborted) == (JobOutcome.ROLLED_BACK, 2)
         world.assert_clean()
 
     def test_a_tree_of_nothing_but_its_directory(self, world: World) -> None:
         # S3A conformance 44
         world.job()
-        assert recover(world).outcome is Outcome.ROLLED_BACK
+        assert recover(world).outcome is JobOutcome.ROLLED_BACK
         assert world.store.keys() == []
 
     def test_because_the_caller_wants_it(self, world: World) -> None:
         halfway(world)
-        options = Options(apply=True, dead={JOB}, direction=Action.BACK)
+        options = RecoveryOptions(apply=True, dead={JOB}, direction=Action.BACK)
         found = recover(world, options)
-        assert (found.outcome, found.removed) == (Outcome.ROLLED_BACK, 1)
+        assert (found.outcome, found.removed) == (JobOutcome.ROLLED_BACK, 1)
         assert world.visible() == []
 
     def test_a_retry_loads_again(self, world: World) -> None:
         halfway(world)
         for number in (1, 2):
             owner = Owner("dag", "run", "load", -1, number)
-            record = RunRecord(f"r{number}", owner, uuid=JOB if number == 1 else OTHER)
-            world.driver.run(write_record(ROOT, record))
+            record = a_try(JOB if number == 1 else OTHER, owner)
+            world.driver.run(open_try(ROOT, record))
         world.clock.advance(7200)
-        found = recover(world, Options(apply=True))
-        assert (found.state, found.outcome) == (State.SUPERSEDED, Outcome.ROLLED_BACK)
+        found = recover(world, RecoveryOptions(apply=True))
+        assert (found.state, found.outcome) == (State.SUPERSEDED, JobOutcome.ROLLED_BACK)
         assert "try 2 loads or loaded instead" in found.reason
         assert world.visible() == []
 
@@ -349,7 +348,7 @@ class TestBack:
             job.upload(f"day=1/part-{task:05d}-{job.write}-{JOB}.c000.snappy.parquet")
         world.clock.advance(10)
         found = recover(world)
-        assert (found.job, found.left, found.outcome) == (JOB, "uploads", Outcome.ROLLED_BACK)
+        assert (found.job, found.left, found.outcome) == (JOB, "uploads", JobOutcome.ROLLED_BACK)
         assert "pending sets on the cluster's file system" in found.reason
         assert (found.extra, found.aborted) == (2, 2)
         world.assert_clean()
@@ -364,7 +363,11 @@ class TestBack:
         job.complete(done)
         world.clock.advance(10)
         found = recover(world)
-        assert (found.outcome, found.aborted, found.kept) == (Outcome.ROLLED_BACK, 2, (done.key,))
+        assert (found.outcome, found.aborted, found.kept) == (
+            JobOutcome.ROLLED_BACK,
+            2,
+            (done.key,),
+        )
         assert "1 complete files carry the UUID of its uploads" in found.reason
         assert world.visible() == [done.key]
 
@@ -373,8 +376,8 @@ class TestBack:
         done = job.upload(job.name(0))
         job.upload(job.name(0))
         job.complete(done)
-        found = recover(world, Options(apply=True, patience=0))
-        assert (found.outcome, found.aborted, found.kept) == (Outcome.ROLLED_BACK, 1, ())
+        found = recover(world, RecoveryOptions(apply=True, patience=0))
+        assert (found.outcome, found.aborted, found.kept) == (JobOutcome.ROLLED_BACK, 1, ())
         assert "complete files" not in found.reason
         assert world.visible() == [done.key]
 
@@ -390,10 +393,10 @@ class TestMarker:
     def test_a_newer_one_is_kept(self, world: World) -> None:
         job = halfway(world)
         put_marker(world, OTHER)
-        options = Options(apply=True, dead={JOB}, direction=Action.FORWARD)
+        options = RecoveryOptions(apply=True, dead={JOB}, direction=Action.FORWARD)
         found = recover(world, options)
         assert (found.outcome, found.marker) == (
-            Outcome.ROLLED_FORWARD,
+            JobOutcome.ROLLED_FORWARD,
             "another job's was kept",
         )
         assert marker(world).job == OTHER
@@ -412,7 +415,7 @@ class TestMarker:
         put_marker(world, OTHER)
         before = dict(world.store.objects)
         found = recover(world)
-        assert found.outcome is Outcome.LEFT
+        assert found.outcome is JobOutcome.LEFT
         assert "only you can tell" in found.reason
         assert world.store.objects == before
 
@@ -423,7 +426,7 @@ class TestMarker:
         """The retry, perhaps: its set-up removed whatever marker there was."""
         job = two_tasks(world) if mode else halfway(world)
         two_tasks(world, uuid=OTHER, write=OTHER)
-        options = Options(apply=True, dead={JOB}, jobs={JOB}, mode=mode)
+        options = RecoveryOptions(apply=True, dead={JOB}, jobs={JOB}, mode=mode)
         found = recover(world, options)
         assert found.outcome == outcome
         assert f"another job ({OTHER}) has begun here since" in found.reason
@@ -439,8 +442,8 @@ class TestMarker:
         job.complete(job.files[0])
         world.job(uuid=OTHER, write=OTHER).task(0)
         world.clock.advance(10)
-        found = recover(world, Options(apply=True, dead={JOB}, jobs={JOB}))
-        assert found.outcome is Outcome.LEFT
+        found = recover(world, RecoveryOptions(apply=True, dead={JOB}, jobs={JOB}))
+        assert found.outcome is JobOutcome.LEFT
         assert f"another job ({OTHER}) has begun here since" in found.reason
         assert world.visible() == [job.files[0].key]
 
@@ -450,24 +453,24 @@ class TestMarker:
     ) -> None:
         job = halfway(world, folder=mine)
         two_tasks(world, uuid=OTHER, write=OTHER, folder=others)
-        options = Options(apply=True, dead={JOB}, jobs={JOB}, folders=("day=1",))
+        options = RecoveryOptions(apply=True, dead={JOB}, jobs={JOB}, folders=("day=1",))
         found = recover(world, options)
-        assert found.outcome is Outcome.LEFT
+        assert found.outcome is JobOutcome.LEFT
         assert f"another job ({OTHER}) has begun here since" in found.reason
         assert world.visible() == [job.files[0].key]
 
     def test_a_job_that_began_elsewhere_in_the_table(self, world: World) -> None:
         halfway(world, folder="day=1")
         two_tasks(world, uuid=OTHER, write=OTHER, folder="day=2")
-        options = Options(apply=True, dead={JOB}, jobs={JOB}, folders=("day=1",))
-        assert recover(world, options).outcome is Outcome.ROLLED_FORWARD
+        options = RecoveryOptions(apply=True, dead={JOB}, jobs={JOB}, folders=("day=1",))
+        assert recover(world, options).outcome is JobOutcome.ROLLED_FORWARD
 
     def test_files_that_a_later_job_removed(self, world: World) -> None:
         job = two_tasks(world)
         job.complete(*job.files)
         put_marker(world, OTHER)
         world.store.apply(Delete(job.keys[0]))
-        assert recover(world).outcome is Outcome.LEFT
+        assert recover(world).outcome is JobOutcome.LEFT
         assert world.visible() == job.keys[1:]
 
     def test_it_is_not_written_over_one_that_comes_meanwhile(self, world: World) -> None:
@@ -525,7 +528,7 @@ class TestUntrusted:
         world.clock.advance(10)
         before = world.store.copy()
         found = recover(world, APPEND)
-        assert found.outcome is Outcome.REFUSED
+        assert found.outcome is JobOutcome.REFUSED
         assert why in found.reason
         assert found.reason.isprintable()
         asked = [r for r in world.driver.requests if not isinstance(r, ListObjects | ListUploads)]
@@ -536,7 +539,7 @@ class TestUntrusted:
     def test_a_decision_that_cannot_be_read(self, world: World) -> None:
         job = halfway(world)
         job.put(f"{job.tree}zero_rename_recovery.json", b"{}")
-        assert recover(world).outcome is Outcome.REFUSED
+        assert recover(world).outcome is JobOutcome.REFUSED
 
     def test_a_decision_for_another_job(self, world: World) -> None:
         job = two_tasks(world)
@@ -544,7 +547,7 @@ class TestUntrusted:
         body = json.dumps({**fields, "job": OTHER}).encode()
         job.put(f"{job.tree}zero_rename_recovery.json", body)
         found = recover(world)
-        assert found.outcome is Outcome.REFUSED
+        assert found.outcome is JobOutcome.REFUSED
         assert f"for another job, '{OTHER}'" in found.reason
 
     def test_a_set_that_is_damaged_since_the_decision(self, world: World) -> None:
@@ -561,7 +564,7 @@ class TestUntrusted:
         world.driver.fault = None
         job.put(job.set_key(1), b"{")
         found = recover(world)
-        assert found.outcome is Outcome.ROLLED_BACK
+        assert found.outcome is JobOutcome.ROLLED_BACK
         assert "to roll it forward, but 1 of 2 pending sets cannot be read" in found.reason
         assert world.visible() == []
 
@@ -572,7 +575,7 @@ class TestUntrusted:
         MagicJob(world.store.apply).upload("day=1/a\nb\x07.parquet")
         world.clock.advance(7200)
         with caplog.at_level(logging.INFO, "zero_rename.s3a"):
-            found = world.driver.run(recover_jobs(ROOT, Options(patience=0)))
+            found = world.driver.run(recover_jobs(ROOT, RecoveryOptions(patience=0)))
         for job in found:
             for text in (job.job, job.reason, job.state_reason, job.destination):
                 assert text.isprintable()
@@ -585,36 +588,39 @@ class TestLeft:
         # S3A conformance 104
         halfway(world)
         two_tasks(world, uuid=OTHER, write=OTHER)
-        options = Options(dead={JOB, OTHER})
+        options = RecoveryOptions(dead={JOB, OTHER})
         found = world.driver.run(recover_jobs(ROOT, options))
         assert {job.job: job.outcome for job in found} == {
-            JOB: Outcome.WOULD_ROLL_FORWARD,
-            OTHER: Outcome.WOULD_ROLL_BACK,
+            JOB: JobOutcome.WOULD_ROLL_FORWARD,
+            OTHER: JobOutcome.WOULD_ROLL_BACK,
         }
         assert changing(world) == []
 
     def test_one_that_wrote_lately(self, world: World) -> None:
         # S3A conformance 105
         halfway(world)
-        found = recover(world, Options(apply=True, force=True))
-        assert (found.state, found.outcome) == (State.LIVE, Outcome.LEFT)
+        found = recover(world, RecoveryOptions(apply=True, force=True))
+        assert (found.state, found.outcome) == (State.LIVE, JobOutcome.LEFT)
         assert changing(world) == []
 
     def test_one_of_which_nothing_is_known(self, world: World) -> None:
         halfway(world)
         world.clock.advance(7200)
-        found = recover(world, Options(apply=True))
-        assert (found.state, found.outcome) == (State.UNKNOWN, Outcome.LEFT)
+        found = recover(world, RecoveryOptions(apply=True))
+        assert (found.state, found.outcome) == (State.UNKNOWN, JobOutcome.LEFT)
         assert "which would roll it forward: all 2 pending sets load" in found.reason
         assert changing(world) == []
-        assert recover(world, Options(apply=True, force=True)).outcome is Outcome.ROLLED_FORWARD
+        assert (
+            recover(world, RecoveryOptions(apply=True, force=True)).outcome
+            is JobOutcome.ROLLED_FORWARD
+        )
 
     def test_force_states_no_death(self, world: World) -> None:
         """Half a job would be published: the store does not say how many tasks there are."""
         two_tasks(world)
         world.clock.advance(7200)
-        found = recover(world, Options(apply=True, force=True, mode="append"))
-        assert found.outcome is Outcome.ROLLED_BACK
+        found = recover(world, RecoveryOptions(apply=True, force=True, mode="append"))
+        assert found.outcome is JobOutcome.ROLLED_BACK
 
     def test_one_that_goes_on_while_it_is_looked_at(self, world: World) -> None:
         job = halfway(world)
@@ -627,8 +633,8 @@ class TestLeft:
             return apply(request)
 
         world.driver.fault = fault
-        found = recover(world, Options(apply=True, force=True))
-        assert found.outcome is Outcome.LEFT
+        found = recover(world, RecoveryOptions(apply=True, force=True))
+        assert found.outcome is JobOutcome.LEFT
         assert "changed while it was looked at" in found.reason
         assert world.visible() == [job.files[0].key]
         assert not any(key.endswith("recovery.json") for key in world.store.objects)
@@ -648,10 +654,10 @@ class TestLeft:
             return apply(request)
 
         world.driver.fault = fault
-        options = Options(apply=True, patience=3600)
+        options = RecoveryOptions(apply=True, patience=3600)
         with pytest.raises(KeyboardInterrupt):
             recover(world, options)
-        assert recover(world, options).outcome is Outcome.ROLLED_FORWARD
+        assert recover(world, options).outcome is JobOutcome.ROLLED_FORWARD
 
     def test_other_jobs_are_not_touched(self, world: World) -> None:
         # S3A conformance 77, 80
@@ -661,33 +667,31 @@ class TestLeft:
         native = f"{ROOT.prefix}/day=1/part-00000-zr1-{'0' * 26}-0000.parquet"
         world.store.apply(CreateUpload(native))
         before = world.store.keys(other.tree)
-        options = Options(apply=True, dead={JOB}, force=True)
+        options = RecoveryOptions(apply=True, dead={JOB}, force=True)
         first, second = world.driver.run(recover_jobs(ROOT, options))
-        assert {first.outcome, second.outcome} == {Outcome.ROLLED_FORWARD, Outcome.LEFT}
+        assert {first.outcome, second.outcome} == {JobOutcome.ROLLED_FORWARD, JobOutcome.LEFT}
         assert world.store.keys(other.tree) == before
         assert world.store.upload_keys() == sorted([*other.keys, native])
 
     def test_only_the_jobs_named(self, world: World) -> None:
         halfway(world)
         halfway(world, uuid=OTHER, write=OTHER)
-        options = Options(apply=True, dead={JOB, OTHER}, jobs={OTHER})
+        options = RecoveryOptions(apply=True, dead={JOB, OTHER}, jobs={OTHER})
         assert recover(world, options).job == OTHER
-        forward = Options(apply=True, dead={JOB}, direction=Action.FORWARD)
-        found = world.driver.run(recover_job(ROOT, JOB, forward))
-        assert found is not None
-        assert found.outcome is Outcome.ROLLED_FORWARD
-        assert world.driver.run(recover_job(ROOT, JOB, DEAD)) is None
+        named = RecoveryOptions(apply=True, dead={JOB}, direction=Action.FORWARD, jobs={JOB})
+        assert recover(world, named).outcome is JobOutcome.ROLLED_FORWARD
+        assert world.driver.run(recover_jobs(ROOT, named)) == ()
 
     @pytest.mark.parametrize(
         "options",
         [
-            Options(patience=-1),
-            Options(tasks=3),
-            Options(direction=Action.ASK),
-            Options(folders=("../x",)),
+            RecoveryOptions(patience=-1),
+            RecoveryOptions(tasks=3),
+            RecoveryOptions(direction=Action.ASK),
+            RecoveryOptions(folders=("../x",)),
         ],
     )
-    def test_options_that_cannot_be_right(self, world: World, options: Options) -> None:
+    def test_options_that_cannot_be_right(self, world: World, options: RecoveryOptions) -> None:
         with pytest.raises(InvalidInputError):
             world.driver.run(recover_jobs(ROOT, options))
         assert world.driver.requests == []
@@ -701,8 +705,8 @@ class TestPlaces:
         world.clock.advance(1)
         job = halfway(world, shared=True)
         world.store.apply(Put(f"{ROOT.prefix}/__magic/", b""))
-        options = Options(apply=True, dead={JOB}, jobs={JOB})
-        assert recover(world, options).outcome is Outcome.ROLLED_FORWARD
+        options = RecoveryOptions(apply=True, dead={JOB}, jobs={JOB})
+        assert recover(world, options).outcome is JobOutcome.ROLLED_FORWARD
         assert world.visible() == job.keys
         assert world.store.upload_keys() == other.keys
         assert world.store.keys(other.tree) != []
@@ -719,8 +723,8 @@ class TestPlaces:
             world.store.apply(Put(key, json.dumps(text).encode()))
         old.complete(made[0])
         world.clock.advance(10)
-        options = Options(apply=True, dead={JOB}, jobs={JOB})
-        assert recover(world, options).outcome is Outcome.ROLLED_FORWARD
+        options = RecoveryOptions(apply=True, dead={JOB}, jobs={JOB})
+        assert recover(world, options).outcome is JobOutcome.ROLLED_FORWARD
         assert world.visible() == sorted(file.key for file in made)
         assert world.store.upload_keys() == other.keys
         assert world.magic() == world.store.keys(other.tree) != []
@@ -732,7 +736,7 @@ class TestPlaces:
         world.clock = clock
         job = halfway(world)
         found = recover(world)
-        assert (found.outcome, found.outstanding) == (Outcome.ROLLED_FORWARD, 3)
+        assert (found.outcome, found.outstanding) == (JobOutcome.ROLLED_FORWARD, 3)
         assert world.visible() == job.keys
 
     def test_amazon_is_believed_where_it_lists_none(self) -> None:
@@ -743,21 +747,23 @@ class TestPlaces:
         assert listed == [f"{ROOT.prefix}/"]
         assert world.driver.perform(ServerName()) == "AmazonS3"
 
-    @pytest.mark.parametrize("options", [Options(folders=("day=1",)), Options(deep=True)])
-    def test_a_folder_without_uploads(self, world: World, options: Options) -> None:
+    @pytest.mark.parametrize(
+        "options", [RecoveryOptions(folders=("day=1",)), RecoveryOptions(deep=True)]
+    )
+    def test_a_folder_without_uploads(self, world: World, options: RecoveryOptions) -> None:
         job = world.job(folder="day=1")
         job.task(0, ["hour=1"])
         job.complete(*job.files)
         world.clock.advance(10)
         assert world.driver.run(recover_jobs(ROOT)) == ()
-        assert recover(world, Options(**{**vars(options), "dead": {JOB}})).written == 1
+        assert recover(world, RecoveryOptions(**{**vars(options), "dead": {JOB}})).written == 1
 
     def test_pages(self) -> None:
         clock = ManualClock()
         world = World(MemoryStore(clock, Behaviour(page=2)))
         world.clock = clock
         job = halfway(world)
-        assert recover(world).outcome is Outcome.ROLLED_FORWARD
+        assert recover(world).outcome is JobOutcome.ROLLED_FORWARD
         assert world.visible() == job.keys
         world.assert_clean()
 
@@ -788,7 +794,7 @@ class TestAnswers:
         job = halfway(world)
         self.on(world, CompleteUpload, [(applied, Unknown("timeout"))])
         found = recover(world)
-        assert found.outcome is Outcome.ROLLED_FORWARD
+        assert found.outcome is JobOutcome.ROLLED_FORWARD
         assert found.completed == (2 if applied else 3)
         assert world.visible() == job.keys
         world.assert_clean()
@@ -797,18 +803,18 @@ class TestAnswers:
         # S3A conformance 60
         job = halfway(world)
         self.on(world, CompleteUpload, [(True, Refused("NoSuchUpload"))])
-        assert recover(world).outcome is Outcome.ROLLED_FORWARD
+        assert recover(world).outcome is JobOutcome.ROLLED_FORWARD
         assert world.visible() == job.keys
 
     def test_it_never_answers(self, world: World) -> None:
         job = halfway(world)
         self.on(world, CompleteUpload, [(False, Unknown("timeout"))] * 100)
         found = recover(world)
-        assert found.outcome is Outcome.UNKNOWN
+        assert found.outcome is JobOutcome.UNKNOWN
         assert "3 files are unknown" in found.reason
         assert world.store.keys(job.attempt) != []
         world.driver.fault = None
-        assert recover(world).outcome is Outcome.ROLLED_FORWARD
+        assert recover(world).outcome is JobOutcome.ROLLED_FORWARD
         assert world.visible() == job.keys
         world.assert_clean()
 
@@ -824,10 +830,10 @@ class TestAnswers:
 
         world.driver.fault = fault
         found = recover(world)
-        assert found.outcome is Outcome.FAILED
+        assert found.outcome is JobOutcome.FAILED
         assert "1 files are lost" in found.reason
         again = recover(world)
-        assert again.outcome is Outcome.ROLLED_BACK
+        assert again.outcome is JobOutcome.ROLLED_BACK
         assert "an earlier recovery has begun to roll it forward, but neither" in again.reason
         assert world.visible() == []
         world.assert_clean()
@@ -836,15 +842,15 @@ class TestAnswers:
         halfway(world)
         self.on(world, CompleteUpload, [(False, Refused("InvalidPart"))])
         found = recover(world)
-        assert found.outcome is Outcome.FAILED
+        assert found.outcome is JobOutcome.FAILED
         assert "InvalidPart" in found.reason
 
     def test_it_never_answers_an_abort(self, world: World) -> None:
         two_tasks(world)
         self.on(world, AbortUpload, [(False, Unknown("timeout"))] * 100)
-        assert recover(world).outcome is Outcome.UNKNOWN
+        assert recover(world).outcome is JobOutcome.UNKNOWN
         world.driver.fault = None
-        assert recover(world).outcome is Outcome.ROLLED_BACK
+        assert recover(world).outcome is JobOutcome.ROLLED_BACK
         world.assert_clean()
 
     def test_it_says_that_it_aborted_an_upload_that_was_complete(self, world: World) -> None:
@@ -856,8 +862,8 @@ class TestAnswers:
             return Done() if isinstance(request, AbortUpload) else answer
 
         world.driver.fault = fault
-        found = recover(world, Options(apply=True, dead={JOB}, direction=Action.BACK))
-        assert (found.outcome, found.removed, found.aborted) == (Outcome.ROLLED_BACK, 1, 3)
+        found = recover(world, RecoveryOptions(apply=True, dead={JOB}, direction=Action.BACK))
+        assert (found.outcome, found.removed, found.aborted) == (JobOutcome.ROLLED_BACK, 1, 3)
         assert world.visible() == []
         world.assert_clean()
 
@@ -874,7 +880,7 @@ class TestAnswers:
             return answer
 
         world.driver.fault = fault
-        assert recover(world).outcome is Outcome.ROLLED_BACK
+        assert recover(world).outcome is JobOutcome.ROLLED_BACK
         world.assert_clean()
 
     def test_no_right_to_delete(self, world: World) -> None:
@@ -890,25 +896,41 @@ class TestAnswers:
         assert "cannot be deleted: AccessDenied" in found.reason
         assert world.visible() == job.keys
         world.driver.fault = None
-        assert recover(world).outcome is Outcome.ROLLED_FORWARD
+        assert recover(world).outcome is JobOutcome.ROLLED_FORWARD
         world.assert_clean()
 
 
 class TestRecords:
     def test_a_run_learns_that_its_job_was_rolled_forward(self, world: World) -> None:
         halfway(world)
-        world.driver.run(write_record(ROOT, RunRecord("r", uuid=JOB)))
+        world.driver.run(open_try(ROOT, a_try()))
         recover(world)
-        (known,) = world.driver.run(list_records(ROOT))
+        (known,) = world.driver.run(open_tries(ROOT))
         assert known.record is not None
-        assert known.record.outcome == "rolled-forward"
+        assert known.record.recovered == (JOB,)
 
     def test_a_run_whose_job_was_rolled_back_is_forgotten(self, world: World) -> None:
         two_tasks(world)
-        world.driver.run(write_record(ROOT, RunRecord("r", uuid=JOB)))
+        world.driver.run(open_try(ROOT, a_try()))
         recover(world)
-        assert world.driver.run(list_records(ROOT)) == ()
-        assert world.store.keys() == []
+        assert world.driver.run(open_tries(ROOT)) == ()
+        (known,) = world.driver.run(tries_of(ROOT, a_try().once))
+        assert known.record.state == SUBMITTED  # What came of it, its run's next try says.
+        assert world.store.keys() == [closed_key(ROOT, a_try().once, JOB)]
+
+    def test_a_try_that_cannot_be_closed_stays_open(self, world: World) -> None:
+        """Its jobs are settled, and its run's next try says what came of it."""
+        two_tasks(world)
+        world.driver.run(open_try(ROOT, a_try()))
+
+        def fault(request: Any, apply: Any) -> Any:
+            if isinstance(request, Put) and request.key == closed_key(ROOT, a_try().once, JOB):
+                return Unknown("timeout")
+            return apply(request)
+
+        world.driver.fault = fault
+        assert recover(world).outcome is JobOutcome.ROLLED_BACK
+        assert len(world.driver.run(open_tries(ROOT))) == 1
 
     @pytest.mark.parametrize("number", range(4))
     def test_a_run_that_begins_while_jobs_are_looked_for(self, world: World, number: int) -> None:
@@ -919,12 +941,12 @@ class TestRecords:
             answer = apply(request)
             asked.append(request)
             if len(asked) == number + 1:
-                world.driver.run(write_record(ROOT, RunRecord("r", uuid=JOB)))
+                world.driver.run(open_try(ROOT, a_try()))
                 two_tasks(world)
             return answer
 
         world.driver.fault = fault
-        found = world.driver.run(recover_jobs(ROOT, Options(apply=True, patience=0)))
+        found = world.driver.run(recover_jobs(ROOT, RecoveryOptions(apply=True, patience=0)))
         assert [job.state for job in found] in ([], [State.LIVE])
         assert len(world.store.upload_keys()) == 4
         assert len(world.magic()) == 3
@@ -933,13 +955,16 @@ class TestRecords:
         """One stays: so does the record."""
         two_tasks(world, uuid=f"{JOB[:-4]}0001")
         two_tasks(world, uuid=f"{JOB[:-4]}0002", write=OTHER)
-        world.driver.run(write_record(ROOT, RunRecord("r", uuid=JOB)))
+        world.driver.run(open_try(ROOT, a_try()))
         world.clock.advance(7200)
-        options = Options(apply=True, dead={"r"}, jobs={f"{JOB[:-4]}0001"})
-        assert recover(world, options).outcome is Outcome.ROLLED_BACK
-        assert len(world.driver.run(list_records(ROOT))) == 1
-        assert recover(world, Options(apply=True, dead={"r"})).outcome is Outcome.ROLLED_BACK
-        assert world.driver.run(list_records(ROOT)) == ()
+        options = RecoveryOptions(apply=True, dead={JOB}, jobs={f"{JOB[:-4]}0001"})
+        assert recover(world, options).outcome is JobOutcome.ROLLED_BACK
+        assert len(world.driver.run(open_tries(ROOT))) == 1
+        assert (
+            recover(world, RecoveryOptions(apply=True, dead={JOB})).outcome
+            is JobOutcome.ROLLED_BACK
+        )
+        assert world.driver.run(open_tries(ROOT)) == ()
 
 
 def test_nothing_is_found_with_few_requests(world: World) -> None:
@@ -958,10 +983,10 @@ class TestDoubt:
         job = two_tasks(world)
         job.complete(*job.files)
         put_marker(world, OTHER)
-        world.driver.run(write_record(ROOT, RunRecord("r", uuid=JOB)))
+        world.driver.run(open_try(ROOT, a_try()))
         world.clock.advance(7200)
-        found = recover(world, Options(apply=True), ask=lambda _: State.SUPERSEDED)
-        assert (found.state, found.outcome) == (State.SUPERSEDED, Outcome.LEFT)
+        found = recover(world, RecoveryOptions(apply=True), ask=lambda _: State.SUPERSEDED)
+        assert (found.state, found.outcome) == (State.SUPERSEDED, JobOutcome.LEFT)
         assert world.visible() == job.keys
 
     def test_a_known_run_some_of_whose_files_went_after_a_later_commit(self, world: World) -> None:
@@ -969,8 +994,8 @@ class TestDoubt:
         job.complete(*job.files)
         put_marker(world, OTHER)
         world.store.apply(Delete(job.keys[0]))
-        world.driver.run(write_record(ROOT, RunRecord("r", uuid=JOB)))
-        assert recover(world).outcome is Outcome.LEFT
+        world.driver.run(open_try(ROOT, a_try()))
+        assert recover(world).outcome is JobOutcome.LEFT
         assert world.visible() == job.keys[1:]
 
     def test_a_recovery_that_was_interrupted_before_a_later_commit(self, world: World) -> None:
@@ -988,9 +1013,11 @@ class TestDoubt:
         world.driver.fault = None
         put_marker(world, OTHER)
         world.store.apply(Delete(job.keys[0]))
-        assert recover(world).outcome is Outcome.LEFT
+        assert recover(world).outcome is JobOutcome.LEFT
         assert world.visible() == job.keys[1:]
-        assert recover(world, Options(**{**vars(DEAD), "direction": Action.BACK})).removed == 3
+        assert (
+            recover(world, RecoveryOptions(**{**vars(DEAD), "direction": Action.BACK})).removed == 3
+        )
         world.assert_clean()
 
     @pytest.mark.parametrize("lost", [True, False])
@@ -1003,13 +1030,13 @@ class TestDoubt:
         if lost:
             job.complete(*job.files[1:])
             world.store.apply(AbortUpload(job.files[0].key, job.files[0].upload_id))
-        assert recover(world).outcome is Outcome.ROLLED_BACK
+        assert recover(world).outcome is JobOutcome.ROLLED_BACK
         assert world.visible() == []
 
     def test_a_later_write_under_the_same_uuid_committed_first(self, world: World) -> None:
         two_tasks(world)
         put_marker(world, JOB)
-        assert recover(world).outcome is Outcome.ROLLED_BACK
+        assert recover(world).outcome is JobOutcome.ROLLED_BACK
 
     def test_an_older_object_of_the_same_size_where_etags_are_no_checksums(
         self, world: World
@@ -1024,7 +1051,7 @@ class TestDoubt:
         job.pending_set(0, [commit])
         world.store.apply(AbortUpload(made.key, made.upload_id))
         found = recover(world)
-        assert (found.outcome, found.kept) == (Outcome.ROLLED_BACK, (made.key,))
+        assert (found.outcome, found.kept) == (JobOutcome.ROLLED_BACK, (made.key,))
         assert made.key in objects
 
     def test_an_upload_that_two_jobs_claim_is_neithers(self, world: World) -> None:
@@ -1034,6 +1061,6 @@ class TestDoubt:
         stray = job.upload(job.name(9))
         found = world.driver.run(recover_jobs(ROOT, DEAD))
         assert [(one.job, one.outcome) for one in found if one.left == "uploads"] == [
-            (job.write, Outcome.LEFT)
+            (job.write, JobOutcome.LEFT)
         ]
         assert stray.key in world.store.upload_keys()

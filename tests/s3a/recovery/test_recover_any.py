@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.s3a_jobs import JOB, OTHER, ROOT, MadeFile, World
 from zero_rename.committer.s3.requests import AbortUpload, Put
 from zero_rename.s3a.recovery.plan import Action
-from zero_rename.s3a.recovery.recover import Options, Outcome, recover_jobs
+from zero_rename.s3a.recovery.recover import JobOutcome, RecoveryOptions, recover_jobs
 
 FILE = st.sampled_from(["outstanding", "outstanding", "written", "written", "lost", "foreign"])
 TASK = st.lists(FILE, max_size=3)
@@ -68,9 +68,9 @@ LEFT = st.builds(
     st.booleans(),
     st.sampled_from(["", "", "older", OTHER, JOB]),
 )
-DEAD = Options(apply=True, dead=frozenset({JOB}))
+DEAD = RecoveryOptions(apply=True, dead=frozenset({JOB}))
 OPTIONS = st.builds(
-    Options,
+    RecoveryOptions,
     apply=st.sampled_from([True, True, True, False]),
     force=st.booleans(),
     patience=st.sampled_from([None, 0.0]),
@@ -84,7 +84,7 @@ OPTIONS = st.builds(
 @given(LEFT, OPTIONS)
 # A file of a set that cannot be read, in a folder of its own.
 @example(Left([["outstanding"], ["outstanding", "written"]], True, False, ""), DEAD)
-def test_all_or_none_or_untouched(left: Left, options: Options) -> None:
+def test_all_or_none_or_untouched(left: Left, options: RecoveryOptions) -> None:
     world = World()
     files = left.make(world)
     before = world.store.copy()
@@ -97,10 +97,10 @@ def test_all_or_none_or_untouched(left: Left, options: Options) -> None:
     for made, state in files:
         if state == "foreign":
             assert there[made.key] == b"another's"
-    if found.outcome is Outcome.ROLLED_FORWARD:
+    if found.outcome is JobOutcome.ROLLED_FORWARD:
         if left.marker != JOB:
             check_forward(left, options, files, there)
-    elif found.outcome is Outcome.ROLLED_BACK:
+    elif found.outcome is JobOutcome.ROLLED_BACK:
         assert all(there.get(made.key) != made.body for made, _ in readable)
         visible = {made.key for made, _ in hidden if there.get(made.key) == made.body}
         if readable:  # Else nothing says what the names of its files are.
@@ -108,10 +108,10 @@ def test_all_or_none_or_untouched(left: Left, options: Options) -> None:
         assert not {made.upload_id for made, _ in readable} & set(world.store.uploads)
     else:
         assert found.outcome in UNTOUCHED
-    if not any(one.is_settled for one in results):
+    if not any(one.outcome in SETTLED for one in results):
         assert world.store.objects == before.objects
         assert world.store.uploads == before.uploads
-    if found.is_settled:
+    if found.outcome in SETTLED:
         assert options.apply
         assert world.magic() == []
         world.driver.run(recover_jobs(ROOT, options))
@@ -119,11 +119,12 @@ def test_all_or_none_or_untouched(left: Left, options: Options) -> None:
         assert again == there, "a repeat changes nothing"
 
 
-UNTOUCHED = (Outcome.LEFT, Outcome.WOULD_ROLL_BACK, Outcome.WOULD_ROLL_FORWARD)
+SETTLED = (JobOutcome.ROLLED_FORWARD, JobOutcome.ROLLED_BACK)
+UNTOUCHED = (JobOutcome.LEFT, JobOutcome.WOULD_ROLL_BACK, JobOutcome.WOULD_ROLL_FORWARD)
 
 
 def check_forward(
-    left: Left, options: Options, files: list[tuple[MadeFile, str]], there: dict[str, bytes]
+    left: Left, options: RecoveryOptions, files: list[tuple[MadeFile, str]], there: dict[str, bytes]
 ) -> None:
     assert not left.damaged or not left.tasks
     assert all(there[made.key] == made.body for made, _ in files)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore, flatten
-from support.s3a_jobs import JOB, ROOT, MagicJob, World
+from support.s3a_jobs import JOB, ROOT, MagicJob, World, a_try
 from zero_rename.committer.job_spec import Owner
 from zero_rename.committer.records.success_marker import SuccessMarker
 from zero_rename.committer.s3.requests import (
@@ -22,14 +22,15 @@ from zero_rename.committer.s3.requests import (
     Put,
     Unknown,
 )
-from zero_rename.s3a.hadoop.magic_paths import DECISION_NAME
+from zero_rename.s3a.hadoop.magic_paths import DIRECTION_NAME
 from zero_rename.s3a.recovery.plan import Action
-from zero_rename.s3a.recovery.recover import Options, Outcome, RecoveredJob, recover_jobs
-from zero_rename.s3a.runs.run_record import RunRecord, list_records, write_record
+from zero_rename.s3a.recovery.recover import JobOutcome, RecoveredJob, RecoveryOptions, recover_jobs
+from zero_rename.s3a.runs.ledger import open_try
+from zero_rename.s3a.runs.open_tries import open_tries
 
-DEAD = Options(apply=True, dead={JOB})
+DEAD = RecoveryOptions(apply=True, dead={JOB})
 BACK = replace(DEAD, direction=Action.BACK)
-SETTLED = {Outcome.ROLLED_FORWARD, Outcome.ROLLED_BACK}
+SETTLED = {JobOutcome.ROLLED_FORWARD, JobOutcome.ROLLED_BACK}
 
 
 class Died(BaseException):
@@ -45,7 +46,7 @@ def halfway() -> World:
     job.upload(job.name(0))
     job.running(7)
     job.complete(job.files[0], job.files[3])
-    world.driver.run(write_record(ROOT, RunRecord("r", Owner("d", "r", "t", -1, 1), uuid=JOB)))
+    world.driver.run(open_try(ROOT, a_try(JOB, Owner("d", "r", "t", -1, 1))))
     world.clock.advance(10)
     return world
 
@@ -76,12 +77,14 @@ def files_of(world: World, tasks: int = 3, days: int = 2) -> list[str]:
     return sorted(f"{ROOT.prefix}/{name}" for name in names)
 
 
-def run(store: MemoryStore, options: Options, fault: Any = None) -> tuple[RecoveredJob, ...]:
+def run(
+    store: MemoryStore, options: RecoveryOptions, fault: Any = None
+) -> tuple[RecoveredJob, ...]:
     driver = MemoryDriver(store, fault, store.clock)
     return driver.run(recover_jobs(ROOT, options))
 
 
-def requests_of(world: World, options: Options) -> int:
+def requests_of(world: World, options: RecoveryOptions) -> int:
     driver = MemoryDriver(world.store.copy(), None, ManualClock(world.clock.now))
     driver.run(recover_jobs(ROOT, options))
     return len(driver.requests)
@@ -108,7 +111,7 @@ CASES = [
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize(("made", "options", "forward"), CASES)
 def test_it_dies_at_any_request(
-    made: Callable[[], World], options: Options, forward: bool, after: bool
+    made: Callable[[], World], options: RecoveryOptions, forward: bool, after: bool
 ) -> None:
     # S3A conformance 50
     total = requests_of(made(), options)
@@ -136,15 +139,15 @@ def test_it_dies_at_any_request(
         assert_settled(world, forward)
         assert set(seen) <= set(files_of(world))
         if forward:
-            (known,) = world.driver.run(list_records(ROOT))
+            (known,) = world.driver.run(open_tries(ROOT))
             assert known.record is not None
-            assert known.record.outcome == "rolled-forward", f"a retry would double at {last}"
+            assert known.record.recovered == (JOB,), f"a retry would double at {last}"
 
 
 @pytest.mark.parametrize("applied", [True, False])
 @pytest.mark.parametrize(("made", "options", "forward"), CASES)
 def test_the_answer_to_any_change_is_lost(
-    made: Callable[[], World], options: Options, forward: bool, applied: bool
+    made: Callable[[], World], options: RecoveryOptions, forward: bool, applied: bool
 ) -> None:
     # S3A conformance 65
     changes = (Put, Delete, DeleteMany, CompleteUpload, AbortUpload)
@@ -178,7 +181,9 @@ def test_the_answer_to_any_change_is_lost(
         pytest.param(halfway, BACK, DEAD, id="back-meets-forward"),
     ],
 )
-def test_two_at_once(made: Callable[[], World], first: Options, second: Options) -> None:
+def test_two_at_once(
+    made: Callable[[], World], first: RecoveryOptions, second: RecoveryOptions
+) -> None:
     """The second runs as a whole between any two requests of the first: they agree."""
     # S3A conformance 100
     total = requests_of(made(), first)
@@ -201,7 +206,7 @@ def test_two_at_once(made: Callable[[], World], first: Options, second: Options)
         assert visible in ([], files_of(world)), f"half a job is visible after request {at}"
         assert_settled(world, bool(visible))
         told = {job.outcome for job in (*mine, *others)} & SETTLED
-        assert told <= {Outcome.ROLLED_FORWARD if visible else Outcome.ROLLED_BACK}
+        assert told <= {JobOutcome.ROLLED_FORWARD if visible else JobOutcome.ROLLED_BACK}
         directions.add(bool(visible))
     assert directions
 
@@ -209,7 +214,7 @@ def test_two_at_once(made: Callable[[], World], first: Options, second: Options)
 class Recoverer:
     """A recovery that goes on request by request, when it is told to."""
 
-    def __init__(self, world: World, options: Options) -> None:
+    def __init__(self, world: World, options: RecoveryOptions) -> None:
         self._world = world
         self._step = flatten(recover_jobs(ROOT, options))
         self._driver = MemoryDriver(world.store, None, world.clock)
@@ -236,7 +241,7 @@ class Recoverer:
         pytest.param(DEAD, DEAD, id="forward-forward"),
     ],
 )
-def test_two_in_turns(first: Options, second: Options, resumed: bool) -> None:
+def test_two_in_turns(first: RecoveryOptions, second: RecoveryOptions, resumed: bool) -> None:
     """The first stops at any request, the second at any later one, then the first goes on to its
     end, and then the second does, or dies there: every pair of points."""
     totals = requests_of(small(), first), requests_of(small(), second)
@@ -256,7 +261,7 @@ def test_two_in_turns(first: Options, second: Options, resumed: bool) -> None:
             visible = world.visible()
             assert visible in ([], files), (stop, then)
             assert_settled(world, bool(visible), files)
-            expected = Outcome.ROLLED_FORWARD if visible else Outcome.ROLLED_BACK
+            expected = JobOutcome.ROLLED_FORWARD if visible else JobOutcome.ROLLED_BACK
             assert told <= {expected}, (stop, then)
 
 
@@ -266,7 +271,7 @@ def test_it_withdraws_a_direction_only_if_it_wrote_it(whose: str) -> None:
     earlier one may have completed files by it."""
     world = small()
     job = MagicJob(world.store.apply)
-    written = f"{job.tree}{DECISION_NAME}"
+    written = f"{job.tree}{DIRECTION_NAME}"
 
     def decide_and_die() -> None:
         def dying(request: Any, apply: Any) -> Any:
@@ -296,7 +301,7 @@ def test_it_withdraws_a_direction_only_if_it_wrote_it(whose: str) -> None:
 
     (found,) = run(world.store, DEAD, fault)
     assert steps == (["decide"] if whose == "an earlier one's" else [])
-    assert found.outcome is Outcome.LEFT
+    assert found.outcome is JobOutcome.LEFT
     assert "changed while it was looked at" in found.reason
     assert (written in world.store.objects) is (whose != "its own")
     assert world.visible() == files_of(world, 1, 1)
@@ -321,7 +326,7 @@ def test_it_dies_while_its_tree_is_being_deleted() -> None:
             body = f'{{"name": "{name}", "jobId": "another"}}'.encode()
             world.store.apply(Put(f"{ROOT.prefix}/_SUCCESS", body))
             (again,) = run(world.store, BACK)
-            assert again.outcome is Outcome.ROLLED_FORWARD
+            assert again.outcome is JobOutcome.ROLLED_FORWARD
             assert world.visible() == files_of(world)
             assert world.store.objects[f"{ROOT.prefix}/_SUCCESS"].body == body
             world.assert_clean()
@@ -338,8 +343,8 @@ def test_deleting_a_partly_known_answer() -> None:
         return apply(request)
 
     (first,) = run(world.store, DEAD, fault)
-    assert first.outcome is Outcome.FAILED
+    assert first.outcome is JobOutcome.FAILED
     assert "cannot be deleted: InternalError" in first.reason
     (again,) = run(world.store, DEAD)
-    assert again.outcome is Outcome.ROLLED_FORWARD
+    assert again.outcome is JobOutcome.ROLLED_FORWARD
     assert_settled(world, True)

@@ -11,7 +11,7 @@ from support.recorded import recorded
 from zero_rename.committer.layout import TableRoot
 from zero_rename.committer.s3.requests import CompleteUpload, Done, ObjectSettings, Put
 from zero_rename.s3a.hadoop.commit_files import PendingSet
-from zero_rename.s3a.recovery.recover import Options, Outcome, recover_jobs
+from zero_rename.s3a.recovery.recover import JobOutcome, RecoveryOptions, recover_jobs
 
 BODY = recorded("magic.pendingset")
 SET = PendingSet.parse(BODY, "recorded")
@@ -47,9 +47,9 @@ def test_it_is_carried_out(store: MemoryStore) -> None:
     first = SET.commits[0]
     done = store.apply(CompleteUpload(first.key, first.upload_id, first.etags))
     assert isinstance(done, Done)
-    options = Options(apply=True, dead={SET.job})
+    options = RecoveryOptions(apply=True, dead={SET.job})
     (found,) = driver.run(recover_jobs(root(), options))
-    assert (found.outcome, found.written) == (Outcome.ROLLED_FORWARD, 1), found.reason
+    assert (found.outcome, found.written) == (JobOutcome.ROLLED_FORWARD, 1), found.reason
     assert {key for key in store.objects if "/day=" in key} == {c.key for c in SET.commits}
     assert store.uploads == {}
     assert json.loads(store.objects[f"{root().prefix}/_SUCCESS"].body)["jobId"] == SET.job
@@ -61,8 +61,8 @@ def test_a_set_copied_below_another_table_is_refused(store: MemoryStore) -> None
     other = TableRoot(root().bucket, "tables/other")
     store.apply(Put(f"{other.prefix}/__magic_job-{SET.job}/job-{SET.job}/00/{NAME}", BODY))
     before = dict(store.objects), dict(store.uploads)
-    options = Options(apply=True, dead={SET.job}, mode="append")
+    options = RecoveryOptions(apply=True, dead={SET.job}, mode="append")
     (found,) = MemoryDriver(store).run(recover_jobs(other, options))
-    assert found.outcome is Outcome.REFUSED
+    assert found.outcome is JobOutcome.REFUSED
     assert "outside the job's destination" in found.reason
     assert (store.objects, store.uploads) == before

@@ -51,7 +51,8 @@ def test_each_write_has_a_uuid_that_tells_its_run() -> None:
 
 def test_the_records_lie_beside_the_table() -> None:
     """An object below the destination would make it exist for mode fail."""
-    for key in (ledger.try_key(ROOT, ONCE, "u"), ledger.write_key(ROOT, "u", 1)):
+    keys = (ledger.open_key(ROOT, ONCE, "u"), ledger.closed_key(ROOT, ONCE, "u"))
+    for key in (*keys, ledger.write_key(ROOT, "u", 1)):
         assert key.startswith("wh/_zero_rename/s3a-")
     top = TableRoot.parse("s3://bkt/flights")
     assert ledger.write_key(top, "u", 1) == "_zero_rename/s3a-writes/flights/u/1.json"
@@ -59,10 +60,10 @@ def test_the_records_lie_beside_the_table() -> None:
 
 def test_a_runs_tries_are_found_oldest_first(store: MemoryDriver, clock: ManualClock) -> None:
     first, second = ledger.run_uuid(), ledger.run_uuid()
-    began = store.run(ledger.put_try(ROOT, a_try(first)))
+    began = store.run(ledger.open_try(ROOT, a_try(first)))
     clock.advance(60)
-    store.run(ledger.put_try(ROOT, a_try(second)))
-    store.run(ledger.put_try(ROOT, a_try(ledger.run_uuid(), once="other")))
+    store.run(ledger.open_try(ROOT, a_try(second)))
+    store.run(ledger.open_try(ROOT, a_try(ledger.run_uuid(), once="other")))
     clock.advance(5)
     found = store.run(ledger.tries_of(ROOT, ONCE))
     assert [known.record.uuid for known in found] == [first, second]
@@ -78,8 +79,6 @@ def test_a_later_state_keeps_the_time_of_the_first(store: MemoryDriver, clock: M
     store.run(ledger.put_write(ROOT, record))
     (known,) = store.run(ledger.writes_of(ROOT, run))
     assert (known.silent_for, clock.now - known.since) == (0, 30)
-    assert store.run(ledger.find_write(ROOT, record.uuid)) == known
-    assert store.run(ledger.find_write(ROOT, ledger.write_uuid(run, 2))) is None
 
 
 class TestSuperseded:
@@ -89,7 +88,7 @@ class TestSuperseded:
         self, store: MemoryDriver, number: int, run: str = "", state: str = ledger.SUBMITTED
     ) -> str:
         run = run or ledger.run_uuid()
-        store.run(ledger.put_try(ROOT, a_try(run, state=state, number=number)))
+        store.run(ledger.open_try(ROOT, a_try(run, state=state, number=number)))
         return run
 
     def test_the_last_may(self, store: MemoryDriver, clock: ManualClock) -> None:
@@ -126,14 +125,16 @@ class TestSuperseded:
         assert store.run(ledger.superseded(ROOT, ONCE, ledger.run_uuid())) == ""
 
 
-def test_the_last_sign_is_of_writes_that_go_on(store: MemoryDriver, clock: ManualClock) -> None:
+def test_the_last_heartbeat_is_of_writes_that_go_on(
+    store: MemoryDriver, clock: ManualClock
+) -> None:
     run = ledger.run_uuid()
-    assert store.run(ledger.last_sign(ROOT, run)) is None
+    assert store.run(ledger.last_heartbeat(ROOT, run)) is None
     store.run(ledger.put_write(ROOT, a_write(run, 1, ledger.WRITTEN)))
-    assert store.run(ledger.last_sign(ROOT, run)) is None
+    assert store.run(ledger.last_heartbeat(ROOT, run)) is None
     store.run(ledger.put_write(ROOT, a_write(run, 2)))
     clock.advance(7)
-    assert store.run(ledger.last_sign(ROOT, run)) == 7
+    assert store.run(ledger.last_heartbeat(ROOT, run)) == 7
 
 
 def test_a_damaged_record_is_named() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from support.memory_store import ManualClock
 from zero_rename.committer import StoreUnreachableError
-from zero_rename.s3a.runs.ledger import SIGN_EVERY, SIGN_LATE
+from zero_rename.s3a.runs.ledger import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
 from zero_rename.spark.s3a.fence import GIVE_UP, Fence
 
 
@@ -27,9 +27,9 @@ class World:
     def _cancel(self) -> None:
         self.cancelled += 1
 
-    def sign_after(self, seconds: float) -> None:
+    def heartbeat_after(self, seconds: float) -> None:
         self.clock.advance(seconds)
-        self.fence.sign()
+        self.fence.heartbeat()
 
 
 @pytest.fixture
@@ -39,13 +39,13 @@ def world() -> World:
 
 def test_a_write_goes_on_while_signs_are_given(world: World) -> None:
     for _ in range(20):
-        world.sign_after(SIGN_EVERY)
+        world.heartbeat_after(HEARTBEAT_INTERVAL)
     assert (world.renewed, world.cancelled, world.fence.reason) == (20, 0, "")
 
 
 def test_a_later_try_ends_it(world: World) -> None:
     world.superseded = "A later try of this run has begun (try 2)"
-    world.sign_after(SIGN_EVERY)
+    world.heartbeat_after(HEARTBEAT_INTERVAL)
     assert world.fence.reason == world.superseded
     assert world.cancelled == 1
 
@@ -54,39 +54,39 @@ def test_a_write_that_was_ended_stays_so(world: World) -> None:
     """A write has several Spark jobs, and one may begin after the others were cancelled. Nor may
     it look alive any more."""
     world.superseded = "A later try of this run has begun (try 2)"
-    world.sign_after(SIGN_EVERY)
+    world.heartbeat_after(HEARTBEAT_INTERVAL)
     world.superseded = ""
     renewed = world.renewed
-    world.sign_after(SIGN_EVERY)
+    world.heartbeat_after(HEARTBEAT_INTERVAL)
     assert (world.cancelled, world.renewed) == (2, renewed)
 
 
 def test_signs_that_cannot_be_given_end_it_before_others_take_it_for_dead(world: World) -> None:
-    world.sign_after(SIGN_EVERY)
+    world.heartbeat_after(HEARTBEAT_INTERVAL)
     world.reachable = False
     silent = 0.0
-    while silent + SIGN_EVERY < GIVE_UP:
-        silent += SIGN_EVERY
+    while silent + HEARTBEAT_INTERVAL < GIVE_UP:
+        silent += HEARTBEAT_INTERVAL
         with pytest.raises(StoreUnreachableError):
-            world.sign_after(SIGN_EVERY)
+            world.heartbeat_after(HEARTBEAT_INTERVAL)
     assert world.cancelled == 0
-    world.sign_after(SIGN_EVERY)
+    world.heartbeat_after(HEARTBEAT_INTERVAL)
     assert world.cancelled == 1
-    assert f"no sign of life for {silent + SIGN_EVERY:.0f} s" in world.fence.reason
-    assert silent + SIGN_EVERY < SIGN_LATE
+    assert f"no heartbeat for {silent + HEARTBEAT_INTERVAL:.0f} s" in world.fence.reason
+    assert silent + HEARTBEAT_INTERVAL < HEARTBEAT_TIMEOUT
 
 
 def test_one_that_gets_through_is_enough(world: World) -> None:
     for reachable in (False, False, True, False, False):
         world.reachable = reachable
         if reachable:
-            world.sign_after(20)
+            world.heartbeat_after(20)
         else:
             with pytest.raises(StoreUnreachableError):
-                world.sign_after(20)
+                world.heartbeat_after(20)
     assert world.fence.reason == ""
 
 
 def test_a_pause_that_nobody_noticed_harms_nothing(world: World) -> None:
-    world.sign_after(10 * SIGN_LATE)
+    world.heartbeat_after(10 * HEARTBEAT_TIMEOUT)
     assert (world.fence.reason, world.cancelled) == ("", 0)

@@ -14,7 +14,7 @@ import pytest
 
 from zero_rename.committer import InvalidInputError
 from zero_rename.spark import check_environment, jvm_options, worker, worker_python
-from zero_rename.spark.startup import launch
+from zero_rename.spark.startup import installation, launch
 from zero_rename.spark.startup import preflight as environment
 
 
@@ -54,7 +54,7 @@ def test_an_old_java(tmp_path):
         environment.check_java({"JAVA_HOME": str(home)})
     assert "JAVA_HOME" in paragraph(caught)
     (home / "release").write_text('IMPLEMENTOR="x"\nJAVA_VERSION="21.0.2"\n')
-    launch.java_version.cache_clear()
+    installation.java_version.cache_clear()
     assert environment.check_java({"JAVA_HOME": str(home)}) == "21.0.2"
 
 
@@ -71,6 +71,28 @@ def test_old_packages(monkeypatch, package, found):
     with pytest.raises(InvalidInputError, match=f"(?i){package} {found} is too old") as caught:
         environment.check_versions()
     assert "pip install" in paragraph(caught)
+
+
+def test_the_oldest_versions_are_those_of_the_package():
+    wanted = (Path(__file__).parents[3] / "pyproject.toml").read_text("utf-8")
+    assert f'"pyspark[sql]>={".".join(map(str, installation.MIN_SPARK))}' in wanted
+    assert f'"pyarrow>={installation.MIN_PYARROW}' in wanted
+
+
+@pytest.mark.parametrize(("version", "fits"), [("4.0.1", False), ("4.1.0", True), ("4.10.0", True)])
+def test_a_distribution_of_spark(tmp_path, version, fits):
+    (tmp_path / "RELEASE").write_text(f"Spark {version} built for Hadoop 3.4.1\n", "utf-8")
+    if fits:
+        environment.check_spark(tmp_path)
+        return
+    with pytest.raises(InvalidInputError, match=f"Spark {version} in .* is too old") as caught:
+        environment.check_spark(tmp_path)
+    assert "4.1" in paragraph(caught)
+
+
+def test_a_folder_that_does_not_say_its_version_is_let_pass(tmp_path):
+    assert installation.spark_version(tmp_path) is None
+    environment.check_spark(tmp_path)
 
 
 def test_workers_without_the_package(tmp_path):

@@ -1,0 +1,88 @@
+"""Multipart uploads under way below a table, each assigned to the S3A job that began it.
+
+Nothing in a listing of uploads says whose they are, so an upload is a job's by, in this order: the
+job's pending sets name it; its key is that of one of the job's files; its name carries a UUID that
+the names of that job's files carry (Spark gives all files of one write the same).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ...committer.layout import TableRoot
+from ...committer.s3 import listing
+from ...committer.s3.requests import ListedUpload, ServerName, Step
+from .magic_paths import is_native, uuids_in_name
+
+#: A store that lists uploads by prefix as it should; others may show none, as MinIO does.
+_LISTS_BY_PREFIX = "AmazonS3"
+
+
+def list_uploads(root: TableRoot) -> Step[list[ListedUpload]]:
+    """The uploads under way below a table, but those of this package's own committer.
+
+    A store may show none for a prefix and all for the bucket: where the first shows none, the
+    second is asked, unless the store is known to do as it should.
+    """
+    prefix = f"{root.prefix}/"
+    found = yield from listing.list_uploads(prefix)
+    if not found and (yield ServerName()) != _LISTS_BY_PREFIX:
+        found = yield from listing.list_uploads("")
+    # A store that pages badly lists an upload twice.
+    unique = {(u.key, u.upload_id): u for u in found if u.key.startswith(prefix)}
+    return [u for u in unique.values() if not is_native(u.key)]
+
+
+def staging_job(key: str) -> str:
+    """The job in the name of a staging committer's file, ``""`` for none: it adds its UUID behind
+    Spark's, so the last is the job's."""
+    names = uuids_in_name(key)
+    return names[-1] if names else ""
+
+
+@dataclass(frozen=True)
+class UploadClaim:
+    """What one job's metadata say of its uploads.
+
+    :param uuid: the committer's, ``""`` where it is not known.
+    :param uploads: (key, UploadId) of those that its pending sets name.
+    :param keys: of all its files, those of uncommitted task attempts included.
+    """
+
+    uuid: str
+    uploads: frozenset[tuple[str, str]]
+    keys: frozenset[str]
+
+
+class UploadOwners:
+    """The jobs that lay claim to uploads, by their places in the order they were given in."""
+
+    def __init__(self, claims: Iterable[UploadClaim]) -> None:
+        self._named: dict[tuple[str, str], set[int]] = defaultdict(set)
+        self._keys: dict[str, set[int]] = defaultdict(set)
+        self._uuids: dict[str, set[int]] = defaultdict(set)
+        for index, claim in enumerate(claims):
+            for named in claim.uploads:
+                self._named[named].add(index)
+            for key in claim.keys:
+                self._keys[key].add(index)
+                for uuid in uuids_in_name(key):
+                    self._uuids[uuid].add(index)
+            if claim.uuid:
+                self._uuids[claim.uuid.lower()].add(index)
+
+    def owner_of(self, upload: ListedUpload) -> int | None:
+        """The job of an upload; ``None`` where nothing or more than one job claims it."""
+        by_name = [self._uuids.get(uuid, set()) for uuid in uuids_in_name(upload.key)]
+        for claims in (
+            self._named.get((upload.key, upload.upload_id), set()),
+            self._keys.get(upload.key, set()),
+            set().union(*by_name),
+        ):
+            if len(claims) == 1:
+                return next(iter(claims))
+            if claims:
+                return None
+        return None
