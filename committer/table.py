@@ -31,7 +31,7 @@ from .records.pending_file import TaskResult
 from .records.success_marker import SuccessMarker
 from .records.table_record import TableRecord
 from .s3.driver import BotoDriver, connect
-from .s3.requests import Get, Head, ObjectSettings, Step
+from .s3.requests import Get, Head, ObjectSettings
 from .s3.upload_stream import DelayedOutputStream
 from .schema.types import normalise
 from .state.context import Context, Progress
@@ -93,7 +93,7 @@ class Table:
     def exists(self) -> bool:
         """Whether there is a table of this package at this root. What another committer wrote
         can be read nevertheless: its schema, snapshot and partitions, from its files."""
-        found = self.driver.run(_answer(Head(self.root.table_key)))
+        found = self.driver.run(Head(self.root.table_key))
         return hasattr(found, "etag")
 
     @property
@@ -340,9 +340,5 @@ class Table:
         :raises RecordDamagedError: one that is empty (a classic committer's) or unreadable.
         """
         key = self.root.marker_key(UNPARTITIONED if partition is None else partition)
-        found = self.driver.run(_answer(Get(key)))
+        found = self.driver.run(Get(key))
         return SuccessMarker.parse(found.body, key) if hasattr(found, "body") else None
-
-
-def _answer(request: Get | Head) -> Step[Any]:
-    return (yield request)

@@ -222,13 +222,7 @@ def _outwait(context: Context, busy: Busy) -> Step[None]:
     started = changed = yield Clock()
     seen = None
     while True:
-        look = yield All(
-            (
-                _look(context, busy),
-                _open_etag(context, busy.job),
-            )
-        )
-        (head_etag, decided), open_etag = look
+        head_etag, open_etag, decided = yield from _look(context, busy)
         if decided or head_etag != busy.state.etag:
             return
         now = yield Clock()
@@ -240,12 +234,11 @@ def _outwait(context: Context, busy: Busy) -> Step[None]:
         yield Wait(waiting.poll)
 
 
-def _look(context: Context, busy: Busy) -> Step[tuple[str | None, bool]]:
-    head = yield Head(busy.state.slot.key)
+def _look(context: Context, busy: Busy) -> Step[tuple[str | None, str | None, bool]]:
+    """The ETags of a claimed head and of its job's open record, and whether the job decided."""
+    head, record = yield All(
+        (Head(busy.state.slot.key), Head(context.root.open_key(busy.job))),
+    )
+    # Last: a job closes after it decided, so one without an open record is seen to have decided.
     decision = yield Head(context.root.decision_key(busy.job))
-    return getattr(head, "etag", None), hasattr(decision, "etag")
-
-
-def _open_etag(context: Context, job: str) -> Step[str | None]:
-    found = yield Head(context.root.open_key(job))
-    return getattr(found, "etag", None)
+    return getattr(head, "etag", None), getattr(record, "etag", None), hasattr(decision, "etag")

@@ -2,7 +2,8 @@
 
 Protocol steps are generators (:data:`Step`). A step yields a request and is sent its answer.
 Who carries requests out is a driver (:mod:`.driver` with boto3; the simulator with a store in
-memory). A step may yield :class:`All` to have several steps carried out at once.
+memory). A step may yield :class:`All` to have several steps and requests carried out at once;
+:func:`as_step` makes a step of a single request where one is needed.
 
 Keys are whole keys in the bucket the driver is bound to. ETags are without quotes. Times are
 seconds since the epoch *by the store's clock*; :class:`Clock` alone is this process's own
@@ -24,7 +25,7 @@ Which answers a request can get:
 ``Wait``               ``None``
 ``Clock``              ``float``
 ``ServerName``         ``str``
-``All``                ``list`` of the steps' results, in order
+``All``                ``list`` of its members' results and answers, in order
 =====================  ====================================================================
 
 A request that changes nothing, or one that may be repeated blindly, is retried by the driver; when
@@ -161,13 +162,13 @@ class ServerName:
 
 @dataclass(frozen=True)
 class All:
-    """Carry out several steps at once; the answer is the list of their results.
+    """Carry out several steps and requests at once; the answer is the list of what they give.
 
-    If steps raise, the others still run to their end; then the first error is raised, the
+    If some raise, the others still run to their end; then the first error is raised, the
     others attached to it as notes.
     """
 
-    steps: tuple[Generator[Any, Any, Any], ...]
+    members: tuple[Step[Any] | Request, ...]
 
 
 Request = (
@@ -187,6 +188,15 @@ Request = (
     | ServerName
     | All
 )
+
+
+def as_step(work: Step[Any] | Request) -> Step[Any]:
+    """A step as it is; a request as the step that makes it and returns its answer."""
+    return work if isinstance(work, Generator) else _ask(work)
+
+
+def _ask(request: Request) -> Step[Any]:
+    return (yield request)
 
 
 @dataclass(frozen=True)

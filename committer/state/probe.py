@@ -128,16 +128,13 @@ def probe(root: TableRoot, ids: Callable[[], str]) -> Step[StoreFacts]:
     )
 
 
-def _put_once(key: str, body: bytes) -> Step[bool]:
-    answer = yield Put(key, body, if_none_match=True)
-    return isinstance(answer, Done)
-
-
 def _probe_create(key: str) -> Step[bool]:
     """Racing creators of one key: exactly one may win. Then a late one must lose."""
-    wins = yield All(tuple(_put_once(key, f"racer {n}".encode()) for n in range(_RACERS)))
+    racers = [Put(key, f"racer {n}".encode(), if_none_match=True) for n in range(_RACERS)]
+    answers = yield All(tuple(racers))
     late = yield Put(key, b"late", if_none_match=True)
-    return sum(wins) == 1 and isinstance(late, Refused)
+    wins = sum(isinstance(answer, Done) for answer in answers)
+    return wins == 1 and isinstance(late, Refused)
 
 
 def _probe_swap(key: str) -> Step[bool]:

@@ -271,8 +271,12 @@ def find_try(root: TableRoot, run: str) -> Step[Known[TryRecord] | None]:
     """A try's record by its UUID, or by that of one of its writes: one LIST per thousand runs."""
     name = f"/{run_of(run)}.json"
     item = yield from first_object(_beside(root, "s3a-runs"), lambda it: it.key.endswith(name))
-    found = (yield from _get(item.key)) if item else None
-    return None if found is None else _known(TryRecord.decode(found.body, found.key), found)
+    if item is None:
+        return None
+    found = yield Get(item.key)
+    if isinstance(found, Absent):
+        return None
+    return _known(TryRecord.decode(found.body, found.key), found)
 
 
 def remove_writes(root: TableRoot, run: str) -> Step[Mapping[str, str]]:
@@ -302,13 +306,9 @@ def last_sign(root: TableRoot, run: str) -> Step[float | None]:
 
 def _read_all(prefix: str, read: Callable[[bytes, str], Any]) -> Step[list[Known[Any]]]:
     listing = yield from list_objects(prefix)
-    answers = yield All(tuple(_get(key) for key in listing.keys if key.endswith(".json")))
-    return [_known(read(found.body, found.key), found) for found in answers if found is not None]
-
-
-def _get(key: str) -> Step[Found | None]:
-    found = yield Get(key)
-    return None if isinstance(found, Absent) else found
+    answers = yield All(tuple(Get(key) for key in listing.keys if key.endswith(".json")))
+    found = [answer for answer in answers if isinstance(answer, Found)]
+    return [_known(read(one.body, one.key), one) for one in found]
 
 
 def _known(record: Any, found: Found) -> Known[Any]:

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from zero_rename.committer.s3 import requests as s
 from zero_rename.committer.s3.scheduler import Scheduler
@@ -286,12 +286,12 @@ class MemoryStore:
         return s.Done(date=self._now())
 
 
-def flatten(step: s.Step[T]) -> s.Step[T]:
+def flatten(work: s.Step[T] | s.Request) -> s.Step[T]:
     """The same step as single requests one after the other, members of ``All`` in turns.
 
     For a simulator: it sees every request of the step and chooses what happens between them.
     """
-    scheduler = Scheduler(step)
+    scheduler: Scheduler[T] = Scheduler(work)
     try:
         while not scheduler.finished:
             taken = scheduler.take()
@@ -357,8 +357,14 @@ class MemoryDriver:
             future.set_exception(error)
         return future
 
-    def run(self, step: s.Step[T]) -> T:
-        single = flatten(step)
+    @overload
+    def run(self, work: s.Step[T]) -> T: ...
+
+    @overload
+    def run(self, work: s.Request) -> Any: ...
+
+    def run(self, work: s.Step[Any] | s.Request) -> Any:
+        single = flatten(work)
         answer: Any = None
         error: Exception | None = None
         while True:
