@@ -12,7 +12,9 @@ monotonic clock.
 Which answers a request can get:
 
 =====================  ====================================================================
-``Get``, ``Head``      :class:`Found` | :class:`Absent`
+``Get``                :class:`Found` | :class:`Absent`; of a part or a version, also
+                       :class:`Refused` (``PreconditionFailed``, ``InvalidRange``)
+``Head``               :class:`Found` | :class:`Absent`
 ``Put``                :class:`Done` | :class:`Refused` | :class:`Unknown`
 ``Delete``             :class:`Done` (an absent key too) | :class:`Refused` | :class:`Unknown`
 ``DeleteMany``         :class:`Deleted` | :class:`Unknown`
@@ -48,8 +50,24 @@ Step = Generator["Request", Any, T]
 
 
 @dataclass(frozen=True)
+class ByteRange:
+    """Bytes ``first`` to ``last`` of an object, both included, as HTTP counts them."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
 class Get:
+    """Read an object.
+
+    :param part: these bytes only, as far as they are there; ``None`` for all.
+    :param if_match: only the version with this ETag.
+    """
+
     key: str
+    part: ByteRange | None = None
+    if_match: str | None = None
 
 
 @dataclass(frozen=True)
@@ -201,7 +219,12 @@ def _ask(request: Request) -> Step[Any]:
 
 @dataclass(frozen=True)
 class Found:
-    """An object. ``body`` is empty for ``Head``; ``date`` is the answer's Date header."""
+    """An object.
+
+    :param size: bytes of the whole object, also where a part was asked for.
+    :param date: the answer's Date header.
+    :param body: the bytes asked for; empty for ``Head``.
+    """
 
     key: str
     etag: str
@@ -230,7 +253,8 @@ class Done:
 @dataclass(frozen=True)
 class Refused:
     """It did not happen. ``code`` is the S3 error code, such as ``PreconditionFailed`` (412),
-    ``ConditionalRequestConflict`` (409), ``NoSuchKey``, ``NoSuchUpload``, ``InvalidPart``."""
+    ``ConditionalRequestConflict`` (409), ``NoSuchKey``, ``NoSuchUpload``, ``InvalidPart``,
+    ``InvalidRange`` (416)."""
 
     code: str
 

@@ -97,8 +97,8 @@ class MemoryStore:
         self.completed: dict[str, StoredUpload] = {}
         self._count = 0
         self._calls: dict[type, Callable[[Any], Any]] = {
-            s.Get: lambda r: self._read(r.key, with_body=True),
-            s.Head: lambda r: self._read(r.key, with_body=False),
+            s.Get: self._get,
+            s.Head: lambda r: self._look(r.key),
             s.Put: self._put,
             s.Delete: self._delete,
             s.DeleteMany: self._delete_many,
@@ -133,7 +133,20 @@ class MemoryStore:
         # HTTP dates have whole seconds.
         return float(int(self.clock()))
 
-    def _read(self, key: str, with_body: bool) -> s.Found | s.Absent:
+    def _get(self, request: s.Get) -> s.Found | s.Absent | s.Refused:
+        found = self._look(request.key)
+        if isinstance(found, s.Absent):
+            return found
+        if request.if_match is not None and request.if_match != found.etag:
+            return s.Refused("PreconditionFailed")
+        body = self.objects[request.key].body
+        if request.part is not None:
+            if request.part.first >= len(body):
+                return s.Refused("InvalidRange")
+            body = body[request.part.first : request.part.last + 1]
+        return replace(found, body=body)
+
+    def _look(self, key: str) -> s.Found | s.Absent:
         found = self.objects.get(key)
         if found is None:
             return s.Absent(self._now())
@@ -143,8 +156,7 @@ class MemoryStore:
             len(found.body),
             found.last_modified,
             self._now(),
-            found.body if with_body else b"",
-            copy.copy(found.metadata),
+            metadata=copy.copy(found.metadata),
         )
 
     def _refused(self, key: str, if_match: str | None, if_none_match: bool) -> s.Refused | None:

@@ -35,6 +35,7 @@ from zero_rename.committer.s3.requests import (
     AbortUpload,
     Absent,
     All,
+    ByteRange,
     Clock,
     CompleteUpload,
     CreateUpload,
@@ -99,6 +100,29 @@ class TestContract:
         answer = ask(kind("nothing"))
         assert isinstance(answer, Absent)
         assert answer.date > 1_000_000_000
+
+    @pytest.mark.parametrize(
+        ("part", "body"),
+        [(ByteRange(0, 0), b"0"), (ByteRange(3, 5), b"345"), (ByteRange(8, 99), b"89")],
+    )
+    def test_a_part_comes_with_the_size_of_the_whole(
+        self, ask: Any, part: ByteRange, body: bytes
+    ) -> None:
+        etag = ask(Put("key", b"0123456789")).etag
+        found = ask(Get("key", part, if_match=etag))
+        assert (found.body, found.size, found.etag) == (body, 10, etag)
+
+    def test_a_part_beyond_the_end_is_refused(self, ask: Any) -> None:
+        ask(Put("key", b"0123456789"))
+        assert ask(Get("key", ByteRange(10, 12))) == Refused("InvalidRange")
+
+    @pytest.mark.parametrize("part", [None, ByteRange(0, 1)])
+    def test_another_version_is_not_read(self, ask: Any, part: ByteRange | None) -> None:
+        etag = ask(Put("key", b"old")).etag
+        assert ask(Get("key", part, if_match=etag)).size == 3
+        ask(Put("key", b"new"))
+        assert ask(Get("key", part, if_match=etag)) == Refused("PreconditionFailed")
+        assert isinstance(ask(Get("nothing", part, if_match=etag)), Absent)
 
     @pytest.mark.parametrize("before", [b"first", b""])
     @pytest.mark.parametrize("after", [b"second", b""])
