@@ -16,10 +16,10 @@ if TYPE_CHECKING:
         FileOptions,
         JobSpec,
         Mode,
-        PlainJob,
         Snapshot,
         SuccessMarker,
         Table,
+        WriteJob,
         ZeroRenameError,
     )
 
@@ -32,10 +32,10 @@ __all__ = [
     "FileOptions",
     "JobSpec",
     "Mode",
-    "PlainJob",
     "Snapshot",
     "SuccessMarker",
     "Table",
+    "WriteJob",
     "ZeroRenameError",
     "__version__",
 ]

@@ -12,7 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from .errors import DamagedError
 from .job_spec import Coordination, JobSpec
 from .layout import TableRoot
-from .maintenance.recovery import PurgeAction, all_heads, purge
+from .maintenance.purge import PurgeAction, all_heads, purge
 from .protocol.open import OpenEntry, list_open, read_open
 from .protocol.snapshot import read_table
 from .records.head import HeadState

@@ -39,7 +39,8 @@ from .job_spec import (
     SuccessMarkers,
 )
 from .layout import UNPARTITIONED, TableRoot
-from .maintenance.recovery import OpenJob, Outcome, PurgeAction, PurgeEntry, PurgeReport, Recovered
+from .maintenance.purge import PurgeAction, PurgeEntry, PurgeReport
+from .maintenance.recovery import OpenJob, Outcome, Recovered
 from .maintenance.repair import RepairAction, Repaired
 from .maintenance.verify import Finding, FindingKind
 from .parquet.task_writer import TaskWriter
@@ -52,7 +53,7 @@ from .s3.upload_stream import DelayedOutputStream
 from .state.context import Context, Progress, Waiting
 from .state.job_state import Aborted, Committed, OpenedJob, PartitionCommit
 from .table import JobState, Table
-from .write_job import PlainJob
+from .write_job import WriteJob
 
 __all__ = [
     "UNPARTITIONED",
@@ -87,7 +88,6 @@ __all__ = [
     "Owner",
     "PartitionCommit",
     "PendingFile",
-    "PlainJob",
     "Progress",
     "PurgeAction",
     "PurgeEntry",
@@ -119,5 +119,6 @@ __all__ = [
     "Verdict",
     "VerificationError",
     "Waiting",
+    "WriteJob",
     "ZeroRenameError",
 ]

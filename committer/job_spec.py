@@ -1,14 +1,18 @@
-"""What a job is asked to do: mode, conflicts, repeats, markers, and how files are written."""
+"""Job specification: mode, conflict and repeat policy, markers, and how files are written."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, TypeVar
 
 from .errors import InvalidInputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_C = TypeVar("_C", bound=StrEnum)
 
 
 class Mode(StrEnum):
@@ -82,6 +86,13 @@ class Owner:
 
 
 NOBODY = Owner()
+#: Seconds after which a job that gives no heartbeat may be fenced.
+MAX_DURATION = 24 * 3600.0
+
+
+CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
+_MAX_METADATA = 2048  # S3's limit, bytes of names and values
+_MAX_TAGS = 10
 
 
 @dataclass(frozen=True)
@@ -115,8 +126,7 @@ class FileOptions:
 class JobSpec:
     """One write into one table.
 
-    :param schema: all columns, partition columns included, normalised by
-        :func:`.compatibility.normalise`.
+    :param schema: all columns, partition columns included.
     :param partition_by: the partition columns, outermost first; ``None`` takes the table's own
         (a new table is then unpartitioned).
     :param replace_partitions: Hive-escaped partition paths that are emptied and marked even if
@@ -140,7 +150,7 @@ class JobSpec:
     once: str | None = None
     on_repeat: OnRepeat = OnRepeat.SKIP
     coordination: Coordination = Coordination.STORE
-    max_duration: float = 24 * 3600.0
+    max_duration: float = MAX_DURATION
     owner: Owner = NOBODY
     files: FileOptions = FileOptions()
 
@@ -151,14 +161,7 @@ class JobSpec:
             that may not be written.
         """
         for name, kind in _CHOICES.items():
-            given = getattr(self, name)
-            try:
-                object.__setattr__(self, name, kind(given))
-            except ValueError as error:
-                raise InvalidInputError(
-                    f"{name} is {given!r}; nothing was sent.",
-                    remedy=f"Choose one of {', '.join(kind)}.",
-                ) from error
+            object.__setattr__(self, name, choice(name, kind, getattr(self, name)))
         others = set(self.replace_partitions) - set(self.only_partitions)
         if self.only_partitions and (others or self.replace_table):
             what = sorted(others)[0] if others else "the whole table"
@@ -174,6 +177,21 @@ class JobSpec:
         return frozenset(self.replace_partitions or self.only_partitions) or None
 
 
+def choice(name: str, kind: type[_C], given: str) -> _C:
+    """The member of an enumeration that a word names.
+
+    :param name: of the parameter, for the error.
+    :raises InvalidInputError: it names none.
+    """
+    try:
+        return kind(given)
+    except ValueError as error:
+        raise InvalidInputError(
+            f"{name} is {given!r}; nothing was sent.",
+            remedy=f"Choose one of {', '.join(kind)}.",
+        ) from error
+
+
 _CHOICES: dict[str, type[StrEnum]] = {
     "mode": Mode,
     "on_conflict": OnConflict,
@@ -182,3 +200,57 @@ _CHOICES: dict[str, type[StrEnum]] = {
     "on_repeat": OnRepeat,
     "coordination": Coordination,
 }
+
+
+def check_options(options: FileOptions) -> None:
+    """Check what can be checked without the store.
+
+    :raises InvalidInputError: an unknown codec, a limit below 1, more metadata or tags than S3
+        takes, or metadata under a name of this package.
+    """
+    import pyarrow as pa  # On use: Airflow parses files that name modes and owners.
+
+    codec = options.compression
+    if codec not in CODECS or not (codec == "none" or pa.Codec.is_available(codec)):
+        raise InvalidInputError(
+            f"The compression {codec!r} is not available.",
+            remedy=f"Choose one of {', '.join(CODECS)}.",
+        )
+    for name in ("rows_per_file", "bytes_per_file", "row_group_rows", "max_open_partitions"):
+        value = getattr(options, name)
+        optional = name.endswith("_per_file")
+        if (value is None and not optional) or (value is not None and value < 1):
+            raise InvalidInputError(f"{name} is {value}; it must be at least 1.")
+    _check_metadata(options)
+    _check_tags(options)
+
+
+def _check_metadata(options: FileOptions) -> None:
+    for name, value in options.metadata.items():
+        if name.lower().startswith("zero-rename"):
+            raise InvalidInputError(
+                f"The metadata {name!r} is this package's own.", remedy="Choose another name."
+            )
+        if not (name and _is_plain(name) and _is_plain(value)):
+            raise InvalidInputError(
+                f"The metadata {name!r} is not printable ASCII, which S3's headers need.",
+                remedy="Encode it, for example in base64 or percent signs.",
+            )
+    if sum(len(n) + len(v) for n, v in options.metadata.items()) > _MAX_METADATA - 64:
+        raise InvalidInputError(f"More than S3's {_MAX_METADATA} bytes of metadata per object.")
+
+
+def _check_tags(options: FileOptions) -> None:
+    if len(options.tags) > _MAX_TAGS:
+        raise InvalidInputError(f"{len(options.tags)} tags; S3 takes {_MAX_TAGS} per object.")
+    for name, value in options.tags.items():
+        if not 1 <= len(name) <= 128 or len(value) > 256 or name.lower().startswith("aws:"):
+            raise InvalidInputError(
+                f"The tag {name[:140]!r} is not one S3 takes.",
+                remedy="Names have 1 to 128 characters and do not begin with aws:, values "
+                "at most 256.",
+            )
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable()

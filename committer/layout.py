@@ -175,10 +175,11 @@ class TableRoot:
         :raises InvalidInputError: the key is longer than S3's 1,024 bytes.
         """
         key = f"{self.partition_prefix(partition)}part-{task:05d}-{job}-{number:04d}.parquet"
-        longest = max(len(key.encode()), len(self.head_key(partition).encode()))
-        if longest > _MAX_KEY_BYTES:
+        # No key of a partition is longer: where its files' keys fit, its head's and marker's do.
+        length = len(key.encode())
+        if length > _MAX_KEY_BYTES:
             raise InvalidInputError(
-                f"The partition {partition[:200]!r} makes keys of {longest} bytes; S3 takes "
+                f"The partition {partition[:200]!r} makes keys of {length} bytes; S3 takes "
                 f"{_MAX_KEY_BYTES}.",
                 table=self.url,
                 job=job,

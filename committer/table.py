@@ -13,9 +13,22 @@ import pyarrow as pa
 
 from .doctor import Complaint, about_rules, examine, lifecycle_rules, longest_job
 from .errors import TableNotFoundError
-from .job_spec import JobSpec, Mode
+from .job_spec import (
+    MAX_DURATION,
+    Coordination,
+    DuringApply,
+    FileOptions,
+    JobSpec,
+    Mode,
+    OnConflict,
+    OnRepeat,
+    Owner,
+    SuccessMarkers,
+    choice,
+)
 from .layout import UNPARTITIONED, TableRoot
-from .maintenance.recovery import OpenJob, PurgeReport, Recovered, open_jobs, purge, recover
+from .maintenance.purge import PurgeReport, purge
+from .maintenance.recovery import OpenJob, Recovered, open_jobs, recover
 from .maintenance.repair import Repaired, repair
 from .maintenance.verify import Finding, verify, verify_listed
 from .parquet.foreign_table import ListedTable, read_listed
@@ -31,15 +44,13 @@ from .records.pending_file import TaskResult
 from .records.success_marker import SuccessMarker
 from .records.table_record import TableRecord
 from .s3.driver import BotoDriver, connect
-from .s3.requests import Get, Head, ObjectSettings
-from .s3.upload_stream import DelayedOutputStream
-from .schema.types import normalise
+from .s3.requests import Get, Head
 from .state.context import Context, Progress
 from .state.decide import read_decision
 from .state.heads import read_head
 from .state.heartbeat import beat
 from .state.job_state import Aborted, Committed, OpenedJob
-from .write_job import PlainJob, this_process
+from .write_job import WriteJob, task_writer, this_process
 
 _READERS = 4
 
@@ -116,7 +127,6 @@ class Table:
 
         :raises RefusedError: nothing was written but an open record, which is removed again.
         """
-        spec = replace(spec, schema=normalise(spec.schema))
         return self.driver.run(open_job(self._context, spec))
 
     def job(
@@ -125,38 +135,52 @@ class Table:
         *,
         mode: Mode | str = Mode.APPEND,
         partition_by: Sequence[str] | None = None,
-        **policy: Any,
-    ) -> PlainJob:
+        replace_partitions: Sequence[str] = (),
+        replace_table: bool = False,
+        only_partitions: Sequence[str] = (),
+        on_conflict: OnConflict | str = OnConflict.FAIL,
+        during_apply: DuringApply | str = DuringApply.NO_GAP,
+        success_markers: SuccessMarkers | str = SuccessMarkers.PARTITION_AND_TABLE,
+        once: str | None = None,
+        on_repeat: OnRepeat | str = OnRepeat.SKIP,
+        coordination: Coordination | str = Coordination.STORE,
+        max_duration: float = MAX_DURATION,
+        owner: Owner | None = None,
+        files: FileOptions | None = None,
+    ) -> WriteJob:
         """A job from plain Python: ``with table.job(mode="append") as job: job.write(data)``.
 
         :param schema: the rows' columns; ``None`` takes the table's.
         :param partition_by: partition columns; ``None`` takes the table's.
-        :param policy: further members of :class:`.job_spec.JobSpec`, such as ``once``.
+        :param owner: who runs the job; ``None`` names this process.
+
+        The rest is as in :class:`.job_spec.JobSpec`.
+
         :raises TableNotFoundError: no schema given and no table here.
+        :raises InvalidInputError: a word that is none of a parameter's choices.
         """
-        policy.setdefault("owner", this_process())
-        columns = tuple(partition_by) if partition_by is not None else None
-        spec = JobSpec(schema or self.schema, mode, columns, **policy)  # type: ignore[arg-type]
-        return PlainJob(self, spec)
+        spec = JobSpec(
+            schema or self.schema,
+            choice("mode", Mode, mode),
+            tuple(partition_by) if partition_by is not None else None,
+            replace_partitions=tuple(replace_partitions),
+            replace_table=replace_table,
+            only_partitions=tuple(only_partitions),
+            on_conflict=choice("on_conflict", OnConflict, on_conflict),
+            during_apply=choice("during_apply", DuringApply, during_apply),
+            success_markers=choice("success_markers", SuccessMarkers, success_markers),
+            once=once,
+            on_repeat=choice("on_repeat", OnRepeat, on_repeat),
+            coordination=choice("coordination", Coordination, coordination),
+            max_duration=max_duration,
+            owner=owner or this_process(),
+            files=files or FileOptions(),
+        )
+        return WriteJob(self.driver, self._context, spec)
 
     def task_writer(self, opened: OpenedJob, task: int, attempt: int) -> TaskWriter:
         """The writer of one task attempt of an open job."""
-        return TaskWriter(
-            opened.root,
-            opened.job,
-            task,
-            attempt,
-            opened.schema,
-            opened.partition_by,
-            opened.spec.files,
-            partial(self._open_stream, opened.spec.files.part_bytes),
-            opened.spec.allowed_partitions,
-        )
-
-    def _open_stream(
-        self, part_bytes: int, key: str, settings: ObjectSettings
-    ) -> DelayedOutputStream:
-        return DelayedOutputStream(self.driver, key, settings, part_bytes=part_bytes)
+        return task_writer(self.driver, opened, task, attempt)
 
     def commit(
         self,

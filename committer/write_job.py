@@ -1,4 +1,4 @@
-"""A job from plain Python: the same protocol as Spark's driver runs."""
+"""Job from plain Python as a context manager: the protocol that Spark's driver runs."""
 
 from __future__ import annotations
 
@@ -6,23 +6,25 @@ import logging
 import os
 import socket
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from .errors import InvalidInputError, OutcomeUnknownError, ZeroRenameError
 from .job_spec import JobSpec, Owner
 from .parquet.task_writer import TaskWriter
+from .protocol.commit import abort_job, commit_job
+from .protocol.open import open_job
+from .s3.driver import BotoDriver
+from .s3.requests import ObjectSettings
+from .s3.upload_stream import DelayedOutputStream
 from .sigterm import JobTerminated, Termination
+from .state.context import Context
 from .state.job_state import Committed, OpenedJob
-
-if TYPE_CHECKING:
-    from .table import Table
 
 logger = logging.getLogger("zero_rename.committer.write_job")
 
 
-class PlainJob:
+class WriteJob:
     """One write into a table, as a context manager.
 
     Entering the block opens the job, leaving it commits, an exception in it aborts.
@@ -34,8 +36,9 @@ class PlainJob:
     left to recovery.
     """
 
-    def __init__(self, table: Table, spec: JobSpec) -> None:
-        self._table = table
+    def __init__(self, driver: BotoDriver, context: Context, spec: JobSpec) -> None:
+        self._driver = driver
+        self._context = context
         self._spec = spec
         self._opened: OpenedJob | None = None
         self._writer: TaskWriter | None = None
@@ -47,13 +50,13 @@ class PlainJob:
         """The job's id; ``None`` before it opens."""
         return self._opened.job if self._opened else None
 
-    def __enter__(self) -> PlainJob:
+    def __enter__(self) -> WriteJob:
         # Opening is not interrupted: a job whose id nobody knows yet could not be aborted.
         self._termination.install()
         try:
-            self._opened = self._table.open_job(self._spec)
+            self._opened = self._driver.run(open_job(self._context, self._spec))
             if self._opened.repeated is None:
-                self._writer = self._table.task_writer(self._opened, task=0, attempt=0)
+                self._writer = task_writer(self._driver, self._opened, task=0, attempt=0)
             self._termination.interrupt()
         except BaseException as error:
             self._abort_and_release(error)
@@ -67,7 +70,7 @@ class PlainJob:
         """
         if self._opened is None or self.committed is not None:
             raise InvalidInputError(
-                "A job is written to inside its with block.", table=self._table.root.url
+                "A job is written to inside its with block.", table=self._context.root.url
             )
         if self._writer is not None:
             self._writer.write(data)
@@ -111,9 +114,10 @@ class PlainJob:
         assert self._writer is not None
         result = self._writer.close()
         # From here on a commit decision may stand, and the uploads are then the job's rows: only
-        # an abort decision allows aborting them, which Table.abort sees to.
+        # an abort decision allows aborting them, which abort_job sees to.
         self._writer = None
-        self.committed = self._table.commit(opened, [result], expected_tasks=1)
+        step = commit_job(self._context, opened, [result], expected_tasks=1)
+        self.committed = self._driver.run(step)
 
     def _abort(self, opened: OpenedJob, error: BaseException) -> None:
         """Abort; a failure of that is attached to ``error`` and never replaces it."""
@@ -123,7 +127,7 @@ class PlainJob:
                 raise JobTerminated
             if self._writer is not None:
                 self._writer.abort()
-            outcome = self._table.abort(opened)
+            outcome = self._driver.run(abort_job(self._context, opened, ()))
         except JobTerminated:
             note = "The time for cleaning up is over; recovery will finish it."
         except ZeroRenameError as failure:
@@ -138,6 +142,26 @@ class PlainJob:
             logger.warning(
                 "%s: SIGTERM: %s", opened.root.url, note or f"job {opened.job} is aborted."
             )
+
+
+def task_writer(driver: BotoDriver, opened: OpenedJob, task: int, attempt: int) -> TaskWriter:
+    """The writer of one task attempt of an open job."""
+    spec = opened.spec
+
+    def stream(key: str, settings: ObjectSettings) -> DelayedOutputStream:
+        return DelayedOutputStream(driver, key, settings, part_bytes=spec.files.part_bytes)
+
+    return TaskWriter(
+        opened.root,
+        opened.job,
+        task,
+        attempt,
+        opened.schema,
+        opened.partition_by,
+        spec.files,
+        stream,
+        spec.allowed_partitions,
+    )
 
 
 def this_process() -> Owner:

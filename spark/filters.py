@@ -95,8 +95,7 @@ def claim(pushed: Filter, schema: pa.Schema, partition_by: Sequence[str]) -> Con
     if kind == "EqualNullSafe" and value is None:
         return Condition(column, kind, None, negated)
     if kind == "EqualNullSafe" or kind in _COMPARE:
-        textual = not kind.startswith("String") or pt.is_string(schema.field(column).type)
-        return Condition(column, kind, value, negated) if fits(value) and textual else None
+        return Condition(column, kind, value, negated) if fits(value) else None
     return None
 
 

@@ -1,4 +1,8 @@
-"""What holds the layout together: imports point one way, and files say nothing of a machine."""
+"""What holds the house together: arrows between rooms, sizes, names; no machine in any file.
+
+The rules stand in docs/architecture.md. An import inside a function or under ``TYPE_CHECKING``
+counts as any other.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +10,81 @@ import ast
 import re
 import subprocess
 import tomllib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "zero_rename"
-#: What each folder may import of ours, besides itself. docs say: operators, sensors -> provider
-#: -> s3a -> committer; spark -> s3a -> committer; committer -> nothing of ours.
+#: What each folder may import of ours, besides itself.
 MAY_IMPORT = {
     "committer": set(),
     "s3a": {"committer"},
     "spark": {"committer", "s3a"},
     "cli": {"committer", "s3a"},
-    "provider": {"committer", "s3a"},
+    "provider": {"committer", "s3a", "spark"},
     "operators": {"provider", "committer", "s3a"},
     "sensors": {"provider", "committer", "s3a"},
     "example_dags": {"operators", "sensors", "provider", "committer", "spark"},
+}
+#: The only part of a folder that another one may import, where that is not the whole.
+ONLY = {("provider", "spark"): "zero_rename.spark.startup"}
+#: Within a folder: the rooms, and modules that lie beside them, that each may import besides
+#: itself. A module that is not named here stands above all that are.
+ROOMS: Mapping[str, Mapping[str, set[str]]] = {
+    "committer": {
+        "errors": set(),
+        "job_spec": {"errors"},
+        "handoff": {"errors", "job_spec"},
+        "periodic": {"errors"},
+        "sigterm": set(),
+        "s3": {"errors"},
+        "layout": {"errors", "s3"},
+        "schema": {"errors", "s3", "layout"},
+        "records": {"errors", "job_spec", "s3", "layout", "schema"},
+        "state": {"errors", "job_spec", "s3", "layout", "schema", "records"},
+        "protocol": {"errors", "job_spec", "s3", "layout", "schema", "records", "state"},
+        "maintenance": {
+            *("errors", "job_spec", "s3", "layout", "schema", "records", "state"),
+            "protocol",
+        },
+        "parquet": {"errors", "job_spec", "s3", "layout", "schema", "records"},
+        "doctor": {
+            *("errors", "job_spec", "s3", "layout", "schema", "records", "state"),
+            *("protocol", "maintenance"),
+        },
+        "write_job": {
+            *("errors", "job_spec", "s3", "layout", "schema", "records", "state"),
+            *("protocol", "parquet", "sigterm", "periodic"),
+        },
+        "table": {
+            *("errors", "job_spec", "s3", "layout", "schema", "records", "state"),
+            *("protocol", "maintenance", "parquet", "doctor", "write_job"),
+        },
+    },
+    "s3a": {
+        "hadoop": set(),
+        "checks": {"hadoop"},
+        "runs": {"hadoop"},
+        "verification": {"hadoop"},
+        "recovery": {"hadoop", "runs", "verification"},
+        "write_plan": {"hadoop"},
+    },
+    "spark": {
+        "startup": set(),
+        "option_values": set(),
+        "s3a": {"options", "option_values", "write_target", "startup"},
+    },
+    "provider": {
+        "runs": set(),
+        "submit": set(),
+        "hooks": {"connection", "submit"},
+        "s3a": {"runs", "submit", "hooks", "connection"},
+        "job_query": {"s3a", "runs"},
+        "triggers": {"job_query", "hooks"},
+    },
 }
 #: Third parties a folder must not know.
 MUST_NOT_KNOW = {
@@ -32,7 +93,10 @@ MUST_NOT_KNOW = {
     "s3a": {"airflow", "pyspark", "py4j"},
     "cli": {"airflow", "pyspark"},
 }
+#: Where AWS's own library may be imported. Airflow's hook hands out its clients.
+BOTO = ("committer/s3/",)
 LONGEST_MODULE = 400
+MOST_FILES = 16
 
 
 def modules(folder: str) -> list[Path]:
@@ -74,9 +138,158 @@ def test_imports_point_one_way(folder: str) -> None:
         for path in modules(folder)
         for name in imports(path)
         if (target := known_folder(name)) is not None
-        and target not in allowed
+        and (target not in allowed or not name.startswith(ONLY.get((folder, target), "")))
         # The examples import as users do, from the package itself too.
         and not (folder == "example_dags" and target == "")
+    ]
+    assert not wrong
+
+
+def own_modules() -> dict[str, Path]:
+    """The modules of the package by their names; a package's is its ``__init__``."""
+    paths = [path for folder in MAY_IMPORT for path in modules(folder)]
+    return {dotted(path): path for path in paths}
+
+
+def dotted(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join((PACKAGE, *(parts[:-1] if parts[-1] == "__init__" else parts)))
+
+
+def imported_modules(path: Path, known: Mapping[str, Path]) -> set[str]:
+    """The modules of ours that a module imports: ``from .room import name`` may be one or two."""
+    found = set()
+    for name in imports(path):
+        module = name if name in known else name.rpartition(".")[0]
+        if module in known and known[module] != path:
+            found.add(module)
+    return found
+
+
+def circle(arrows: Mapping[str, set[str]]) -> list[str]:
+    """One circle of arrows; empty where there is none."""
+    done: set[str] = set()
+
+    def follow(name: str, path: list[str]) -> list[str]:
+        if name in path:
+            return [*path[path.index(name) :], name]
+        if name not in done:
+            for other in sorted(arrows.get(name, ())):
+                found = follow(other, [*path, name])
+                if found:
+                    return found
+            done.add(name)
+        return []
+
+    return next((found for name in sorted(arrows) if (found := follow(name, []))), [])
+
+
+def module_arrows() -> dict[str, set[str]]:
+    known = own_modules()
+    return {name: imported_modules(path, known) for name, path in known.items()}
+
+
+def test_no_modules_import_each_other() -> None:
+    # A package's __init__ only says what it exports, and imports it on use.
+    packages = {dotted(path) for path in own_modules().values() if path.name == "__init__.py"}
+    arrows = {name: found - packages for name, found in module_arrows().items()}
+    assert circle({name: found for name, found in arrows.items() if name not in packages}) == []
+
+
+def test_a_circle_would_be_found() -> None:
+    assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
+
+
+def room_of(module: str, folder: str) -> str | None:
+    """The room of a module within its folder, or the module that lies beside the rooms."""
+    parts = module.split(".")
+    return parts[2] if parts[1] == folder and len(parts) > 2 else None
+
+
+@pytest.mark.parametrize("folder", ROOMS)
+def test_rooms_import_one_way(folder: str) -> None:
+    rules = ROOMS[folder]
+    wrong = [
+        f"{name} imports {other}"
+        for name, found in module_arrows().items()
+        if (room := room_of(name, folder)) in rules
+        for other in sorted(found)
+        if (target := room_of(other, folder)) is not None
+        and target != room
+        and target not in rules[room]
+    ]
+    assert not wrong
+
+
+def test_the_rules_name_rooms_that_exist() -> None:
+    named = {f"{folder}/{room}" for folder, rules in ROOMS.items() for room in rules}
+    missing = {n for n in named if not (ROOT / n).is_dir() and not (ROOT / f"{n}.py").is_file()}
+    assert not missing
+
+
+def test_every_room_has_its_rule() -> None:
+    rooms = {path.parent.relative_to(ROOT) for path in own_modules().values()}
+    inner = {room.as_posix() for room in rooms if len(room.parts) > 1}
+    assert inner <= {f"{folder}/{room}" for folder, rules in ROOMS.items() for room in rules}
+
+
+def test_only_one_room_knows_boto() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for folder in ("committer", "s3a", "spark", "cli", "operators", "sensors")
+        for path in modules(folder)
+        if not path.relative_to(ROOT).as_posix().startswith(BOTO)
+        for name in imports(path)
+        if name.split(".")[0] in ("boto3", "botocore", "s3transfer")
+    ]
+    assert not wrong
+
+
+def test_environment_variables_are_named_in_one_module() -> None:
+    wrong = [
+        str(path.relative_to(ROOT))
+        for path in own_modules().values()
+        if path.relative_to(ROOT).as_posix() != "committer/handoff.py"
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and re.match(r"ZERO_RENAME_[A-Z]", node.value)
+    ]
+    assert not wrong
+
+
+def test_no_class_name_stands_twice() -> None:
+    names = Counter(
+        node.name
+        for path in own_modules().values()
+        for node in ast.parse(path.read_text("utf-8")).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_no_module_name_stands_twice_in_neighbouring_rooms() -> None:
+    """Rooms of one folder, and the folder itself, are neighbours."""
+    names = Counter(
+        (path.relative_to(ROOT).parts[0], path.stem)
+        for path in own_modules().values()
+        if path.stem != "__init__"
+    )
+    assert [key for key, count in names.items() if count > 1] == []
+
+
+def test_rooms_are_small() -> None:
+    files = Counter(path.parent.relative_to(ROOT).as_posix() for path in own_modules().values())
+    assert {room: count for room, count in files.items() if count > MOST_FILES} == {}
+
+
+def test_modules_begin_with_what_they_are() -> None:
+    """A noun phrase that a stranger understands, not a question."""
+    asks = re.compile(r"(What|Who|Whose|Which|Whether|Where|How)\b")
+    wrong = [
+        f"{path.relative_to(ROOT)}: {text.splitlines()[0]}"
+        for path in own_modules().values()
+        if asks.match(text := ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "What?")
     ]
     assert not wrong
 
@@ -117,7 +330,7 @@ def test_examples_import_as_users_do() -> None:
 def test_modules_can_be_read_in_one_sitting() -> None:
     lengths = {
         str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines())
-        for folder in [*MAY_IMPORT, "demo", "tools"]
+        for folder in [*MAY_IMPORT, "demo", "tools", "benchmarks"]
         for path in modules(folder)
     }
     assert {name: n for name, n in lengths.items() if n > LONGEST_MODULE} == {}

@@ -9,8 +9,7 @@ from typing import NoReturn
 import pyarrow as pa
 
 from ..errors import InvalidInputError, StreamClosedError
-from ..file_options import check_options
-from ..job_spec import FileOptions
+from ..job_spec import FileOptions, check_options
 from ..layout import TableRoot
 from ..records.pending_file import PendingFile, TaskResult
 from ..s3.requests import ObjectSettings

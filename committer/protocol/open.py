@@ -11,8 +11,7 @@ from ..errors import (
     TableMismatchError,
     ZeroRenameError,
 )
-from ..file_options import check_options
-from ..job_spec import Coordination, JobSpec, OnRepeat
+from ..job_spec import Coordination, JobSpec, OnRepeat, check_options
 from ..layout import is_hidden
 from ..records.head import HeadState, Slot
 from ..records.open_record import OpenRecord
@@ -21,6 +20,7 @@ from ..s3.conditional_put import NotWritten, Uncertain, Written, put_record
 from ..s3.listing import list_objects
 from ..s3.requests import Absent, All, Delete, Found, Get, Put, Step
 from ..schema.compatibility import check_same, check_types
+from ..schema.types import normalise
 from ..state.context import Context
 from ..state.decide import Decided, read_decision
 from ..state.heads import list_heads, read_head
@@ -43,10 +43,13 @@ class OpenEntry:
 def open_job(context: Context, spec: JobSpec) -> Step[OpenedJob]:
     """Begin a job.
 
+    :param spec: its schema in any Arrow types that a table's columns have a form for.
+    :raises UnsupportedTypeError: a column has none; nothing was sent.
     :raises InvalidInputError: options or columns that cannot be right; nothing was sent.
     :raises TableMismatchError: another schema, layout or coordination than the table's.
     :raises StoreUnfitError: the store cannot hold the protocol, or cannot hold a second writer.
     """
+    spec = replace(spec, schema=normalise(spec.schema))
     check_types(spec.schema, spec.partition_by or ())
     check_options(spec.files)
     if spec.coordination is Coordination.NONE:

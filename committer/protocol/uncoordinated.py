@@ -64,8 +64,9 @@ def check_uncoordinated(root: TableRoot, spec: JobSpec) -> None:
         raise InvalidInputError(
             "A once key needs a head, and a table of coordination=none has none. Nothing was sent.",
             table=root.url,
-            remedy="Leave the key out (Spark option once='') and replace partitions, so that a "
-            "repeated run does not double rows; or write to a table of coordination=store.",
+            remedy="Leave the key out and replace partitions, so that a repeated run does not "
+            "double rows; or write to a table of coordination=store. Airflow's operator gives "
+            "every run a key: it loads the latter only.",
         )
     logger.warning(
         "%s: coordination=none: writers of one partition do not notice each other, a commit whose "

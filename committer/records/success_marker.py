@@ -147,7 +147,7 @@ def marker_write_id(body: bytes) -> str | None:
     """The write id in a marker of ours."""
     try:
         document = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     manifest = document.get("manifest") if isinstance(document, dict) else None
     return manifest.get("write_id") if isinstance(manifest, dict) else None

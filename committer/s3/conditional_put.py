@@ -49,7 +49,7 @@ def write_id_of(body: bytes) -> str | None:
     """The write id in a record's bytes; ``None`` for anything else."""
     try:
         document = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if isinstance(document, dict):
         found = document.get("write_id")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
 from zero_rename import JobSpec, Table
 from zero_rename.cli import app
+from zero_rename.committer import DataLostError, UnfinishedCommitError
 
 DATA = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})
 
@@ -39,6 +42,20 @@ def test_show(table: Table) -> None:
         ("day=2", 1, 1),
     ]
     assert "day=1" in invoke("show", table.root.url).stdout
+
+
+def test_show_counts_no_rows_of_another_committers_files(table: Table, s3_bucket: Any) -> None:
+    """Nothing says how many they have: unknown is neither none nor a sum."""
+    rows = io.BytesIO()
+    pq.write_table(DATA.drop_columns("day"), rows)
+    for name in ("part-0.parquet", "part-1.parquet"):
+        s3_bucket.put(f"listed/day=1/{name}", rows.getvalue())
+    s3_bucket.put("listed/_SUCCESS", b"")
+    url = f"s3://{s3_bucket.name}/listed"
+    (shown,) = as_json("show", url)
+    assert (shown["partition"], shown["files"], shown["rows"]) == ("day=1", 2, None)
+    assert shown["bytes"] == 2 * len(rows.getvalue())
+    assert "-2" not in invoke("show", url).stdout
 
 
 def test_an_open_job_is_listed_and_recovered(table: Table, s3_bucket: Any) -> None:
@@ -72,6 +89,30 @@ def test_purge_names_each_upload_and_why(table: Table, s3_bucket: Any) -> None:
 
 def test_purge_wants_an_age_for_foreign_uploads(table: Table) -> None:
     assert invoke("purge", table.root.url, "--foreign").exit_code == 2
+
+
+@pytest.mark.parametrize("command", ["recover", "purge"])
+def test_a_job_that_could_not_be_settled_is_told_by_the_exit_code(
+    table: Table, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setattr("zero_rename.committer.protocol.apply._PAUSE", 0.01)
+    opened = table.open_job(JobSpec(DATA.schema))
+    writer = table.task_writer(opened, 0, 0)
+    writer.write(DATA)
+    result = writer.close()
+    for lost in result.files:
+        s3_bucket.client.abort_multipart_upload(
+            Bucket=s3_bucket.name, Key=lost.key, UploadId=lost.upload_id
+        )
+    # moto answers the completion of a missing upload with 500, which tells nothing.
+    with pytest.raises((DataLostError, UnfinishedCommitError)):
+        table.commit(opened, [result])
+    found = as_json(command, table.root.url, code=1)
+    outcomes = found["recovered"] if command == "purge" else found
+    assert [(job["job"], job["outcome"]) for job in outcomes] == [(opened.job, "failed")]
+    printed = invoke(command, table.root.url)
+    assert printed.exit_code == 1
+    assert opened.job in printed.stdout
 
 
 def test_verify_names_what_differs(table: Table, s3_bucket: Any) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from support.faulty_server import FaultyServer, Received, Reply, s3_error
 from support.s3a_jobs import JOB, MagicJob
 from zero_rename.cli import app
 from zero_rename.committer.layout import TableRoot
@@ -77,6 +80,29 @@ def test_what_is_refused_is_told_by_the_exit_code(job: MagicJob, s3_bucket: Any)
     assert found["outcome"] == "refused"
     assert "names the bucket 'elsewhere'" in found["reason"]
     assert len(s3_bucket.uploads()) == 3
+
+
+def test_what_is_not_known_is_told_by_the_exit_code(
+    job: MagicJob, s3_bucket: Any, s3_env: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store does not say whether an upload is complete."""
+    monkeypatch.setattr("zero_rename.s3a.recovery.execute._PAUSE", 0.01)
+    lost = job.files[3]
+
+    def answer(got: Received, pass_on: Callable[[], Reply]) -> Reply:
+        completes = got.method == "POST" and lost.key in unquote(urlsplit(got.path).path)
+        return s3_error(500, "InternalError") if completes else pass_on()
+
+    arguments = ("s3a-recover", job.root.url, "--dead", JOB, "--apply")
+    with FaultyServer(answer, s3_env.endpoint) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
+        (found,) = as_json(*arguments, code=1)
+    assert found["outcome"] == "unknown"
+    assert f"1 files are unknown, as '{lost.key}'" in found["reason"]
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_env.endpoint)
+    (found,) = as_json(*arguments)
+    assert found["outcome"] == "rolled-forward"
+    assert s3_bucket.uploads() == []
 
 
 def test_a_file_of_somebody_else_is_told(job: MagicJob, s3_bucket: Any) -> None:

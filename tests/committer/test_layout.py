@@ -6,13 +6,14 @@ import itertools
 import unicodedata
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.memory_store import MemoryDriver, MemoryStore
 from zero_rename import Table
 from zero_rename.committer import InvalidInputError
-from zero_rename.committer.layout import TableRoot
+from zero_rename.committer.layout import UNPARTITIONED, TableRoot
 from zero_rename.committer.schema.hive_paths import partition_values
 
 _numbers = itertools.count()
@@ -21,11 +22,12 @@ NAMES = st.lists(
     min_size=1,
     max_size=3,
 ).map("/".join)
+#: Without those that are refused, see ``test_hive.py``: Hypothesis finds them in our source.
 VALUES = st.none() | st.text(
     st.characters(exclude_categories=["Cs", "Cn"]) | st.sampled_from(" /=%:'\"\\{}[]^#?*é漢🙂"),
     min_size=1,
     max_size=20,
-)
+).filter(lambda text: not text.endswith("._COPYING_"))
 
 
 def is_table_name(name: str) -> bool:
@@ -57,6 +59,30 @@ def test_a_table_name_is_refused_or_read_back(name: str) -> None:
         assert root.partition_of_head_key(root.head_key(partition)) == partition
         key = root.data_key(partition, 0, "zr1-" + "0" * 26, 0)
         assert root.partition_of_data_key(key) == partition
+
+
+@settings(max_examples=300)
+@given(name=NAMES.filter(is_table_name), partition=NAMES | st.just(UNPARTITIONED))
+def test_a_data_key_that_s3_takes_has_a_head_and_a_marker_that_s3_takes(
+    name: str, partition: str
+) -> None:
+    """No key of a partition is longer than its data files': the length of that one is checked."""
+    root = TableRoot.parse(f"s3://bucket/{name}")
+    longest = len(root.data_key(partition, 0, "zr1-" + "0" * 26, 0).encode())
+    for key in (root.head_key(partition), root.marker_key(partition)):
+        assert len(key.encode()) < longest
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "漢"])
+def test_a_data_key_has_at_most_1024_bytes(letter: str) -> None:
+    root = TableRoot("bucket", "t")
+    job = "zr1-" + "0" * 26
+    room = 1024 - len(root.data_key("p=", 0, job, 0))
+    letters = letter * (room // len(letter.encode()))
+    exactly = "x" * (room % len(letter.encode())) + letters
+    assert len(root.data_key(f"p={exactly}", 0, job, 0).encode()) == 1024
+    with pytest.raises(InvalidInputError, match="1025 bytes"):
+        root.data_key(f"p={exactly}x", 0, job, 0)
 
 
 @settings(max_examples=200)

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 
 from zero_rename import Table
+from zero_rename.committer import write_job
 from zero_rename.committer.errors import (
     InvalidInputError,
     StoreRefusedError,
@@ -27,7 +28,7 @@ from zero_rename.committer.errors import (
 from zero_rename.committer.s3.requests import CompleteUpload, CreateUpload, Put
 from zero_rename.committer.sigterm import JobTerminated, Termination
 from zero_rename.committer.table import JobState
-from zero_rename.committer.write_job import PlainJob
+from zero_rename.committer.write_job import WriteJob
 
 DATA = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})
 
@@ -46,7 +47,7 @@ def handler() -> Iterator[None]:
     signal.signal(signal.SIGTERM, before)
 
 
-def job(table: Table, **policy: Any) -> PlainJob:
+def job(table: Table, **policy: Any) -> WriteJob:
     return table.job(DATA.schema, partition_by=("day",), **policy)
 
 
@@ -58,14 +59,14 @@ def fail() -> None:
     raise ZeroDivisionError
 
 
-def write_and(written: PlainJob, then: Callable[[], None]) -> None:
+def write_and(written: WriteJob, then: Callable[[], None]) -> None:
     """A block that writes, and in which something happens then."""
     with written:
         written.write(DATA)
         then()
 
 
-def assert_aborted(table: Table, bucket: Any, job: PlainJob) -> None:
+def assert_aborted(table: Table, bucket: Any, job: WriteJob) -> None:
     assert job.job is not None
     assert table.job_state(job.job) is JobState.ABORTED
     assert table.is_closed(job.job)
@@ -91,7 +92,7 @@ class TestBlock:
     def test_a_failing_abort_is_attached(
         self, table: Table, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(table, "abort", unreachable)
+        monkeypatch.setattr(write_job, "abort_job", unreachable)
         with pytest.raises(ZeroDivisionError) as caught:
             write_and(job(table), fail)
         assert "no answer at all" in caught.value.__notes__[0]
@@ -214,7 +215,7 @@ class TestSigterm:
     def test_a_failing_abort_is_attached(
         self, table: Table, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(table, "abort", unreachable)
+        monkeypatch.setattr(write_job, "abort_job", unreachable)
         with pytest.raises(JobTerminated) as caught, job(table):
             terminate()
         assert "no answer at all" in caught.value.__notes__[0]
@@ -223,7 +224,7 @@ class TestSigterm:
         self, table: Table, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A store that does not answer must not keep the process until it is killed."""
-        monkeypatch.setattr(table, "abort", lambda *_: threading.Event().wait(60))
+        monkeypatch.setattr(write_job, "abort_job", lambda *_: threading.Event().wait(60))
         written = job(table)
         written._termination = Termination(grace=0.2)
         started = time.monotonic()
@@ -299,6 +300,7 @@ PROGRAM = """
 import os, signal, sys
 import pyarrow as pa
 from zero_rename import Table
+from zero_rename.committer import write_job
 data = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})
 try:
     with Table(sys.argv[1]).job(data.schema, partition_by=("day",)) as job:

@@ -64,6 +64,20 @@ class TestAJob:
         assert ask(tables, job=job, apply=True).state == READY
         assert tables.table().open_jobs() == []
 
+    def test_committed_and_not_to_be_applied(
+        self, tables: Tables, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its upload is gone: readers that list would see none of its rows."""
+        monkeypatch.setattr("zero_rename.committer.protocol.apply._PAUSE", 0.01)
+        job = tables.decided(1)
+        client, bucket = tables.bucket.client, tables.bucket.name
+        (upload,) = client.list_multipart_uploads(Bucket=bucket)["Uploads"]
+        client.abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
+        answer = ask(tables, job=job, apply=True)
+        assert answer.state == WAITING
+        assert "could not be applied to its end" in answer.explanation
+        assert answer.report is None
+
     def test_an_emptied_partition_is_ready_with_no_rows(self, tables: Tables) -> None:
         tables.load(1)
         job = tables.load(mode="replace", replace_partitions=("day=1",)).job
@@ -121,6 +135,21 @@ class TestAPartition:
         assert job in answer.explanation
         answer = ask(tables, partition="day=1", newer_than_epoch=1, apply=True)
         assert answer.state == READY
+
+    def test_a_job_that_claimed_it_and_has_not_decided_changed_nothing(
+        self, tables: Tables
+    ) -> None:
+        """It may hold the claim long, or never decide; what was committed before is there."""
+        job = tables.load(1).job
+        claimant = tables.claimed(1)
+        answer = ask(tables, partition="day=1", newer_than_epoch=0)
+        assert answer.state == READY
+        assert answer.report is not None
+        assert (answer.report["job"], answer.report["epoch"]) == (job, 1)
+        assert ask(tables, partition="day=1", newer_than_epoch=1).state == WAITING
+        tables.table().recover(patience=0.0)
+        assert ask(tables, job=claimant).state == FAILED
+        assert ask(tables, partition="day=1", newer_than_epoch=0).state == READY
 
     def test_markers_are_not_needed(self, tables: Tables) -> None:
         tables.load(1, success_markers="none")

@@ -25,7 +25,7 @@ from zero_rename.committer import (
     UnfinishedCommitError,
     ZeroRenameError,
 )
-from zero_rename.committer.maintenance.recovery import purge
+from zero_rename.committer.maintenance.purge import purge
 from zero_rename.committer.protocol.snapshot import Snapshot
 from zero_rename.committer.s3 import requests as s
 from zero_rename.committer.state.context import Context

@@ -14,7 +14,8 @@ from simulation.sim_store import EMPTY, Behaviour, Store, apply
 from zero_rename.committer import Context, JobSpec, Mode, Waiting
 from zero_rename.committer.errors import StreamError, TaskResultsError
 from zero_rename.committer.job_spec import Coordination
-from zero_rename.committer.maintenance.recovery import purge, recover
+from zero_rename.committer.maintenance.purge import purge
+from zero_rename.committer.maintenance.recovery import recover
 from zero_rename.committer.protocol.commit import abort_job, commit_job
 from zero_rename.committer.protocol.open import open_job
 from zero_rename.committer.protocol.snapshot import take_snapshot

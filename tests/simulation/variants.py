@@ -25,7 +25,7 @@ from simulation.sim_store import Behaviour, etag_of
 
 from zero_rename.committer import Aborted, JobFencedError, Mode
 from zero_rename.committer.layout import job_in_key
-from zero_rename.committer.maintenance import recovery
+from zero_rename.committer.maintenance import purge, recovery
 from zero_rename.committer.protocol import abort, apply, claim, close, markers, snapshot
 from zero_rename.committer.protocol import commit as job
 from zero_rename.committer.protocol import open as opening
@@ -222,7 +222,7 @@ def checks_the_head_before_it_reads_the_marker(context, decided, change, seen):
 def purges_by_age_alone(context, **options):
     for upload in (yield from close.list_uploads(context)):
         yield AbortUpload(upload.key, upload.upload_id)
-    return recovery.PurgeReport((), ())
+    return purge.PurgeReport((), ())
 
 
 def purges_every_job_without_a_decision(context, **options):
@@ -230,7 +230,7 @@ def purges_every_job_without_a_decision(context, **options):
         decided = yield from decide.read_decision(context, job_in_key(upload.key) or "")
         if decided is None:
             yield AbortUpload(upload.key, upload.upload_id)
-    return recovery.PurgeReport((), ())
+    return purge.PurgeReport((), ())
 
 
 def lists_heads_once(context, partitions=None):
@@ -251,7 +251,7 @@ def _everywhere(name: str, new: Any, *modules: Any) -> Sequence[Patch]:
     return [(module, name, new) for module in modules if hasattr(module, name)]
 
 
-_ALL = (abort, apply, claim, close, job, markers, opening, recovery, slots, snapshot)
+_ALL = (abort, apply, claim, close, job, markers, opening, purge, recovery, slots, snapshot)
 _SMALL = Limits(decisions_per_head=1, files_per_object=1)
 _RESURRECTS = Behaviour(resurrects=True, delete_conditions=False)
 

@@ -59,6 +59,66 @@ def test_an_error_of_the_user_s_own_code(spark, s3_bucket, url):
     assert nothing_left(s3_bucket)
 
 
+def test_the_task_itself_aborts_its_uploads_when_its_rows_end_in_an_error(s3_bucket, url):
+    """Not the job's abort, which may come late, or never where the driver is killed."""
+    import pyarrow as pa
+
+    from zero_rename.committer import FileOptions, JobSpec
+    from zero_rename.spark.writer import TableWriter
+
+    # More than is gathered before files are written.
+    batch = pa.record_batch({"n": range(200_000)})
+    opened = Table(url).open_job(JobSpec(batch.schema, files=FileOptions(rows_per_file=50_000)))
+
+    s3_bucket.counter.reset()
+
+    def rows_of_the_user():
+        yield batch
+        raise RuntimeError("the user's own")
+
+    with pytest.raises(RuntimeError, match="the user's own"):
+        TableWriter(opened).write(rows_of_the_user())
+    counts = s3_bucket.counter.counts()
+    assert counts["AbortMultipartUpload"] == counts["CreateMultipartUpload"] > 0
+    assert s3_bucket.uploads() == []
+
+
+def test_attempts_have_other_numbers_in_a_stage_that_is_run_again(spark, s3_bucket, url, tmp_path):
+    """Spark numbers a task's attempts anew there. One of a barrier's tasks fails, and the whole
+    stage runs again, the tasks that had ended included."""
+    import pyarrow as pa
+
+    from zero_rename.committer import JobSpec
+    from zero_rename.spark.writer import TableWriter
+
+    schema = pa.schema({"id": pa.int64()})
+    writer = TableWriter(Table(url).open_job(JobSpec(schema)))
+    seen, failed = tmp_path / "seen", tmp_path / "failed"
+    seen.mkdir()
+
+    def write_then_fail_once(batches):
+        from pyspark import BarrierTaskContext
+
+        context = BarrierTaskContext.get()
+        result = writer.write(batches).result
+        (seen / f"{result.task}-{result.attempt}-{context.attemptNumber()}").touch()
+        context.barrier()
+        if context.partitionId() == 1 and not failed.exists():
+            failed.touch()
+            raise RuntimeError("not yet")
+        yield pa.record_batch({"task": [result.task]})
+
+    frame = spark.range(0, 4, 1, 2).mapInArrow(write_then_fail_once, "task long", barrier=True)
+    # Spark runs a barrier's stage again only where it is not the last.
+    assert sorted(row["task"] for row in frame.repartition(1).collect()) == [0, 1]
+    tasks, attempts, numbers = zip(*(path.name.split("-") for path in seen.iterdir()), strict=True)
+    assert sorted(tasks) == ["0", "0", "1", "1"]
+    assert set(numbers) == {"0"}, "Spark numbered the attempts on: the test shows nothing"
+    assert len(set(zip(tasks, attempts, strict=True))) == 4
+    writer.abort([])
+    assert nothing_left(s3_bucket)
+
+
 def test_a_retried_task_counts_once(spark, s3_bucket, url):
     def fail_first(batches):
         from pyspark import TaskContext

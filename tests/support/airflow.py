@@ -154,12 +154,20 @@ class Tables:
 
     def decided(self, day: int, name: str = "flights", **policy: Any) -> str:
         """A job whose driver died right after it wrote its decision."""
+        return self._dead(day, name, False, policy)
+
+    def claimed(self, day: int, name: str = "flights", **policy: Any) -> str:
+        """A job whose driver died when it had claimed its partition, right before it decided."""
+        return self._dead(day, name, True, policy)
+
+    def _dead(self, day: int, name: str, undecided: bool, policy: dict[str, Any]) -> str:
         table = self.table(name)
         opened = table.open_job(JobSpec(SCHEMA, partition_by=("day",), **policy))
         writer = table.task_writer(opened, 0, 0)
         writer.write(day_rows((day,), 2))
+        commit = commit_job(table._context, opened, [writer.close()])
         try:
-            table.driver.run(_dying(commit_job(table._context, opened, [writer.close()])))
+            table.driver.run(_dying(commit, undecided))
         except _Died:
             return opened.job
         raise AssertionError("the job did not come to its decision")
@@ -186,13 +194,16 @@ class _Died(BaseException):
     """The driver's process has ended."""
 
 
-def _dying(step: Any) -> Any:
-    """Carry a commit out up to its decision, and no further."""
+def _dying(step: Any, undecided: bool) -> Any:
+    """Carry a commit out up to its decision, that included unless ``undecided``, and no further."""
     answer = None
     while True:
         request = step.send(answer)
+        decides = isinstance(request, Put) and "/jobs/" in request.key
+        if decides and undecided:
+            raise _Died
         answer = yield request
-        if isinstance(request, Put) and "/jobs/" in request.key:
+        if decides:
             raise _Died
 
 

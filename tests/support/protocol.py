@@ -12,7 +12,8 @@ import pyarrow as pa
 from support.memory_store import MemoryDriver, MemoryStore
 from zero_rename.committer.job_spec import JobSpec, Mode
 from zero_rename.committer.layout import TableRoot
-from zero_rename.committer.maintenance.recovery import purge, recover
+from zero_rename.committer.maintenance.purge import purge
+from zero_rename.committer.maintenance.recovery import recover
 from zero_rename.committer.protocol.commit import abort_job, commit_job
 from zero_rename.committer.protocol.open import open_job
 from zero_rename.committer.protocol.snapshot import Snapshot, take_snapshot
@@ -103,7 +104,7 @@ class World:
         """Nothing is left to do: no open record, no upload, no claim."""
         assert self.store.keys(ROOT.open_prefix) == []
         assert self.store.upload_keys() == []
-        for key in self.store.keys(ROOT.heads_prefix):
+        for key in (*self.store.keys(ROOT.heads_prefix), *self.store.keys(ROOT.once_prefix)):
             assert b'"claim":null' in self.store.objects[key].body
 
     def with_context(self, **changes: Any) -> World:

@@ -12,6 +12,7 @@ from support.protocol import DAY1, DAY2, ROOT, World
 from zero_rename.committer import (
     CommitStateUnknownError,
     Committed,
+    DamagedError,
     DuringApply,
     Mode,
     OnRepeat,
@@ -22,15 +23,21 @@ from zero_rename.committer import (
     Verdict,
     ZeroRenameError,
 )
+from zero_rename.committer.protocol.claim import ClaimRequest, claim_all
+from zero_rename.committer.records.decision import Decision
+from zero_rename.committer.records.head import Slot
 from zero_rename.committer.s3.requests import (
     AbortUpload,
     CompleteUpload,
     CreateUpload,
+    Delete,
+    ObjectSettings,
     Put,
     Refused,
     Unknown,
     UploadPart,
 )
+from zero_rename.committer.state.decide import decide, read_decision
 
 
 class Crash(BaseException):
@@ -148,6 +155,7 @@ def lose_answer(world: World, kind: type, applied: bool, where: Callable[[Any], 
         (Put, "_SUCCESS"),
         (CompleteUpload, "part-"),
         (AbortUpload, "part-"),
+        (Delete, "/open/"),
     ],
 )
 def test_a_lost_answer_changes_nothing(kind: type, part: str, applied: bool) -> None:
@@ -215,6 +223,39 @@ def test_an_upload_taken_away_after_the_decision_is_named() -> None:
     assert result.files[0].upload_id in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("job", "more"),
+    [(None, b"longer"), ("zr1-" + "0" * 26, b""), ("", b"")],
+    ids=["another size", "another job", "no job"],
+)
+def test_another_object_at_a_committed_file_s_key_is_named_and_left(
+    job: str | None, more: bytes
+) -> None:
+    """The upload is gone and the key is taken: not by the file that was decided."""
+    world = prepared()
+    opened = world.open()
+    result = world.write(opened, DAY1)
+    (file,) = result.files
+    named = {"zero-rename-job": opened.job if job is None else job} if job != "" else {}
+
+    def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+        if isinstance(request, CompleteUpload) and file.upload_id in world.store.uploads:
+            _, body = world.store.uploads.pop(file.upload_id).parts[1]
+            created = apply(CreateUpload(file.key, ObjectSettings(named)))
+            part = apply(UploadPart(file.key, created.upload_id, 1, body + more))
+            apply(CompleteUpload(file.key, created.upload_id, (part.etag,)))
+        return apply(request)
+
+    world.driver.fault = fault
+    with pytest.raises(DamagedError, match="is not that file") as caught:
+        world.commit(opened, result)
+    assert (caught.value.key, caught.value.job) == (file.key, opened.job)
+    assert file.key in world.store.objects
+    head = world.store.objects[ROOT.head_key(DAY1)].body
+    assert f'"claim":"{opened.job}"'.encode() in head, "the partition keeps its former state"
+    assert world.recover()[0].outcome == "failed"
+
+
 class TestOpenJobs:
     def test_an_undecided_job_is_left_while_it_lives(self) -> None:
         clock = ManualClock()
@@ -225,6 +266,19 @@ class TestOpenJobs:
         assert [r.outcome for r in world.recover()] == ["left"]
         clock.advance(2)
         assert [r.outcome for r in world.recover()] == ["aborted"]
+        world.assert_clean()
+
+    def test_an_aborted_one_is_not_waited_for(self) -> None:
+        """Its process died between the decision and the clean-up: nothing can change any more."""
+        world = World()
+        opened = world.open(max_duration=100.0)
+        world.write(opened, DAY1)
+        world.driver.run(decide(world.context, Decision.abort(opened.job, "w")))
+        (recovered,) = world.recover()
+        assert (recovered.outcome, recovered.detail) == (
+            "aborted",
+            "its clean-up is finished; 1 uploads aborted",
+        )
         world.assert_clean()
 
     def test_signs_of_life_keep_it(self) -> None:
@@ -251,8 +305,6 @@ class TestOpenJobs:
 
     def test_are_listed_with_owner_and_verdict(self) -> None:
         from zero_rename.committer.maintenance.recovery import open_jobs
-        from zero_rename.committer.records.decision import Decision
-        from zero_rename.committer.state.decide import decide
 
         world = World()
         first, second = world.open(), world.open()
@@ -260,9 +312,32 @@ class TestOpenJobs:
         found = {j.job: j.decided for j in world.driver.run(open_jobs(world.context))}
         assert found == {first.job: None, second.job: Verdict.ABORT}
 
-    def test_a_live_one_refuses_a_second_writer_where_races_are_not_safe(self) -> None:
-        from support.memory_store import Behaviour
+    @pytest.mark.parametrize("verdict", Verdict)
+    def test_a_decided_one_lets_a_second_writer_in_where_races_are_not_safe(
+        self, verdict: Verdict
+    ) -> None:
+        """Nothing of it can be lost any more: applying is idempotent."""
+        world = World(MemoryStore(behaviour=Behaviour(server_name="VERSITYGW")))
+        first = world.open(max_duration=100.0)
+        result = world.write(first, DAY1)
 
+        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+            if isinstance(request, Delete) and "/open/" in request.key:
+                raise Crash
+            return apply(request)
+
+        world.driver.fault = fault
+        end = world.commit if verdict is Verdict.COMMIT else world.abort
+        with pytest.raises(Crash):
+            end(first, result)
+        other = World(world.store)
+        second = other.load(DAY1)
+        assert other.jobs_of(DAY1)[-1] == second.job
+        assert (first.job in other.jobs_of(DAY1)) is (verdict is Verdict.COMMIT)
+        other.recover()
+        other.assert_clean()
+
+    def test_a_live_one_refuses_a_second_writer_where_races_are_not_safe(self) -> None:
         clock = ManualClock()
         world = World(MemoryStore(clock=clock, behaviour=Behaviour(server_name="VERSITYGW")))
         first = world.open(max_duration=100.0)
@@ -375,6 +450,25 @@ class TestOnce:
         assert retry.jobs_of(DAY1) == [opened.job]
         retry.assert_clean()
 
+    def test_a_try_that_died_with_its_claims_leaves_none(self) -> None:
+        world = World()
+        opened = world.open(once="run")
+        result = world.write(opened, DAY1)
+
+        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+            if isinstance(request, Put) and "/jobs/" in request.key:
+                raise Crash
+            return apply(request)
+
+        world.driver.fault = fault
+        with pytest.raises(Crash):
+            world.commit(opened, result)
+        once = world.store.objects[ROOT.once_key("run")].body
+        assert f'"claim":"{opened.job}"'.encode() in once
+        other = World(world.store)
+        assert [r.outcome for r in other.recover(patience=0)] == ["aborted"]
+        other.assert_clean()
+
 
 class TestPurge:
     def upload(self, world: World, key: str, at: float = 0.0) -> str:
@@ -408,6 +502,75 @@ class TestPurge:
             keys["Spark's own"]: "kept",
         }
         assert len(world.store.upload_keys()) == 4
+
+    def test_the_loser_of_two_attempts_that_share_a_key(self) -> None:
+        """The decision names the key with the winner's UploadId."""
+        world = World()
+        opened = world.open()
+        result = world.write(opened, DAY1)
+        world.commit(opened, result)
+        loser = self.upload(world, result.files[0].key)
+        (entry,) = world.purge().entries
+        assert (entry.upload_id, str(entry.action)) == (loser, "aborted")
+        assert world.listed(DAY1) == [result.files[0].key]
+        world.assert_clean()
+
+    def test_a_probe_s_upload_while_a_job_is_open(self) -> None:
+        """It may be that job's, under way."""
+        world = World()
+        world.load(DAY1)
+        left = self.upload(world, ROOT.probe_key("x"))
+        opened = world.open()
+        (entry,) = world.purge().entries
+        assert (str(entry.action), entry.reason) == ("kept", "a probe's, and a job is open")
+        assert left in world.store.uploads
+        world.abort(opened)
+        assert [str(entry.action) for entry in world.purge().entries] == ["aborted"]
+        world.assert_clean()
+
+    def test_other_tables_uploads_where_the_whole_bucket_is_listed(self) -> None:
+        clock = ManualClock(1_000_000.0)
+        behaviour = Behaviour(lists_uploads=False)
+        world = World(MemoryStore(clock=clock, behaviour=behaviour))
+        world.load(DAY1)
+        foreign = ["flights-of-another-table/x", "other/day=1/y"]
+        for key in (*foreign, "flights/day=1/old"):
+            self.upload(world, key)
+        clock.advance(100)
+        report = world.purge(foreign_older_than=50.0)
+        assert [entry.key for entry in report.entries] == ["flights/day=1/old"]
+        assert world.store.upload_keys() == foreign
+
+    def test_a_live_job_keeps_its_claims(self) -> None:
+        """Purge looks at every head between the job's claims and its decision."""
+        world = World()
+        opened = world.open(once="run")
+        result = world.write(opened, DAY1)
+
+        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+            if isinstance(request, Put) and "/jobs/" in request.key:
+                assert World(world.store).purge().recovered[0].outcome == "left"
+            return apply(request)
+
+        world.driver.fault = fault
+        report = world.commit(opened, result)
+        assert world.jobs_of(DAY1) == [report.job]
+        world.assert_clean()
+
+    def test_claims_of_jobs_without_an_open_record_are_taken_off(self) -> None:
+        """Of partitions and of runs: a job may claim after it was fenced and cleaned up."""
+        world = World()
+        opened = world.open(once="run")
+        slots = Slot.partition(ROOT, DAY1), Slot.once(ROOT, "run")
+        requests = [ClaimRequest(slot, None, replaces=False) for slot in slots]
+        world.driver.run(claim_all(world.context, opened, requests))
+        world.store.apply(Delete(ROOT.open_key(opened.job)))
+        report = world.purge()
+        assert [(r.job, r.outcome) for r in report.recovered] == [(opened.job, "aborted")] * 2
+        world.assert_clean()
+        decided = world.driver.run(read_decision(world.context, opened.job))
+        assert decided is not None
+        assert decided.decision.verdict is Verdict.ABORT
 
     def test_foreign_ones_by_age_only(self) -> None:
         """Conformance 105."""

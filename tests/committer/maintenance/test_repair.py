@@ -32,7 +32,7 @@ from zero_rename.committer import (
     UnfinishedCommitError,
 )
 from zero_rename.committer.doctor import about_rules, examine
-from zero_rename.committer.maintenance.repair import repair
+from zero_rename.committer.maintenance.repair import repair, without
 from zero_rename.committer.protocol.apply import committed
 from zero_rename.committer.records.decision import Decision
 from zero_rename.committer.s3.requests import (
@@ -44,7 +44,7 @@ from zero_rename.committer.s3.requests import (
     UploadPart,
 )
 from zero_rename.committer.state.context import Limits
-from zero_rename.committer.state.decide import decide, read_decision
+from zero_rename.committer.state.decide import amend, decide, read_decision
 
 
 class Crash(BaseException):
@@ -165,6 +165,42 @@ class TestRepair:
         assert len(keys_of(world, DAY1)) == 2
         assert len(keys_of(world, DAY2)) == 4
         world.assert_clean()
+
+    def test_what_was_lost_counts_towards_a_part_s_size(self) -> None:
+        """A decision of which all was lost is as long as it was."""
+        world, opened, result = damaged(count=3)
+        world.context = replace(world.context, limits=Limits(files_per_object=4))
+        repaired(world, accept_loss=True)
+        parts = world.store.keys(f"{ROOT.decisions_prefix}{opened.job}.")
+        parts.remove(ROOT.decision_key(opened.job))
+        counts = [world.store.objects[key].body.count(b'"upload_id"') for key in parts]
+        assert sum(counts) == len(result.files)
+        assert max(counts) <= 4
+
+    def test_files_that_were_there_stay_though_the_first_job_lost_all_of_its_own(self) -> None:
+        """Its decision adopted them: the head must still name it."""
+        old = "flights/day=1/old.parquet"
+        world = World()
+        world.store.apply(Put(old, b"old"))
+        opened = world.open()
+        result = world.write(opened, DAY1)
+        die_before_applying(world, opened, result)
+        lose(world, *result.files)
+        repaired(world, accept_loss=True)
+        assert keys_of(world, DAY1) == {old}
+        world.load(DAY1)
+        assert old in keys_of(world, DAY1)
+
+    def test_a_decision_that_was_written_again_meanwhile_is_not_overwritten(self) -> None:
+        world, opened, result = damaged()
+        read = world.driver.run(read_decision(world.context, opened.job))
+        assert read is not None
+        first = world.driver.run(
+            amend(world.context, read, without(read.decision, result.files[:1]))
+        )
+        with pytest.raises(UnfinishedCommitError, match="changed meanwhile"):
+            world.driver.run(amend(world.context, read, without(read.decision, result.files[1:2])))
+        assert world.driver.run(read_decision(world.context, opened.job)) == first
 
     def test_an_upload_that_lost_its_parts(self) -> None:
         """It is listed, and shows what it lacks only when it is completed."""

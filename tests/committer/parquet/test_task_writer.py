@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -435,6 +437,45 @@ def test_several_failures_are_told_together() -> None:
     task.write(numbers(8, 2))
     with pytest.raises(BrokenError):
         task.close()
+    assert store.left == []
+
+
+def test_files_that_wait_for_their_turn_are_not_begun_after_a_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The rest of a large task would be uploaded only to be aborted."""
+    count = 20
+    last_was_cancelled = threading.Event()
+
+    class OneByOne(ThreadPoolExecutor):
+        submitted = 0
+
+        def __init__(self, threads: int) -> None:
+            super().__init__(max_workers=1)
+
+        def submit(self, *arguments: Any, **named: Any) -> Future[Any]:
+            future = super().submit(*arguments, **named)
+            self.submitted += 1
+            if self.submitted == count:
+                future.add_done_callback(
+                    lambda future: last_was_cancelled.set() if future.cancelled() else None
+                )
+            return future
+
+    def fail(event: str, number: int, key: str) -> None:
+        if event == "close" and number == 1:
+            raise BrokenError(key)
+        if event == "close" and number == 2:
+            last_was_cancelled.wait(60)
+
+    monkeypatch.setattr("zero_rename.committer.parquet.task_writer.ThreadPoolExecutor", OneByOne)
+    store = FakeStore(fail=fail)
+    task = writer(store, numbers(1).schema, ("p",))
+    task.write(numbers(100, count))
+    with pytest.raises(BrokenError):
+        task.close()
+    assert last_was_cancelled.is_set()
+    assert store.events["close"] <= 2
     assert store.left == []
 
 

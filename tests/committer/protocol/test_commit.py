@@ -16,12 +16,14 @@ from zero_rename.committer import (
     Aborted,
     CommitConflictError,
     Committed,
+    DamagedError,
     DestinationExistsError,
     DuringApply,
     InvalidInputError,
     JobFencedError,
     Mode,
     OnConflict,
+    OnRepeat,
     StoreUnreachableError,
     SuccessMarker,
     SuccessMarkers,
@@ -29,8 +31,12 @@ from zero_rename.committer import (
     TaskResultsError,
 )
 from zero_rename.committer.protocol.commit import commit_job
+from zero_rename.committer.records.decision import Decision, PartitionDecision
+from zero_rename.committer.records.head import Head, Slot
 from zero_rename.committer.s3.requests import Put, Unknown
 from zero_rename.committer.state.context import Limits
+from zero_rename.committer.state.decide import decide
+from zero_rename.committer.state.heads import read_head
 
 
 @pytest.fixture
@@ -95,6 +101,64 @@ class TestAppend:
         assert world.jobs_of(DAY1) == jobs
         assert len(world.store.objects[ROOT.head_key(DAY1)].body) < 4000
         assert world.store.keys(f"{ROOT.prefix}/_zero_rename/manifests/")
+
+
+class TestFolding:
+    """Of a partition's many decisions into one manifest."""
+
+    @staticmethod
+    def head(world: World) -> Head:
+        return world.driver.run(read_head(world.context, Slot.partition(ROOT, DAY1))).head
+
+    def test_a_manifest_that_came_too_late_is_deleted(self) -> None:
+        """Another applier of the same job moved the head: nothing names ours."""
+        world = World().with_context(limits=Limits(decisions_per_head=1))
+        first = world.load(DAY1)
+        opened = world.open()
+        result = world.write(opened, DAY1)
+        written = []
+
+        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+            answer = apply(request)
+            if isinstance(request, Put) and "/manifests/" in request.key:
+                written.append(request.key)
+                assert [r.outcome for r in world.with_context().recover()] == ["committed"]
+            return answer
+
+        world.driver.fault = fault
+        world.commit(opened, result)
+        manifest = self.head(world).manifest
+        assert manifest is not None
+        assert world.store.keys(f"{ROOT.prefix}/_zero_rename/manifests/") == [manifest.key]
+        assert written
+        assert manifest.key not in written
+        assert world.jobs_of(DAY1) == [first.job, opened.job]
+        world.assert_clean()
+
+    def test_a_head_lists_as_dropped_what_its_manifest_holds_and_no_more(self) -> None:
+        world = World().with_context(limits=Limits(decisions_per_head=2))
+        folded = world.load(DAY1, once="folded")
+        others = [world.load(DAY1).job for _ in range(2)]
+        assert self.head(world).manifest is not None
+        recent = world.load(DAY1, once="recent")
+        assert self.head(world).decisions == (recent.job,)
+        again = world.load(DAY1, once="recent", on_repeat=OnRepeat.REPLACE_OWN)
+        assert self.head(world).dropped == ()
+        assert world.jobs_of(DAY1) == [folded.job, *others, again.job]
+        last = world.load(DAY1, once="folded", on_repeat=OnRepeat.REPLACE_OWN)
+        assert self.head(world).dropped == (folded.job,)
+        assert world.jobs_of(DAY1) == [*others, again.job, last.job]
+
+    def test_a_replace_takes_the_manifest_and_what_was_dropped_from_it(self) -> None:
+        world = World().with_context(limits=Limits(decisions_per_head=2))
+        folded = world.load(DAY1, once="run")
+        for _ in range(2):
+            world.load(DAY1)
+        world.load(DAY1, once="run", on_repeat=OnRepeat.REPLACE_OWN)
+        assert self.head(world).dropped == (folded.job,)
+        report = world.load(DAY1, mode=Mode.REPLACE)
+        head = self.head(world)
+        assert (head.decisions, head.manifest, head.dropped) == ((report.job,), None, ())
 
 
 class TestReplace:
@@ -444,6 +508,55 @@ class TestLargeDecisions:
         with pytest.raises(JobFencedError):
             world.commit(opened, result)
         assert world.store.keys(ROOT.decisions_prefix) == [ROOT.decision_key(opened.job)]
+
+    def test_parts_of_a_decision_that_lost_to_an_abort_go_at_once(self) -> None:
+        """Whoever wrote the abort has looked for parts already."""
+        world = World().with_context(limits=Limits(files_per_object=1))
+        opened = world.open()
+        files = world.write(opened, DAY1, DAY2).files
+        changes = tuple(PartitionDecision(f.partition, 0, False, (f,)) for f in files)
+        commit = Decision.commit(opened.job, "commit", opened.spec, changes)
+        world.driver.run(decide(world.context, Decision.abort(opened.job, "abort")))
+        decided = world.driver.run(decide(world.context, commit))
+        assert not decided.decision.is_commit
+        assert any(isinstance(r, Put) and ".commit." in r.key for r in world.driver.requests)
+        assert world.store.keys(ROOT.decisions_prefix) == [ROOT.decision_key(opened.job)]
+
+    def test_an_abort_removes_the_parts_of_who_died_before_deciding(self) -> None:
+        world = World().with_context(limits=Limits(files_per_object=1))
+        opened = world.open()
+        result = world.write(opened, DAY1, DAY2)
+
+        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+            if isinstance(request, Put) and request.key == ROOT.decision_key(opened.job):
+                raise KeyboardInterrupt
+            return apply(request)
+
+        world.driver.fault = fault
+        with pytest.raises(KeyboardInterrupt):
+            world.commit(opened, result)
+        assert len(world.store.keys(f"{ROOT.decisions_prefix}{opened.job}.")) == 2
+        other = World(world.store)
+        assert [r.outcome for r in other.recover(patience=0)] == ["aborted"]
+        assert world.store.keys(ROOT.decisions_prefix) == [ROOT.decision_key(opened.job)]
+        other.assert_clean()
+
+    @pytest.mark.parametrize("missing", [False, True])
+    def test_a_part_that_is_not_the_decided_one_is_damage(self, missing: bool) -> None:
+        """Another text that reads well is no less wrong than none."""
+        world = World().with_context(limits=Limits(files_per_object=1))
+        job = world.load(DAY1, DAY2).job
+        key = next(
+            key
+            for key in world.store.keys(f"{ROOT.decisions_prefix}{job}.")
+            if key != ROOT.decision_key(job)
+        )
+        body = world.store.objects.pop(key).body
+        if not missing:
+            put(world, key, body + b" ")
+        with pytest.raises(DamagedError, match="is not the one that was decided") as caught:
+            world.snapshot()
+        assert caught.value.key == key
 
     def test_a_part_that_is_not_written_decides_nothing(self) -> None:
         """The store's silence about a part is no silence about the decision: refused."""

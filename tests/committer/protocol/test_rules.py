@@ -18,6 +18,7 @@ from zero_rename.committer import (
     Context,
     JobFencedError,
     Mode,
+    OnConflict,
     StoreUnfitError,
     Table,
     Waiting,
@@ -274,6 +275,25 @@ def test_an_append_meets_a_replace_but_not_an_append() -> None:
     world.load(DAY1)
     with pytest.raises(CommitConflictError):
         world.commit(opened, result)
+
+
+@pytest.mark.parametrize("on_conflict", OnConflict)
+@pytest.mark.parametrize("mode", [Mode.APPEND, Mode.REPLACE], ids=lambda mode: mode.value)
+def test_a_run_that_another_try_did_is_not_done_again(mode: Mode, on_conflict: OnConflict) -> None:
+    """Not even with last_wins, and not for an append, though others' appends do not disturb it.
+    Here nobody fenced the earlier try: its open record was deleted by hand."""
+    world = World()
+    world.load(DAY1)
+    first = world.open(mode, once="run", on_conflict=on_conflict)
+    result = world.write(first, DAY1)
+    world.store.apply(Delete(ROOT.open_key(first.job)))
+    second = World(world.store)
+    second.load(DAY1, once="run")
+    before = world.jobs_of(DAY1)
+    with pytest.raises(CommitConflictError, match="Another try of this run committed"):
+        world.commit(first, result)
+    assert world.jobs_of(DAY1) == before
+    world.assert_clean()
 
 
 def test_a_table_url_needs_a_bucket_and_a_prefix() -> None:

@@ -487,7 +487,7 @@ class TestOnARealServer:
         """Conformance 13."""
         for name in ("mode", "coordination", "on_conflict", "during_apply", "success_markers"):
             with pytest.raises(InvalidInputError, match=f"{name} is 'merge'"):
-                table.job(DATA.schema, **{name: "merge"})
+                table.job(DATA.schema, **{name: "merge"})  # type: ignore[arg-type]
         assert s3_bucket.counter.total() == 0
 
     def test_an_abort_from_a_spec(self, table: Table, s3_bucket: Any) -> None:

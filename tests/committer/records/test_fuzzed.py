@@ -20,7 +20,9 @@ from zero_rename.committer.records.decision import Decision, DecisionPart, split
 from zero_rename.committer.records.head import Head, Slot
 from zero_rename.committer.records.head import Manifest as ManifestObject
 from zero_rename.committer.records.open_record import OpenRecord
+from zero_rename.committer.records.success_marker import marker_write_id
 from zero_rename.committer.records.table_record import TableRecord
+from zero_rename.committer.s3.conditional_put import write_id_of
 from zero_rename.committer.state.probe import StoreFacts
 
 EXAMPLES = 500
@@ -181,6 +183,96 @@ def test_a_decision_may_only_name_its_own_keys(key: str) -> None:
     with pytest.raises(RecordDamagedError) as caught:
         Decision.decode(json.dumps(document).encode(), decision_key, ROOT, opened.job)
     assert caught.value.field == "partitions[0].files[0].key"
+
+
+@pytest.mark.parametrize("name", list(SAMPLES))
+@pytest.mark.parametrize("opening", [b"[", b'{"kind":'], ids=["lists", "objects"])
+def test_json_nested_without_end_is_damage(name: str, opening: bytes) -> None:
+    """Python's reader gives up on it with an error that is no ValueError."""
+    with pytest.raises(RecordDamagedError, match="is not JSON"):
+        SAMPLES[name][0](opening * 100_000)
+
+
+@pytest.mark.parametrize("find", [write_id_of, marker_write_id])
+@pytest.mark.parametrize("body", [b"[" * 100_000, b"\xff", b"", b"[]", b"{}"])
+def test_what_is_no_record_has_no_write_id(
+    find: Callable[[bytes], str | None], body: bytes
+) -> None:
+    """Read back after a lost answer, where anything may lie."""
+    assert find(body) is None
+
+
+def spoilt(name: str, way: tuple[Any, ...], value: Any) -> bytes:
+    """A sample with one member changed."""
+    document = json.loads(SAMPLES[name][1])
+    *outer, last = way
+    target = document
+    for step in outer:
+        target = target[step]
+    target[last] = value
+    return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "way", "value", "says"),
+    [
+        # JSON's true is Python's 1.
+        ("head", ("epoch",), True, "not an integer"),
+        ("decision", ("partitions", 0, "base_epoch"), True, "not an integer"),
+        ("open record", ("max_duration",), True, "not a number"),
+        ("decision", ("partitions", 0, "replace"), 1, "not true or false"),
+        ("head", ("epoch",), -1, "negative"),
+        ("manifest", ("files", 0, "size"), -1, "negative"),
+        ("decision part", ("number",), -1, "negative"),
+        ("decision", ("partitions", 0, "base_epoch"), -2, "no epoch"),
+    ],
+)
+def test_a_number_is_what_the_member_says(
+    name: str, way: tuple[Any, ...], value: Any, says: str
+) -> None:
+    with pytest.raises(RecordDamagedError, match=says) as caught:
+        SAMPLES[name][0](spoilt(name, way, value))
+    assert caught.value.field == "".join(
+        f"[{step}]" if isinstance(step, int) else f".{step}" for step in way
+    ).removeprefix(".")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "other/_zero_rename/manifests/x.json",
+        "flights/_zero_rename/jobs/x.json",
+        "flights/day=1/part-00000.parquet",
+    ],
+)
+def test_a_head_may_only_name_manifests_of_its_table(key: str) -> None:
+    with pytest.raises(RecordDamagedError) as caught:
+        SAMPLES["head"][0](spoilt("head", ("manifest",), {"key": key, "etag": "e"}))
+    assert caught.value.field == "manifest.key"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "other/_zero_rename/jobs/{job}.w.0",
+        "flights/_zero_rename/jobs/" + JOB + ".w.0",
+        "flights/_zero_rename/heads/{job}.w.0",
+        "flights/day=1/part-00000-{job}-0000.parquet",
+    ],
+)
+def test_a_decision_may_only_name_its_own_parts(key: str) -> None:
+    job = json.loads(SAMPLES["decision"][1])["job"]
+    parts = [{"key": key.format(job=job), "etag": "e"}]
+    with pytest.raises(RecordDamagedError) as caught:
+        SAMPLES["decision"][0](spoilt("decision", ("parts",), parts))
+    assert caught.value.field == "parts[0].key"
+
+
+@pytest.mark.parametrize("name", ["decision", "decision part"])
+def test_another_job_s_decision_is_refused(name: str) -> None:
+    with pytest.raises(RecordDamagedError) as caught:
+        SAMPLES[name][0](spoilt(name, ("job",), JOB))
+    assert caught.value.field == "job"
 
 
 def test_control_characters_in_a_record_do_not_reach_a_log() -> None:

@@ -651,6 +651,24 @@ class TestUnclearAnswers:
             assert answer == Unknown("ReadTimeoutError")
             assert len(server.received) == 1
 
+    @pytest.mark.parametrize(
+        "request_",
+        [Put("k", b""), Delete("k"), DeleteMany((("k", None),))],
+        ids=lambda request_: type(request_).__name__,
+    )
+    def test_a_write_is_unknown_where_only_its_last_attempt_found_no_one(
+        self, request_: Any, at: Any
+    ) -> None:
+        """The first attempt reached the server, which may have carried it out before it died."""
+
+        def answer(_: Received, __: Callable[[], Reply]) -> Reply:
+            server.__exit__()
+            return DROPPED
+
+        with FaultyServer(answer) as server:
+            assert at(server.endpoint).run(request_) == Unknown("EndpointConnectionError")
+            assert len(server.received) == 1
+
     def test_an_error_in_an_answer_of_status_200_is_unknown(self, at: Any) -> None:
         """CompleteMultipartUpload answers 200 at once and may fail after that."""
         reply = Reply(200, s3_error(200, "InternalError").body)
@@ -769,6 +787,28 @@ class TestUploadListings:
             page = driver.perform(ListUploads("p/"))
             page = driver.perform(ListUploads("p/", page.marker))
         assert [upload.upload_id for upload in page.uploads] == ["1", "2"]
+
+    def test_a_page_that_leads_back_to_itself_ends_the_listing(self, at: Any) -> None:
+        with FaultyServer(always(uploads_page([("k", "1")], True))) as server:
+            driver = at(server.endpoint)
+            page = driver.perform(ListUploads("k"))
+            assert page.marker == ("k", "1")
+            assert driver.perform(ListUploads("k", page.marker)).marker is None
+
+    def test_a_step_back_that_does_not_come_past_its_key_is_an_error(self, at: Any) -> None:
+        """A key with more uploads than a page, where UploadIdMarker is refused: the listing can
+        neither go on nor be called complete."""
+
+        def answer(got: Received, _: Callable[[], Reply]) -> Reply:
+            if "upload-id-marker" in got.path:
+                return s3_error(400, "InvalidArgument")
+            return uploads_page([("p/key", "1")], True)
+
+        with FaultyServer(answer) as server:
+            driver = at(server.endpoint)
+            page = driver.perform(ListUploads("p/"))
+            with pytest.raises(StoreUnreachableError, match="InvalidArgument"):
+                driver.perform(ListUploads("p/", page.marker))
 
     def test_a_page_that_leads_nowhere_ends_the_listing(self, at: Any) -> None:
         with FaultyServer(always(uploads_page([], True))) as server:

@@ -208,6 +208,12 @@ def test_what_is_no_partition_is_refused(kind: pa.DataType, path: str) -> None:
         normalise_partition(path, schema_of(kind), ["p"])
 
 
+@pytest.mark.parametrize("path", ["p=a/p=b", "p=a/q=b/p=a", "p%2F=a/p%2f=b"])
+def test_a_path_that_names_a_column_twice_is_refused(path: str) -> None:
+    with pytest.raises(InvalidInputError, match="names a column twice"):
+        parse_partition(path)
+
+
 @given(st.text() | st.lists(st.text(), max_size=4).map("=".join) | st.just("a=b/../c=d"))
 def test_parsing_untrusted_paths_refuses_or_inverts(path: str) -> None:
     try:

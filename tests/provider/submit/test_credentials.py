@@ -73,6 +73,7 @@ def test_settings_that_do_not(name: str, value: Any) -> None:
         f"-Dfs.s3a.secret.key={SECRET}",
         f"-Xmx1g -Dspark.x.password='{SECRET}'",
         "s3a://AKIAABCDEFGHIJKLMNOP/x",
+        "s3a://ASIAABCDEFGHIJKLMNOP/x",  # of temporary credentials
         f"https://me:{SECRET}@repository/x",
         f"--token={SECRET}",
         f'{{"password": "{SECRET}"}}',
@@ -104,6 +105,11 @@ def test_masking() -> None:
     assert mask(line, []) == ("spark-submit --conf fs.s3a.access.key=****** --token=****** in.csv")
     assert mask(f"got {SECRET}!", [SECRET]) == "got ******!"
     assert mask('password="two words" x=1', []) == "password=****** x=1"
+    assert mask("as ASIAABCDEFGHIJKLMNOP", []) == "as ******"
+
+
+def test_a_secret_of_four_characters_is_masked_and_a_shorter_one_is_an_ordinary_word() -> None:
+    assert mask("the cats", ["cats"]) == "the ******"
     assert mask("the cat", ["cat"]) == "the cat"
 
 

@@ -66,6 +66,14 @@ def jars_but(artifact: str, *instead: Jar) -> Jars:
     return Jars(tuple(j for j in GOOD_JARS.found if j.artifact != artifact) + instead)
 
 
+def with_cloud(version: str, scala: str = "") -> Jars:
+    return jars_but("spark-hadoop-cloud", jar("spark-hadoop-cloud", version, scala))
+
+
+def of_hadoop(version: str, *others: Jar) -> Jars:
+    return Jars((jar("hadoop-client-api", version), jar("hadoop-aws", version), *others))
+
+
 def job(
     committer: str = "magic",
     conf: dict[str, str] | None = None,
@@ -216,19 +224,14 @@ CASES: dict[str, tuple[list[Circumstances], list[Circumstances]]] = {
     "sdk-missing": (
         [
             job(jars=jars_but("bundle")),
-            job(jars=Jars((jar("hadoop-client-api", "3.3.4"), jar("hadoop-aws", "3.3.4")))),
+            job(jars=of_hadoop("3.3.4")),
+            # The first that needs version 2.
+            job(jars=of_hadoop("3.4.0", jar("aws-java-sdk-bundle", "1.12.262"))),
         ],
         [
             job(jars=jars_but("bundle", jar("s3", "2.35.4"))),
-            job(
-                jars=Jars(
-                    (
-                        jar("hadoop-client-api", "3.3.4"),
-                        jar("hadoop-aws", "3.3.4"),
-                        jar("aws-java-sdk-bundle", "1.12.262"),
-                    )
-                )
-            ),
+            job(jars=of_hadoop("3.4.0", jar("bundle", "2.23.5"))),
+            job(jars=of_hadoop("3.3.4", jar("aws-java-sdk-bundle", "1.12.262"))),
             job(jars=None),
             job(jars=Jars((), complete=False)),
         ],
@@ -246,7 +249,7 @@ CASES: dict[str, tuple[list[Circumstances], list[Circumstances]]] = {
             ),
         ],
         [
-            job(jars=Jars((jar("hadoop-client-api", "3.4.1"), jar("hadoop-aws", "3.4.1")))),
+            job(jars=of_hadoop("3.4.1")),
             job(jars=None),
         ],
     ),
@@ -255,12 +258,12 @@ CASES: dict[str, tuple[list[Circumstances], list[Circumstances]]] = {
         [job("classic", jars=jars_but("spark-hadoop-cloud")), job(jars=None)],
     ),
     "cloud-jar-version": (
-        [job(jars=jars_but("spark-hadoop-cloud", jar("spark-hadoop-cloud", "3.5.6", "2.13")))],
-        [job(), job(jars=jars_but("spark-hadoop-cloud", jar("spark-hadoop-cloud", "4.3.1")))],
+        [job(jars=with_cloud("3.5.6", "2.13"))],
+        [job(), job(jars=with_cloud("4.3.1"))],
     ),
     "cloud-jar-scala": (
-        [job(jars=jars_but("spark-hadoop-cloud", jar("spark-hadoop-cloud", "4.1.1", "2.12")))],
-        [job(), job(jars=jars_but("spark-hadoop-cloud", jar("spark-hadoop-cloud", "")))],
+        [job(jars=with_cloud("4.1.1", "2.12"))],
+        [job(), job(jars=with_cloud(""))],
     ),
     "in-memory-unknown": (
         [job(conf={IN_MEMORY: "true"}, jars=Jars((jar("hadoop-client-api", "3.3.4"),)))],
@@ -274,15 +277,13 @@ CASES: dict[str, tuple[list[Circumstances], list[Circumstances]]] = {
         [
             job("classic", {**DYNAMIC, PROTOCOL: CLOUD_PROTOCOL}),
             job("classic", {**DYNAMIC, PROTOCOL: CLOUD_PROTOCOL}, jars=None),
+            job("classic", {**DYNAMIC, PROTOCOL: CLOUD_PROTOCOL}, jars=with_cloud("4.1.99")),
         ],
         [
             job("classic", DYNAMIC),
             job("classic", {**DYNAMIC, PROTOCOL: CLOUD_PROTOCOL}, save_mode="append"),
-            job(
-                "classic",
-                {**DYNAMIC, PROTOCOL: CLOUD_PROTOCOL},
-                jars=jars_but("spark-hadoop-cloud", jar("spark-hadoop-cloud", "4.2.0")),
-            ),
+            job("classic", {**DYNAMIC, PROTOCOL: CLOUD_PROTOCOL}, jars=with_cloud("4.2.0")),
+            job("classic", {**DYNAMIC, PROTOCOL: CLOUD_PROTOCOL}, jars=with_cloud("4.2")),
         ],
     ),
     "dynamic-overwrite-marker": (
@@ -315,6 +316,9 @@ CASES: dict[str, tuple[list[Circumstances], list[Circumstances]]] = {
     "mode-not-kept": (
         [
             job("partitioned", {CONFLICT: "replace"}, mode="append", save_mode="append"),
+            # Whatever the application says to Spark, or where that is not known.
+            job("partitioned", {CONFLICT: "replace"}, mode="append"),
+            job("partitioned", {CONFLICT: "replace"}, mode="append", save_mode="error"),
             job("directory", {CONFLICT: "append"}, mode="overwrite", save_mode="append"),
             job("magic", mode="overwrite", save_mode="append"),
             job("magic", mode="fail-if-exists", save_mode="append"),
@@ -472,13 +476,22 @@ CASES: dict[str, tuple[list[Circumstances], list[Circumstances]]] = {
     ),
     "lifecycle-too-short": (
         [job(lifecycle_days=1, longest_job_seconds=30 * HOUR)],
-        [job(lifecycle_days=1, longest_job_seconds=HOUR), job(lifecycle_days=None)],
+        [
+            job(lifecycle_days=1, longest_job_seconds=HOUR),
+            job(lifecycle_days=1, longest_job_seconds=24 * HOUR),
+            job(lifecycle_days=None),
+        ],
     ),
     "lifecycle-tight": (
-        [job(lifecycle_days=1, longest_job_seconds=2 * HOUR), job(lifecycle_days=1)],
+        [
+            job(lifecycle_days=1, longest_job_seconds=2 * HOUR),
+            job(lifecycle_days=1, longest_job_seconds=24 * HOUR),
+            job(lifecycle_days=2, longest_job_seconds=24 * HOUR + 1),
+        ],
         [
             job(lifecycle_days=7),
             job(lifecycle_days=2, longest_job_seconds=2 * HOUR),
+            job(lifecycle_days=2, longest_job_seconds=24 * HOUR),
             job(lifecycle_days=1, longest_job_seconds=30 * HOUR),
         ],
     ),

@@ -21,6 +21,7 @@ from zero_rename.committer.s3.requests import (
     Delete,
     Deleted,
     DeleteMany,
+    Done,
     Get,
     Head,
     ListObjects,
@@ -430,6 +431,31 @@ class TestMarker:
         if not mode:
             assert world.store.keys(job.tree) != []
 
+    def test_a_job_that_lives_and_began_in_the_second_of_the_last_task(self, world: World) -> None:
+        """The store's times have whole seconds: which came first, nobody can tell."""
+        job = world.job()
+        job.task(0)
+        job.task(1)
+        job.complete(job.files[0])
+        world.job(uuid=OTHER, write=OTHER).task(0)
+        world.clock.advance(10)
+        found = recover(world, Options(apply=True, dead={JOB}, jobs={JOB}))
+        assert found.outcome is Outcome.LEFT
+        assert f"another job ({OTHER}) has begun here since" in found.reason
+        assert world.visible() == [job.files[0].key]
+
+    @pytest.mark.parametrize(("mine", "others"), [("day=1", ""), ("", "day=1")])
+    def test_a_job_that_began_around_its_destination_or_within(
+        self, world: World, mine: str, others: str
+    ) -> None:
+        job = halfway(world, folder=mine)
+        two_tasks(world, uuid=OTHER, write=OTHER, folder=others)
+        options = Options(apply=True, dead={JOB}, jobs={JOB}, folders=("day=1",))
+        found = recover(world, options)
+        assert found.outcome is Outcome.LEFT
+        assert f"another job ({OTHER}) has begun here since" in found.reason
+        assert world.visible() == [job.files[0].key]
+
     def test_a_job_that_began_elsewhere_in_the_table(self, world: World) -> None:
         halfway(world, folder="day=1")
         two_tasks(world, uuid=OTHER, write=OTHER, folder="day=2")
@@ -821,6 +847,20 @@ class TestAnswers:
         assert recover(world).outcome is Outcome.ROLLED_BACK
         world.assert_clean()
 
+    def test_it_says_that_it_aborted_an_upload_that_was_complete(self, world: World) -> None:
+        """A store may call an upload that is gone aborted: the file is removed all the same."""
+        halfway(world)
+
+        def fault(request: Any, apply: Any) -> Any:
+            answer = apply(request)
+            return Done() if isinstance(request, AbortUpload) else answer
+
+        world.driver.fault = fault
+        found = recover(world, Options(apply=True, dead={JOB}, direction=Action.BACK))
+        assert (found.outcome, found.removed, found.aborted) == (Outcome.ROLLED_BACK, 1, 3)
+        assert world.visible() == []
+        world.assert_clean()
+
     def test_an_upload_that_comes_back_is_swept(self, world: World) -> None:
         """A part that arrives while its upload is aborted can leave it listed."""
         job = two_tasks(world)
@@ -869,6 +909,25 @@ class TestRecords:
         recover(world)
         assert world.driver.run(list_records(ROOT)) == ()
         assert world.store.keys() == []
+
+    @pytest.mark.parametrize("number", range(4))
+    def test_a_run_that_begins_while_jobs_are_looked_for(self, world: World, number: int) -> None:
+        """It writes its record before its job leaves anything: who sees the job sees the record."""
+        asked: list[Any] = []
+
+        def fault(request: Any, apply: Any) -> Any:
+            answer = apply(request)
+            asked.append(request)
+            if len(asked) == number + 1:
+                world.driver.run(write_record(ROOT, RunRecord("r", uuid=JOB)))
+                two_tasks(world)
+            return answer
+
+        world.driver.fault = fault
+        found = world.driver.run(recover_jobs(ROOT, Options(apply=True, patience=0)))
+        assert [job.state for job in found] in ([], [State.LIVE])
+        assert len(world.store.upload_keys()) == 4
+        assert len(world.magic()) == 3
 
     def test_a_runs_numbered_writes(self, world: World) -> None:
         """One stays: so does the record."""

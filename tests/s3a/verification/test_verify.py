@@ -363,6 +363,21 @@ class TestReport:
         said = world.objection(self.DIR)
         assert "failed at stage 'cleanup': java.io.IOException: no" in said
 
+    @pytest.mark.parametrize("last", ["failed", "completed"])
+    def test_the_last_of_a_job_counts(self, last: str) -> None:
+        """A driver that was started again writes another one; the first stays."""
+        world = World()
+        names = {"failed": "summary-job_2026_0009.json", "completed": "summary-job_2026_0001.json"}
+        for stage in sorted(names, key=lambda stage: stage == last):
+            report = world.document | {"success": stage == "completed"}
+            report["diagnostics"] = world.document["diagnostics"] | {"stage": stage}
+            world.put(f"reports/{names[stage]}", body=json.dumps(report).encode())
+            world.clock.advance(5)
+        if last == "completed":
+            assert world.verify(self.DIR).warnings == ()
+        else:
+            assert "failed at stage 'failed'" in world.objection(self.DIR)
+
     def test_one_without_a_marker(self) -> None:
         def failed(report: dict[str, Any]) -> None:
             report["success"] = False

@@ -1,0 +1,477 @@
+"""What an error tells its reader to do can be done: the commands, options, arguments, settings
+and files that advice names exist.
+
+Advice is every text of the package that is prose, remedies among them: a string with a space and
+without a line break that is no docstring. So no remedy is missed for the way it reaches its error.
+What f-strings put in is ``{}`` here, which may be anything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import inspect
+import re
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from pkgutil import walk_packages
+from typing import Any
+
+import pytest
+import typer
+from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSession
+
+import support.airflow  # noqa: F401 - Airflow's home comes before the first import of Airflow
+import zero_rename
+from zero_rename import JobSpec, Table
+from zero_rename.cli import app
+from zero_rename.committer import FileOptions
+from zero_rename.provider import get_provider_info
+from zero_rename.provider.connection import ConnectionSettings
+from zero_rename.provider.job_query import ON_FOREIGN_MARKER
+from zero_rename.provider.runs.task_run import ON_REPEAT
+from zero_rename.s3a.hadoop.settings import CONFLICT_MODES, Committer, S3ASettings
+from zero_rename.spark import save
+from zero_rename.spark.options import ReaderOptions, WriterOptions, camel
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+#: The examples are programs that call the package, not the package.
+FOLDERS = sorted(
+    folder
+    for name in PROJECT["tool"]["setuptools"]["packages"]
+    if (folder := name.partition(".")[2]) and "." not in folder and folder != "example_dags"
+)
+#: What explains a check rather than advises: it names Hadoop's and Spark's own insides.
+EXPLAINED = ("reason", "source")
+
+
+# The advice
+
+
+@dataclass(frozen=True)
+class Advice:
+    place: str
+    text: str
+    explains: bool = False
+
+
+def rendered(node: ast.AST) -> str | None:
+    """A string's text, an f-string's with ``{}`` for what is put in."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(
+            str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values
+        )
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    return None
+
+
+def strings(tree: ast.AST) -> Iterator[tuple[int, str, bool]]:
+    """Line and text of every string but docstrings, and whether it explains a check."""
+
+    def walk(node: ast.AST, explains: bool) -> Iterator[tuple[int, str, bool]]:
+        text = rendered(node)
+        if text is not None:
+            yield node.lineno, text, explains  # pyright: ignore[reportAttributeAccessIssue]
+        if isinstance(node, ast.Expr) and rendered(node.value) is not None:
+            return
+        for child in ast.iter_child_nodes(node):
+            if isinstance(node, ast.JoinedStr) and isinstance(child, ast.Constant):
+                continue
+            inside = isinstance(child, ast.keyword) and child.arg in EXPLAINED
+            yield from walk(child, explains or inside)
+
+    yield from walk(tree, False)
+
+
+@cache
+def package_strings() -> tuple[Advice, ...]:
+    found = []
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for line, text, explains in strings(ast.parse(path.read_text("utf-8"))):
+                found.append(Advice(f"{path.relative_to(ROOT)}:{line}", text, explains))
+    return tuple(found)
+
+
+def is_prose(text: str) -> bool:
+    return re.search(r"\S \S", text) is not None and "\n" not in text
+
+
+@cache
+def advice() -> tuple[Advice, ...]:
+    return tuple(one for one in package_strings() if is_prose(one.text))
+
+
+@cache
+def constants() -> frozenset[str]:
+    """Strings that are no prose: names of settings and variables that the package looks at."""
+    return frozenset(one.text for one in package_strings() if not is_prose(one.text))
+
+
+# What there is
+
+
+@cache
+def cli_commands() -> dict[str, set[str]]:
+    """The options of each command of the command line."""
+    group: Any = typer.main.get_command(app)
+    return {
+        name: {option for parameter in command.params for option in parameter.opts}
+        for name, command in group.commands.items()
+    }
+
+
+@cache
+def make_targets() -> set[str]:
+    rules = re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    return set(rules)
+
+
+@cache
+def airflow_parser() -> argparse.ArgumentParser:
+    from airflow.cli.cli_parser import get_parser
+
+    return get_parser()
+
+
+def below(parser: argparse.ArgumentParser, word: str) -> argparse.ArgumentParser | None:
+    """The parser of a sub-command."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return action.choices.get(word)
+    return None
+
+
+def has_commands(parser: argparse.ArgumentParser) -> bool:
+    return any(isinstance(action, argparse._SubParsersAction) for action in parser._actions)
+
+
+@cache
+def modules() -> tuple[Any, ...]:
+    found = walk_packages(zero_rename.__path__, "zero_rename.")
+    names = [module.name for module in found if ".example_dags" not in module.name]
+    return tuple(import_module(name) for name in names)
+
+
+@cache
+def classes() -> dict[str, type]:
+    """The classes that the package defines, by name."""
+    return {
+        name: value
+        for module in modules()
+        for name, value in vars(module).items()
+        if inspect.isclass(value) and value.__module__.startswith("zero_rename.")
+    }
+
+
+def parameters(function: Callable[..., Any]) -> set[str]:
+    return set(inspect.signature(inspect.unwrap(function)).parameters)
+
+
+@cache
+def arguments() -> frozenset[str]:
+    """What can be given by name: arguments of operators and sensors, of a table's methods and of
+    ``save()``, options of the data source, fields of connections, options of the configuration."""
+    from airflow.sdk import BaseOperator
+
+    names: set[str] = set()
+    for kind in classes().values():
+        if issubclass(kind, BaseOperator):
+            for ancestor in kind.__mro__[:-1]:
+                if "__init__" in vars(ancestor):
+                    names |= parameters(vars(ancestor)["__init__"])
+    for name, method in inspect.getmembers(Table, inspect.isfunction):
+        names |= parameters(method) if not name.startswith("_") else set()
+    names |= parameters(save)
+    kinds = (JobSpec, FileOptions, S3ASettings, ConnectionSettings, WriterOptions, ReaderOptions)
+    names |= {field.name for kind in kinds for field in fields(kind)}
+    names |= set(get_provider_info()["config"]["zero_rename"]["options"])
+    return frozenset(names) | data_source_options()
+
+
+@cache
+def data_source_options() -> frozenset[str]:
+    return frozenset(
+        camel(field.name) for kind in (WriterOptions, ReaderOptions) for field in fields(kind)
+    )
+
+
+@cache
+def words_of_enumerations() -> frozenset[str]:
+    kinds = [kind for kind in classes().values() if issubclass(kind, StrEnum)]
+    return frozenset(str(member) for kind in kinds for member in kind)
+
+
+@cache
+def choices() -> dict[str, set[str]]:
+    """The words that an argument takes, where they are few."""
+    enumerations = {
+        field.name: {str(member) for member in kind}
+        for field in fields(JobSpec)
+        if (kind := classes().get(str(field.type))) is not None and issubclass(kind, StrEnum)
+    }
+    return {
+        **enumerations,
+        "mode": {"append", "overwrite", "replace", "fail-if-exists"},
+        "committer": {"zero_rename", *map(str, Committer)},
+        "conflict_mode": set(CONFLICT_MODES),
+        "on_repeat": set(ON_REPEAT),
+        "on_foreign_marker": set(ON_FOREIGN_MARKER),
+        "deploy_mode": {"client", "cluster"},
+    }
+
+
+#: Partition columns of examples of paths.
+EXAMPLE_COLUMNS = {"name", "column", "year", "day"}
+#: What of spark-submit's own command line is spoken of.
+SPARK_SUBMIT = {"--conf", "--jars", "--packages", "--py-files", "--properties-file"}
+#: After ``make``, these are English.
+ENGLISH = {"sure", "it", "that", "the", "a", "one"}
+#: Words with a capital inside, or an underscore, that are names of things rather than of options.
+NAMES = {"macOS", "zero_rename", "arrow_ipc"}
+
+
+# The rules: each yields what a text names that does not exist
+
+
+def bad_commands(text: str) -> Iterator[str]:
+    """``zero-rename <command> … --option``, up to the end of the clause."""
+    spoken = r"(?<![\w-])zero-rename (?!(?:committer )?paper\b)([\w-]+)([^;`.\n]*)"
+    for name, rest in re.findall(spoken, text):
+        options = cli_commands().get(name)
+        if options is None:
+            yield f"zero-rename {name}"
+            continue
+        rest = rest.partition("zero-rename ")[0]
+        yield from (f"zero-rename {name} {o}" for o in long_options(rest) if o not in options)
+
+
+def bad_make_targets(text: str) -> Iterator[str]:
+    for target in re.findall(r"\bmake ([a-z][\w-]*)", text):
+        if target not in make_targets() | ENGLISH:
+            yield f"make {target}"
+
+
+def bad_airflow_commands(text: str) -> Iterator[str]:
+    """``airflow <group> <command> … --option``."""
+    for said in re.findall(r"(?<![\w.-])airflow ([a-z][^;`.\n]*)", text):
+        parser, words = airflow_parser(), said.split()
+        while words and has_commands(parser):
+            word = words.pop(0)
+            inner = below(parser, word)
+            if inner is None:
+                yield f"airflow {said}"
+                break
+            parser = inner
+        else:
+            known = parser._option_string_actions
+            yield from (f"airflow … {o}" for o in long_options(" ".join(words)) if o not in known)
+
+
+def bad_packages(text: str) -> Iterator[str]:
+    """``pip install 'name>=1'``: of what this project is made of."""
+    project = PROJECT["project"]
+    extras = [one for names in project["optional-dependencies"].values() for one in names]
+    known = {
+        re.split(r"[^\w.-]", named)[0]
+        for named in (*project["dependencies"], *extras, project["name"])
+    }
+    for name in re.findall(r"pip install '?([\w-]+)", text):
+        if name not in known:
+            yield f"pip install {name}"
+
+
+def bad_options(text: str) -> Iterator[str]:
+    """``--option`` of any command."""
+    own = {option for options in cli_commands().values() for option in options}
+    text = re.sub(r"(?<![\w.-])airflow [a-z][^;`.\n]*", "", text)
+    yield from (o for o in long_options(text) if o not in own | SPARK_SUBMIT)
+
+
+def bad_arguments(text: str) -> Iterator[str]:
+    """``name=value`` and ``NAME=value``: an argument and one of its words, or a variable."""
+    given = re.findall(r"(?<![\w.:{}/$-])([A-Za-z_]\w+)=(?!=)('[^']*'|[\w.-]*)", text)
+    for name, value in given:
+        word = value.strip("'.")
+        if name.isupper():
+            if name not in constants():
+                yield f"{name}="
+        elif name not in arguments() | EXAMPLE_COLUMNS:
+            yield f"{name}="
+        elif value and (word not in choices().get(name, {word}) or not is_read(name, word)):
+            yield f"{name}={word}"
+
+
+def is_read(name: str, value: str) -> bool:
+    """Whether the data source takes this value, where it is an option of its own."""
+    for option in (*fields(WriterOptions), *fields(ReaderOptions)):
+        if name in (option.name, camel(option.name)):
+            try:
+                option.metadata["parse"](value)
+            except ValueError:
+                return False
+    return True
+
+
+def bad_words(text: str) -> Iterator[str]:
+    """Words in the spelling of options (``partitionBy``) and arguments (``partition_by``)."""
+    for word in re.findall(r"(?<![\w.{}])[a-z]+[A-Z]\w*", text):
+        if word not in data_source_options() | NAMES and not in_spark(word):
+            yield word
+    for quote, word in re.findall(r"(\"?)(?<![\w./{}-])([a-z]\w*_\w+)(?![\w({}])", text):
+        # A value, where it is quoted.
+        known = constants() if quote else words_of_enumerations() | NAMES
+        if word not in arguments() | known:
+            yield word
+
+
+def in_spark(name: str) -> bool:
+    """Whether an entry point of Spark's has a method of that name."""
+    entries = (SparkSession, DataFrame, DataFrameReader, DataFrameWriter)
+    return any(hasattr(entry, name) for entry in entries)
+
+
+def bad_settings(text: str) -> Iterator[str]:
+    """Settings of Spark and Hadoop: ones that the package itself looks at or sets."""
+    for key in re.findall(r"(?<![\w./-])(?:spark|fs|mapreduce|parquet)(?:\.[\w-]*\w)+", text):
+        bare = key.removeprefix("spark.hadoop.")
+        method = key.removeprefix("spark.").partition(".")[0]
+        if {key, bare} & constants() or key == "spark.hadoop" or in_spark(method):
+            continue
+        yield key
+
+
+def bad_names(text: str) -> Iterator[str]:
+    """Operators and sensors, functions by their whole name, and pages."""
+    for name in re.findall(r"\b[A-Z]\w+(?:Operator|Sensor)\b", text):
+        if name not in classes():
+            yield name
+    for dotted in re.findall(r"(?<![\w.])zero_rename(?:\.\w+)+", text):
+        module, _, name = dotted.rpartition(".")
+        if not hasattr(import_module(module), name):
+            yield dotted
+    for page in re.findall(r"\bdocs/[\w-]+\.md\b", text):
+        if not (ROOT / page).is_file():
+            yield page
+
+
+def long_options(text: str) -> list[str]:
+    return re.findall(r"(?<![\w-])--[a-z][\w-]*", text)
+
+
+#: Rules that hold of explanations too; the others are about what the reader is to write.
+ALWAYS = (bad_commands, bad_make_targets, bad_airflow_commands, bad_packages, bad_names)
+RULES = (*ALWAYS, bad_options, bad_arguments, bad_words, bad_settings)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_what_advice_names_exists(rule: Callable[[str], Iterator[str]]) -> None:
+    heeded = [one for one in advice() if rule in ALWAYS or not one.explains]
+    assert [f"{one.place}: {bad}" for one in heeded for bad in rule(one.text)] == []
+
+
+@pytest.mark.parametrize("page", ["README.md", *sorted(p.name for p in ROOT.glob("docs/*.md"))])
+def test_the_commands_of_a_page_exist(page: str) -> None:
+    path = ROOT / page if page == "README.md" else ROOT / "docs" / page
+    text = path.read_text("utf-8")
+    found = [*bad_commands(text), *bad_airflow_commands(code_of(text))]
+    assert found == []
+
+
+def code_of(page: str) -> str:
+    """What a page sets in the type of code: there, ``airflow`` is the command."""
+    return "\n".join(re.findall(r"```.*?```|`[^`\n]+`", page, re.DOTALL))
+
+
+# The test of the test
+
+FOUND = {
+    "remedy of a call": ("Run recovery later: zero-rename recover {}", "committer"),
+    "remedy by a variable": ("Settle it: zero-rename recover {}", "committer"),
+    "remedy in a table": ("Round or cast the column", "committer"),
+    "remedy by a constant": ("Look at the application's log and its settings", "s3a"),
+    "remedy by a function": ("Nothing should read this load before", "s3a"),
+    "remedy of a check": ("Set spark.speculation=false", "s3a"),
+    "option's meaning": ("With mode overwrite: the partitions to replace", "spark"),
+    "argument in a message": ("newer_than_epoch counts the changes", "provider"),
+}
+
+
+@pytest.mark.parametrize("kind", FOUND)
+def test_advice_is_found_wherever_it_stands(kind: str) -> None:
+    text, folder = FOUND[kind]
+    assert [one for one in advice() if one.place.startswith(folder) and text in one.text]
+
+
+def test_docstrings_are_no_advice() -> None:
+    tree = ast.parse('"""Of a module."""\nclass A:\n    """Of a class."""\n    x = f"{1} and b"\n')
+    assert [text for _, text, _ in strings(tree)] == ["{} and b"]
+
+
+def test_what_the_rules_compare_with_is_there() -> None:
+    assert {"recover", "repair", "purge", "s3a-recover", "checks"} <= set(cli_commands())
+    assert {"--accept-loss", "--job"} <= cli_commands()["repair"]
+    assert {"test", "demo", "setup"} <= make_targets()
+    assert {"on_repeat", "once", "partitionBy", "buffer_dir", "upstream_task_id"} <= arguments()
+    assert choices()["on_conflict"] == {"fail", "last_wins"}
+    assert choices()["coordination"] == {"store", "none"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "right", "wrong"),
+    [
+        (bad_commands, "Finish it: zero-rename recover {}", "Finish it: zero-rename finish {}"),
+        (bad_commands, "zero-rename repair {} --job {}", "zero-rename repair {} --task {}"),
+        (bad_commands, "`zero-rename checks` lists them.", "`zero-rename check` lists them."),
+        (bad_commands, "zero-rename purge {}; zero-rename jobs {}", "zero-rename jobs {} --force"),
+        (bad_make_targets, "Run make setup again.", "Run make install again."),
+        (bad_make_targets, "or make sure that jobs follow", "or make prove that jobs follow"),
+        (
+            bad_airflow_commands,
+            "Add it: airflow connections add {} --conn-type spark",
+            "Add it: airflow connections create {} --conn-type spark",
+        ),
+        (
+            bad_airflow_commands,
+            "airflow connections add {} --conn-host 'local[*]', or another",
+            "airflow connections add {} --hostname 'local[*]', or another",
+        ),
+        (bad_packages, "pip install 'pyspark>=4' there", "pip install 'spark>=4' there"),
+        (bad_options, "Give --older-than as well.", "Give --older as well."),
+        (bad_arguments, "Give on_repeat='skip' to", "Give on_repetition='skip' to"),
+        (bad_arguments, "Give on_repeat='skip' to", "Give on_repeat='omit' to"),
+        (bad_arguments, "choose on_conflict=last_wins.", "choose on_conflict=last_win."),
+        (bad_arguments, "the option compression='gzip'", "the option compression=''"),
+        (bad_arguments, "Write with partitionBy={}, or", "Write with partitionsBy={}, or"),
+        (bad_arguments, "Set PYSPARK_PYTHON={} before", "Set SPARK_PYTHON={} before"),
+        (bad_words, "Raise part_bytes, or", "Raise bytes_per_part, or"),
+        (
+            bad_words,
+            'such as {"storage_class": "glacier_ir"}',
+            'such as {"storage_class": "cool_a"}',
+        ),
+        (bad_words, "by .mode() with failIfExists, or", "by .mode() with failsIfExists, or"),
+        (bad_words, "by insertInto or saveAsTable", "by insertTo or saveAsTable"),
+        (bad_settings, "Set spark.speculation=false", "Set spark.speculative=false"),
+        (
+            bad_settings,
+            "Set spark.hadoop.fs.s3a.buffer.dir to",
+            "Set spark.hadoop.fs.s3a.buffer.folder to",
+        ),
+        (bad_names, "run RecoverJobsOperator on it", "run RecoverTableOperator on it"),
+        (bad_names, "call zero_rename.spark.save, which", "call zero_rename.spark.write, which"),
+        (bad_names, "docs/s3a.md has the reason", "docs/traps.md has the reason"),
+    ],
+)
+def test_a_rule_tells_what_exists_from_what_does_not(
+    rule: Callable[[str], Iterator[str]], right: str, wrong: str
+) -> None:
+    assert list(rule(right)) == []
+    assert len(list(rule(wrong))) == 1
