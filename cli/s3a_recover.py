@@ -169,4 +169,4 @@ def _run(table: str, options: Options) -> tuple[RecoveredJob, ...]:
 
     with refusals():
         opened = Table(table)
-        return opened.driver.run(recover_jobs(opened.root, options))
+        return opened.run(recover_jobs(opened.root, options))

@@ -194,7 +194,7 @@ def _change(
     exclusive = opened.spec.mode is Mode.FAIL_IF_EXISTS
     if not (first or target.replaces or target.drops or exclusive):
         return change
-    listed = yield from list_data(context, target.partition)
+    listed = yield from list_data(context.root, target.partition)
     there = tuple(StoredFile(item.key, item.etag, item.size) for item in listed)
     if exclusive and there:
         raise destination_exists(opened, target.partition, there)

@@ -161,7 +161,7 @@ def _change(
     change = PartitionDecision(partition, NO_HEAD, mode is Mode.REPLACE, files)
     if mode is Mode.APPEND:
         return change
-    listed = yield from list_data(context, partition)
+    listed = yield from list_data(context.root, partition)
     # Where the owner commits again what it could not finish, files of this very job are there.
     there = tuple(
         StoredFile(item.key, item.etag, item.size)
@@ -267,7 +267,7 @@ def list_files(
     """
     if isinstance(partitions, tuple | list | set | frozenset):
         names = sorted(set(partitions))
-        found = yield All(tuple(list_data(context, name) for name in names))
+        found = yield All(tuple(list_data(context.root, name) for name in names))
         listed = dict(zip(names, found, strict=True))
     else:
         # A filter over partition columns cannot be asked for the partitions it means.

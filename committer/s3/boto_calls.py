@@ -14,8 +14,18 @@ from ..errors import InvalidInputError
 from . import requests as store
 from .clients import ATTEMPTS, S3Clients
 from .error_translation import code_of, describe, is_unsure, refusal_of, unreachable, was_not_sent
+from .lifecycle import LifecycleRule
 
 _GONE = {"NoSuchKey", "404", "NotFound"}
+#: A bucket without lifecycle rules, or a store that has no such thing.
+_NO_RULES = {
+    "NoSuchLifecycleConfiguration",
+    "NotImplemented",
+    "MethodNotAllowed",
+    "501",
+    "405",
+    "404",
+}
 _REFUSED_READS = {"PreconditionFailed", "InvalidRange"}
 #: What may go wrong in a call: an S3 error, boto3's own, or a body that breaks off.
 FAILURES = (ClientError, BotoCoreError, HTTPError)
@@ -67,6 +77,7 @@ class S3Requests:
             store.DeleteMany: self._delete_many,
             store.ListObjects: self._list_objects,
             store.ListUploads: self._list_uploads,
+            store.ListLifecycleRules: self._list_lifecycle_rules,
             store.CreateUpload: self._create_upload,
             store.UploadPart: self._upload_part,
             store.CompleteUpload: self._complete_upload,
@@ -207,6 +218,19 @@ class S3Requests:
             for entry in answer.get("Uploads", ())
         )
         return store.UploadPage(uploads, _next_uploads(answer, request.marker), _date(answer))
+
+    def _list_lifecycle_rules(
+        self, request: store.ListLifecycleRules
+    ) -> store.LifecycleRules | store.Unknown:
+        # The rules are asked for advice only: no error of theirs ends a step.
+        try:
+            answer = self.clients.retrying.get_bucket_lifecycle_configuration(Bucket=self.bucket)
+        except FAILURES as error:
+            if isinstance(error, ClientError) and code_of(error) in _NO_RULES:
+                return store.LifecycleRules()
+            return store.Unknown(describe(error))
+        enabled = (rule for rule in answer.get("Rules", ()) if rule.get("Status") == "Enabled")
+        return store.LifecycleRules(tuple(LifecycleRule.of(rule) for rule in enabled))
 
     def _create_upload(self, request: store.CreateUpload) -> store.Created:
         settings = request.settings

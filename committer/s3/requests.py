@@ -20,6 +20,7 @@ Which answers a request can get:
 ``DeleteMany``         :class:`Deleted` | :class:`Unknown`
 ``ListObjects``        :class:`ObjectPage`
 ``ListUploads``        :class:`UploadPage`
+``ListLifecycleRules`` :class:`LifecycleRules` | :class:`Unknown` (the store does not tell)
 ``CreateUpload``       :class:`Created`
 ``UploadPart``         :class:`Done` | :class:`Refused`
 ``CompleteUpload``     :class:`Done` | :class:`Refused` | :class:`Unknown`
@@ -42,6 +43,8 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+from .lifecycle import LifecycleRule
 
 T = TypeVar("T")
 
@@ -121,6 +124,11 @@ class ListUploads:
 
 
 @dataclass(frozen=True)
+class ListLifecycleRules:
+    """The bucket's own rules, which take objects and uploads by age."""
+
+
+@dataclass(frozen=True)
 class ObjectSettings:
     """What a data object is created with besides its bytes.
 
@@ -197,6 +205,7 @@ Request = (
     | DeleteMany
     | ListObjects
     | ListUploads
+    | ListLifecycleRules
     | CreateUpload
     | UploadPart
     | CompleteUpload
@@ -301,6 +310,13 @@ class UploadPage:
     uploads: tuple[ListedUpload, ...]
     marker: tuple[str, str] | None
     date: float
+
+
+@dataclass(frozen=True)
+class LifecycleRules:
+    """The rules that are enabled."""
+
+    rules: tuple[LifecycleRule, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from ...committer.errors import RefusedError, VerificationError, ZeroRenameError
 from ...committer.job_spec import Mode, Owner
 from ...committer.periodic import signs_of_life
-from ...committer.s3.requests import Step
 from ...s3a.hadoop.staging_dir import staging_left
 from ...s3a.runs import ledger
 from ...s3a.runs.run_record import RunRecord, beat_record, remove_record, write_record
@@ -114,13 +113,13 @@ class S3ALoad:
             uuid=self.uuid,
             interval=INTERVAL,
         )
-        self._try = self._run(ledger.put_try(self._table.root, self._try))
+        self._try = self._table.run(ledger.put_try(self._table.root, self._try))
         try:
             check_silent(self._table, self._try.once)
         except ZeroRenameError:
             self._note(replace(self._try, state=ledger.UNDONE))  # Nothing was submitted.
             raise
-        self._run(write_record(self._table.root, record))
+        self._table.run(write_record(self._table.root, record))
         try:
             with signs_of_life(self._beat, INTERVAL):
                 yield
@@ -137,7 +136,7 @@ class S3ALoad:
             an earlier try that counted as dead has committed as well.
         """
         root = self._table.root
-        writes = list(self._run(ledger.writes_of(root, self.uuid)))
+        writes = list(self._table.run(ledger.writes_of(root, self.uuid)))
         try:
             if not writes:
                 writes = [self._raw_write()]
@@ -162,9 +161,9 @@ class S3ALoad:
         decided_at = max(known.at for known in writes)
         report = s3a_report(self._table, self.load.committer, self.uuid, jobs, decided_at)
         done = replace(self._try, state=ledger.COMMITTED, report=report)
-        self._run(ledger.put_try(root, done))
-        self._run(remove_record(root, self.uuid))
-        left = self._run(ledger.remove_writes(root, self.uuid))
+        self._table.run(ledger.put_try(root, done))
+        self._table.run(remove_record(root, self.uuid))
+        left = self._table.run(ledger.remove_writes(root, self.uuid))
         if left:
             _log.warning("Records of this try that nobody needs any more were left: %s", left)
         _log.info("Committed %s", one_line(report))
@@ -210,17 +209,14 @@ class S3ALoad:
         return ledger.Known(write, 0.0, self._try.opened_at, self._try.opened_at)
 
     def _beat(self) -> None:
-        self._run(beat_record(self._table.root, self.uuid, INTERVAL))
+        self._table.run(beat_record(self._table.root, self.uuid, INTERVAL))
 
     def _note(self, record: ledger.TryRecord) -> None:
         """Put a state on record where that must not hide why the task fails."""
         try:
-            self._run(ledger.put_try(self._table.root, record))
+            self._table.run(ledger.put_try(self._table.root, record))
         except ZeroRenameError as error:
             _log.warning("What became of this try could not be put on record: %s", error)
-
-    def _run(self, step: Step[Any]) -> Any:
-        return self._table.driver.run(step)
 
 
 def _owner(run: TaskRun) -> Owner:

@@ -22,9 +22,7 @@ from ...committer.layout import TableRoot
 from ...committer.periodic import signs_of_life
 from ...committer.s3.deletion import remove
 from ...committer.s3.listing import first_object
-from ...committer.s3.requests import Step
 from ...committer.schema.hive_paths import NULL, parse_partition, unescape
-from ...committer.state.context import Context
 from ...committer.state.data_listing import list_data
 from ...committer.table import Table
 from ...s3a.hadoop.settings import REPORT_KEY, UNIQUE_KEY, UUID_KEY, Committer
@@ -84,7 +82,7 @@ class _Application:
 
     def check(self, writes: tuple[PlannedWrite, ...]) -> None:
         """Everything that may refuse, before the first byte is written."""
-        asked, driver = self._asked, self._table.driver
+        asked = self._asked
         missing = self._view.missing_jars
         if missing:
             raise SettingsRefusedError(
@@ -112,7 +110,7 @@ class _Application:
         check_session(self._view, circumstances, writes[0].settings, asked.root.bucket)
         for write in writes:
             for prefix in write.must_be_empty:
-                there = driver.run(first_object(prefix, asked.root.is_data))
+                there = self._table.run(first_object(prefix, asked.root.is_data))
                 if there is not None:
                     raise DestinationExistsError(
                         "There is data already, and the mode is fail-if-exists; nothing was "
@@ -149,11 +147,11 @@ class _Application:
                 raise self._fenced(record, fence.reason) from error
             raise
         done = replace(record, state=ledger.WRITTEN, emptied=emptied)
-        self._run_step(ledger.put_write(self._ledger, done))
+        self._records.run(ledger.put_write(self._ledger, done))
         if fence.reason:
             raise self._too_late(done, fence.reason)
         if not self._given_run:
-            left = self._run_step(ledger.remove_writes(self._ledger, self._run))
+            left = self._records.run(ledger.remove_writes(self._ledger, self._run))
             if left:
                 logger.warning("Records that nobody needs any more were left: %s", left)
         logger.info("Written: %s, job %s", write.path, record.uuid)
@@ -176,7 +174,7 @@ class _Application:
         )
         if self._given_run and number == 1:
             self._check_alone()
-        record = self._run_step(ledger.put_write(self._ledger, record))
+        record = self._records.run(ledger.put_write(self._ledger, record))
         superseded = self._superseded()
         if superseded:
             self._note(replace(record, state=ledger.FAILED))
@@ -191,7 +189,7 @@ class _Application:
     def _check_alone(self) -> None:
         """A driver that YARN has started again would write once more what the first one wrote,
         under the same numbers."""
-        known = self._run_step(ledger.writes_of(self._ledger, self._run))
+        known = self._records.run(ledger.writes_of(self._ledger, self._run))
         if known:
             raise JobFencedError(
                 "Another driver of this try has written already: the cluster has started the "
@@ -220,7 +218,7 @@ class _Application:
 
     def _fence(self, session: SparkSession, record: ledger.WriteRecord) -> Fence:
         def renew() -> None:
-            self._run_step(ledger.put_write(self._ledger, record))
+            self._records.run(ledger.put_write(self._ledger, record))
 
         return Fence(renew, self._superseded, Operations(session, record.uuid).cancel)
 
@@ -228,7 +226,7 @@ class _Application:
         """Why this try may not write any more: a sentence, or nothing."""
         if not (self._given_run and self._once):
             return ""
-        return self._run_step(ledger.superseded(self._ledger, self._once, self._run))
+        return self._records.run(ledger.superseded(self._ledger, self._once, self._run))
 
     def _fenced(self, record: ledger.WriteRecord, reason: str) -> JobFencedError:
         return JobFencedError(
@@ -254,13 +252,12 @@ class _Application:
         asked = self._asked
         if asked.committer != Committer.PARTITIONED or asked.mode is not Mode.REPLACE:
             return ()
-        context = Context(asked.root)
         emptied = []
         for name in asked.partitions:
-            files = self._table.driver.run(list_data(context, name))
+            files = self._table.run(list_data(asked.root, name))
             if not files or any(record.uuid in item.key for item in files):
                 continue
-            left = self._table.driver.run(remove((item.key, None) for item in files))
+            left = self._table.run(remove((item.key, None) for item in files))
             if left:
                 raise _not_emptied(asked, record, name, left)
             emptied.append(name)
@@ -269,12 +266,9 @@ class _Application:
     def _note(self, record: ledger.WriteRecord) -> None:
         """Renew a record where that must not hide what else happens."""
         try:
-            self._run_step(ledger.put_write(self._ledger, record))
+            self._records.run(ledger.put_write(self._ledger, record))
         except ZeroRenameError as error:
             logger.warning("The record of job %s could not be renewed: %s", record.uuid, error)
-
-    def _run_step(self, step: Step[Any]) -> Any:
-        return self._records.driver.run(step)
 
 
 def _rows(frame: DataFrame, asked: Asked, write: PlannedWrite) -> DataFrame:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, overload
 
 from zero_rename.committer.s3 import requests as s
+from zero_rename.committer.s3.lifecycle import LifecycleRule
 from zero_rename.committer.s3.scheduler import Scheduler
 
 T = TypeVar("T")
@@ -93,6 +94,7 @@ class MemoryStore:
         self.behaviour = behaviour or Behaviour()
         self.objects: dict[str, StoredObject] = {}
         self.uploads: dict[str, StoredUpload] = {}
+        self.rules: tuple[LifecycleRule, ...] = ()
         #: Completed uploads, for a store that completes them again.
         self.completed: dict[str, StoredUpload] = {}
         self._count = 0
@@ -104,6 +106,7 @@ class MemoryStore:
             s.DeleteMany: self._delete_many,
             s.ListObjects: self._list_objects,
             s.ListUploads: self._list_uploads,
+            s.ListLifecycleRules: lambda _: s.LifecycleRules(self.rules),
             s.CreateUpload: self._create_upload,
             s.UploadPart: self._upload_part,
             s.CompleteUpload: self._complete_upload,
@@ -118,6 +121,7 @@ class MemoryStore:
         other = MemoryStore(self.clock, self.behaviour)
         # The values are never changed in place.
         other.objects = dict(self.objects)
+        other.rules = self.rules
         other.uploads = dict(self.uploads)
         other.completed = dict(self.completed)
         other._count = self._count
