@@ -11,6 +11,7 @@ from ..layout import UNPARTITIONED, job_in_key
 from ..records.decision import PartitionDecision, StoredFile
 from ..records.head import HeadState, Slot
 from ..records.pending_file import PendingFile
+from ..s3.backoff import Backoff
 from ..s3.conditional_put import NotWritten
 from ..s3.deletion import remove
 from ..s3.requests import (
@@ -23,7 +24,6 @@ from ..s3.requests import (
     Head,
     Refused,
     Step,
-    Wait,
 )
 from ..state.context import Context, Count
 from ..state.decide import Decided
@@ -35,8 +35,7 @@ from .markers import look_at_marker, write_partition_marker, write_table_marker
 
 #: The object metadata that names the job.
 JOB_METADATA = "zero-rename-job"
-_COMPLETE_TRIES = 6
-_PAUSE = 0.5
+_COMPLETE = Backoff(tries=6, first=0.5)
 
 
 def finish(
@@ -147,9 +146,8 @@ def _complete(
     lost or by another applier; the object then is there and names the job.
     """
     request = CompleteUpload(file.key, file.upload_id, file.etags)
-    for attempt in range(_COMPLETE_TRIES):
-        if attempt:
-            yield Wait(_PAUSE * 2 ** (attempt - 1))
+    for attempt in _COMPLETE.attempts():
+        yield from _COMPLETE.pause(attempt)
         answer = yield request
         if isinstance(answer, Done):
             if context.facts.complete_resurrects:

@@ -27,6 +27,7 @@ from ..records.data_file import DataFile
 from ..records.decision import NO_HEAD, Decision, PartitionDecision, StoredFile
 from ..records.pending_file import PendingFile, TaskResult
 from ..records.success_marker import marker_bytes, marker_write_id
+from ..s3.backoff import Backoff
 from ..s3.conditional_put import Written, put_record
 from ..s3.requests import (
     All,
@@ -38,7 +39,6 @@ from ..s3.requests import (
     Put,
     Refused,
     Step,
-    Wait,
 )
 from ..state.context import Context, Count
 from ..state.data_listing import list_data, list_table
@@ -51,8 +51,7 @@ from .task_results import check_results, destination_exists
 
 logger = logging.getLogger("zero_rename.committer.protocol.uncoordinated")
 
-_COMPLETE_TRIES = 4
-_PAUSE = 0.5
+_COMPLETE = Backoff(tries=4, first=0.5)
 
 
 def check_uncoordinated(root: TableRoot, spec: JobSpec) -> None:
@@ -219,9 +218,8 @@ def _carry_out(
 def _complete(context: Context, job: str, file: PendingFile, count: Count) -> Step[None]:
     """Complete one pending file, or see that it is done: a lost answer, or a second try."""
     request = CompleteUpload(file.key, file.upload_id, file.etags)
-    for attempt in range(_COMPLETE_TRIES):
-        if attempt:
-            yield Wait(_PAUSE * 2 ** (attempt - 1))
+    for attempt in _COMPLETE.attempts():
+        yield from _COMPLETE.pause(attempt)
         answer = yield request
         if isinstance(answer, Done):
             return count.one_more()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ...committer.layout import TableRoot
+from ...committer.s3.backoff import Backoff
 from ...committer.s3.deletion import remove
 from ...committer.s3.listing import list_objects
 from ...committer.s3.requests import (
@@ -25,7 +26,6 @@ from ...committer.s3.requests import (
     Refused,
     Step,
     Unknown,
-    Wait,
 )
 from ..hadoop.magic_paths import parse
 from ..runs.run_record import note_rolled_forward
@@ -34,8 +34,9 @@ from .leftovers import FoundJob, activity, list_uploads
 from .marker import MarkerOutcome, marker_body, write_marker
 from .plan import Action, Plan, PlannedFile, Presence, is_file_of
 
-_TRIES = 5
-_PAUSE = 0.5
+_TRIES = Backoff(tries=5, first=0.5)
+#: Rounds of clearing up: the second look comes at once.
+_ROUNDS = Backoff(tries=5, first=0.5, at_once=2)
 
 
 class FileOutcome(StrEnum):
@@ -168,9 +169,8 @@ def _complete(file: PlannedFile) -> Step[FileResult]:
         # A job whose own _SUCCESS stands is cleaned up whatever became of its files.
         return FileResult(commit.key, FileOutcome.THERE if there else FileOutcome.NOTHING)
     detail, refused = "", False
-    for attempt in range(_TRIES):
-        if attempt:
-            yield Wait(_PAUSE * 2 ** (attempt - 1))
+    for attempt in _TRIES.attempts():
+        yield from _TRIES.pause(attempt)
         answer = yield CompleteUpload(commit.key, commit.upload_id, commit.etags)
         if isinstance(answer, Done):
             return FileResult(commit.key, FileOutcome.COMPLETED)
@@ -206,9 +206,8 @@ def _remove(file: PlannedFile, found: Found) -> Step[FileResult]:
     if not is_file_of(commit, found, file.since):
         return FileResult(commit.key, FileOutcome.KEPT, "it is not this job's")
     answer: Done | Refused | Unknown = Unknown("")
-    for attempt in range(_TRIES):
-        if attempt:
-            yield Wait(_PAUSE * 2 ** (attempt - 1))
+    for attempt in _TRIES.attempts():
+        yield from _TRIES.pause(attempt)
         answer = yield Delete(commit.key, if_match=found.etag)
         if isinstance(answer, Done):
             return FileResult(commit.key, FileOutcome.REMOVED)
@@ -221,9 +220,8 @@ def _remove(file: PlannedFile, found: Found) -> Step[FileResult]:
 
 def _abort(key: str, upload_id: str) -> Step[Done | Refused | Unknown]:
     answer: Done | Refused | Unknown = Unknown("")
-    for attempt in range(_TRIES):
-        if attempt:
-            yield Wait(_PAUSE * 2 ** (attempt - 1))
+    for attempt in _TRIES.attempts():
+        yield from _TRIES.pause(attempt)
         answer = yield AbortUpload(key, upload_id)
         if not isinstance(answer, Unknown):
             return answer
@@ -249,9 +247,8 @@ def _sweep(root: TableRoot, extra: Collection, gone: set[tuple[str, str]]) -> St
     aborted upload's parts behind."""
     todo = {(upload.key, upload.upload_id) for upload in extra}
     aborted: set[tuple[str, str]] = set()
-    for attempt in range(_TRIES):
-        if attempt > 1:
-            yield Wait(_PAUSE * 2 ** (attempt - 2))
+    for attempt in _ROUNDS.attempts():
+        yield from _ROUNDS.pause(attempt)
         yield All(tuple(_abort(*one) for one in sorted(todo)))
         aborted |= todo
         listed = yield from list_uploads(root)
@@ -264,16 +261,15 @@ def _sweep(root: TableRoot, extra: Collection, gone: set[tuple[str, str]]) -> St
 def _delete_tree(tree: str, stands: Decision) -> Step[str]:
     """Delete a job's tree; the answer is the problem there was, ``""`` for none."""
     decision = decision_key(tree)
-    for attempt in range(_TRIES):
-        if attempt > 1:
-            yield Wait(_PAUSE * 2 ** (attempt - 2))
+    for attempt in _ROUNDS.attempts():
+        yield from _ROUNDS.pause(attempt)
         listing = yield from list_objects(tree)
         keys = [key for key in listing.keys if _is_of(tree, key) and key != decision]
         if not keys:
             gone = yield from withdraw(tree, stands)
             return "" if gone else f"whether {decision!r} is deleted, the store did not say"
         failed = yield from remove((key, None) for key in keys)
-        if failed and attempt == _TRIES - 1:
+        if failed and attempt == _ROUNDS.tries - 1:
             key, cause = next(iter(failed.items()))
             return f"{key!r} cannot be deleted: {cause}"
     return f"objects are still listed below {tree!r} after being deleted"

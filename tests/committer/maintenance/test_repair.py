@@ -35,6 +35,7 @@ from zero_rename.committer.doctor import about_rules, examine
 from zero_rename.committer.maintenance.repair import repair, without
 from zero_rename.committer.protocol.apply import committed
 from zero_rename.committer.records.decision import Decision
+from zero_rename.committer.s3.backoff import Backoff
 from zero_rename.committer.s3.lifecycle import LifecycleRule
 from zero_rename.committer.s3.requests import (
     AbortUpload,
@@ -440,7 +441,7 @@ class TestCommands:
         return json.loads(result.stdout)
 
     def test_repair(self, table: Table, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("zero_rename.committer.protocol.apply._PAUSE", 0.01)
+        monkeypatch.setattr("zero_rename.committer.protocol.apply._COMPLETE", Backoff(6, 0.01))
         opened = table.open_job(JobSpec(DATA.schema, files=FileOptions(rows_per_file=1)))
         writer = table.task_writer(opened, 0, 0)
         writer.write(DATA)
