@@ -101,9 +101,6 @@ class Fields:
             raise self.damaged(member, "is negative")
         return value
 
-    def optional_integer(self, member: str) -> int | None:
-        return None if self._document.get(member) is None else self.integer(member)
-
     def signed(self, member: str) -> int | None:
         return self._typed(member, int, "an integer", None)
 

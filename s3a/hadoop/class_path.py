@@ -181,14 +181,6 @@ def look_for_jars(
     return Jars(tuple(found), complete)
 
 
-def jars_on_class_path(entries: Iterable[str]) -> Jars:
-    """The jars that a running driver has, from its class path and its list of added jars.
-
-    :param entries: paths or URLs.
-    """
-    return Jars(tuple(_in_paths((Path(entry) for entry in entries), "the class path", BOTH)))
-
-
 def class_path(text: str) -> Iterator[Path]:
     """The jars that a Java class path names: ``dir/*`` is every jar of the folder."""
     for entry in filter(None, text.split(os.pathsep)):

@@ -145,10 +145,6 @@ class RecoveredJob:
     silent_for: float = 0.0
     owner: Owner = field(default=NOBODY)
 
-    @property
-    def is_settled(self) -> bool:
-        return self.outcome in (Outcome.ROLLED_FORWARD, Outcome.ROLLED_BACK)
-
 
 def recover_jobs(
     root: TableRoot,
@@ -195,15 +191,6 @@ def _signs(root: TableRoot, records: Collection[KnownRecord]) -> Step[dict[str, 
     found = yield All(tuple(last_sign(root, run.uuid or "") for run in runs))
     signs = zip(runs, found, strict=True)
     return {run.id: sign for run, sign in signs if sign is not None}
-
-
-def recover_job(
-    root: TableRoot, uuid: str, options: Options = Options()
-) -> Step[RecoveredJob | None]:
-    """Report or settle one job; ``None`` where nothing of it is left."""
-    narrowed = Options(**{**vars(options), "jobs": (uuid,)})
-    found = yield from recover_jobs(root, narrowed)
-    return found[0] if found else None
 
 
 def _rival(job: FoundJob, judged: Collection[tuple[FoundJob, Judgement]]) -> str | None:

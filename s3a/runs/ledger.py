@@ -290,12 +290,6 @@ def remove_writes(root: TableRoot, run: str) -> Step[Mapping[str, str]]:
     return (yield from remove((key, None) for key in (*own.keys, *reports.keys)))
 
 
-def find_write(root: TableRoot, write: str) -> Step[Known[WriteRecord] | None]:
-    """The record of a write by its committer UUID."""
-    found = yield from writes_of(root, run_of(write))
-    return next((known for known in found if known.record.uuid == write), None)
-
-
 def last_sign(root: TableRoot, run: str) -> Step[float | None]:
     """Seconds since the try's application last said that it writes; ``None`` where it never
     did or said that it is done."""

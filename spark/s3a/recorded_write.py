@@ -20,6 +20,7 @@ from ...committer.errors import (
 from ...committer.job_spec import Mode
 from ...committer.layout import TableRoot
 from ...committer.periodic import signs_of_life
+from ...committer.s3.clients import client_at
 from ...committer.s3.deletion import remove
 from ...committer.s3.listing import first_object
 from ...committer.schema.hive_paths import NULL, parse_partition, unescape
@@ -335,8 +336,6 @@ def _client(view: SessionView) -> Any:
     endpoint = view.hadoop("fs.s3a.endpoint")
     if not endpoint or os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT_URL_S3"):
         return None
-    import boto3
-
     url = endpoint if "://" in endpoint else f"https://{endpoint}"
     region = view.hadoop("fs.s3a.endpoint.region") or None
-    return boto3.client("s3", endpoint_url=url, region_name=region)
+    return client_at(url, region)

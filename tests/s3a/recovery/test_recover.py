@@ -38,7 +38,6 @@ from zero_rename.s3a.recovery.recover import (
     Options,
     Outcome,
     RecoveredJob,
-    recover_job,
     recover_jobs,
 )
 from zero_rename.s3a.runs.run_record import RunRecord, list_records, write_record
@@ -672,11 +671,9 @@ class TestLeft:
         halfway(world, uuid=OTHER, write=OTHER)
         options = Options(apply=True, dead={JOB, OTHER}, jobs={OTHER})
         assert recover(world, options).job == OTHER
-        forward = Options(apply=True, dead={JOB}, direction=Action.FORWARD)
-        found = world.driver.run(recover_job(ROOT, JOB, forward))
-        assert found is not None
-        assert found.outcome is Outcome.ROLLED_FORWARD
-        assert world.driver.run(recover_job(ROOT, JOB, DEAD)) is None
+        forward = Options(apply=True, dead={JOB}, jobs={JOB}, direction=Action.FORWARD)
+        assert recover(world, forward).outcome is Outcome.ROLLED_FORWARD
+        assert world.driver.run(recover_jobs(ROOT, forward)) == ()
 
     @pytest.mark.parametrize(
         "options",
