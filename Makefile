@@ -3,7 +3,7 @@ PYTHON ?= python3
 PY := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-s3a torture lint lock clean
+.PHONY: help setup demo servers test test-s3a torture proof lint lock clean
 
 help:            ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\): *[a-z]* *## */make \1\t/p' $(MAKEFILE_LIST)
@@ -14,15 +14,22 @@ setup:           ## .venv, its packages, Java; quick when nothing changed
 demo: setup      ## Load real data through Airflow and Spark into an embedded S3
 	@$(PY) -m demo
 
+servers: setup   ## The S3 servers of the tests: S3Mock (60 MB, once), Ceph by apt where you are root
+	@$(PY) tools/s3_servers.py
+
 test: lint       ## Lint, types and all tests
 	@$(PY) -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 test-s3a: setup  ## Hadoop's S3A committers on a real S3 server; fetches 700 MB once
 	@$(PY) tools/fetch_s3a_jars.py
+	@$(PY) tools/s3_servers.py s3mock
 	@$(PY) -m pytest tests/s3a/real --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-torture: setup   ## Kill writers at random moments and check every row; KILLS=200, SERVER=minio
+torture: setup   ## Kill writers at random moments and check every row; KILLS=200, SERVER=ceph
 	@PYTHONPATH=tests $(PY) -m torture --kills $(or $(KILLS),200)
+
+proof: setup     ## What is too long for make test; writes docs/proof.md. PARTS="simulation torture s3a"
+	@PYTHONPATH=tests $(PY) -m proof $(PARTS)
 
 lint: setup      ## ruff and pyright
 	@$(PY) -m ruff check .

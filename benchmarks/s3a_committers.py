@@ -8,7 +8,9 @@ otherwise, since a store on the same machine answers sooner than any S3 does::
     .venv/bin/python benchmarks/s3a_committers.py
     .venv/bin/python benchmarks/s3a_committers.py --latency 0 --rounds 9 --server minio
 
-The jars are fetched as for the tests: ``python tools/fetch_s3a_jars.py``.
+The jars are fetched as for the tests: ``python tools/fetch_s3a_jars.py``. ``--server versitygw``
+and ``minio`` take those from ``PATH``. Native tables refuse S3Mock, and S3A does not reach Ceph
+over plain HTTP, so that moto is what is always there.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--server", default="versitygw", help="versitygw, minio or moto")
+    parser.add_argument("--server", default="moto", help="moto, versitygw or minio")
     parser.add_argument("--latency", type=float, default=0.03, help="seconds per request")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--rows", type=int, default=80_000)

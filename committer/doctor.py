@@ -1,4 +1,4 @@
-"""What could go wrong with a table, or has: each complaint with what to do about it."""
+"""Examination of a table and its bucket: each problem with what to do about it."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def _about_store(context: Context, table: TableRecord) -> list[Complaint]:
                 server,
                 "This store checks a condition and writes in two steps, so two writers may both "
                 "win. A second writer is refused while one is open.",
-                "Let one job write at a time, or move the table to AWS S3, R2, MinIO, SeaweedFS "
-                "or Ozone.",
+                "Let one job write at a time, or move the table to AWS S3, R2, MinIO, Ceph, "
+                "SeaweedFS or Ozone.",
             )
         ]
     if table.coordination is Coordination.NONE and facts.atomic and facts.conditional_put:

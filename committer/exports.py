@@ -1,4 +1,4 @@
-"""What `zero_rename.committer` exports."""
+"""Exports of `zero_rename.committer`."""
 
 from .doctor import Complaint
 from .errors import (

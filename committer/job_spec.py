@@ -22,6 +22,20 @@ class Mode(StrEnum):
     REPLACE = "replace"
     FAIL_IF_EXISTS = "fail-if-exists"
 
+    @classmethod
+    def parse(cls, word: str) -> Mode:
+        """A mode, by any of the names in :data:`MODES`; case does not count.
+
+        :raises InvalidInputError: no such mode.
+        """
+        found = MODES.get(word.strip().lower().replace("_", "-"))
+        if found is None:
+            raise InvalidInputError(
+                f"mode={word!r} is unknown; nothing was sent.",
+                remedy=f"Choose one of {', '.join(MODES)}.",
+            )
+        return found
+
 
 #: What users and Spark call the modes.
 MODES: Mapping[str, Mode] = {
@@ -155,11 +169,12 @@ class JobSpec:
     files: FileOptions = FileOptions()
 
     def __post_init__(self) -> None:
-        """Take ``"replace"`` for :attr:`Mode.REPLACE`, and so on.
+        """Take words for choices, such as ``"overwrite"`` for :attr:`Mode.REPLACE`.
 
         :raises InvalidInputError: a word that is none of the choices, or partitions to replace
             that may not be written.
         """
+        object.__setattr__(self, "mode", Mode.parse(self.mode))
         for name, kind in _CHOICES.items():
             object.__setattr__(self, name, choice(name, kind, getattr(self, name)))
         others = set(self.replace_partitions) - set(self.only_partitions)
@@ -193,7 +208,6 @@ def choice(name: str, kind: type[_C], given: str) -> _C:
 
 
 _CHOICES: dict[str, type[StrEnum]] = {
-    "mode": Mode,
     "on_conflict": OnConflict,
     "during_apply": DuringApply,
     "success_markers": SuccessMarkers,

@@ -1,4 +1,4 @@
-"""Where things are: table roots, job ids, and the keys of control and data objects."""
+"""Layout of a table: its root, job ids, and the keys of control and data objects."""
 
 from __future__ import annotations
 

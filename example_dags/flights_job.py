@@ -13,7 +13,6 @@ is not said here: the DAG chooses it by ``committer=``.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from datetime import date, datetime, timedelta
 
@@ -87,11 +86,10 @@ def main(arguments: list[str]) -> None:
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """Read the command line. The table defaults to the one that the Airflow operator names."""
-    table = os.environ.get("ZERO_RENAME_TABLE")
+    """Read the command line. Without a table it is the one that the Airflow operator names."""
     parser = argparse.ArgumentParser(description="Load flights into a table on S3.")
     parser.add_argument("--csv", required=True, help="flights.csv, local or on Spark's storage")
-    parser.add_argument("--table", default=table, required=not table, help="s3://bucket/prefix")
+    parser.add_argument("--table", help="s3://bucket/prefix; the operator's if left out")
     parser.add_argument("--corrections", help="a CSV file of rows that replace those with its keys")
     period = parser.add_mutually_exclusive_group(required=True)
     period.add_argument("--day", type=date.fromisoformat, help="such as 2013-02-01")

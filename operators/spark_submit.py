@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,8 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from ..committer.errors import InvalidInputError
-from ..committer.job_spec import MODES, Mode
+from ..committer.handoff import Handoff
+from ..committer.job_spec import Mode, OnConflict, OnRepeat, SuccessMarkers
 from ..provider.connection import NATIVE, check_committer
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.links import TableConsoleLink
@@ -51,8 +52,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from ..committer import Table
-
-_ON_CONFLICT = ("fail", "last_wins")
 
 
 class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
@@ -168,10 +167,10 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
             self._console_url = TableConsoleLink.url(table.root.url, hook)
         except InvalidInputError as error:
             raise AirflowFailException(str(error)) from error
-        mode = MODES[self.mode] if self.mode else None
+        mode = Mode.parse(self.mode) if self.mode else None
         report = loaded_by_s3a(table, run, mode, self.on_repeat)
         if report is None and committer == NATIVE:
-            report = self._load(context, run, hook, table, partitions)
+            report = self._load(context, run, hook, table, mode, partitions)
         elif report is None:
             load = Load(Committer(committer), table.root, mode, partitions)
             report = self._load_by_s3a(context, run, hook, table, load)
@@ -195,6 +194,7 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         run: TaskRun,
         hook: ZeroRenameHook,
         table: Table,
+        mode: Mode | None,
         partitions: tuple[str, ...],
     ) -> dict[str, Any]:
         earlier = table.once_job(run.once)
@@ -205,8 +205,8 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
             self.log.info("Not submitted: this run has committed %s", one_line(report))
             self.log.info("To load again, clear the task or give on_repeat='replace_own'.")
             return report | {"repeated": True}
-        variables = run.environment() | self._variables(hook, table, partitions, on_repeat)
-        self._submit(context, run, hook, table, variables)
+        handoff = self._handoff(run, hook, table, mode, partitions)
+        self._submit(context, run, hook, table, replace(handoff, on_repeat=OnRepeat(on_repeat)))
         job = table.once_job(run.once)
         if job is None or job == earlier:
             raise nothing_committed(table, run, earlier)
@@ -234,12 +234,11 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
             )
             call = self._spark_call()
             in_force = check_submission(wanted, call, settings, table)
+            handoff = self._handoff(run, hook, table, wanted.mode, wanted.partitions)
+            handoff = replace(handoff, committer=str(wanted.committer), s3a_run=load.uuid)
+            variables = handoff.encode()
         except InvalidInputError as error:
             raise AirflowFailException(str(error)) from error
-        variables = run.environment() | load.variables()
-        variables |= self._variables(hook, table, (), "")
-        if wanted.partitions:
-            variables["ZERO_RENAME_PARTITIONS"] = json.dumps(wanted.partitions)
         with load.submitted():
             try:
                 with self._prepared(hook, variables, settings):
@@ -268,10 +267,10 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         run: TaskRun,
         hook: ZeroRenameHook,
         table: Table,
-        variables: Mapping[str, str],
+        handoff: Handoff,
     ) -> None:
         try:
-            with self._prepared(hook, variables), kept_alive(table, run):
+            with self._prepared(hook, handoff.encode()), kept_alive(table, run):
                 super().execute(context)
         except InvalidInputError as error:
             raise AirflowFailException(str(error)) from error
@@ -328,22 +327,25 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         made = super()._get_hook()
         return MaskingSparkSubmitHook.adopt(made, self._submission, self.conf or {})
 
-    def _variables(
-        self, hook: ZeroRenameHook, table: Table, partitions: tuple[str, ...], on_repeat: str
-    ) -> dict[str, str]:
-        settings, mode = hook.settings, MODES.get(self.mode or "")
-        given = {
-            "ZERO_RENAME_TABLE": table.root.url,
-            "ZERO_RENAME_ON_REPEAT": on_repeat,
-            "ZERO_RENAME_MODE": mode and str(mode),
-            "ZERO_RENAME_ON_CONFLICT": self.on_conflict or settings.on_conflict,
-            "ZERO_RENAME_SUCCESS_MARKERS": settings.success_markers,
-        }
-        if partitions:
-            word = "REPLACE" if mode is Mode.REPLACE else "ONLY"
-            # JSON, since a partition's value may hold any separator.
-            given[f"ZERO_RENAME_{word}_PARTITIONS"] = json.dumps(partitions)
-        return {name: value for name, value in given.items() if value}
+    def _handoff(
+        self,
+        run: TaskRun,
+        hook: ZeroRenameHook,
+        table: Table,
+        mode: Mode | None,
+        partitions: tuple[str, ...],
+    ) -> Handoff:
+        """What the application is told, whichever committer writes."""
+        on_conflict = self.on_conflict or hook.settings.on_conflict
+        markers = hook.settings.success_markers
+        return replace(
+            run.handoff(),
+            table=table.root,
+            mode=mode,
+            partitions=partitions,
+            on_conflict=OnConflict(on_conflict) if on_conflict else None,
+            success_markers=SuccessMarkers(markers) if markers else None,
+        )
 
     def _partitions(self, context: Context) -> tuple[str, ...]:
         return resolve_partitions(
@@ -371,10 +373,10 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
 
         if not self.table:
             raise InvalidInputError("table is empty.", remedy="Name the table that is written.")
-        if known(self.mode) and self.mode not in MODES:
-            raise _unknown("mode", self.mode, MODES)
-        if known(self.on_conflict) and self.on_conflict not in _ON_CONFLICT:
-            raise _unknown("on_conflict", self.on_conflict, _ON_CONFLICT)
+        if known(self.mode):
+            Mode.parse(self.mode or "")
+        if known(self.on_conflict) and self.on_conflict not in list(OnConflict):
+            raise _unknown("on_conflict", self.on_conflict, OnConflict)
         if known(self.on_repeat):
             check_on_repeat(self.on_repeat)
         if known(self.committer):

@@ -1,4 +1,4 @@
-"""What one call of :func:`.table_writer.save` becomes with an S3A committer: pure decisions.
+"""What one call of :func:`zero_rename.spark.save` becomes with an S3A committer: pure decisions.
 
 ==================  =======================  ============================  =====================
 committer           append                   overwrite                     fail-if-exists
@@ -27,13 +27,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..committer.errors import InvalidInputError, SettingsRefusedError
-from ..committer.job_spec import MODES, Mode
+from ..committer.job_spec import Mode
 from ..committer.layout import TableRoot
 from ..committer.schema.hive_paths import parse_partition
-from .hadoop.settings import CONFLICT_KEY, PARTITION_OVERWRITE_KEY, Committer
+from .hadoop.settings import CONFLICT_KEY, CONFLICT_MODE_OF, PARTITION_OVERWRITE_KEY, Committer
 
 #: The writer's name for ``spark.sql.sources.partitionOverwriteMode``, which it reads first.
 DYNAMIC_OPTION = "partitionOverwriteMode"
+#: What ``DataFrameWriter.mode`` calls the modes.
+SAVE_MODES: Mapping[Mode, str] = {
+    Mode.APPEND: "append",
+    Mode.REPLACE: "overwrite",
+    Mode.FAIL_IF_EXISTS: "error",
+}
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,8 @@ class PlannedWrite:
     """One write of Spark's, which is one job of the committer.
 
     :param path: the destination as Spark is given it.
-    :param save_mode: for ``DataFrameWriter.mode``.
+    :param save_mode: what Spark is asked for, by :data:`SAVE_MODES`; the mode of the load may be
+        another, which the committer's conflict mode then sees to.
     :param partition: the partition whose rows it takes and whose folder it is; ``None`` for the
         table's root.
     :param partition_by: for ``DataFrameWriter.partitionBy``.
@@ -50,7 +57,7 @@ class PlannedWrite:
     """
 
     path: str
-    save_mode: str
+    save_mode: Mode
     partition: str | None = None
     partition_by: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
@@ -66,23 +73,10 @@ class PlannedWrite:
         }
 
 
-def mode_of(word: str) -> Mode:
-    """:raises InvalidInputError: no such mode."""
-    try:
-        return MODES[word]
-    except KeyError as error:
-        raise InvalidInputError(
-            f"mode={word!r} is unknown; nothing was written.",
-            remedy="Choose append, overwrite or fail-if-exists.",
-        ) from error
-
-
-def mode_word(mode: Mode | None, write: PlannedWrite) -> str | None:
-    """What the checks call a load's mode. ``None`` where nothing is left for them to look at:
+def checked_mode(mode: Mode | None, write: PlannedWrite) -> Mode | None:
+    """A load's mode for the checks to look at; ``None`` where nothing is left of it for them:
     *fail-if-exists* that was seen to before."""
-    if mode is None or write.must_be_empty:
-        return None
-    return "overwrite" if mode is Mode.REPLACE else str(mode)
+    return None if write.must_be_empty else mode
 
 
 def plan(
@@ -101,10 +95,12 @@ def plan(
     """
     _check_partitions(partition_by, partitions)
     path = f"s3a://{root.bucket}/{root.prefix}"
-    whole = PlannedWrite(path, "append", partition_by=partition_by)
-    folders = tuple(PlannedWrite(f"{path}/{name}", "append", partition=name) for name in partitions)
+    whole = PlannedWrite(path, Mode.APPEND, partition_by=partition_by)
+    folders = tuple(
+        PlannedWrite(f"{path}/{name}", Mode.APPEND, partition=name) for name in partitions
+    )
     if mode is Mode.APPEND:
-        return (_with(whole, committer, "append"),)
+        return (_with(whole, committer, mode),)
     if committer is Committer.PARTITIONED:
         return (_partitioned(whole, mode, partition_by),)
     if mode is Mode.FAIL_IF_EXISTS:
@@ -125,8 +121,8 @@ def _check_partitions(partition_by: tuple[str, ...], partitions: tuple[str, ...]
             )
 
 
-def _with(write: PlannedWrite, committer: Committer, conflict: str) -> PlannedWrite:
-    options = {CONFLICT_KEY: conflict} if committer.is_staging else {}
+def _with(write: PlannedWrite, committer: Committer, mode: Mode) -> PlannedWrite:
+    options = {CONFLICT_KEY: CONFLICT_MODE_OF[mode]} if committer.is_staging else {}
     return PlannedWrite(write.path, write.save_mode, write.partition, write.partition_by, options)
 
 
@@ -138,8 +134,7 @@ def _partitioned(whole: PlannedWrite, mode: Mode, partition_by: tuple[str, ...])
             "partition columns; nothing was written.",
             remedy="Use committer='directory' for an unpartitioned table.",
         )
-    conflict = "replace" if mode is Mode.REPLACE else "fail"
-    return _with(whole, Committer.PARTITIONED, conflict)
+    return _with(whole, Committer.PARTITIONED, mode)
 
 
 def _fail_if_exists(
@@ -151,12 +146,14 @@ def _fail_if_exists(
     for write in folders or (whole,):
         below = f"{root.prefix}/{write.partition}/" if write.partition else f"{root.prefix}/"
         # A root with an earlier job's _SUCCESS or directory marker exists without holding rows.
-        conflict = "fail" if write.partition else "append"
-        options = {CONFLICT_KEY: conflict} if committer is Committer.DIRECTORY else {}
+        conflict = Mode.FAIL_IF_EXISTS if write.partition else Mode.APPEND
+        options = (
+            {CONFLICT_KEY: CONFLICT_MODE_OF[conflict]} if committer is Committer.DIRECTORY else {}
+        )
         writes.append(
             PlannedWrite(
                 write.path,
-                "append",
+                Mode.APPEND,
                 write.partition,
                 write.partition_by,
                 options,
@@ -170,7 +167,7 @@ def _unnamed(committer: Committer, whole: PlannedWrite) -> PlannedWrite:
     if committer is Committer.CLASSIC:
         options = {DYNAMIC_OPTION: "dynamic"}
         return PlannedWrite(
-            whole.path, "overwrite", None, whole.partition_by, options, dynamic=True
+            whole.path, Mode.REPLACE, None, whole.partition_by, options, dynamic=True
         )
     raise SettingsRefusedError(
         f"[overwrite-unnamed-partitions] With the {committer} committer an overwrite has to name "
@@ -183,8 +180,8 @@ def _unnamed(committer: Committer, whole: PlannedWrite) -> PlannedWrite:
 
 def _replacing(committer: Committer, write: PlannedWrite) -> PlannedWrite:
     if committer is Committer.DIRECTORY:
-        return _with(write, committer, "replace")
-    return PlannedWrite(write.path, "overwrite", write.partition, write.partition_by)
+        return _with(write, committer, Mode.REPLACE)
+    return PlannedWrite(write.path, Mode.REPLACE, write.partition, write.partition_by)
 
 
 def native_table_refused(root: TableRoot, committer: str) -> SettingsRefusedError:

@@ -6,7 +6,6 @@ imports it, and an error there would hide every Python data source of the sessio
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader
@@ -51,19 +50,12 @@ class ZeroRenameDataSource(DataSource):
             return self._known.spark_schema
 
     def reader(self, schema: StructType) -> TableReader:
-        """A reader with filter push-down where Spark asks for filters, one without elsewhere.
-
-        A reader that can take filters is refused as a whole while
-        ``spark.sql.python.filterPushdown.enabled`` is off. Spark asks for filters in a worker
-        program of its own, which is how to tell.
-        """
-        from .reader import PushdownTableReader, TableReader, known_table
+        """A reader that takes no filters from Spark; :mod:`.reader` says why."""
+        from .reader import TableReader, known_table
         from .worker import readable_errors
 
         with readable_errors():
-            known = self._known or known_table(self.options)
-            kind = PushdownTableReader if _asked_for_filters() else TableReader
-            return kind(known, schema)
+            return TableReader(self._known or known_table(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
         """Refuse ``writeStream``: a micro-batch has no job of its own to commit."""
@@ -91,12 +83,6 @@ class _NoStreamReader(DataSourceStreamReader):
 
     def read(self, partition: Any) -> NoReturn:
         self.initialOffset()
-
-
-def _asked_for_filters() -> bool:
-    program = "pyspark.sql.worker.data_source_pushdown_filters"
-    main = getattr(sys.modules["__main__"], "__spec__", None)
-    return program in sys.modules or getattr(main, "name", "") == program
 
 
 def _no_stream(what: str, remedy: str) -> Exception:

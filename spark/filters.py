@@ -1,39 +1,32 @@
-"""Which partitions a filter leaves: Spark's pushed filters and the option ``partitionFilter``.
+"""Partition filters: the option ``partitionFilter``, comparisons of partition columns.
 
-Spark does not look again at a filter that a reader claims, so only those are claimed that come
-out here exactly as in Spark: comparisons of a partition column with a literal of its own kind.
-Values are compared as what they are, not as text, with SQL's three-valued logic (a comparison
-with null is neither true nor false, and keeps no row). Floating-point columns are left to Spark,
-whose NaN equals itself and exceeds all else; so are times.
+Values are compared as what they are, not as text, as Spark compares them: a comparison with null
+is neither true nor false and keeps no row; NaN equals itself and exceeds all else.
 """
 
 from __future__ import annotations
 
-import datetime as dt
+import math
+import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.types as pt
 
 from ..committer.errors import InvalidInputError
-from ..committer.schema.hive_paths import partition_values
+from ..committer.schema.hive_paths import escape, partition_values
 
-if TYPE_CHECKING:
-    from pyspark.sql.datasource import Filter
-
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "EqualTo": lambda a, b: a == b,
-    "GreaterThan": lambda a, b: a > b,
-    "GreaterThanOrEqual": lambda a, b: a >= b,
-    "LessThan": lambda a, b: a < b,
-    "LessThanOrEqual": lambda a, b: a <= b,
-    "StringStartsWith": lambda a, b: a.startswith(b),
-    "StringEndsWith": lambda a, b: a.endswith(b),
-    "StringContains": lambda a, b: b in a,
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<>": operator.ne,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
 }
 
 
@@ -41,92 +34,29 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 class Condition:
     """A comparison of one partition column.
 
-    :param kind: the name of Spark's filter class, such as ``EqualTo``.
-    :param value: a Python value of the column's kind; for ``In`` a tuple of them; unused for
-        ``IsNull`` and ``IsNotNull``.
+    :param operator: a key of ``_OPERATORS``.
+    :param value: a Python value of the column's kind, or ``None`` for null.
     """
 
     column: str
-    kind: str
-    value: Any = None
-    negated: bool = False
+    operator: str
+    value: Any
 
     def holds(self, values: Mapping[str, Any]) -> bool:
         """Whether it is *true* of a partition with these values."""
-        outcome = self._outcome(values[self.column])
-        return outcome is not None and outcome is not self.negated
-
-    def _outcome(self, own: Any) -> bool | None:
-        if self.kind == "IsNull":
-            return own is None
-        if self.kind == "IsNotNull":
-            return own is not None
-        if self.kind == "EqualNullSafe":
-            return own is None if self.value is None else own is not None and own == self.value
-        if own is None:
-            return None
-        if self.kind == "In":
-            if own in self.value:
-                return True
-            return None if None in self.value else False
-        return None if self.value is None else _COMPARE[self.kind](own, self.value)
+        own = values[self.column]
+        if own is None or self.value is None:
+            return False
+        return _OPERATORS[self.operator](_ordered(own), _ordered(self.value))
 
 
-def claim(pushed: Filter, schema: pa.Schema, partition_by: Sequence[str]) -> Condition | None:
-    """A filter of Spark's as a condition that says exactly the same; ``None`` if there is none.
-
-    :param schema: the table's.
-    """
-    negated = type(pushed).__name__ == "Not"
-    inner: Any = pushed.child if negated else pushed  # pyright: ignore[reportAttributeAccessIssue]
-    kind = type(inner).__name__
-    path = getattr(inner, "attribute", ())
-    if len(path) != 1 or path[0] not in partition_by:
-        return None
-    column: str = path[0]
-    value: Any = getattr(inner, "value", None)
-    fits = _fits(schema.field(column).type)
-    if kind in ("IsNull", "IsNotNull"):
-        return Condition(column, kind, None, negated)
-    if kind == "In":
-        members = tuple(value)
-        known = all(member is None or fits(member) for member in members)
-        return Condition(column, kind, members, negated) if known else None
-    if kind == "EqualNullSafe" and value is None:
-        return Condition(column, kind, None, negated)
-    if kind == "EqualNullSafe" or kind in _COMPARE:
-        return Condition(column, kind, value, negated) if fits(value) else None
-    return None
+def _ordered(value: Any) -> Any:
+    """A value that Python orders as Spark orders the original."""
+    if isinstance(value, float):
+        return (True, 0.0) if math.isnan(value) else (False, value)
+    return value
 
 
-def _fits(kind: pa.DataType) -> Callable[[Any], bool]:
-    """Whether a literal can be compared with values of a column as Spark does."""
-    if pt.is_string(kind):
-        return lambda value: isinstance(value, str)
-    if pt.is_boolean(kind):
-        return lambda value: isinstance(value, bool)
-    if pt.is_integer(kind):
-        return lambda value: isinstance(value, int) and not isinstance(value, bool)
-    if pt.is_decimal(kind):
-        return lambda value: isinstance(value, int | Decimal) and not isinstance(value, bool)
-    if pt.is_date(kind):
-        return lambda value: isinstance(value, dt.date) and not isinstance(value, dt.datetime)
-    if pt.is_timestamp(kind):
-        zoned = kind.tz is not None
-        return lambda value: isinstance(value, dt.datetime) and (value.tzinfo is not None) is zoned
-    return lambda value: False
-
-
-_OPERATORS = {
-    "=": ("EqualTo", False),
-    "==": ("EqualTo", False),
-    "!=": ("EqualTo", True),
-    "<>": ("EqualTo", True),
-    ">": ("GreaterThan", False),
-    ">=": ("GreaterThanOrEqual", False),
-    "<": ("LessThan", False),
-    "<=": ("LessThanOrEqual", False),
-}
 _COMPARISON = re.compile(
     r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<name>\w+))\s*(?P<operator><=|>=|!=|<>|==|=|<|>)\s*"
     r"(?:'(?P<text>(?:[^']|'')*)'|(?P<bare>[^\s'`<>=]+))\s*(?P<more>\band\b|$)",
@@ -157,13 +87,9 @@ def parse_filter(text: str, schema: pa.Schema, partition_by: Sequence[str]) -> l
     return conditions
 
 
-def _condition(column: str, operator: str, literal: str, schema: pa.Schema) -> Condition:
-    from ..committer.schema.hive_paths import escape
-
-    kind, negated = _OPERATORS[operator]
+def _condition(column: str, symbol: str, literal: str, schema: pa.Schema) -> Condition:
     path = f"{escape(column)}={escape(literal)}"
-    value = partition_values(path, schema, (column,))[column]
-    return Condition(column, kind, value, negated)
+    return Condition(column, symbol, partition_values(path, schema, (column,))[column])
 
 
 def _bad_filter(text: str, why: str) -> InvalidInputError:

@@ -20,12 +20,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..committer.errors import ZeroRenameError
+from ..committer.handoff import OPEN_JOBS
 from ..committer.layout import is_job_id
 from ..committer.table import Table
 
 logger = logging.getLogger("zero_rename.spark.heartbeat")
-#: Names the folder of notes in the environment of the data source's workers.
-FOLDER_VARIABLE = "ZERO_RENAME_OPEN_JOBS"
 #: Seconds between signs of life. A job is dead after ten of them, and ten minutes at least.
 INTERVAL = 30.0
 #: Seconds until the first. Jobs that are over by then cost no request; those that are not get the
@@ -37,7 +36,7 @@ _LOOK_EVERY = 1.0
 def announce(job: str, table: str) -> None:
     """Note an open job, so that signs of life are given for it. Does nothing where nobody
     listens; a job that cannot be noted is logged and falls back to its maximum duration."""
-    folder = os.environ.get(FOLDER_VARIABLE)
+    folder = os.environ.get(OPEN_JOBS)
     if not folder:
         return
     note, part = Path(folder, f"{job}.json"), Path(folder, f".{job}")
@@ -52,7 +51,7 @@ def announce(job: str, table: str) -> None:
 
 def withdraw(job: str) -> None:
     """Take a job's note away: it is over."""
-    folder = os.environ.get(FOLDER_VARIABLE)
+    folder = os.environ.get(OPEN_JOBS)
     if folder:
         try:
             Path(folder, f"{job}.json").unlink(missing_ok=True)

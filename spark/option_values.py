@@ -1,13 +1,11 @@
-"""Texts of options and environment variables as values. Every parser raises ``ValueError``."""
+"""Values of the data source's options, written as texts. Every parser raises ``ValueError``."""
 
 from __future__ import annotations
 
 import json
 import re
-from enum import StrEnum
-from typing import TypeVar
 
-E = TypeVar("E", bound=StrEnum)
+from ..committer.text_values import whole
 
 _BYTES = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 _SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
@@ -19,13 +17,6 @@ def flag(text: str) -> bool:
     if text.strip().lower() not in _TRUE:
         raise ValueError("is true or false")
     return _TRUE[text.strip().lower()]
-
-
-def whole(text: str) -> int:
-    """A whole number."""
-    if not re.fullmatch(r"[+-]?[0-9]{1,18}", text.strip()):
-        raise ValueError("is a whole number")
-    return int(text)
 
 
 def count(text: str) -> int:
@@ -58,33 +49,6 @@ def text(value: str) -> str:
     return value.strip()
 
 
-def names(value: str) -> tuple[str, ...]:
-    """Column names separated by commas, or a JSON list of them."""
-    return _listed(value, ",")
-
-
-def paths(value: str) -> tuple[str, ...]:
-    """Partition paths separated by semicolons, or a JSON list of them."""
-    return _listed(value, ";")
-
-
-def _listed(value: str, separator: str) -> tuple[str, ...]:
-    if value.lstrip().startswith("["):
-        try:
-            items = json.loads(value)
-        except ValueError as error:
-            raise ValueError("begins like a JSON list and is none") from error
-        if not all(isinstance(item, str) for item in items):
-            raise ValueError("is a JSON list of something else than texts")
-    else:
-        items = [item.strip() for item in value.split(separator)]
-        while items and not items[-1]:
-            items.pop()
-    if any(not item for item in items):
-        raise ValueError("has an empty item")
-    return tuple(items)
-
-
 def pairs(value: str) -> dict[str, str]:
     """``a=b,c=d``, or a JSON object of texts."""
     if value.lstrip().startswith("{"):
@@ -102,12 +66,3 @@ def pairs(value: str) -> dict[str, str]:
             raise ValueError("is written a=b,c=d")
         found[name.strip()] = content.strip()
     return found
-
-
-def choice(kind: type[E], value: str) -> E:
-    """A member of an enumeration, hyphens and underscores alike."""
-    wanted = value.strip().lower().replace("-", "_")
-    for member in kind:
-        if member.value.replace("-", "_") == wanted:
-            return member
-    raise ValueError(f"is one of {', '.join(member.value for member in kind)}")

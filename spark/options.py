@@ -20,9 +20,11 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
+from ..committer import text_values as texts
 from ..committer.errors import InvalidInputError
+from ..committer.handoff import Handoff
 from ..committer.job_spec import (
     Coordination,
     DuringApply,
@@ -36,22 +38,25 @@ from ..committer.job_spec import (
 from ..committer.layout import TableRoot
 from . import option_values as values
 
-#: Where set, the environment's options hold for writes into this table only.
-TABLE_VARIABLE = "ZERO_RENAME_TABLE"
 _SECRET = re.compile(r"key|secret|token|passw|credential|signature", re.IGNORECASE)
 _FILES = FileOptions()
-O = TypeVar("O", "WriterOptions", "ReaderOptions")  # noqa: E741 - a type variable
 
 
 def _option(
-    parse: Callable[[str], Any], doc: str, default: Any = None, variable: str | None = None
+    parse: Callable[[str], Any],
+    doc: str,
+    default: Any = None,
+    handed: str | None = None,
+    only_if: str = "",
 ) -> Any:
     """An option.
 
     :param parse: from its text; raises ``ValueError`` with what it should have been.
-    :param variable: an environment variable of the driver that counts where the option is absent.
+    :param handed: the member of :class:`Handoff` that counts where the option is absent.
+    :param only_if: when it does, for the documentation.
     """
-    return field(default=default, metadata={"parse": parse, "doc": doc, "variable": variable})
+    metadata = {"parse": parse, "doc": doc, "handed": handed, "only_if": only_if}
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True)
@@ -62,8 +67,9 @@ class WriterOptions:
         values.text, "The table's root, `s3://bucket/prefix`: the argument of `save()`."
     )
     partition_by: tuple[str, ...] | None = _option(
-        values.names,
-        "Partition columns, outermost first, separated by commas; the table's own where left out. "
+        texts.NAMES.decode,
+        'Partition columns, outermost first, separated by commas, or as a JSON list (`["a,b"]`); '
+        "the table's own where left out. "
         "(Spark refuses `.partitionBy()` for Python data sources.)",
     )
     fail_if_exists: bool = _option(
@@ -73,61 +79,63 @@ class WriterOptions:
         False,
     )
     expected_mode: Mode | None = _option(
-        partial(values.choice, Mode),
+        texts.mode,
         "The mode that whoever submits the application asks for: `append`, `replace` or "
         "`fail-if-exists` (which then holds without `failIfExists`). A write whose `.mode()` "
         "contradicts it is refused.",
         None,
-        "ZERO_RENAME_MODE",
+        "mode",
     )
     replace_partitions: tuple[str, ...] = _option(
-        values.paths,
-        "With mode overwrite: the partitions to replace, `day=2013-01-01;day=2013-01-02`. They "
-        "are emptied even if no row arrives, and rows for any other are refused.",
+        texts.PATHS.decode,
+        "With mode overwrite: the partitions to replace, `day=2013-01-01;day=2013-01-02`, or as a "
+        "JSON list. They are emptied even if no row arrives, and rows for any other are refused.",
         (),
-        "ZERO_RENAME_REPLACE_PARTITIONS",
+        "partitions",
+        f" and `{Handoff.variable('mode')}` is `replace`",
     )
     replace_table: bool = _option(
         values.flag, "With mode overwrite: empty every partition of the table.", False
     )
     only_partitions: tuple[str, ...] = _option(
-        values.paths,
+        texts.PATHS.decode,
         "The only partitions that rows may be for, `day=2013-01-01;day=2013-01-02`, in either "
         "mode: others are refused before anything is visible.",
         (),
-        "ZERO_RENAME_ONLY_PARTITIONS",
+        "partitions",
+        f" and `{Handoff.variable('mode')}` is another or absent",
     )
     on_conflict: OnConflict = _option(
-        partial(values.choice, OnConflict),
+        partial(texts.choice, OnConflict),
         "What to do when another job changed a partition meanwhile: `fail`, or `last_wins`.",
         OnConflict.FAIL,
-        "ZERO_RENAME_ON_CONFLICT",
+        "on_conflict",
     )
     during_apply: DuringApply = _option(
-        partial(values.choice, DuringApply),
+        partial(texts.choice, DuringApply),
         "What readers that only list may see while a replace is applied: `no_gap` (old and new "
         "files together) or `no_duplicates` (neither).",
         DuringApply.NO_GAP,
     )
     success_markers: SuccessMarkers = _option(
-        partial(values.choice, SuccessMarkers),
+        partial(texts.choice, SuccessMarkers),
         "Where `_SUCCESS` goes: `partition_and_table`, `table` or `none`.",
         SuccessMarkers.PARTITION_AND_TABLE,
-        "ZERO_RENAME_SUCCESS_MARKERS",
+        "success_markers",
     )
     once: str | None = _option(
         values.text,
         "A key that makes this write happen once: a second job with it does what `onRepeat` "
         "says. Two writes of one script into one table need two keys.",
         None,
-        "ZERO_RENAME_ONCE",
+        "once",
     )
     on_repeat: OnRepeat = _option(
-        partial(values.choice, OnRepeat),
+        partial(texts.choice, OnRepeat),
         "When a job with this `once` key has committed before: `skip`, `replace_own` (its files) "
         "or `append`.",
         OnRepeat.SKIP,
-        "ZERO_RENAME_ON_REPEAT",
+        "on_repeat",
     )
     compression: str = _option(
         values.text,
@@ -161,18 +169,16 @@ class WriterOptions:
         24 * 3600.0,
     )
     coordination: Coordination = _option(
-        partial(values.choice, Coordination),
+        partial(texts.choice, Coordination),
         "Of a new table: `store`, or `none` where the store lacks conditional writes.",
         Coordination.STORE,
     )
-    dag: str | None = _option(
-        values.text, "Who runs the job: the DAG's id.", None, "ZERO_RENAME_DAG"
-    )
-    run: str | None = _option(values.text, "… the DAG run's id.", None, "ZERO_RENAME_RUN")
-    task: str | None = _option(values.text, "… the task's id.", None, "ZERO_RENAME_TASK")
-    map_index: int | None = _option(values.whole, "… the map index.", None, "ZERO_RENAME_MAP_INDEX")
+    dag: str | None = _option(values.text, "Who runs the job: the DAG's id.", None, "dag")
+    run: str | None = _option(values.text, "… the DAG run's id.", None, "run")
+    task: str | None = _option(values.text, "… the task's id.", None, "task")
+    map_index: int | None = _option(texts.whole, "… the map index.", None, "map_index")
     try_number: int | None = _option(
-        values.whole, "… the try. Not part of `once`.", None, "ZERO_RENAME_TRY_NUMBER"
+        texts.whole, "… the try. Not part of `once`.", None, "try_number"
     )
 
     def mode(self, overwrite: bool) -> Mode:
@@ -216,8 +222,8 @@ class WriterOptions:
             return
         raise InvalidInputError(
             f"The write's mode is {'overwrite' if overwrite else 'append'}, and {expected} is "
-            "asked for (ZERO_RENAME_MODE, which the Airflow operator's mode= sets); nothing was "
-            "written.",
+            f"asked for ({Handoff.variable('mode')}, which the Airflow operator's mode= sets); "
+            "nothing was written.",
             remedy="Change the application's .mode(), or leave the operator's mode= out.",
         )
 
@@ -249,18 +255,17 @@ class ReaderOptions:
         values.text, "The table's root, `s3://bucket/prefix`: the argument of `load()`."
     )
     columns: tuple[str, ...] | None = _option(
-        values.names,
-        "The columns to read, separated by commas. Spark does not tell Python data sources which "
-        "columns a query needs, so all are read where this is left out.",
+        texts.NAMES.decode,
+        "The columns to read, separated by commas, or as a JSON list. Spark does not tell Python "
+        "data sources which columns a query needs, so all are read where this is left out.",
     )
     partitions: tuple[str, ...] | None = _option(
-        values.paths, "The partitions to read, `day=2013-01-01;day=2013-01-02`."
+        texts.PATHS.decode, "The partitions to read, `day=2013-01-01;day=2013-01-02`."
     )
     partition_filter: str | None = _option(
         values.text,
-        "Comparisons of partition columns, `day >= 2013-01-01 and day < 2013-02-01`: for sessions "
-        "without filter push-down (`register(spark)` turns it on; filters are then pushed by "
-        "themselves).",
+        "Comparisons of partition columns, `day >= 2013-01-01 and day < 2013-02-01`: partitions "
+        "that do not fit are not read. A `where()` alone filters rows and prunes nothing.",
     )
     target_partition_bytes: int = _option(
         values.size,
@@ -272,11 +277,15 @@ class ReaderOptions:
 def read_writer_options(
     given: Mapping[str, str], environ: Mapping[str, str] = os.environ
 ) -> WriterOptions:
-    """Options of a write, completed by the environment.
+    """Options of a write, completed by what the application's submitter says.
 
     :raises InvalidInputError: an unknown option, a value that cannot be right, a secret.
     """
-    return _read(WriterOptions, given, environ)
+    read = _read(WriterOptions, given)
+    handoff = Handoff.decode(environ)
+    if "path" in read:
+        handoff = handoff.about(TableRoot.parse(read["path"]))
+    return WriterOptions(**_handed(handoff) | read)
 
 
 def read_reader_options(given: Mapping[str, str]) -> ReaderOptions:
@@ -284,24 +293,27 @@ def read_reader_options(given: Mapping[str, str]) -> ReaderOptions:
 
     :raises InvalidInputError: an unknown option, a value that cannot be right, a secret.
     """
-    return _read(ReaderOptions, given, {})
+    return ReaderOptions(**_read(ReaderOptions, given))
 
 
-def _read(kind: type[O], given: Mapping[str, str], environ: Mapping[str, str]) -> O:
+def _handed(handoff: Handoff) -> dict[str, Any]:
+    """Options of a write that its application's submitter gives."""
+    handed = {f.name: f.metadata["handed"] for f in fields(WriterOptions) if f.metadata["handed"]}
+    # Partitions are emptied only where whoever named them said that they are to be replaced.
+    del handed["only_partitions" if handoff.mode is Mode.REPLACE else "replace_partitions"]
+    said = {name: getattr(handoff, member) for name, member in handed.items()}
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _read(kind: type[Any], given: Mapping[str, str]) -> dict[str, Any]:
     known = {_plain(f.name): f for f in fields(kind)}
-    texts: dict[str, tuple[Field[Any], str, str]] = {}
+    found: dict[str, Any] = {}
     for name, value in given.items():
-        found = known.get(_plain(name))
-        if found is None:
+        option = known.get(_plain(name))
+        if option is None:
             raise _unknown(kind, name)
-        texts[found.name] = (found, f"The option {camel(found.name)}", value)
-    path = texts.get("path")
-    for found in fields(kind):
-        variable = found.metadata["variable"]
-        value = environ.get(variable) if variable else None
-        if value and found.name not in texts and _applies(environ, path[2] if path else None):
-            texts[found.name] = (found, f"The environment variable {variable}", value)
-    return kind(**{name: _parse(*entry) for name, entry in texts.items()})
+        found[option.name] = _parse(option, value)
+    return found
 
 
 def _plain(name: str) -> str:
@@ -314,7 +326,8 @@ def camel(name: str) -> str:
     return first + "".join(part.capitalize() for part in rest)
 
 
-def _parse(option: Field[Any], what: str, value: str) -> Any:
+def _parse(option: Field[Any], value: str) -> Any:
+    what = f"The option {camel(option.name)}"
     if option.name == "path" and "@" in value.split("://", 1)[-1].split("/", 1)[0]:
         raise _secret("The table root has something before an @, like a user and password")
     try:
@@ -357,20 +370,13 @@ def _secret(what: str) -> InvalidInputError:
     )
 
 
-def _applies(environ: Mapping[str, str], path: str | None) -> bool:
-    """Whether the environment's options speak of the table being written."""
-    table = environ.get(TABLE_VARIABLE)
-    if not table or path is None:
-        return True
-    return TableRoot.parse(table) == TableRoot.parse(path)
-
-
 def markdown(kind: type[Any]) -> str:
     """The options of a class as a Markdown table, for the README."""
     lines = ["| option | default | meaning |", "|---|---|---|"]
     for option in fields(kind):
-        variable = option.metadata["variable"]
-        doc = option.metadata["doc"] + (f" From `{variable}` where absent." if variable else "")
+        doc, handed = option.metadata["doc"], option.metadata["handed"]
+        if handed:
+            doc += f" From `{Handoff.variable(handed)}` where absent{option.metadata['only_if']}."
         lines.append(f"| `{camel(option.name)}` | {_default(option.default)} | {doc} |")
     return "\n".join(lines)
 

@@ -3,24 +3,27 @@
 The state is a list of files (:meth:`zero_rename.committer.Table.snapshot`). A replace that takes
 one of them away while the scan runs makes it fail with ``SnapshotGoneError``, never come out
 short. Spark tells Python data sources no columns, so all are read unless the option ``columns``
-names some.
+names some. Partitions are pruned by the options ``partitions`` and ``partitionFilter`` alone: where
+filters are pushed to Python data sources, Spark 4.3 lets a query that pushes none run with the
+reader of the query before it on the same data frame, pruned by *its* filters (SPARK-58551), so a
+reader cannot tell whose filters it was given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ..committer.errors import InvalidInputError, SnapshotGoneError, TableMismatchError
 from ..committer.parquet.reader import read_batches
 from ..committer.records.data_file import DataFile
 from ..committer.schema.hive_paths import normalise_partition
 from ..committer.table import Table
-from .filters import Condition, Selected, claim, parse_filter
+from .filters import Condition, Selected, parse_filter
 from .options import ReaderOptions, read_reader_options
 from .startup.preflight import check_versions
 from .types import arrow_schema, for_spark, spark_schema
@@ -133,22 +136,6 @@ class TableReader(DataSourceReader):
                 error.table = error.table or known.root
                 error.remedy = error.remedy or "Run the query again: it will see the new state."
                 raise
-
-
-class PushdownTableReader(TableReader):
-    """A reader that takes filters on partition columns from Spark."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Claim what can be decided by the partition alone; give the rest back to Spark."""
-        with readable_errors():
-            rest = []
-            for pushed in filters:
-                condition = claim(pushed, self._known.schema, self._known.partition_by)
-                if condition is None:
-                    rest.append(pushed)
-                else:
-                    self._conditions.append(condition)
-            return rest
 
 
 def _checked(known: KnownTable, schema: StructType) -> StructType:

@@ -13,15 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..committer.handoff import OPEN_JOBS
 from .data_source import ZeroRenameDataSource
-from .heartbeat import FOLDER_VARIABLE, Heartbeat
+from .heartbeat import Heartbeat
 from .startup.preflight import check_versions, check_worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 logger = logging.getLogger("zero_rename.spark.registration")
-_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 _lock = threading.Lock()
 _heartbeats: dict[int, Heartbeat] = {}
 
@@ -30,21 +30,19 @@ def register(spark: SparkSession) -> None:
     """Make ``format("zero_rename")`` known to a session, with all it can do.
 
     Where the package is installed for the workers' Python, Spark finds the format by itself.
-    This is for the rest: a package that came by ``--py-files``, filters on partition columns
-    pushed to the reader, and signs of life for the jobs this application opens (see
-    :mod:`.heartbeat`). May be called again, and for several sessions.
+    This is for the rest: a package that came by ``--py-files``, and signs of life for the jobs
+    this application opens (see :mod:`.heartbeat`). May be called again, and for several sessions.
 
     :param spark: a session; of Spark Connect, it is registered without signs of life.
     :raises InvalidInputError: the workers' Python on this machine cannot work.
     """
     check_versions()
-    spark.conf.set(_PUSHDOWN, "true")
     if getattr(spark, "_jsparkSession", None) is None:
         spark.dataSource.register(ZeroRenameDataSource)
         return
     _check_workers(spark)
     heartbeat = _heartbeat(spark.sparkContext)
-    with _environment(spark.sparkContext, FOLDER_VARIABLE, str(heartbeat.folder)):
+    with _environment(spark.sparkContext, OPEN_JOBS, str(heartbeat.folder)):
         # The environment at this moment is kept with the registered class.
         spark.dataSource.register(ZeroRenameDataSource)
 

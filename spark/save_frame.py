@@ -7,51 +7,25 @@
     save(frame, "s3://bucket/flights", partition_by=["year", "month", "day"], mode="overwrite")
 
 Natively this is ``frame.write.format("zero_rename")``. With one of Hadoop's S3A committers it is
-Parquet through ``s3a://`` (:mod:`.s3a.recorded_write`), with checks on the session first. The word
-comes from ``ZERO_RENAME_COMMITTER``, which the Airflow operator sets by its ``committer=``.
+Parquet through ``s3a://`` (:mod:`.s3a.recorded_write`), with checks on the session first. Whoever
+submits the application says which (:mod:`~..committer.handoff`): the Airflow operator, by its
+``committer=``.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..committer.errors import InvalidInputError
+from ..committer import text_values as texts
+from ..committer.handoff import Handoff
 from ..committer.job_spec import Mode
-from ..committer.layout import TableRoot
-from ..s3a.hadoop.settings import Committer
-from ..s3a.write_plan import mode_of
-from . import option_values
-from .options import TABLE_VARIABLE
+from ..s3a.write_plan import SAVE_MODES
+from .write_target import NATIVE, WriteTarget, resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-NATIVE = "zero_rename"
-COMMITTER_VARIABLE = "ZERO_RENAME_COMMITTER"
-MODE_VARIABLE = "ZERO_RENAME_MODE"
-#: JSON, since a partition's value may hold any separator.
-PARTITIONS_VARIABLE = "ZERO_RENAME_PARTITIONS"
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a call of :func:`save` and the environment come to.
-
-    :param mode: ``None``: nobody said, which is append.
-    :param partitions: the only ones that may be written, as Hive-escaped paths; none for any.
-    :param options: of Spark's writer.
-    """
-
-    root: TableRoot
-    committer: str
-    mode: Mode
-    partition_by: tuple[str, ...]
-    partitions: tuple[str, ...]
-    options: Mapping[str, str] = field(default_factory=dict)
 
 
 def save(
@@ -84,98 +58,28 @@ def save(
     :raises SettingsRefusedError: the session's settings would lose or double rows. In either case
         nothing was written.
     """
-    asked = resolve(table, partition_by, mode, partitions, committer, options or {}, os.environ)
-    if asked.committer == NATIVE:
-        _save_natively(frame, asked)
+    handoff = Handoff.decode(os.environ)
+    target = resolve(table, partition_by, mode, partitions, committer, options or {}, handoff)
+    if target.committer == NATIVE:
+        _save_natively(frame, target)
         return
     from .s3a.recorded_write import save_by_s3a
 
-    save_by_s3a(frame, asked, os.environ)
+    save_by_s3a(frame, target, handoff)
 
 
-def resolve(
-    table: str | None,
-    partition_by: Sequence[str],
-    mode: str | None,
-    partitions: Sequence[str] | None,
-    committer: str | None,
-    options: Mapping[str, str],
-    environ: Mapping[str, str],
-) -> Asked:
-    """The arguments of :func:`save`, completed by what the operator says about its table."""
-    url = table or environ.get(TABLE_VARIABLE)
-    if not url:
-        raise InvalidInputError(
-            "No table is named; nothing was written.",
-            remedy="Give save() a table, s3://bucket/prefix, or submit by the operator.",
-        )
-    root = TableRoot.parse(url)
-    named = environ.get(TABLE_VARIABLE)
-    mine = named is None or TableRoot.parse(named) == root
-    said: Mapping[str, str] = environ if mine else {}
-    if isinstance(partition_by, str):
-        raise InvalidInputError("partition_by is a list of columns, not a string.")
-    return Asked(
-        root=root,
-        committer=_committer(committer or environ.get(COMMITTER_VARIABLE) or NATIVE),
-        mode=_mode(mode, said.get(MODE_VARIABLE)),
-        partition_by=tuple(partition_by),
-        partitions=_partitions(partitions, said.get(PARTITIONS_VARIABLE)),
-        options=dict(options),
-    )
-
-
-def _committer(word: str) -> str:
-    if word != NATIVE and word not in list(Committer):
-        raise InvalidInputError(
-            f"There is no committer {word!r}; nothing was written.",
-            remedy=f"Choose one of {', '.join((NATIVE, *Committer))}.",
-        )
-    return word
-
-
-def _mode(given: str | None, expected: str | None) -> Mode:
-    if given is None:
-        return mode_of(expected) if expected else Mode.APPEND
-    mode = mode_of(given)
-    if expected and mode_of(expected) is not mode:
-        raise InvalidInputError(
-            f"The application writes with mode {given!r}, and {expected} is asked for "
-            f"({MODE_VARIABLE}, which the Airflow operator's mode= sets); nothing was written.",
-            remedy="Change the application's mode=, or leave one of the two out.",
-        )
-    return mode
-
-
-def _partitions(given: Sequence[str] | None, named: str | None) -> tuple[str, ...]:
-    allowed = option_values.paths(named) if named else ()
-    if given is None:
-        return allowed
-    if isinstance(given, str):
-        raise InvalidInputError("partitions is a list of paths, not a string.")
-    wanted = tuple(dict.fromkeys(given))
-    others = sorted(set(wanted) - set(allowed)) if allowed else []
-    if others:
-        raise InvalidInputError(
-            f"The application writes {', '.join(others[:5])}, and its task is about "
-            f"{', '.join(allowed[:5])}; nothing was written.",
-            remedy="Mend the application's partitions= or the task's partition.",
-        )
-    return wanted
-
-
-def _save_natively(frame: DataFrame, asked: Asked) -> None:
+def _save_natively(frame: DataFrame, target: WriteTarget) -> None:
     from .registration import register
 
     register(frame.sparkSession)
-    replacing = asked.mode is Mode.REPLACE
-    given = dict(asked.options)
-    if asked.partition_by:
-        given["partitionBy"] = ",".join(asked.partition_by)
-    if asked.mode is Mode.FAIL_IF_EXISTS:
+    replacing = target.mode is Mode.REPLACE
+    given = dict(target.options)
+    if target.partition_by:
+        given["partitionBy"] = texts.NAMES.encode(target.partition_by)
+    if target.mode is Mode.FAIL_IF_EXISTS:
         given["failIfExists"] = "true"
-    if asked.partitions:
+    if target.partitions:
         word = "replacePartitions" if replacing else "onlyPartitions"
-        given[word] = json.dumps(asked.partitions)
-    writer = frame.write.format(NATIVE).mode("overwrite" if replacing else "append")
-    writer.options(**given).save(asked.root.url)
+        given[word] = texts.PATHS.encode(target.partitions)
+    writer = frame.write.format(NATIVE).mode(SAVE_MODES[Mode.REPLACE if replacing else Mode.APPEND])
+    writer.options(**given).save(target.root.url)

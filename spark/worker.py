@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import TextIO
 
 from ..committer.errors import ZeroRenameError
+from ..committer.handoff import LOG_LEVEL
 
 logger = logging.getLogger("zero_rename.spark")
-#: Level of this package's log in Spark's workers.
-LEVEL_VARIABLE = "ZERO_RENAME_LOG_LEVEL"
 
 
 def in_worker() -> bool:
@@ -50,7 +49,7 @@ def set_up_logging() -> None:
     handler = _Stderr()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     package.addHandler(handler)
-    package.setLevel(os.environ.get(LEVEL_VARIABLE, "INFO").upper())
+    package.setLevel(os.environ.get(LOG_LEVEL, "INFO").upper())
 
 
 @contextmanager

@@ -21,11 +21,13 @@ from zero_rename.committer.s3.requests import Deleted, DeleteMany
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 
+#: Servers for a whole run; how far the simulation went, printed below the results.
+pytest_plugins = ("support.shared_servers", "simulation.summary")
 _numbers = itertools.count(1)
 #: Files and folders that take long, mostly by waiting: with one file a worker at a time, what
 #: begins last is waited for.
 _LONG = (
-    "simulation/test_simulation.py",
+    "simulation",
     "torture",
     "demo/test_airflow.py",
     "operators",

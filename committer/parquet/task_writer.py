@@ -1,4 +1,4 @@
-"""What a task attempt writes with: rows in, pending files out."""
+"""Writer of one task attempt: rows in, pending files out."""
 
 from __future__ import annotations
 

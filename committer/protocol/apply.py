@@ -232,9 +232,13 @@ def _move(
         if not isinstance(outcome, NotWritten):
             # The swap may still land, so the manifest it names must stay.
             raise _unmoved(context, decided, state.slot, outcome.cause)
-        if folded is not None:
-            yield Delete(folded)  # Only the manifest that this process wrote.
         state = head_state(context, state.slot, outcome.current)
+        named = state.head.manifest and state.head.manifest.key
+        if folded is not None and folded != named:
+            # Only the manifest that this process wrote, and not where the swap went through, its
+            # answer was lost, and another job has claimed the head since. A swap that is still
+            # under way finds another ETag than its own.
+            yield Delete(folded)
 
 
 def _move_once(

@@ -245,13 +245,14 @@ def _refuse_second_writer(
         if decided is not None or entry.silent_for > entry.record.patience:
             continue
         raise StoreUnfitError(
-            f"Another job is open on this table, and this store ({context.facts.server}) checks "
-            "and carries out conditional writes in two steps: two writers may both win. Nothing "
-            "was written.",
+            "Another job is open on this table, and this store "
+            f"({context.facts.server or 'unnamed'}) checks and carries out conditional writes in "
+            "two steps: two writers may both win. Nothing was written.",
             table=context.root.url,
             job=entry.record.job,
             remedy="Wait for that job, or recover it if it is dead (zero-rename recover "
-            f"{context.root.url}); for parallel writers use AWS S3, R2, MinIO, SeaweedFS or Ozone.",
+            f"{context.root.url}); for parallel writers use AWS S3, R2, MinIO, Ceph, "
+            "SeaweedFS or Ozone.",
         )
 
 

@@ -1,4 +1,4 @@
-"""What tasks report, checked before anything is decided."""
+"""Task results, checked before anything is decided."""
 
 from __future__ import annotations
 

@@ -27,6 +27,8 @@ CONNECT_TIMEOUT = 3
 READ_TIMEOUT = 60
 #: Attempts of a request that may be repeated blindly, the first included.
 ATTEMPTS = 3
+#: Stores that send no Server header, by the owner they name: S3Mock.
+_OWNERS = frozenset({"s3-mock-file-store"})
 #: Below this many bytes, waiting for ``100 Continue`` costs a round trip and saves nothing.
 _EXPECT_FROM = 1024 * 1024
 
@@ -52,12 +54,15 @@ class S3Clients:
         for client in (self.retrying, self.once):
             client.meta.events.register("after-call.s3", self._hear)
 
-    def _hear(self, http_response: Any, **_: Any) -> None:
-        self._heard["server"] = http_response.headers.get("server", "")
+    def _hear(self, http_response: Any, parsed: dict[str, Any], **_: Any) -> None:
+        name = http_response.headers.get("server") or _named_by_owner(parsed)
+        if name:
+            self._heard["server"] = name
 
     @property
     def server_name(self) -> str:
-        """The ``Server`` header of the last answer, ``""`` before the first or without one."""
+        """The ``Server`` header of the last answer that had one. A store without that header is
+        known once it listed uploads, if it owns them by a name of :data:`_OWNERS`; else ``""``."""
         return self._heard.get("server", "")
 
     @property
@@ -160,6 +165,12 @@ def _config(parallel: int, attempts: int) -> Config:
         user_agent_extra="zero-rename",
         **_CHECKSUMS,
     )
+
+
+def _named_by_owner(parsed: dict[str, Any]) -> str | None:
+    """The store's name, where a listing of uploads tells: S3Mock owns whatever is in it."""
+    owners = (entry.get("Owner", {}).get("DisplayName") for entry in parsed.get("Uploads", ()))
+    return next((name for name in owners if name in _OWNERS), None)
 
 
 def _has_own_endpoint(client: Any) -> bool:

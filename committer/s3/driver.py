@@ -1,4 +1,4 @@
-"""Who carries out protocol steps: :class:`BotoDriver` on S3, in parallel."""
+"""Driver of protocol steps: :class:`BotoDriver` carries them out on S3, in parallel."""
 
 from __future__ import annotations
 

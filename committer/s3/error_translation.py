@@ -1,4 +1,4 @@
-"""What a store's error means: a refusal with a remedy, an unreachable store, or an answer.
+"""Translation of a store's errors: a refusal with a remedy, an unreachable store, or an answer.
 
 Messages are ours. The server's own are left out: the one of ``SignatureDoesNotMatch`` quotes the
 signed request.

@@ -1,4 +1,4 @@
-"""Which requests of a protocol step can be carried out now: the part all drivers share.
+"""Scheduler of a step's requests, those that can be carried out now: what all drivers share.
 
 Sans-IO: a driver takes requests, carries them out however it likes, and brings the answers back.
 Nested :class:`~.requests.All` needs no threads of its own, so it cannot starve a pool.

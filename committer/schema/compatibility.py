@@ -1,4 +1,4 @@
-"""Which columns a table can have, and when a job's columns fit a table's.
+"""Compatibility of columns: those a table can have, and those of a job with a table's.
 
 The types are those of :mod:`.types`; :mod:`.json_form` writes them to
 ``table.json``. Both are reached from here.

@@ -1,4 +1,4 @@
-"""What every protocol step needs to know besides its own arguments."""
+"""Context of a protocol step: the table's root, what its store keeps, ids and patience."""
 
 from __future__ import annotations
 

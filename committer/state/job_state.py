@@ -1,4 +1,4 @@
-"""What a job knows once it is open, and what is said of it when it is over."""
+"""State of a job: opened, committed, aborted."""
 
 from __future__ import annotations
 

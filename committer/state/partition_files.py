@@ -1,4 +1,4 @@
-"""What a partition holds: the files that its head names, through decisions and a manifest."""
+"""Files of a partition: those its head names, through decisions and a manifest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a store can hold: probed before a table's first write, kept in ``table.json``."""
+"""Probe of a store: which promises it keeps, found out before a table's first write."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ from ..s3.requests import (
 )
 
 #: Stores whose conditional writes are known to be checked and carried out in two steps, by the
-#: Server header they send. A race can refute atomicity, never prove it.
-_NOT_ATOMIC = {"werkzeug": "moto", "versitygw": "versitygw (posix)"}
+#: name they give themselves: moto, versitygw on posix, S3Mock. Others show it when racing creators
+#: have two winners; a race can refute atomicity, never prove it.
+_NOT_ATOMIC = ("werkzeug", "versitygw", "s3-mock-file-store")
 _RACERS = 8
 
 
@@ -38,9 +39,9 @@ _RACERS = 8
 class StoreFacts:
     """What the probe found.
 
-    :param server: the store's Server header.
+    :param server: the name the store gives itself.
     :param atomic: conditional writes are not known to be checked and written in two steps.
-    :param conditional_put: If-None-Match and If-Match of PUT are kept.
+    :param conditional_put: If-None-Match and If-Match of PUT are kept, at least where nobody races.
     :param conditional_delete: the ETag of a DELETE is kept.
     :param uploads_by_prefix: a listing of uploads by prefix shows them.
     :param uploads_listed: a listing of the whole bucket's uploads shows them.
@@ -103,23 +104,30 @@ def probe(root: TableRoot, ids: Callable[[], str]) -> Step[StoreFacts]:
     """Find out what the store keeps, with small objects under ``_zero_rename/probe/``.
 
     All objects and uploads of the probe are gone afterwards.
+
+    :raises StoreUnfitError: the store removes objects that were never asked to go.
     """
     unique = ids()
-    keys = [root.probe_key(f"{unique}-{name}") for name in ("create", "swap", "delete", "upload")]
-    created, swapped, deleted, upload = yield All(
+    names = ("create", "race", "swap", "delete", "abort", "upload")
+    keys = [root.probe_key(f"{unique}-{name}") for name in names]
+    created, raced, swapped, deleted, kept, upload = yield All(
         (
             _probe_create(keys[0]),
-            _probe_swap(keys[1]),
-            _probe_delete(keys[2]),
-            _probe_upload(keys[3]),
+            _probe_race(keys[1]),
+            _probe_swap(keys[2]),
+            _probe_delete(keys[3]),
+            _probe_abort(keys[4]),
+            _probe_upload(keys[5]),
         )
     )
     yield DeleteMany(tuple((key, None) for key in keys))
     server = yield ServerName()
+    if not kept:
+        raise _removes_on_abort(root, server)
     by_prefix, listed, resurrects = upload
     return StoreFacts(
         server=server,
-        atomic=not any(name in server.lower() for name in _NOT_ATOMIC),
+        atomic=raced and not any(name in server.lower() for name in _NOT_ATOMIC),
         conditional_put=created and swapped,
         conditional_delete=deleted,
         uploads_by_prefix=by_prefix,
@@ -129,12 +137,17 @@ def probe(root: TableRoot, ids: Callable[[], str]) -> Step[StoreFacts]:
 
 
 def _probe_create(key: str) -> Step[bool]:
-    """Racing creators of one key: exactly one may win. Then a late one must lose."""
+    """Of two creators of one key, one after the other, the second must lose."""
+    first = yield Put(key, b"first", if_none_match=True)
+    late = yield Put(key, b"late", if_none_match=True)
+    return isinstance(first, Done) and isinstance(late, Refused)
+
+
+def _probe_race(key: str) -> Step[bool]:
+    """Of racing creators of one key no two may win."""
     racers = [Put(key, f"racer {n}".encode(), if_none_match=True) for n in range(_RACERS)]
     answers = yield All(tuple(racers))
-    late = yield Put(key, b"late", if_none_match=True)
-    wins = sum(isinstance(answer, Done) for answer in answers)
-    return wins == 1 and isinstance(late, Refused)
+    return sum(isinstance(answer, Done) for answer in answers) <= 1
 
 
 def _probe_swap(key: str) -> Step[bool]:
@@ -164,6 +177,27 @@ def _probe_delete(key: str) -> Step[bool]:
     answer = yield DeleteMany(((key, second.etag),))
     gone = yield Head(key)
     return isinstance(answer, Deleted) and not answer.errors and not isinstance(gone, Found)
+
+
+def _probe_abort(key: str) -> Step[bool]:
+    """Whether an object stays when an upload of its key is aborted, as attempts of a killed task
+    are: they share the keys of the attempt that was committed."""
+    yield Put(key, b"object")
+    created: Created = yield CreateUpload(key)
+    yield AbortUpload(key, created.upload_id)
+    after = yield Head(key)
+    return isinstance(after, Found)
+
+
+def _removes_on_abort(root: TableRoot, server: str) -> StoreUnfitError:
+    return StoreUnfitError(
+        f"On this store ({server or 'unnamed'}) aborting an upload removes the object of its key: "
+        "tidying up after a killed task would remove rows that are committed. Only probe objects "
+        "were written, and they were removed.",
+        table=root.url,
+        remedy="Use AWS S3, Cloudflare R2, MinIO, Ceph, SeaweedFS or Apache Ozone; for tests, "
+        "moto. S3Mock 4 is a store that does this.",
+    )
 
 
 def _probe_upload(key: str) -> Step[tuple[bool, bool, bool]]:

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ...committer.errors import InvalidInputError
+from ...committer.handoff import Handoff
 
 #: What the operators take for ``on_repeat``; ``auto`` becomes one of the others.
 ON_REPEAT = ("auto", "skip", "replace_own", "append")
@@ -90,16 +91,16 @@ class TaskRun:
             return "skip" if self.first_try == 1 else "replace_own"
         return "skip" if self.first_try <= committed_by < self.try_number else "replace_own"
 
-    def environment(self) -> dict[str, str]:
-        """What the Spark writer reads to fill in a job's ``once`` key and owner."""
-        return {
-            "ZERO_RENAME_ONCE": self.once,
-            "ZERO_RENAME_DAG": self.dag_id,
-            "ZERO_RENAME_RUN": self.run_id,
-            "ZERO_RENAME_TASK": self.task_id,
-            "ZERO_RENAME_MAP_INDEX": str(self.map_index),
-            "ZERO_RENAME_TRY_NUMBER": str(self.try_number),
-        }
+    def handoff(self) -> Handoff:
+        """What its application is told of it: the job's ``once`` key and owner."""
+        return Handoff(
+            once=self.once,
+            dag=self.dag_id,
+            run=self.run_id,
+            task=self.task_id,
+            map_index=self.map_index,
+            try_number=self.try_number,
+        )
 
     def owns(self, owner: Any) -> bool:
         """Whether a job's owner is this run's task, in whatever try."""

@@ -19,10 +19,10 @@ from ...s3a.checks.job_facts import Circumstances
 from ...s3a.checks.run import inspect, refuse, warnings
 from ...s3a.hadoop import effective_settings as layers
 from ...s3a.hadoop.class_path import Jars, look_for_jars
-from ...s3a.hadoop.settings import STAGING_KEY, Committer, S3ASettings
+from ...s3a.hadoop.settings import CONFLICT_MODE_OF, STAGING_KEY, Committer, S3ASettings
 from ...s3a.hadoop.site_files import hadoop_layer
 from ...s3a.hadoop.source_scan import plain_writes, written_formats
-from ...s3a.write_plan import PlannedWrite, mode_word, native_table_refused, plan
+from ...s3a.write_plan import PlannedWrite, checked_mode, native_table_refused, plan
 from ..submit.preflight import find_spark
 from ..submit.properties import default_properties, read_properties
 from ..submit.submission import Cluster
@@ -97,8 +97,7 @@ def render(
     given = {**(hook.settings.s3a_options or {}), **options}
     check_options(given)
     if load.committer is Committer.PARTITIONED and load.mode is not None:
-        conflict = {Mode.REPLACE: "replace", Mode.FAIL_IF_EXISTS: "fail"}.get(load.mode, "append")
-        given.setdefault("conflict_mode", conflict)
+        given.setdefault("conflict_mode", CONFLICT_MODE_OF[load.mode])
     settings = S3ASettings(load.committer, uuid=run, **store_of(hook), **given)
     conf = settings.spark_conf()
     if passes_keys:
@@ -169,7 +168,7 @@ def check_submission(
         spark_version=jars.spark_version,
         jars=jars,
         is_cluster=not is_here,
-        mode=mode_word(load.mode, first) if first else None,
+        mode=checked_mode(load.mode, first) if first else None,
         save_mode=first.save_mode if first else None,
         has_other_partitions=first.partition is None if first and load.partitions else None,
         native_table=False,

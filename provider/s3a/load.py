@@ -94,10 +94,6 @@ class S3ALoad:
             partitions=load.partitions,
         )
 
-    def variables(self) -> dict[str, str]:
-        """What the application's ``save()`` reads, besides the run's own variables."""
-        return {"ZERO_RENAME_COMMITTER": self.load.committer, "ZERO_RENAME_S3A_RUN": self.uuid}
-
     @contextmanager
     def submitted(self) -> Iterator[None]:
         """On record, with signs of life, while the application runs.

@@ -12,6 +12,9 @@ from ...committer.errors import InvalidInputError
 #: A key, up to the first separator that is not escaped, and its value.
 _PAIR = re.compile(r"((?:\\.|[^\s=:\\])+)\s*[=:\s]?\s*(.*)", re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+#: YARN writes a container's environment into a script, as it is between double quotes
+#: (``ContainerLaunch.UnixShellScriptBuilder.env``): what bash reads there as more than itself.
+_SHELL = re.compile(r'["$`\\]')
 _LETTERS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
 #: Spark's own pattern, and the underscores of AWS_ACCESS_KEY_ID, for its UI and event log.
 _REDACTION = "(?i)secret|password|token|access[._]?key"
@@ -99,6 +102,8 @@ def cluster_settings(
     )
     settings = {f"{prefix}{name}": value for name, value in driver.items()}
     settings |= {f"spark.executorEnv.{name}": value for name, value in executors.items()}
+    if master.startswith("yarn"):
+        settings = {name: _SHELL.sub(r"\\\g<0>", value) for name, value in settings.items()}
     if settings:
         settings["spark.redaction.regex"] = _REDACTION
     return settings

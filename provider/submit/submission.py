@@ -131,7 +131,7 @@ def prepare(
     """Lay out a submission, and refuse what cannot work before Spark finds out.
 
     :param folder: a private folder for the zip and the properties file.
-    :param variables: the run's ``ZERO_RENAME_…`` variables; no secrets.
+    :param variables: what the application is told; no secrets.
     :param credentials: the AWS variables.
     :param settings: Spark's, for the properties file; they win over ``properties_file`` and
         ``spark-defaults.conf``, and ``conf`` wins over them.

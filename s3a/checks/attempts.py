@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...committer.job_spec import Mode
 from ..hadoop.effective_settings import CONNECTION, CORE_SITE, DAG_CONF, SPARK_DEFAULTS
 from ..hadoop.settings import ALGORITHM_KEY, APP_ATTEMPTS_KEY, UUID_KEY
 from .check import COMMITTERS, Severity, check
@@ -98,7 +99,7 @@ def task_retries(c: Circumstances) -> Iterator[str]:
     "replace the partition instead of appending.",
 )
 def retry_after_part_commit(c: Circumstances) -> Iterator[str]:
-    if c.mode == "append" and (c.retries or 0) > 0 and not c.attributes.atomic_job_commit:
+    if c.mode is Mode.APPEND and (c.retries or 0) > 0 and not c.attributes.atomic_job_commit:
         yield f"retries={c.retries} with mode 'append'"
 
 

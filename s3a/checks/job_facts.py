@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ...committer.job_spec import Mode
 from ..hadoop.attributes import ATTRIBUTES, Attributes
 from ..hadoop.effective_settings import Setting, version_of
 from ..hadoop.settings import Committer
@@ -29,10 +30,9 @@ class Circumstances:
     :param jars: what is on the class path.
     :param is_cluster: whether tasks run on other machines than the driver; ``False`` for
         ``local[…]``.
-    :param mode: what the load is for: ``append``, ``overwrite`` (replace the partitions that are
-        written) or ``fail-if-exists``.
-    :param save_mode: the word that ``DataFrameWriter.mode`` gets: ``append``, ``overwrite``,
-        ``error``, ``ignore``. Overwrite removes the whole destination first.
+    :param mode: what the load is for.
+    :param save_mode: what ``DataFrameWriter.mode`` is asked for. Replace, which it calls
+        overwrite, removes the whole destination first.
     :param partition_by: the partition columns, ``()`` for none.
     :param has_other_partitions: whether the destination is a table with partitions that this job
         does not write, as in a daily load. ``False`` for a destination that is one partition.
@@ -62,8 +62,8 @@ class Circumstances:
     spark_version: str | None = None
     jars: Jars | None = None
     is_cluster: bool | None = None
-    mode: str | None = None
-    save_mode: str | None = None
+    mode: Mode | None = None
+    save_mode: Mode | None = None
     partition_by: tuple[str, ...] | None = None
     has_other_partitions: bool | None = None
     native_table: bool | None = None

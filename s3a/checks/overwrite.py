@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...committer.job_spec import Mode
 from ..hadoop.class_path import CLOUD
 from ..hadoop.effective_settings import DEFAULT, version_of
 from ..hadoop.settings import (
     COMMIT_PROTOCOL_KEY,
     CONFLICT_KEY,
+    CONFLICT_MODE_OF,
     CONFLICT_MODES,
     PARTITION_OVERWRITE_KEY,
     PATH_PROTOCOL,
@@ -26,7 +28,7 @@ _ONE_PARTITION = (
 def _overwrites_dynamically(c: Circumstances) -> bool:
     # Spark asks for the mode only when it overwrites (InsertIntoHadoopFsRelationCommand).
     dynamic = c.value(PARTITION_OVERWRITE_KEY).upper() == "DYNAMIC"
-    return dynamic and c.save_mode in (None, "overwrite")
+    return dynamic and c.save_mode in (None, Mode.REPLACE)
 
 
 def _conflict_mode(c: Circumstances) -> str:
@@ -96,7 +98,7 @@ def dynamic_overwrite_marker(c: Circumstances) -> Iterator[str]:
     remedy=_ONE_PARTITION,
 )
 def overwrite_removes_table(c: Circumstances) -> Iterator[str]:
-    if c.save_mode == "overwrite" and c.has_other_partitions and not _overwrites_dynamically(c):
+    if c.save_mode is Mode.REPLACE and c.has_other_partitions and not _overwrites_dynamically(c):
         yield f"mode overwrite on {c.destination or 'the table'}, which has other partitions"
 
 
@@ -111,7 +113,7 @@ def overwrite_removes_table(c: Circumstances) -> Iterator[str]:
     "which remove when the job commits; or the committer zero_rename.",
 )
 def overwrite_removes_first(c: Circumstances) -> Iterator[str]:
-    static = c.save_mode == "overwrite" and not _overwrites_dynamically(c)
+    static = c.save_mode is Mode.REPLACE and not _overwrites_dynamically(c)
     if static and not c.has_other_partitions:
         yield f"mode overwrite on {c.destination or 'the destination'}"
 
@@ -127,7 +129,7 @@ def overwrite_removes_first(c: Circumstances) -> Iterator[str]:
     remedy="Write with committer='zero_rename', append, or let S3A write another table.",
 )
 def native_table_removed(c: Circumstances) -> Iterator[str]:
-    if c.native_table and c.save_mode == "overwrite" and not _overwrites_dynamically(c):
+    if c.native_table and c.save_mode is Mode.REPLACE and not _overwrites_dynamically(c):
         yield "mode overwrite on a zero_rename table"
     if c.native_table and c.committer == "directory" and _conflict_mode(c) == "replace":
         yield f"{c.said(CONFLICT_KEY)} on a zero_rename table"
@@ -148,14 +150,11 @@ def native_table_removed(c: Circumstances) -> Iterator[str]:
 def mode_not_kept(c: Circumstances) -> Iterator[str]:
     staging = c.s3a is not None and c.s3a.is_staging
     kept = _conflict_mode(c) if staging else "append"
-    wanted = {"append": "append", "overwrite": "replace", "fail-if-exists": "fail"}.get(
-        c.mode or ""
-    )
-    if wanted is None or kept == wanted:
+    if c.mode is None or kept == CONFLICT_MODE_OF[c.mode]:
         return
-    if kept == "replace" or c.save_mode == "append":
+    if kept == "replace" or c.save_mode is Mode.APPEND:
         how = c.said(CONFLICT_KEY) if staging else f"{c.committer} adds to what is there"
-        yield f"mode {c.mode!r}, but {how}"
+        yield f"mode {c.mode}, but {how}"
 
 
 @check(

@@ -8,11 +8,12 @@ committer. ``docs/s3a.md`` has the tables.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from ...committer.errors import InvalidInputError
+from ...committer.job_spec import Mode
 
 #: Hadoop's factory, which reads ``fs.s3a.committer.name`` (``S3ACommitterFactory``).
 S3A_FACTORY = "org.apache.hadoop.fs.s3a.commit.S3ACommitterFactory"
@@ -46,7 +47,13 @@ THREADS_KEY = "fs.s3a.committer.threads"
 BUFFER_KEY = "fs.s3a.buffer.dir"
 APP_ATTEMPTS_KEY = "spark.yarn.maxAppAttempts"
 
-CONFLICT_MODES = ("fail", "append", "replace")
+#: The staging committers' conflict mode that carries out a mode.
+CONFLICT_MODE_OF: Mapping[Mode, str] = {
+    Mode.FAIL_IF_EXISTS: "fail",
+    Mode.APPEND: "append",
+    Mode.REPLACE: "replace",
+}
+CONFLICT_MODES = tuple(CONFLICT_MODE_OF.values())
 _ENCRYPTION = {"SSE-S3": "AES256", "SSE-KMS": "SSE-KMS", "DSSE-KMS": "DSSE-KMS"}
 #: Storage classes whose objects can be read at once (``fs.s3a.create.storage.class``).
 _STORAGE_CLASSES = (

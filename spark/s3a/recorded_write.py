@@ -17,8 +17,8 @@ from ...committer.errors import (
     UnfinishedCommitError,
     ZeroRenameError,
 )
+from ...committer.handoff import Handoff
 from ...committer.job_spec import Mode
-from ...committer.layout import TableRoot
 from ...committer.periodic import signs_of_life
 from ...committer.s3.clients import client_at
 from ...committer.s3.deletion import remove
@@ -28,8 +28,14 @@ from ...committer.state.data_listing import list_data
 from ...committer.table import Table
 from ...s3a.hadoop.settings import REPORT_KEY, UNIQUE_KEY, UUID_KEY, Committer
 from ...s3a.runs import ledger
-from ...s3a.write_plan import PlannedWrite, mode_word, native_table_refused, plan
-from ..options import TABLE_VARIABLE
+from ...s3a.write_plan import (
+    SAVE_MODES,
+    PlannedWrite,
+    checked_mode,
+    native_table_refused,
+    plan,
+)
+from ..write_target import WriteTarget
 from .fence import Fence
 from .job_tags import Operations
 from .session import SessionView, check_session
@@ -37,96 +43,91 @@ from .session import SessionView, check_session
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from ..save_frame import Asked
-
 logger = logging.getLogger("zero_rename.spark.s3a.recorded_write")
-#: The try's UUID, which the operator hands in.
-RUN_VARIABLE = "ZERO_RENAME_S3A_RUN"
-ONCE_VARIABLE = "ZERO_RENAME_ONCE"
 _lock = threading.Lock()
 _numbers: dict[str, int] = {}
 
 
-def save_by_s3a(frame: DataFrame, asked: Asked, environ: Mapping[str, str]) -> None:
-    """Write a frame as :func:`.save.save` says.
+def save_by_s3a(frame: DataFrame, target: WriteTarget, handoff: Handoff) -> None:
+    """Write a frame as :func:`~..save_frame.save` says.
 
     :raises SettingsRefusedError: the session's settings, or a table of ``zero_rename`` there.
     :raises DestinationExistsError: mode fail-if-exists met files.
     :raises JobFencedError: a later try of the run has begun. In all cases nothing was written.
     """
-    committer = Committer(asked.committer)
-    writes = plan(committer, asked.mode, asked.root, asked.partition_by, asked.partitions)
+    committer = Committer(target.committer)
+    writes = plan(committer, target.mode, target.root, target.partition_by, target.partitions)
     view = SessionView(frame.sparkSession)
-    job = _Application(asked, view, environ)
+    job = _Application(target, view, handoff)
     job.check(writes)
     for part, write in enumerate(writes, 1):
-        job.write(_rows(frame, asked, write), write, part, len(writes))
+        job.write(_rows(frame, target, write), write, part, len(writes))
 
 
 class _Application:
     """What the writes of one call have in common.
 
-    :param environ: names the try, where an operator has submitted the application.
+    :param handoff: names the try, where an operator has submitted the application.
     """
 
-    def __init__(self, asked: Asked, view: SessionView, environ: Mapping[str, str]) -> None:
-        self._asked = asked
+    def __init__(self, target: WriteTarget, view: SessionView, handoff: Handoff) -> None:
+        self._target = target
         self._view = view
-        self._given_run = environ.get(RUN_VARIABLE)
+        self._given_run = handoff.s3a_run
         self._run = self._given_run or ledger.run_uuid()
-        self._once = environ.get(ONCE_VARIABLE)
-        named = environ.get(TABLE_VARIABLE) if self._given_run else None
+        self._once = handoff.once
+        named = handoff.table if self._given_run else None
         #: Records lie beside the table that the operator looks at.
-        self._ledger = TableRoot.parse(named) if named else asked.root
-        self._table = Table(asked.root.url, _client(view))
+        self._ledger = named or target.root
+        self._table = Table(target.root.url, _client(view))
         self._records = Table(self._ledger.url, _client(view))
 
     def check(self, writes: tuple[PlannedWrite, ...]) -> None:
         """Everything that may refuse, before the first byte is written."""
-        asked = self._asked
+        target = self._target
         missing = self._view.missing_jars
         if missing:
             raise SettingsRefusedError(
-                f"Spark does not have {' and '.join(missing)}, which the {asked.committer} "
+                f"Spark does not have {' and '.join(missing)}, which the {target.committer} "
                 "committer needs; nothing was written.",
                 remedy="Put hadoop-aws (of Spark's Hadoop version), its AWS SDK bundle and "
                 "spark-hadoop-cloud on the class path; docs/airflow.md says how.",
             )
         if self._table.exists():
-            raise native_table_refused(asked.root, asked.committer)
-        self._check_unique(asked)
+            raise native_table_refused(target.root, target.committer)
+        self._check_unique(target)
         circumstances = {
-            "committer": asked.committer,
+            "committer": target.committer,
             "destination": writes[0].path,
-            "mode": mode_word(asked.mode, writes[0]),
+            "mode": checked_mode(target.mode, writes[0]),
             "save_mode": writes[0].save_mode,
             "partition_by": writes[0].partition_by,
-            "has_other_partitions": writes[0].partition is None and bool(asked.partition_by),
+            "has_other_partitions": writes[0].partition is None and bool(target.partition_by),
             "native_table": False,
             "formats": ("parquet",),
             "spark_version": self._view.spark_version,
             # A dynamic overwrite leaves no _SUCCESS; the operator goes by the record then.
             "sensor_waits": not writes[0].dynamic,
         }
-        check_session(self._view, circumstances, writes[0].settings, asked.root.bucket)
+        check_session(self._view, circumstances, writes[0].settings, target.root.bucket)
         for write in writes:
             for prefix in write.must_be_empty:
-                there = self._table.run(first_object(prefix, asked.root.is_data))
+                there = self._table.run(first_object(prefix, target.root.is_data))
                 if there is not None:
                     raise DestinationExistsError(
                         "There is data already, and the mode is fail-if-exists; nothing was "
                         "written.",
-                        table=asked.root.url,
+                        table=target.root.url,
                         key=there.key,
                         remedy="Use mode overwrite or append, or another table.",
                     )
 
-    def _check_unique(self, asked: Asked) -> None:
+    def _check_unique(self, target: WriteTarget) -> None:
         """An overwrite of named partitions by the partitioned committer finds out by the UUID in
         file names which of them got no row."""
-        if asked.committer != Committer.PARTITIONED or not asked.partitions:
+        if target.committer != Committer.PARTITIONED or not target.partitions:
             return
-        if asked.mode is Mode.REPLACE and (self._view.hadoop(UNIQUE_KEY) or "true") != "true":
+        if target.mode is Mode.REPLACE and (self._view.hadoop(UNIQUE_KEY) or "true") != "true":
             raise SettingsRefusedError(
                 f"{UNIQUE_KEY} is off, so the files of this job could not be told from older "
                 "ones in the partitions to replace; nothing was written.",
@@ -165,9 +166,9 @@ class _Application:
             uuid=ledger.write_uuid(self._run, number),
             run=self._run,
             number=number,
-            committer=self._asked.committer,
+            committer=self._target.committer,
             destination=write.path.replace("s3a://", "s3://", 1),
-            mode=str(self._asked.mode),
+            mode=str(self._target.mode),
             partition=write.partition,
             dynamic=write.dynamic,
             part=part,
@@ -181,7 +182,7 @@ class _Application:
             self._note(replace(record, state=ledger.FAILED))
             raise JobFencedError(
                 f"{superseded}; nothing was written.",
-                table=self._asked.root.url,
+                table=self._target.root.url,
                 job=record.uuid,
                 remedy="Nothing is to be done: that try loads the rows.",
             )
@@ -195,7 +196,7 @@ class _Application:
             raise JobFencedError(
                 "Another driver of this try has written already: the cluster has started the "
                 "driver again. Nothing was written by this one.",
-                table=self._asked.root.url,
+                table=self._target.root.url,
                 job=known[0].record.uuid,
                 remedy="Set spark.yarn.maxAppAttempts=1; the operator's next try settles what the "
                 "first driver left.",
@@ -204,14 +205,14 @@ class _Application:
     def _spark_writes(
         self, frame: DataFrame, write: PlannedWrite, record: ledger.WriteRecord
     ) -> None:
-        options = {**self._asked.options, **write.options}
+        options = {**self._target.options, **write.options}
         if record.committer != Committer.CLASSIC:
             options[UUID_KEY] = record.uuid
             if not self._view.hadoop(REPORT_KEY):
                 # It outlives the marker, which the next job's takes the place of.
                 folder = ledger.report_prefix(self._ledger, self._run, record.number)
                 options[REPORT_KEY] = f"s3a://{self._ledger.bucket}/{folder}"
-        writer = frame.write.format("parquet").mode(write.save_mode).options(**options)
+        writer = frame.write.format("parquet").mode(SAVE_MODES[write.save_mode]).options(**options)
         if write.partition_by:
             writer = writer.partitionBy(*write.partition_by)
         with Operations(frame.sparkSession, record.uuid):
@@ -232,7 +233,7 @@ class _Application:
     def _fenced(self, record: ledger.WriteRecord, reason: str) -> JobFencedError:
         return JobFencedError(
             f"{reason}. So this write was ended; its job was aborted.",
-            table=self._asked.root.url,
+            table=self._target.root.url,
             job=record.uuid,
             remedy="Nothing is to be done: that try, or the next, loads the rows.",
         )
@@ -241,7 +242,7 @@ class _Application:
         return OutcomeUnknownError(
             f"{reason}, and this write was to end; but its commit had begun already, which Spark "
             "cannot cancel, and went through. Its rows may be in the table twice.",
-            table=self._asked.root.url,
+            table=self._target.root.url,
             job=record.uuid,
             remedy="See what the later try loaded: its operator says so, too. Its _SUCCESS and "
             "report name its files; those of this job have to go where both are there.",
@@ -250,17 +251,17 @@ class _Application:
     def _empty_the_rest(self, record: ledger.WriteRecord) -> tuple[str, ...]:
         """Empty the partitions named that no row arrived for, which the partitioned committer
         leaves as they were. Not atomic with the job: it comes right after it."""
-        asked = self._asked
-        if asked.committer != Committer.PARTITIONED or asked.mode is not Mode.REPLACE:
+        target = self._target
+        if target.committer != Committer.PARTITIONED or target.mode is not Mode.REPLACE:
             return ()
         emptied = []
-        for name in asked.partitions:
-            files = self._table.run(list_data(asked.root, name))
+        for name in target.partitions:
+            files = self._table.run(list_data(target.root, name))
             if not files or any(record.uuid in item.key for item in files):
                 continue
             left = self._table.run(remove((item.key, None) for item in files))
             if left:
-                raise _not_emptied(asked, record, name, left)
+                raise _not_emptied(target, record, name, left)
             emptied.append(name)
         return tuple(emptied)
 
@@ -272,22 +273,22 @@ class _Application:
             logger.warning("The record of job %s could not be renewed: %s", record.uuid, error)
 
 
-def _rows(frame: DataFrame, asked: Asked, write: PlannedWrite) -> DataFrame:
+def _rows(frame: DataFrame, target: WriteTarget, write: PlannedWrite) -> DataFrame:
     """The rows of one write. Rows of partitions that the load is not about fail the job, as they
     do natively, before anything of it is visible."""
     from pyspark.sql import functions as F
 
-    if not asked.partitions:
+    if not target.partitions:
         return frame
-    among = _is_in(asked.partitions[0])
-    for name in asked.partitions[1:]:
+    among = _is_in(target.partitions[0])
+    for name in target.partitions[1:]:
         among = among | _is_in(name)
     mine = F.lit(True) if write.partition is None else _is_in(write.partition)
     refused = F.raise_error(
-        F.lit(f"A row belongs to none of the partitions {', '.join(asked.partitions[:5])} …")
+        F.lit(f"A row belongs to none of the partitions {', '.join(target.partitions[:5])} …")
     )
     kept = frame.where(F.when(among, mine).otherwise(refused.cast("boolean")))
-    return kept if write.partition is None else kept.drop(*asked.partition_by)
+    return kept if write.partition is None else kept.drop(*target.partition_by)
 
 
 def _is_in(partition: str) -> Column:
@@ -305,13 +306,13 @@ def _is_in(partition: str) -> Column:
 
 
 def _not_emptied(
-    asked: Asked, record: ledger.WriteRecord, name: str, left: Mapping[str, str]
+    target: WriteTarget, record: ledger.WriteRecord, name: str, left: Mapping[str, str]
 ) -> UnfinishedCommitError:
     key, cause = next(iter(left.items()))
     return UnfinishedCommitError(
         f"The job's rows are committed, and the partition {name}, which got none of them, could "
         f"not be emptied: {len(left)} of its old files may still be there ({cause}).",
-        table=asked.root.url,
+        table=target.root.url,
         job=record.uuid,
         key=key,
         remedy="Load the partitions again when the store allows deletes: an overwrite adds nothing "

@@ -63,7 +63,6 @@ spark = (
     .config("spark.sql.warehouse.dir", folder + "/warehouse")
     .getOrCreate()
 )
-spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
 spark.dataSource.register(Training)
 frame = spark.read.csv(folder + "/in.csv", header=True, inferSchema=True)
 frame = frame.selectExpr("a", "b", "c", "a % 3 as p", "date'2013-01-01' + cast(a as int) as d")

@@ -108,9 +108,8 @@ class TestTheJobsCommandLine:
         asked = job.parse(["--csv", "f", "--table", "s3://b/t", "--month", "2013-01"])
         assert (asked.month.year, asked.month.month, asked.day) == (2013, 1, None)
 
-    def test_the_table_of_the_operator(self, job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("ZERO_RENAME_TABLE", "s3://b/named")
-        assert job.parse(["--csv", "f", "--day", "2013-02-01"]).table == "s3://b/named"
+    def test_the_table_is_left_to_the_operator(self, job: Any) -> None:
+        assert job.parse(["--csv", "f", "--day", "2013-02-01"]).table is None
 
     @pytest.mark.parametrize(
         "arguments",
@@ -118,13 +117,9 @@ class TestTheJobsCommandLine:
             ["--csv", "f", "--table", "s3://b/t"],
             ["--csv", "f", "--table", "t", "--day", "2013-02-01", "--month", "2013-01"],
             ["--csv", "f", "--table", "t", "--day", "yesterday"],
-            ["--csv", "f", "--day", "2013-02-01"],
         ],
     )
-    def test_bad_ones(
-        self, job: Any, arguments: list[str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.delenv("ZERO_RENAME_TABLE", raising=False)
+    def test_bad_ones(self, job: Any, arguments: list[str]) -> None:
         with pytest.raises(SystemExit):
             job.parse(arguments)
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
 from support.airflow import Tables, connection_variable, task_context
+from zero_rename.committer import Mode, OnRepeat
+from zero_rename.committer.handoff import Handoff
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 from zero_rename.provider.hooks import ZeroRenameHook
 from zero_rename.provider.runs.task_run import TaskRun
-from zero_rename.spark.options import TABLE_VARIABLE, WriterOptions, read_writer_options
+from zero_rename.spark.options import WriterOptions, read_writer_options
 
 
 @pytest.fixture
@@ -28,15 +30,20 @@ def given(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         zero_rename_conn_id="zr",
     )
     context: Any = task_context(task, try_number=2, map_index=3)
-    hook = ZeroRenameHook("zr")
-    partitions = task._partitions(context)
-    variables = task._variables(hook, tables.table(), partitions, "replace_own")
-    return TaskRun.of(context).environment() | variables
+    said = handed(task, context, tables, Mode.REPLACE)
+    return replace(said, on_repeat=OnRepeat.REPLACE_OWN).encode()
+
+
+def handed(
+    task: ZeroRenameSparkSubmitOperator, context: Any, tables: Tables, mode: Mode | None
+) -> Handoff:
+    run, hook = TaskRun.of(context), ZeroRenameHook("zr")
+    return task._handoff(run, hook, tables.table(), mode, task._partitions(context))
 
 
 def test_every_variable_is_read(given: dict[str, str]) -> None:
-    read = {field.metadata["variable"] for field in fields(WriterOptions)} | {TABLE_VARIABLE}
-    assert set(given) - read == set()
+    read = {field.metadata["handed"] for field in fields(WriterOptions)} - {None} | {"table"}
+    assert set(given) == {Handoff.variable(name) for name in read}
 
 
 def test_they_mean_the_same(given: dict[str, str], tables: Tables) -> None:
@@ -60,10 +67,8 @@ def test_a_load_that_adds_may_write_its_partitions_only(
         task_id="load", table=tables.url(), partition="day=a;b,c", zero_rename_conn_id="zr"
     )
     context: Any = task_context(task)
-    for mode in (None, "append"):
-        task.mode = mode
-        partitions = task._partitions(context)
-        given = task._variables(ZeroRenameHook("zr"), tables.table(), partitions, "skip")
+    for mode in (None, Mode.APPEND):
+        given = handed(task, context, tables, mode).encode()
         options = read_writer_options({"path": tables.url()}, given)
         assert options.only_partitions == ("day=a;b,c",)
         assert options.replace_partitions == ()

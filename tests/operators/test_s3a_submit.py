@@ -151,7 +151,15 @@ class TestALoad:
         assert given["ZERO_RENAME_MODE"] == "replace"
         assert json.loads(given["ZERO_RENAME_PARTITIONS"]) == ["day=1"]
         assert given["ZERO_RENAME_ONCE"] == ONCE
-        assert "ZERO_RENAME_REPLACE_PARTITIONS" not in given
+
+    def test_more_partitions_than_a_variable_carries(
+        self, tables: Tables, spark: FakeSpark
+    ) -> None:
+        days = [f"day={number:040}" for number in range(3_000)]
+        with pytest.raises(AirflowFailException, match=r"3,000 partitions.*partition='\*'"):
+            run(operator(tables, partition=days))
+        assert spark.calls() == []
+        assert tries(tables) == []
 
     def test_the_connection_says_the_word(
         self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch

@@ -92,7 +92,7 @@ class TestALoad:
         )
         report = run(task, params={"name": "flights", "mode": "overwrite"})
         assert report["table"] == tables.url()
-        given = spark.calls()[0]["env"]["ZERO_RENAME_REPLACE_PARTITIONS"]
+        given = spark.calls()[0]["env"]["ZERO_RENAME_PARTITIONS"]
         assert json.loads(given) == ["day=1"]
 
     def test_outlets_are_told(self, tables: Tables, spark: FakeSpark) -> None:
@@ -130,6 +130,14 @@ class TestThePartition:
         monkeypatch.setenv("TEST_DAYS", "1,2")
         with pytest.raises(TaskResultsError, match="does not name: day=2"):
             run(operator(tables, partition="day=1", mode="append"))
+
+    def test_more_than_a_variable_carries_fail_for_good(
+        self, tables: Tables, spark: FakeSpark
+    ) -> None:
+        days = [f"day={number:040}" for number in range(3_000)]
+        with pytest.raises(AirflowFailException, match=r"3,000 partitions.*partition='\*'"):
+            run(operator(tables, partition=days))
+        assert spark.calls() == []
 
     def test_of_a_partitioned_run(self, tables: Tables, spark: FakeSpark) -> None:
         task = operator(tables, partition=None, partition_format="day=%-d", mode="overwrite")

@@ -5,23 +5,29 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
+from simulation.frontier import Move, Scattered, Thorough, Trace
 from simulation.invariants import (
     Violation,
+    check_applied,
     check_outcome,
+    check_owner,
     check_reader,
     check_recovered,
     check_step,
 )
-from simulation.program import Ids, Program, State
+from simulation.program import Ids, State
 from simulation.sim_store import Behaviour, Store, apply
+from simulation.world import Merging, Participant, Seen, Turn, World
 
 from support.memory_store import flatten
 from zero_rename.committer import (
+    Committed,
     OutcomeUnknownError,
     RefusedError,
     SnapshotGoneError,
+    StoreRefusedError,
     UnfinishedCommitError,
     ZeroRenameError,
 )
@@ -30,52 +36,8 @@ from zero_rename.committer.protocol.snapshot import Snapshot
 from zero_rename.committer.s3 import requests as s
 from zero_rename.committer.state.context import Context
 
-_MASK = (1 << 128) - 1
 _CONDITIONAL = (s.Put, s.CompleteUpload, s.Delete)
-
-
-@dataclass(frozen=True)
-class Participant:
-    """Who takes part.
-
-    :param program: its local states.
-    :param job: a writer's job id; ``None`` for readers and maintenance.
-    :param reads: the partitions a reader asks for.
-    """
-
-    program: Program
-    job: str | None = None
-    reads: tuple[str, ...] = ()
-
-
-#: A thread: a participant, and which of the members of its ``All``.
-Turn = tuple[int, tuple[int, ...]]
-
-
-class World(NamedTuple):
-    """One global state.
-
-    :param crashes: how many more participants may die.
-    :param faults: how many more answers may go wrong.
-    :param dead: participants that died.
-    :param late: requests without an answer that may still reach the store.
-    :param turn: which thread moved last, where that matters: under a bound of ``switches``, the
-        times that another may go on while the last one still could.
-    """
-
-    store: Store
-    states: tuple[State, ...]
-    crashes: int
-    faults: int
-    dead: int = 0
-    late: tuple[Any, ...] = ()
-    turn: Turn | None = None
-    switches: int | None = None
-
-    @property
-    def key(self) -> int:
-        rest = hash(self[1:])
-        return (self.store.digest ^ ((rest & ((1 << 64) - 1)) * 0x9E3779B97F4A7C15)) & _MASK
+_READING = (s.Get, s.Head, s.ListObjects, s.ListUploads)
 
 
 @dataclass
@@ -99,19 +61,21 @@ class Failure(AssertionError):
         where = "" if seed is None else f" (seed {seed})"
         super().__init__("\n".join([f"{violation}{where}", *trace]))
         self.invariant = violation.invariant
+        self._made_of = violation, trace, seed
+
+    def __reduce__(self) -> Any:
+        """Pickled by what it was made of: scenarios are explored in processes of their own."""
+        return Failure, self._made_of
 
 
-#: A move: how it went, whose it was, and the request.
-Move = tuple[str, str, Any]
-Trace = tuple[Any, Move] | None
-
-#: How a participant may end besides returning.
-_EXPECTED = (
-    RefusedError,
-    OutcomeUnknownError,
-    UnfinishedCommitError,
-    SnapshotGoneError,
-)
+#: How a writer, and a reader or maintenance, may end besides returning.
+_EXPECTED_OF_OTHERS = (OutcomeUnknownError, UnfinishedCommitError, SnapshotGoneError)
+_EXPECTED = (RefusedError, *_EXPECTED_OF_OTHERS)
+_NOBODY = -1
+#: How likely a walk goes on with whoever moved last, so that others stall for long; and how likely
+#: something goes wrong, so that the few times it may fall anywhere.
+_GOES_ON, _GOES_WRONG = 0.93, 0.03
+_DENIED = StoreRefusedError("The store denies it.")
 
 
 def _shown(request: Any) -> str:
@@ -153,6 +117,8 @@ class Explorer:
         wrong.
     :param switches: explore only what needs so many preemptions (iterative context bounding:
         most errors of concurrency need few); ``None``: all interleavings.
+    :param denials: whether a fault may also be that rights or credentials are gone.
+    :param owner: the only job of which anybody takes part, so that nobody fences it.
     """
 
     def __init__(
@@ -165,14 +131,19 @@ class Explorer:
         crashes: int = 0,
         faults: int = 0,
         switches: int | None = None,
+        denials: bool = False,
+        owner: str | None = None,
     ) -> None:
         self._participants = participants
+        self._denials = denials
+        self._owner = owner
         self._behaviour = behaviour
         self._context = context
         states = tuple(participant.program.start for participant in participants)
-        self._start = World(start, states, crashes, faults, switches=switches)
+        self._start = World(start, states, crashes=crashes, faults=faults, switches=switches)
+        self._merging = Merging(participants, behaviour)
         self._recovered: dict[int, Store] = {}
-        self.seen: set[int] = set()
+        self.seen = Seen()
 
     def exhaust(self, most: int | None = None) -> Report:
         """Visit every state, or ``most`` of them.
@@ -180,25 +151,24 @@ class Explorer:
         :raises Failure: an invariant does not hold.
         """
         report = Report()
-        stack: list[tuple[World, Trace]] = [(self._start, None)]
-        self.seen.add(self._start.key)
-        while stack:
-            if most is not None and len(self.seen) >= most:
+        waiting = Thorough() if most is None else Scattered()
+        waiting.put(self._start, None)
+        self.seen.add(self._start)
+        while waiting:
+            if most is not None and self.seen.count >= most:
                 report.complete = False
                 break
-            world, trace = stack.pop()
+            world, trace = waiting.take()
             moved = False
             for label, after in self._moves(world, trace):
                 moved = True
                 report.steps += 1
-                key = after.key
-                if key not in self.seen:
-                    self.seen.add(key)
-                    stack.append((after, (trace, label)))
+                if self.seen.add(after):
+                    waiting.put(after, (trace, label))
             if not moved:
                 report.ends += 1
                 self._check_end(world, trace, None)
-        report.states = len(self.seen)
+        report.states = self.seen.count
         return report
 
     def asked(self) -> Iterator[Any]:
@@ -214,95 +184,96 @@ class Explorer:
         """
         chance = random.Random(seed)
         world, trace, steps = self._start, None, 0
-        current = ""
+        current = _NOBODY
         while True:
-            moves = list(self._moves(world, trace, seed))
-            if not moves:
+            movers = self._movers(world)
+            if not movers:
                 self._check_end(world, trace, seed)
                 return steps
-            move, world = self._choose(chance, moves, current)
-            current = move[1]
+            if current not in movers or chance.random() >= _GOES_ON:
+                current = chance.choice(movers)
+            moves = list(self._moves_of(world, current, trace, seed))
+            plain = [move for move in moves if not move[0][0].startswith("!")]
+            rare = [move for move in moves if move[0][0].startswith("!")]
+            chosen = rare if rare and (not plain or chance.random() < _GOES_WRONG) else plain
+            move, world = chance.choice(chosen)
             trace = (trace, move)
-            self.seen.add(world.key)
+            self.seen.add(world)
             steps += 1
 
-    @staticmethod
-    def _choose(
-        chance: random.Random, moves: list[tuple[Move, World]], current: str
-    ) -> tuple[Move, World]:
-        """Mostly the participant that moved last, so that others stall for long; seldom a fault,
-        so that the few there are fall anywhere."""
-        plain = [move for move in moves if not move[0][0].startswith("!")]
-        rare = [move for move in moves if move[0][0].startswith("!")]
-        if rare and (not plain or chance.random() < 0.03):
-            return chance.choice(rare)
-        own = [move for move in plain if move[0][1] == current]
-        if own and chance.random() < 0.93:
-            return chance.choice(own)
-        who = chance.choice(sorted({move[0][1] for move in plain}))
-        return chance.choice([move for move in plain if move[0][1] == who])
-
-    def _moves(
-        self, world: World, trace: Trace, seed: int | None = None
-    ) -> Iterator[tuple[Move, World]]:
-        """Everything that can happen next."""
+    def _movers(self, world: World) -> list[int]:
+        """Who can go on; ``_NOBODY`` stands for requests under way of which nobody waits."""
+        movers = [_NOBODY] if world.late else []
         for number, participant in enumerate(self._participants):
-            state = world.states[number]
-            if world.dead >> number & 1:
+            if not world.dead >> number & 1 and participant.program.requests(world.states[number]):
+                movers.append(number)
+        return movers
+
+    def _moves(self, world: World, trace: Trace) -> Iterator[tuple[Move, World]]:
+        """Everything that can happen next."""
+        for mover in self._movers(world):
+            yield from self._moves_of(world, mover, trace, None)
+
+    def _moves_of(
+        self, world: World, number: int, trace: Trace, seed: int | None
+    ) -> Iterator[tuple[Move, World]]:
+        if number == _NOBODY:
+            yield from self._late_moves(world, trace, seed)
+            return
+        participant = self._participants[number]
+        state = world.states[number]
+        for path, request in participant.program.requests(state):
+            turn = self._turn(world, (number, path))
+            if turn is None:
                 continue
-            requests = participant.program.requests(state)
-            for path, request in requests:
-                turn = self._turn(world, (number, path))
-                if turn is None:
-                    continue
-                for label, store, answer, late in self._answers(world, request):
-                    try:
-                        check_step(world.store, store)
-                    except Violation as violation:
-                        move = (label, participant.program.name, request)
-                        raise self._failure(violation, (trace, move), seed) from violation
-                    changed = participant.program.answer(state, path, answer)
-                    after = turn._replace(
-                        store=store,
-                        states=(*world.states[:number], changed, *world.states[number + 1 :]),
-                        faults=world.faults - label.startswith("!"),
-                        late=world.late if late is None else (*world.late, late),
-                    )
-                    move = (label, participant.program.name, request)
-                    self._check_done(participant, changed, after, (trace, move), seed)
-                    yield move, after
-            if requests and world.crashes:
-                dead = world.dead | 1 << number
-                yield (
-                    ("! dies", participant.program.name, None),
-                    world._replace(crashes=world.crashes - 1, dead=dead),
+            for label, store, answer, late in self._answers(world, participant, request):
+                move = (label, participant.program.name, request)
+                self._check_step(world, store, self._owner, (trace, move), seed)
+                changed = participant.program.answer(state, path, answer)
+                after = turn._replace(
+                    store=store,
+                    states=(*world.states[:number], changed, *world.states[number + 1 :]),
+                    faults=world.faults - label.startswith("!"),
+                    late=world.late if late is None else (*world.late, late),
                 )
+                self._check_done(participant, changed, after, (trace, move), seed)
+                yield move, self._merging.merged(after, number)
+        if world.crashes:
+            after = world._replace(crashes=world.crashes - 1, dead=world.dead | 1 << number)
+            yield ("! dies", participant.program.name, None), self._merging.merged(after, number)
+
+    def _late_moves(
+        self, world: World, trace: Trace, seed: int | None
+    ) -> Iterator[tuple[Move, World]]:
         for place, request in enumerate(world.late):
             store, _ = apply(world.store, request, self._behaviour)
+            move = ("  late", "", request)
+            self._check_step(world, store, None, (trace, move), seed)
             late = (*world.late[:place], *world.late[place + 1 :])
-            yield ("  late", "", request), world._replace(store=store, late=late)
+            yield move, self._merging.merged(world._replace(store=store, late=late), None)
 
     def _turn(self, world: World, who: Turn) -> World | None:
         """The world in which it is a thread's turn; ``None`` if that is beyond the bound."""
         if world.switches is None or world.turn == who:
             return world
-        preempts = world.turn is not None and self._preempts(world, world.turn, who)
+        preempts = world.turn is not None and self._preempts(world.turn, who)
         if preempts and not world.switches:
             return None
         return world._replace(turn=who, switches=world.switches - preempts)
 
-    def _preempts(self, world: World, last: Turn, who: Turn) -> bool:
+    @staticmethod
+    def _preempts(last: Turn, who: Turn) -> bool:
         """Whether ``last`` could go on: the participant, or within it the thread."""
-        number, path = last
-        if world.dead >> number & 1:
-            return False
-        requests = self._participants[number].program.requests(world.states[number])
-        if number != who[0]:
-            return bool(requests)
-        return any(path == waiting for waiting, _ in requests)
+        # A turn of somebody who cannot go on is never kept (:meth:`.Merging.merged`).
+        return last[0] != who[0] or last[1] is not None
 
-    def _answers(self, world: World, request: Any) -> Iterator[tuple[str, Store, Any, Any]]:
+    def _answers(
+        self, world: World, participant: Participant, request: Any
+    ) -> Iterator[tuple[str, Store, Any, Any]]:
         """How a request can be answered: as it should, or by a fault."""
+        if not participant.writes and not isinstance(request, _READING):
+            yield " ", world.store, _DENIED, None
+            return
         store, answer = apply(world.store, request, self._behaviour)
         yield " ", store, answer, None
         if not world.faults or not isinstance(request, (*_CONDITIONAL, s.AbortUpload)):
@@ -313,8 +284,20 @@ class Explorer:
         if isinstance(request, s.Put):
             yield "! 409:", world.store, s.Refused("ConditionalRequestConflict"), None
             yield "! answer lost, applied late:", world.store, s.Unknown("lost"), request
+        if self._denials:
+            yield "! denied:", world.store, _DENIED, None
         if isinstance(request, s.CompleteUpload) and store is not world.store:
             yield "! applied, NoSuchUpload:", store, s.Refused("NoSuchUpload"), None
+
+    def _check_step(
+        self, world: World, store: Store, owner: str | None, trace: Trace, seed: int | None
+    ) -> None:
+        try:
+            check_step(world.store, store)
+            if owner is not None:
+                check_owner(world.store, store, owner)
+        except Violation as violation:
+            raise self._failure(violation, trace, seed) from violation
 
     def _check_done(
         self, participant: Participant, state: State, world: World, trace: Trace, seed: int | None
@@ -325,9 +308,12 @@ class Explorer:
         try:
             if participant.job is not None:
                 check_outcome(world.store, participant.job, outcome)
+            if isinstance(outcome.value, Committed):
+                check_applied(world.store, outcome.value.job)
             if isinstance(outcome.value, Snapshot):
                 check_reader(world.store, outcome.value, participant.reads)
-            if outcome.kind == "raised" and not isinstance(outcome.value, _EXPECTED):
+            expected = _EXPECTED if participant.job is not None else _EXPECTED_OF_OTHERS
+            if outcome.kind == "raised" and not isinstance(outcome.value, expected):
                 raise Violation("ability to abort", f"{outcome.value!r}")
         except Violation as violation:
             raise self._failure(violation, trace, seed) from violation

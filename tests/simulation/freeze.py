@@ -8,7 +8,7 @@ collector's view of a generator shows both.
 from __future__ import annotations
 
 import gc
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import lru_cache
 from types import (
@@ -29,17 +29,46 @@ import pyarrow as pa
 #: Types whose instances are the same throughout a simulation, or do not steer a participant.
 _CONSTANT = {"Context", "Ids", "Count", "TableRoot", "StoreFacts"}
 _PLAIN = (str, bytes, int, float, bool, type(None), range, Enum)
+_ATOMS = {str, bytes, int, float, bool, type(None)}
 _RECORDS_KEPT = 100_000
 #: Records by identity; each is held on to, so that its identity stays its own.
-_records: dict[int, tuple[Any, Any]] = {}
+_records: dict[int, tuple[Any, Any, bool]] = {}
 
 
-def freeze(value: Any) -> Any:
-    """A hashable value that is equal for equal states.
+class Moment(float):
+    """A time by a participant's own clock, so that it can be told from other numbers."""
+
+
+@dataclass
+class _Met:
+    """What was met while a value was frozen."""
+
+    time: bool = False
+
+
+_met = _Met()
+
+
+def frozen(value: Any) -> tuple[Any, bool]:
+    """A hashable value that is equal for equal states, and whether there is a :class:`Moment` in
+    it.
 
     :raises TypeError: something whose state cannot be told.
     """
+    _met.time = False
+    return freeze(value), _met.time
+
+
+def freeze(value: Any) -> Any:
+    if type(value) in _ATOMS:
+        return value
+    known = _records.get(id(value))
+    if known is not None:
+        _met.time |= known[2]
+        return known[1]
     if isinstance(value, _PLAIN):
+        if type(value) is Moment:
+            _met.time = True
         return value
     name = type(value).__name__
     if name in _CONSTANT:
@@ -61,14 +90,13 @@ def freeze(value: Any) -> Any:
 
 def _freeze_record(name: str, value: Any) -> Any:
     """A dataclass by its fields. Those of the committer are frozen, so each is looked at once."""
-    known = _records.get(id(value))
-    if known is not None:
-        return known[1]
-    frozen = (name, *(freeze(getattr(value, field)) for field in _field_names(type(value))))
+    before, _met.time = _met.time, False
+    held = (name, *(freeze(getattr(value, field)) for field in _field_names(type(value))))
     if len(_records) > _RECORDS_KEPT:
         _records.clear()
-    _records[id(value)] = (value, frozen)
-    return frozen
+    _records[id(value)] = (value, held, _met.time)
+    _met.time |= before
+    return held
 
 
 @lru_cache

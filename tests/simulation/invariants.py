@@ -51,6 +51,10 @@ class Violation(AssertionError):
     def __init__(self, invariant: str, what: str) -> None:
         super().__init__(f"{invariant}: {what}")
         self.invariant = invariant
+        self._what = what
+
+    def __reduce__(self) -> Any:
+        return Violation, (self.invariant, self._what)
 
 
 @lru_cache(maxsize=200_000)
@@ -129,8 +133,58 @@ def check_step(before: Store, after: Store) -> None:
         if before.objects[key].etag != after.objects[key].etag:
             _check_overwrite(key, before.objects[key].body, after.objects[key].body)
     for key in before.objects.keys() - after.objects.keys():
-        if "/_zero_rename/heads/" in key or ("/_zero_rename/jobs/" in key and ".json" in key):
+        if never_deleted(key):
             raise Violation("continuity of correctness", f"{key} was deleted")
+
+
+def never_deleted(key: str) -> bool:
+    """Heads and decisions stay; parts of decisions that lost do not."""
+    return "/_zero_rename/heads/" in key or ("/_zero_rename/jobs/" in key and ".json" in key)
+
+
+def check_owner(before: Store, after: Store, job: str) -> None:
+    """What no request may do where only ``job``'s own processes take part: claim what is decided,
+    or close the job while something of it is left. Where others fence it they may be too early.
+
+    :raises Violation: it did.
+    """
+    if before.objects is after.objects:
+        return
+    claimed = [key for key in after.objects if _claim_of(after, key) == job]
+    if ROOT.decision_key(job) in before.objects:
+        for key in claimed:
+            if _claim_of(before, key) != job:
+                raise Violation("continuity of correctness", f"{key} was claimed after {job}'s end")
+    key = ROOT.open_key(job)
+    if key in before.objects and key not in after.objects:
+        uploads = [upload.key for upload in after.uploads.values() if job_in_key(upload.key) == job]
+        if claimed or uploads:
+            raise Violation("ability to abort", f"{job} was closed with {claimed + uploads} left")
+
+
+def _claim_of(store: Store, key: str) -> str | None:
+    if "/_zero_rename/heads/" not in key and "/_zero_rename/once/" not in key:
+        return None
+    found = store.objects.get(key)
+    return None if found is None else _claim_in(found.body)
+
+
+@lru_cache(maxsize=200_000)
+def _claim_in(body: bytes) -> str | None:
+    return json.loads(body)["claim"]
+
+
+def check_applied(store: Store, job: str) -> None:
+    """Who is told that a job is committed finds it applied, whoever did that.
+
+    :raises Violation: a head has yet to be moved.
+    """
+    decision = decision_of(store, job)
+    for change in decision.partitions if decision else ():
+        slot = Slot.partition(ROOT, change.partition)
+        found = store.objects.get(slot.key)
+        if found is None or json.loads(found.body)["epoch"] <= change.base_epoch:
+            raise Violation("completeness", f"{job} is reported and not applied to {slot.name}")
 
 
 def _is_committed(store: Store, job: str) -> bool:
@@ -189,6 +243,18 @@ def check_reader(store: Store, snapshot: Snapshot, partitions: Collection[str]) 
                     )
 
 
+def told(job: str, outcome: Node) -> str:
+    """What a participant's end says of its job: ``committed``, ``refused`` or nothing."""
+    value = outcome.value
+    if isinstance(value, UnfinishedCommitError):
+        return "committed"
+    if isinstance(value, Committed) and value.job == job:
+        return "committed"
+    if outcome.kind == "raised" and isinstance(value, RefusedError):
+        return "refused"
+    return ""
+
+
 def check_outcome(store: Store, job: str, outcome: Node) -> None:
     """A participant's answer is true now, and after recovery.
 
@@ -196,15 +262,13 @@ def check_outcome(store: Store, job: str, outcome: Node) -> None:
     """
     decision = decision_of(store, job)
     is_commit = decision is not None and decision.is_commit
-    value = outcome.value
-    says_commit = isinstance(value, UnfinishedCommitError) or (
-        isinstance(value, Committed) and value.job == job
-    )
-    says_nothing = outcome.kind == "raised" and isinstance(value, RefusedError)
-    if says_commit and not is_commit:
+    said = told(job, outcome)
+    if said == "committed" and not is_commit:
         raise Violation("ability to abort", f"{job} was told committed and is not")
-    if says_nothing and is_commit:
-        raise Violation("ability to abort", f"{job} was told refused and is committed: {value!r}")
+    if said == "refused" and is_commit:
+        raise Violation(
+            "ability to abort", f"{job} was told refused and is committed: {outcome.value!r}"
+        )
 
 
 def check_recovered(store: Store) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from simulation.freeze import freeze
+from simulation.freeze import Moment, frozen
 
 from zero_rename.committer.s3 import requests as s
 
@@ -46,7 +46,9 @@ class Node:
     :param kind: ``request``, ``all``, ``returned`` or ``raised``.
     :param value: the request, how many members the ``All`` has, the result, or the error.
     :param clock: the participant's own monotonic clock, seconds.
+    :param timed: whether somebody further up, who waits for this ``All``, holds a time.
     :param prefix: what its write ids begin with; ``minted``: how many it made.
+    :param holds_time: whether its generator holds a time that the clock gave.
     """
 
     number: int
@@ -54,8 +56,10 @@ class Node:
     kind: str = ""
     value: Any = None
     clock: float = 0.0
+    timed: bool = False
     prefix: str = ""
     minted: int = 0
+    holds_time: bool = False
     live: Generator[Any, Any, Any] | None = field(default=None, repr=False)
     steps: list[Generator[Any, Any, Any] | None] = field(default_factory=list, repr=False)
 
@@ -112,7 +116,7 @@ class Program:
             yield from self._outstanding(member, (*path, place))
 
     def answer(self, state: State, path: tuple[int, ...], answer: Any) -> State:
-        """The state after the request at ``path`` was answered."""
+        """The state after the request at ``path`` was answered; an error is raised there."""
         number, members = state
         if not path:
             return self._settle(self._node((number, "answer", _key(answer), answer)))
@@ -143,7 +147,9 @@ class Program:
         if number is None:
             node = Node(len(self._nodes), origin)
             generator = self._reach(node)
-            key = _state_key(node, generator)
+            finished = node.kind in ("returned", "raised")
+            held, node.holds_time = frozen(node.value if finished else generator)
+            key = _state_key(node, held)
             number = self._known.setdefault(key, node.number)
             self._edges[edge] = number
             if number == node.number:
@@ -171,14 +177,17 @@ class Program:
             return generator
         before = self._nodes[origin[0]]
         node.clock, node.prefix, node.minted = before.clock, before.prefix, before.minted
+        node.timed = before.timed
         if origin[1] == "member":
             generator = self._member(before, origin[2])
+            node.timed = before.timed or before.holds_time
             node.prefix, node.minted = f"{before.prefix}.{before.minted}.{origin[2]}", 0
             self._run(node, generator, None, None)
             return generator
         generator = self._materialise(before)
         if origin[1] == "answer":
-            self._run(node, generator, origin[3], None)
+            error = copy.copy(origin[3]) if isinstance(origin[3], Exception) else None
+            self._run(node, generator, origin[3], error)
             return generator
         members = [self._nodes[number] for number in origin[2]]
         node.clock = max([before.clock, *(member.clock for member in members)])
@@ -220,7 +229,7 @@ class Program:
             request = generator.throw(error) if error else generator.send(answer)
             error = None
             if isinstance(request, s.Clock):
-                answer = node.clock
+                answer = Moment(node.clock)
             elif isinstance(request, s.Wait):
                 node.clock += request.seconds
                 answer = None
@@ -233,9 +242,14 @@ class Program:
                 answer = []
 
 
-def _state_key(node: Node, generator: Any) -> Any:
-    held = freeze(node.value if node.kind in ("returned", "raised") else generator)
-    return (node.kind, held, node.clock, node.prefix, node.minted)
+def _state_key(node: Node, held: Any) -> Any:
+    """What tells local states apart.
+
+    Nobody compares a monotonic clock but with times it gave before: what it says now matters
+    only to who holds such a time.
+    """
+    clock = node.clock if node.timed or node.holds_time else None
+    return (node.kind, held, clock, node.timed, node.prefix, node.minted)
 
 
 def _copied(value: Any) -> Any:
@@ -252,4 +266,6 @@ def _key(answer: Any) -> Any:
             return ("objects", listed, answer.date)
         case s.Deleted():
             return ("deleted", tuple(sorted(answer.errors.items())))
+        case Exception():
+            return ("raised", type(answer).__name__)
     return answer

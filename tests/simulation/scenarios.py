@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-from simulation.explore import Explorer, Participant, run_to_end
+from simulation.explore import Explorer, run_to_end
 from simulation.invariants import ROOT
 from simulation.program import Ids, Program
 from simulation.sim_store import EMPTY, Behaviour, Store, apply
+from simulation.world import Participant
 
 from zero_rename.committer import Context, JobSpec, Mode, Waiting
 from zero_rename.committer.errors import StreamError, TaskResultsError
@@ -87,10 +88,11 @@ def writer(
     return Participant(program, job=job_id(name))
 
 
-def reader(*partitions: str, name: str = "reader") -> Participant:
-    """A reader of several partitions as one state."""
+def reader(*partitions: str, name: str = "reader", writes: bool = True) -> Participant:
+    """A reader of several partitions as one state; ``writes``: whether it may apply what is
+    decided."""
     program = Program(name, lambda ids: take_snapshot(context_of(ids), partitions))
-    return Participant(program, reads=partitions)
+    return Participant(program, reads=partitions, writes=writes)
 
 
 def recoverer(
@@ -101,9 +103,10 @@ def recoverer(
     return Participant(program)
 
 
-def purger(name: str = "purger") -> Participant:
+def purger(foreign_older_than: float | None = None, name: str = "purger") -> Participant:
     """A purge that leaves undecided jobs alone."""
-    program = Program(name, lambda ids: purge(context_of(ids), patience=1e9))
+    options = {"patience": 1e9, "foreign_older_than": foreign_older_than}
+    program = Program(name, lambda ids: purge(context_of(ids), **options))
     return Participant(program)
 
 
@@ -130,22 +133,15 @@ def explorer(
     *participants: Participant,
     behaviour: Behaviour | None = None,
     before: Sequence[tuple[Mode, Sequence[str]]] = ((Mode.APPEND, (ONE, TWO)),),
-    crashes: int = 0,
-    faults: int = 0,
-    switches: int | None = None,
+    **bounds: Any,
 ) -> Explorer:
-    """Explores ``participants`` on a table with some history."""
+    """Explores ``participants`` on a table with some history.
+
+    :param bounds: as :class:`Explorer` takes them.
+    """
     behaviour = behaviour or Behaviour()
     start = table(behaviour, *before)
-    return Explorer(
-        participants,
-        start,
-        behaviour,
-        context_of,
-        crashes=crashes,
-        faults=faults,
-        switches=switches,
-    )
+    return Explorer(participants, start, behaviour, context_of, **bounds)
 
 
 def twice(mode: Mode, *partitions: str, **bounds: Any) -> Explorer:

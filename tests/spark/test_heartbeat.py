@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from zero_rename.committer import JobSpec, StoreUnreachableError, Table
+from zero_rename.committer.handoff import OPEN_JOBS
 from zero_rename.committer.layout import new_job_id
 from zero_rename.spark import heartbeat
 from zero_rename.spark.heartbeat import Heartbeat
@@ -17,7 +18,7 @@ from zero_rename.spark.heartbeat import Heartbeat
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv(heartbeat.FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(OPEN_JOBS, str(tmp_path))
     return tmp_path
 
 
@@ -46,9 +47,9 @@ def test_notes_are_private_and_go_when_the_job_is_over(folder):
 
 
 def test_without_a_listener_nothing_is_noted(monkeypatch, tmp_path, caplog):
-    monkeypatch.delenv(heartbeat.FOLDER_VARIABLE, raising=False)
+    monkeypatch.delenv(OPEN_JOBS, raising=False)
     heartbeat.announce(new_job_id(), "s3://bucket/t")
-    monkeypatch.setenv(heartbeat.FOLDER_VARIABLE, str(tmp_path / "gone"))
+    monkeypatch.setenv(OPEN_JOBS, str(tmp_path / "gone"))
     with caplog.at_level(logging.WARNING):
         heartbeat.announce(new_job_id(), "s3://bucket/t")
     assert "no signs of life for job" in caplog.text

@@ -189,7 +189,8 @@ ENVIRONMENT = {
     "ZERO_RENAME_ONCE": "d/r/t",
     "ZERO_RENAME_ON_REPEAT": "replace_own",
     "ZERO_RENAME_ON_CONFLICT": "last_wins",
-    "ZERO_RENAME_REPLACE_PARTITIONS": "day=1",
+    "ZERO_RENAME_MODE": "overwrite",
+    "ZERO_RENAME_PARTITIONS": "day=1",
     "ZERO_RENAME_DAG": "d",
     "ZERO_RENAME_RUN": "r",
     "ZERO_RENAME_TASK": "t",
@@ -202,6 +203,7 @@ def test_the_environment_completes_the_options():
     options = read_writer_options({"run": "mine"}, ENVIRONMENT)
     assert options == WriterOptions(
         run="mine",
+        expected_mode=Mode.REPLACE,
         once="d/r/t",
         on_repeat=OnRepeat.REPLACE_OWN,
         on_conflict=OnConflict.LAST_WINS,
@@ -211,6 +213,15 @@ def test_the_environment_completes_the_options():
         map_index=3,
         try_number=1,
     )
+
+
+@pytest.mark.parametrize("mode", ["append", "fail-if-exists", ""])
+def test_partitions_are_emptied_only_where_the_submitter_says_replace(mode):
+    environment = ENVIRONMENT | {"ZERO_RENAME_MODE": mode}
+    options = read_writer_options({}, environment)
+    assert (options.replace_partitions, options.only_partitions) == ((), ("day=1",))
+    options = read_writer_options({"replacePartitions": "day=2"}, environment)
+    assert (options.replace_partitions, options.only_partitions) == (("day=2",), ("day=1",))
 
 
 def test_the_environment_may_speak_of_one_table_only():

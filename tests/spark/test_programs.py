@@ -27,7 +27,7 @@ url = sys.argv[1]
 spark = session()
 frame = spark.sql("select 1 n, 'x' p union all select 2, 'y'")
 frame.write.format("zero_rename").mode("append").option("partitionBy", "p").save(url)
-# Without register() filters are not pushed, and Spark evaluates them.
+# Spark evaluates the filter.
 found = spark.read.format("zero_rename").load(url).where("p = 'y'").collect()
 print(json.dumps([list(row) for row in found]))
 """

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from zero_rename.committer import InvalidInputError, Mode, SettingsRefusedError, TableRoot
+from zero_rename.committer.handoff import Handoff
 from zero_rename.s3a.hadoop.settings import CONFLICT_KEY, Committer
 from zero_rename.s3a.write_plan import DYNAMIC_OPTION, PlannedWrite, plan
-from zero_rename.spark.save_frame import resolve
+from zero_rename.spark.write_target import resolve
 
 TABLE = "s3://bucket/wh/flights"
 ROOT = TableRoot.parse(TABLE)
@@ -27,7 +28,7 @@ def asked(environ: dict[str, str] | None = None, **given: Any) -> Any:
         "committer": None,
         "options": {},
     }
-    return resolve(**call | given, environ=environ or {})
+    return resolve(**call | given, handoff=Handoff.decode(environ or {}))
 
 
 class TestWhatIsAsked:
@@ -62,6 +63,8 @@ class TestWhatIsAsked:
             ({"mode": "upsert"}, "mode='upsert'"),
             ({"partition_by": "day"}, "list of columns"),
             ({"partitions": "day=1"}, "list of paths"),
+            ({"partition_by": ["day", ""]}, "partition_by has an empty item"),
+            ({"partitions": [""]}, "partitions has an empty item"),
         ],
     )
     def test_what_cannot_be_right(self, given: dict[str, Any], message: str) -> None:
@@ -90,7 +93,7 @@ class TestAppend:
     @pytest.mark.parametrize("partitions", [(), DAYS])
     def test_is_one_job_at_the_root(self, committer: str, partitions: tuple[str, ...]) -> None:
         (write,) = planned(committer, Mode.APPEND, partitions=partitions)
-        assert (write.path, write.save_mode, write.partition_by) == (PATH, "append", ("day",))
+        assert (write.path, write.save_mode, write.partition_by) == (PATH, Mode.APPEND, ("day",))
         staging = {"directory", "partitioned"}
         assert write.options == ({CONFLICT_KEY: "append"} if committer in staging else {})
 
@@ -99,7 +102,7 @@ class TestReplace:
     def test_partitioned_settles_it_at_job_commit(self) -> None:
         for partitions in ((), DAYS):
             (write,) = planned("partitioned", Mode.REPLACE, partitions=partitions)
-            assert (write.path, write.save_mode) == (PATH, "append")
+            assert (write.path, write.save_mode) == (PATH, Mode.APPEND)
             assert write.options == {CONFLICT_KEY: "replace"}
 
     def test_partitioned_needs_partitions(self) -> None:
@@ -110,14 +113,14 @@ class TestReplace:
         writes = planned("directory", Mode.REPLACE, partitions=DAYS)
         assert [(w.path, w.partition) for w in writes] == [(f"{PATH}/{d}", d) for d in DAYS]
         for write in writes:
-            assert (write.save_mode, write.partition_by) == ("append", ())
+            assert (write.save_mode, write.partition_by) == (Mode.APPEND, ())
             assert write.options == {CONFLICT_KEY: "replace"}
 
     @pytest.mark.parametrize("committer", ["magic", "classic"])
     def test_magic_and_classic_delete_folders_first(self, committer: str) -> None:
         writes = planned(committer, Mode.REPLACE, partitions=DAYS)
         assert [(w.path, w.save_mode) for w in writes] == [
-            (f"{PATH}/{d}", "overwrite") for d in DAYS
+            (f"{PATH}/{d}", Mode.REPLACE) for d in DAYS
         ]
 
     @pytest.mark.parametrize("committer", ["magic", "directory"])
@@ -129,7 +132,7 @@ class TestReplace:
     def test_classic_without_names_is_dynamic(self) -> None:
         (write,) = planned("classic", Mode.REPLACE)
         assert write.dynamic
-        assert write.save_mode == "overwrite"
+        assert write.save_mode is Mode.REPLACE
         assert write.options == {DYNAMIC_OPTION: "dynamic"}
 
     @pytest.mark.parametrize("committer", ["magic", "directory", "classic"])
@@ -145,7 +148,7 @@ class TestFailIfExists:
         assert [w.must_be_empty for w in writes] == [(f"wh/flights/{d}/",) for d in DAYS]
         (whole,) = planned(committer, Mode.FAIL_IF_EXISTS)
         assert whole.must_be_empty == ("wh/flights/",)
-        assert {w.save_mode for w in (*writes, whole)} == {"append"}
+        assert {w.save_mode for w in (*writes, whole)} == {Mode.APPEND}
 
     def test_partitioned_looks_by_partition(self) -> None:
         (write,) = planned("partitioned", Mode.FAIL_IF_EXISTS)

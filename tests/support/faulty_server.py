@@ -69,7 +69,10 @@ class FaultyServer:
                 if reply.status == 0:
                     self.close_connection = True
                     return
-                self.send_response(reply.status)
+                if "Server" in reply.headers:
+                    self.send_response_only(reply.status)  # Without a name and date of its own.
+                else:
+                    self.send_response(reply.status)
                 sent = {"Content-Length": str(len(reply.body)), **reply.headers}
                 for name, value in sent.items():
                     self.send_header(name, value)

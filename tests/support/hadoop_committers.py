@@ -237,6 +237,15 @@ class Application:
         return sorted((row.id, row.day) for row in read.collect())
 
 
+class OnAnotherStore(Application):
+    """The shared session, on a store that it was not started with."""
+
+    def new_bucket(self) -> str:
+        name = super().new_bucket()
+        self.spark.conf.set(f"fs.s3a.bucket.{name}.endpoint", self.store.endpoint)
+        return name
+
+
 def numbers(*ranges: range, days: int = 2) -> list[tuple[int, int]]:
     """The rows of frames that begin and end there."""
     return sorted((number, number % days + 1) for one in ranges for number in one)

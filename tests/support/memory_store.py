@@ -67,6 +67,7 @@ class Behaviour:
         not, nor moto in ``DeleteObjects``.
     :param conditional_put: whether conditions of puts are honoured.
     :param lists_uploads: whether ``ListUploads`` with a prefix shows anything; MinIO does not.
+    :param removes_on_abort: whether an abort removes the object of the key too; S3Mock does.
     :param smallest_part: bytes of any part but the last; S3 has 5 MiB.
     :param page: entries per page of a listing.
     :param server_name: what the Server header says.
@@ -76,6 +77,7 @@ class Behaviour:
     conditional_delete: bool = True
     conditional_put: bool = True
     lists_uploads: bool = True
+    removes_on_abort: bool = False
     smallest_part: int = 0
     page: int = 1000
     server_name: str = "MemoryStore"
@@ -299,6 +301,8 @@ class MemoryStore:
         if self._upload_of(request.key, request.upload_id) is None:
             return s.Refused("NoSuchUpload")
         del self.uploads[request.upload_id]
+        if self.behaviour.removes_on_abort:
+            self.objects.pop(request.key, None)
         return s.Done(date=self._now())
 
 

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,16 @@ class S3Server:
     """A running server."""
 
     endpoint: str
+
+    @property
+    def origin(self) -> str:
+        """Its version and where it is from."""
+        return f"{version('moto')}, PyPI"
+
+    @property
+    def ran_on(self) -> str:
+        """For the table at the end of a run."""
+        return f"moto {self.origin}"
 
     @property
     def environment(self) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tools import fetch_s3a_jars
-from tools.fetch_s3a_jars import FetchError, Jar
+from tools.maven_jars import FetchError, Jar
 
 BODY = b"a jar"
 JAR = Jar("org.example", "thing", "1.0", hashlib.sha256(BODY).hexdigest())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 import time
@@ -13,16 +12,19 @@ from torture import scenes
 from torture.harness import Torture
 from torture.killed_races import kill_racers
 from torture.proxy import Proxy
-from torture.servers import Store, best, serving
+from torture.servers import Store, serving, where_writers_race
+
+from tools.s3_servers import ATOMIC
+from tools.server_process import ServerError
 
 
 def main() -> int:
-    """Returns 0 only if no row is lost or doubled and nothing is left over."""
+    """Returns 0 only if no row is lost or doubled and nothing is left over; 2 without a server."""
     parser = argparse.ArgumentParser(prog="torture", description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    server = os.environ.get("S3_ENDPOINT") or os.environ.get("SERVER") or best()
-    parser.add_argument("--server", default=server, help="moto, versitygw, minio or an URL")
+    servers = f"moto, {', '.join(ATOMIC)}, or an URL with credentials in the environment"
+    parser.add_argument("--server", default=where_writers_race(), help=servers)
     parser.add_argument("--latency", type=float, default=0.02, help="seconds a request")
     parser.add_argument(
         "--races", type=int, help="kills of one of two racing writers; default: a fifth of --kills"
@@ -32,6 +34,15 @@ def main() -> int:
         "--scenes", default="long_shuffle,speculation", help="which to play after the kills"
     )
     options = parser.parse_args()
+    try:
+        return 0 if torture(options) else 1
+    except ServerError as error:
+        print(f"torture: {error}", file=sys.stderr)
+        return 2
+
+
+def torture(options: argparse.Namespace) -> bool:
+    """Whether all went well."""
     name = options.server
     spark = (lambda number: False) if options.no_spark else None
     started = time.monotonic()
@@ -40,10 +51,10 @@ def main() -> int:
         bucket = f"torture-{options.seed}"
         store.client().create_bucket(Bucket=bucket)
         say = lambda line: print(line, flush=True)  # noqa: E731
-        torture = Torture(store, proxy, bucket, options.seed, say, large=True)
-        summary = torture.run(options.kills, spark)
+        kills = Torture(store, proxy, bucket, options.seed, say, large=True)
+        summary = kills.run(options.kills, spark)
         took = time.monotonic() - started
-        print(f"\n{name}, seed {options.seed}, {took:.0f} s\n{summary}", flush=True)
+        print(f"\n{store.ran_on}, seed {options.seed}, {took:.0f} s\n{summary}", flush=True)
         good = summary.good
         if store.atomic:
             races = options.kills // 5 if options.races is None else options.races
@@ -53,7 +64,7 @@ def main() -> int:
         for scene in filter(None, options.scenes.split(",")):
             with tempfile.TemporaryDirectory(prefix="zero-rename-torture-") as folder:
                 good &= play(scene, store, bucket, Path(folder))
-    return 0 if good else 1
+    return good
 
 
 def play(scene: str, store: Store, bucket: str, folder: Path) -> bool:

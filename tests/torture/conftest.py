@@ -1,4 +1,5 @@
-"""A store that is slowed down and watched, and the shared Spark session."""
+"""A store that is slowed down and watched, one on which writers may race, and the shared Spark
+session."""
 
 from __future__ import annotations
 
@@ -7,9 +8,17 @@ from typing import Any
 
 import pytest
 from torture.proxy import Proxy
-from torture.servers import Store, of_moto
+from torture.servers import (
+    Store,
+    is_url,
+    of_moto,
+    of_server,
+    of_url,
+    where_writers_race,
+)
 
 from support.moto_server import S3Server
+from support.shared_servers import shared_server
 from support.spark import spark
 
 __all__ = ["spark"]
@@ -18,6 +27,13 @@ __all__ = ["spark"]
 @pytest.fixture
 def store(s3_env: S3Server) -> Store:
     return of_moto(s3_env)
+
+
+@pytest.fixture(scope="session")
+def atomic_store(pytestconfig: pytest.Config) -> Store:
+    """A real store on which writers may race, the same for all workers."""
+    name = where_writers_race()
+    return of_url(name) if is_url(name) else of_server(shared_server(pytestconfig, name))
 
 
 @pytest.fixture

@@ -1,25 +1,17 @@
-"""The S3 servers the torture runs on: moto, versitygw, MinIO, or one that is there already.
-
-``tools/s3_servers.py`` builds versitygw and MinIO.
-"""
+"""The S3 servers the torture runs on: moto, one that ``tools/s3_servers.py`` starts, or one that is
+there already."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import socket
-import subprocess
-import tempfile
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from support.moto_server import ACCESS_KEY, REGION, SECRET_KEY, S3Server, running
-from tools.s3_servers import REMEDY, binary, build, required
+from support.moto_server import REGION, S3Server, running
+from tools import s3_servers
+from tools.s3_servers import Server
 
 
 @dataclass(frozen=True)
@@ -27,12 +19,14 @@ class Store:
     """A running S3 server.
 
     :param atomic: whether two writers may race on it.
+    :param origin: its version and where it is from.
     """
 
     name: str
     endpoint: str
     variables: Mapping[str, str]
     atomic: bool
+    origin: str
 
     def environment(self, endpoint: str | None = None) -> dict[str, str]:
         """Variables with which boto3 reaches it, by ``endpoint`` if given."""
@@ -43,6 +37,11 @@ class Store:
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
             "AWS_EC2_METADATA_DISABLED": "true",
         }
+
+    @property
+    def ran_on(self) -> str:
+        """For the table at the end of a run."""
+        return f"{self.name} {self.origin}"
 
     def client(self) -> Any:
         """A plain client of the server itself, to look at what is in it."""
@@ -57,9 +56,10 @@ class Store:
         )
 
 
+#: Every server we start takes these keys, moto any.
 _OWN = {
-    "AWS_ACCESS_KEY_ID": ACCESS_KEY,
-    "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+    "AWS_ACCESS_KEY_ID": s3_servers.ACCESS_KEY,
+    "AWS_SECRET_ACCESS_KEY": s3_servers.SECRET_KEY,
     "AWS_REGION": REGION,
     "AWS_DEFAULT_REGION": REGION,
 }
@@ -67,87 +67,43 @@ _OWN = {
 
 def of_moto(server: S3Server) -> Store:
     """A moto server that runs already."""
-    return Store("moto", server.endpoint, _OWN, atomic=False)
+    return Store("moto", server.endpoint, _OWN, atomic=False, origin=server.origin)
 
 
-def best() -> str:
-    """The most real server that is there."""
-    return next((name for name in ("minio", "versitygw") if binary(name)), "moto")
+def of_server(server: Server) -> Store:
+    """A server of ``tools/s3_servers.py``."""
+    return Store(server.name, server.endpoint, _OWN, server.atomic, server.origin)
+
+
+def of_url(url: str) -> Store:
+    """A server that runs already, with credentials in the environment; writers may race on it."""
+    given = {name: os.environ[name] for name in _OWN if name in os.environ}
+    return Store(url, url, given, atomic=True, origin="it was there")
+
+
+def is_url(name: str) -> bool:
+    return name.startswith(("http://", "https://"))
+
+
+def where_writers_race() -> str:
+    """The server on which writers may race: ``SERVER`` of the environment, MinIO where it is on
+    ``PATH``, else Ceph."""
+    named = os.environ.get("S3_ENDPOINT") or os.environ.get("SERVER")
+    return named or ("minio" if s3_servers.is_ready("minio") else "ceph")
 
 
 @contextlib.contextmanager
 def serving(name: str) -> Iterator[Store]:
     """Start a server and end it afterwards.
 
-    :param name: ``moto``, ``versitygw`` or ``minio``; an URL for a server that runs already, with
-        credentials in the environment.
-    :raises FileNotFoundError: the server's program is not there; in CI it is built.
+    :param name: ``moto``, one of ``tools/s3_servers.py``, or an URL.
+    :raises ServerError: it is not there or does not start.
     """
-    if name.startswith("http"):
-        given = {n: os.environ[n] for n in _OWN if n in os.environ}
-        yield Store(name, name, given, atomic=True)
+    if is_url(name):
+        yield of_url(name)
     elif name == "moto":
         with running() as server:
             yield of_moto(server)
-    elif name in ("versitygw", "minio"):
-        with tempfile.TemporaryDirectory(prefix="zero-rename-torture-") as folder:
-            yield from _serving(name, Path(folder))
     else:
-        raise ValueError(f"no server is called {name!r}: moto, versitygw, minio or an URL")
-
-
-def _serving(name: str, folder: Path) -> Iterator[Store]:
-    program = build(name) if required() else binary(name)
-    if program is None:
-        raise FileNotFoundError(f"{name} is not there; {REMEDY}")
-    address = f"127.0.0.1:{_free_port()}"
-    (folder / "data").mkdir()
-    if name == "versitygw":
-        command = [program, "--port", address, "--quiet", "posix", folder / "data"]
-        own = {"ROOT_ACCESS_KEY": ACCESS_KEY, "ROOT_SECRET_KEY": SECRET_KEY}
-    else:
-        console = f"127.0.0.1:{_free_port()}"
-        command = [program, "server", "--address", address, "--console-address", console]
-        command += ["--quiet", "--certs-dir", folder / "certs", folder / "data"]
-        own = {"MINIO_ROOT_USER": ACCESS_KEY, "MINIO_ROOT_PASSWORD": SECRET_KEY}
-        own["MINIO_BROWSER"] = own["MINIO_UPDATE"] = "off"
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [str(part) for part in command],
-            env={"PATH": os.environ["PATH"], "HOME": str(folder), **own},
-            cwd=folder,
-            stdout=log,
-            stderr=log,
-        )
-        try:
-            _wait_for(f"http://{address}", process, folder / "log")
-            yield Store(name, f"http://{address}", _OWN, atomic=name == "minio")
-        finally:
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    """Wait for any HTTP answer."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    give_up = time.monotonic() + 300
-    while process.poll() is None and time.monotonic() < give_up:
-        try:
-            opener.open(url, timeout=2).close()
-        except urllib.error.HTTPError:
-            return
-        except OSError:
-            time.sleep(0.05)
-        else:
-            return
-    raise RuntimeError(f"the server did not start: {log.read_text('utf-8')[-2000:]}")
+        with s3_servers.serving(name) as server:
+            yield of_server(server)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import pytest
@@ -13,10 +14,11 @@ from torture.servers import Store
 SEED = 7
 #: Every phase, and those again in which most can go wrong.
 TEN = (*list(Phase)[1:], Phase.CLAIMING, Phase.DECIDING, Phase.APPLYING)
+HALF = (Phase.OPENING, Phase.WRITING, Phase.CLAIMING, Phase.DECIDING, Phase.APPLYING)
 
 
-def torture(store: Store, proxy: Proxy, bucket: Any, aims: tuple[Phase, ...]) -> Torture:
-    return Torture(store, proxy, bucket.name, SEED, print, aims=aims)
+def torture(store: Store, proxy: Proxy, bucket: str, aims: tuple[Phase, ...]) -> Torture:
+    return Torture(store, proxy, bucket, SEED, print, aims=aims)
 
 
 def assert_good(summary: Summary, kills: int) -> None:
@@ -27,8 +29,17 @@ def assert_good(summary: Summary, kills: int) -> None:
 def test_ten_plain_jobs(store: Store, proxy: Proxy, s3_bucket: Any) -> None:
     """Conformance: no row of a committed job is lost or doubled, none of another is visible,
     and recovery by another process leaves nothing behind."""
-    summary = torture(store, proxy, s3_bucket, TEN).run(len(TEN), spark=lambda _: False)
+    summary = torture(store, proxy, s3_bucket.name, TEN).run(len(TEN), spark=lambda _: False)
     assert_good(summary, len(TEN))
+    assert {fate for _, fate in summary.fates} >= {"committed", "aborted"}
+
+
+def test_five_plain_jobs_on_a_real_store(atomic_store: Store) -> None:
+    bucket = f"kills-{uuid.uuid4().hex}"
+    atomic_store.client().create_bucket(Bucket=bucket)
+    with Proxy(atomic_store.endpoint, latency=0.01) as proxy:
+        summary = torture(atomic_store, proxy, bucket, HALF).run(len(HALF), spark=lambda _: False)
+    assert_good(summary, len(HALF))
     assert {fate for _, fate in summary.fates} >= {"committed", "aborted"}
 
 
@@ -38,6 +49,6 @@ def test_two_spark_drivers(store: Store, proxy: Proxy, s3_bucket: Any) -> None:
     """The same with the process group of a Spark driver, JVM and workers included: one while its
     tasks write, one between decision and close."""
     aims = (Phase.WRITING, Phase.APPLYING)
-    summary = torture(store, proxy, s3_bucket, aims).run(2, spark=lambda _: True)
+    summary = torture(store, proxy, s3_bucket.name, aims).run(2, spark=lambda _: True)
     assert_good(summary, 2)
     assert sorted(fate for _, fate in summary.fates) == ["aborted", "committed"]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from torture.killed_races import kill_racers
 from torture.loads import Load
-from torture.servers import Store, serving
+from torture.servers import Store
 from torture.writers import RacingWriter
 
 from zero_rename import Table
@@ -20,60 +20,52 @@ LOADS = [Load(number, "append", (1,), rows=3, rows_per_file=2) for number in (1,
 ROUNDS = 5
 
 
-@pytest.fixture(scope="module")
-def minio() -> Iterator[Store]:
-    try:
-        with serving("minio") as store:
-            yield store
-    except FileNotFoundError as error:
-        pytest.skip(str(error))
-
-
 class TestWhereWritersMayRace:
     @pytest.fixture
-    def table(self, minio: Store, request: pytest.FixtureRequest) -> Table:
-        client = minio.client()
-        bucket = request.node.name.replace("_", "-")[:60]
+    def table(self, atomic_store: Store) -> Table:
+        client = atomic_store.client()
+        bucket = f"races-{uuid.uuid4().hex}"
         client.create_bucket(Bucket=bucket)
         table = Table(f"s3://{bucket}/flights", client=client)
         with table.job(LOADS[0].table().schema, partition_by=("day",)):
             pass  # The table is made: what follows is about its partitions.
         return table
 
-    def test_appends_both_commit(self, minio: Store, table: Table) -> None:
+    def test_appends_both_commit(self, atomic_store: Store, table: Table) -> None:
         expected: Counter = Counter()
         for number in range(ROUNDS):
             loads = [replace(load, number=10 * number + load.number) for load in LOADS]
-            assert race(minio, table, loads) == ["committed", "committed"]
+            assert race(atomic_store, table, loads) == ["committed", "committed"]
             for load in loads:
                 expected.update(load.row_ids())
             assert rows(table) == expected
 
-    def test_of_two_replaces_one_commits(self, minio: Store, table: Table) -> None:
+    def test_of_two_replaces_one_commits(self, atomic_store: Store, table: Table) -> None:
         for number in range(ROUNDS):
             loads = [
                 replace(load, number=10 * number + load.number, mode="replace") for load in LOADS
             ]
-            answers = race(minio, table, loads)
+            answers = race(atomic_store, table, loads)
             first, second = sorted(answers)
             assert first.startswith("CommitConflictError: Partitions changed"), answers
             assert second == "committed"
             assert rows(table) == Counter(loads[answers.index("committed")].row_ids())
 
-    def test_last_wins_has_a_last_one(self, minio: Store, table: Table) -> None:
+    def test_last_wins_has_a_last_one(self, atomic_store: Store, table: Table) -> None:
         for number in range(ROUNDS):
             loads = [
                 replace(load, number=10 * number + load.number, mode="replace") for load in LOADS
             ]
-            answers = race(minio, table, loads, on_conflict=OnConflict.LAST_WINS)
+            answers = race(atomic_store, table, loads, on_conflict=OnConflict.LAST_WINS)
             assert answers == ["committed", "committed"]
             assert rows(table) in [Counter(load.row_ids()) for load in loads]
 
 
-def test_one_of_two_is_killed(minio: Store) -> None:
+def test_one_of_two_is_killed(atomic_store: Store) -> None:
     """Whatever the victim was at, both fates are told apart, and no row is lost or doubled."""
-    minio.client().create_bucket(Bucket="killed-races")
-    found = kill_racers(minio, "killed-races", seed=1, races=4)
+    bucket = f"killed-races-{uuid.uuid4().hex}"
+    atomic_store.client().create_bucket(Bucket=bucket)
+    found = kill_racers(atomic_store, bucket, seed=1, races=4)
     assert found.fates.total() == 4
     assert found.good, found
 

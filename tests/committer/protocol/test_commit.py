@@ -135,6 +135,43 @@ class TestFolding:
         assert world.jobs_of(DAY1) == [first.job, opened.job]
         world.assert_clean()
 
+    def test_a_manifest_stays_whose_head_was_claimed_before_its_swap_was_confirmed(self) -> None:
+        """The swap's answer is lost, and what is read back is the next job's claim on our head."""
+        world = World().with_context(limits=Limits(decisions_per_head=1))
+        first = world.load(DAY1)
+        second = world.open()
+        result = world.write(second, DAY1)
+        third = world.open()
+        waiting = world.write(third, DAY1)
+
+        class Dead(Exception):
+            """The third job's process, after its claim."""
+
+        def dies_deciding(request: Any, apply: Callable[[Any], Any]) -> Any:
+            if isinstance(request, Put) and request.key == ROOT.decision_key(third.job):
+                raise Dead
+            return apply(request)
+
+        def claimed_before_it_is_read_back(request: Any, apply: Callable[[Any], Any]) -> Any:
+            answer = apply(request)
+            if not (isinstance(request, Put) and b'"manifest":{' in request.body):
+                return answer
+            world.driver.fault = None
+            other = world.with_context()
+            other.driver.fault = dies_deciding
+            with pytest.raises(Dead):
+                other.commit(third, waiting)
+            return Unknown("lost")
+
+        world.driver.fault = claimed_before_it_is_read_back
+        world.commit(second, result)
+        head = self.head(world)
+        assert head.claim == third.job
+        assert head.manifest is not None
+        assert world.jobs_of(DAY1) == [first.job, second.job]
+        world.recover(patience=0.0)
+        world.assert_clean()
+
     def test_a_head_lists_as_dropped_what_its_manifest_holds_and_no_more(self) -> None:
         world = World().with_context(limits=Limits(decisions_per_head=2))
         folded = world.load(DAY1, once="folded")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from support.protocol import DAY1, ROOT, World
 from zero_rename.committer import (
     CommitConflictError,
     Context,
+    Coordination,
     JobFencedError,
     Mode,
     OnConflict,
@@ -32,6 +34,7 @@ from zero_rename.committer.s3.requests import (
     Delete,
     DeleteMany,
     Put,
+    Refused,
     Unknown,
 )
 from zero_rename.committer.state.decide import read_decision
@@ -256,6 +259,58 @@ class TestProbe:
         )
         assert world.store.keys() == []
         assert world.store.upload_keys() == []
+
+    @pytest.mark.parametrize(("winners", "atomic"), [(0, True), (1, True), (2, False), (8, False)])
+    def test_two_winners_of_a_race_show_that_the_store_is_not_atomic(
+        self, winners: int, atomic: bool
+    ) -> None:
+        """It keeps conditions where nobody races: one writer at a time, and not refused."""
+        world = World()
+        racers = 0
+
+        def fault(request: Any, apply: Apply) -> Any:
+            nonlocal racers
+            if isinstance(request, Put) and request.key.endswith("-race"):
+                racers += 1
+                kept = replace(request, if_none_match=False)
+                return apply(kept) if racers <= winners else Refused("PreconditionFailed")
+            return apply(request)
+
+        world.driver.fault = fault
+        first = world.open()
+        assert racers == 8
+        assert (first.facts.atomic, first.facts.conditional_put) == (atomic, True)
+        if atomic:
+            world.open()
+        else:
+            with pytest.raises(StoreUnfitError, match=r"\(MemoryStore\) checks .* in two steps"):
+                world.open()
+        assert world.store.keys(ROOT.probe_key("")) == []
+
+    @pytest.mark.parametrize("coordination", list(Coordination))
+    def test_a_store_whose_abort_removes_the_object_is_refused(
+        self, coordination: Coordination
+    ) -> None:
+        """Attempts of a task share their keys: the loser's upload is aborted after the winner's
+        was completed."""
+        world = World(MemoryStore(behaviour=Behaviour(removes_on_abort=True)))
+        with pytest.raises(StoreUnfitError, match="aborting an upload removes the object"):
+            world.open(coordination=coordination)
+        assert world.store.keys() == []
+        assert world.store.upload_keys() == []
+
+    @pytest.mark.parametrize("kept", ["if_none_match", "if_match"])
+    def test_a_store_that_keeps_one_condition_only_is_refused(self, kept: str) -> None:
+        world = World()
+
+        def fault(request: Any, apply: Apply) -> Any:
+            if isinstance(request, Put):
+                request = Put(request.key, request.body, **{kept: getattr(request, kept)})
+            return apply(request)
+
+        world.driver.fault = fault
+        with pytest.raises(StoreUnfitError, match="does not keep If-None-Match and If-Match"):
+            world.open()
 
     def test_a_store_without_conditions_is_refused_with_what_would_work(self) -> None:
         world = World(MemoryStore(behaviour=Behaviour(conditional_put=False)))

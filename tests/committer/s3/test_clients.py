@@ -26,6 +26,7 @@ from zero_rename.committer.s3.requests import (
     Delete,
     DeleteMany,
     Get,
+    ListUploads,
     Put,
     Unknown,
     UploadPart,
@@ -198,6 +199,28 @@ def test_connect_keeps_one_driver_per_bucket_and_environment(
     assert connect("two").clients is first.clients
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "another")
     assert connect("one") is not first
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [("s3-mock-file-store", "s3-mock-file-store"), ("somebody", "")]
+)
+def test_a_store_without_the_header_is_known_by_what_it_owns(
+    at: Any, owner: str, name: str
+) -> None:
+    """S3Mock; elsewhere the owner is a person."""
+    listing = (
+        "<ListMultipartUploadsResult><Upload><Key>key</Key><UploadId>1</UploadId>"
+        f"<Owner><DisplayName>{owner}</DisplayName></Owner>"
+        "<Initiated>2026-11-21T00:00:00.000Z</Initiated></Upload></ListMultipartUploadsResult>"
+    )
+    uploads = Reply(200, listing.encode(), {"Server": ""})
+    answers = iter([uploads, Reply(200, headers={"ETag": '"1"', "Server": ""})])
+    with FaultyServer(lambda *_: next(answers)) as server:
+        driver = at(server.endpoint)
+        driver.perform(ListUploads(""))
+        assert driver.clients.server_name == name
+        driver.perform(Put("key", b"x"))
+        assert driver.clients.server_name == name, "by an earlier answer"
 
 
 def test_the_server_is_known_by_its_last_answer(at: Any) -> None:

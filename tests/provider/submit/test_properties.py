@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -77,3 +80,29 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="cannot be read"):
         read_properties(tmp_path / "none")
+
+
+def test_variables_survive_the_script_that_yarn_starts_a_container_by(tmp_path: Path) -> None:
+    """A NodeManager writes ``export NAME="value"``, the value as it is."""
+    said = {"A": '["day=1", "cost=$5"]', "B": "`date` \\ $(date) é\nb"}
+    made = cluster_settings("yarn", said, {"C": '"$HOME"'})
+    kept = read_properties(write_properties(tmp_path, made, None))
+    prefixes = ("spark.yarn.appMasterEnv.", "spark.executorEnv.")
+    variables = {
+        name.removeprefix(prefix): value
+        for name, value in kept.items()
+        for prefix in prefixes
+        if name.startswith(prefix)
+    }
+    script = tmp_path / "launch_container.sh"
+    show = f"{sys.executable} -c 'import json, os; print(json.dumps(dict(os.environ)))'"
+    lines = [f'export {name}="{value}"' for name, value in variables.items()]
+    script.write_text("\n".join(["#!/bin/bash", *lines, show]), "utf-8")
+    ran = subprocess.run(["bash", str(script)], capture_output=True, check=True)
+    shown = json.loads(ran.stdout)
+    assert {name: shown[name] for name in "ABC"} == said | {"C": '"$HOME"'}
+
+
+def test_kubernetes_takes_variables_as_they_are() -> None:
+    made = cluster_settings("k8s://https://host", {"A": '"$x"'}, {"B": '"$x"'})
+    assert made["spark.kubernetes.driverEnv.A"] == made["spark.executorEnv.B"] == '"$x"'

@@ -7,7 +7,7 @@ from math import inf
 
 import pytest
 
-from zero_rename.committer import SettingsRefusedError
+from zero_rename.committer import Mode, SettingsRefusedError
 from zero_rename.s3a.checks.run import (
     CHECKS,
     Circumstances,
@@ -270,8 +270,8 @@ CASES: dict[str, tuple[list[Circumstances], list[Circumstances]]] = {
         [job(conf={IN_MEMORY: "true"}), job(jars=Jars((jar("hadoop-client-api", "3.3.4"),)))],
     ),
     "dynamic-partition-overwrite": (
-        [job(conf=DYNAMIC), job(conf=DYNAMIC, save_mode="overwrite")],
-        [job(conf=DYNAMIC, save_mode="append"), job("classic", DYNAMIC)],
+        [job(conf=DYNAMIC), job(conf=DYNAMIC, save_mode=Mode.REPLACE)],
+        [job(conf=DYNAMIC, save_mode=Mode.APPEND), job("classic", DYNAMIC)],
     ),
     "dynamic-overwrite-appends": (
         [
@@ -281,7 +281,7 @@ CASES: dict[str, tuple[list[Circumstances], list[Circumstances]]] = {
         ],
         [
             job("classic", DYNAMIC),
-            job("classic", {**DYNAMIC, PROTOCOL: CLOUD_PROTOCOL}, save_mode="append"),
+            job("classic", {**DYNAMIC, PROTOCOL: CLOUD_PROTOCOL}, save_mode=Mode.APPEND),
             job("classic", {**DYNAMIC, PROTOCOL: CLOUD_PROTOCOL}, jars=with_cloud("4.2.0")),
             job("classic", {**DYNAMIC, PROTOCOL: CLOUD_PROTOCOL}, jars=with_cloud("4.2")),
         ],
@@ -291,44 +291,49 @@ CASES: dict[str, tuple[list[Circumstances], list[Circumstances]]] = {
         [job("classic", DYNAMIC), job("classic", sensor_waits=True)],
     ),
     "overwrite-removes-table": (
-        [job(save_mode="overwrite", has_other_partitions=True)],
+        [job(save_mode=Mode.REPLACE, has_other_partitions=True)],
         [
-            job(save_mode="overwrite", has_other_partitions=False),
-            job(save_mode="append", has_other_partitions=True),
-            job("classic", DYNAMIC, save_mode="overwrite", has_other_partitions=True),
+            job(save_mode=Mode.REPLACE, has_other_partitions=False),
+            job(save_mode=Mode.APPEND, has_other_partitions=True),
+            job("classic", DYNAMIC, save_mode=Mode.REPLACE, has_other_partitions=True),
         ],
     ),
     "overwrite-removes-first": (
-        [job(save_mode="overwrite"), job(save_mode="overwrite", has_other_partitions=False)],
-        [job(save_mode="append"), job("classic", DYNAMIC, save_mode="overwrite")],
+        [job(save_mode=Mode.REPLACE), job(save_mode=Mode.REPLACE, has_other_partitions=False)],
+        [job(save_mode=Mode.APPEND), job("classic", DYNAMIC, save_mode=Mode.REPLACE)],
     ),
     "native-table-removed": (
         [
-            job(native_table=True, save_mode="overwrite"),
+            job(native_table=True, save_mode=Mode.REPLACE),
             job("directory", {CONFLICT: "replace"}, native_table=True),
         ],
         [
-            job(native_table=True, save_mode="append"),
+            job(native_table=True, save_mode=Mode.APPEND),
             job("partitioned", {CONFLICT: "replace"}, native_table=True),
-            job(native_table=False, save_mode="overwrite"),
+            job(native_table=False, save_mode=Mode.REPLACE),
         ],
     ),
     "mode-not-kept": (
         [
-            job("partitioned", {CONFLICT: "replace"}, mode="append", save_mode="append"),
+            job("partitioned", {CONFLICT: "replace"}, mode=Mode.APPEND, save_mode=Mode.APPEND),
             # Whatever the application says to Spark, or where that is not known.
-            job("partitioned", {CONFLICT: "replace"}, mode="append"),
-            job("partitioned", {CONFLICT: "replace"}, mode="append", save_mode="error"),
-            job("directory", {CONFLICT: "append"}, mode="overwrite", save_mode="append"),
-            job("magic", mode="overwrite", save_mode="append"),
-            job("magic", mode="fail-if-exists", save_mode="append"),
+            job("partitioned", {CONFLICT: "replace"}, mode=Mode.APPEND),
+            job(
+                "partitioned",
+                {CONFLICT: "replace"},
+                mode=Mode.APPEND,
+                save_mode=Mode.FAIL_IF_EXISTS,
+            ),
+            job("directory", {CONFLICT: "append"}, mode=Mode.REPLACE, save_mode=Mode.APPEND),
+            job("magic", mode=Mode.REPLACE, save_mode=Mode.APPEND),
+            job("magic", mode=Mode.FAIL_IF_EXISTS, save_mode=Mode.APPEND),
         ],
         [
-            job("partitioned", {CONFLICT: "replace"}, mode="overwrite", save_mode="append"),
-            job("partitioned", {CONFLICT: "fail"}, mode="fail-if-exists", save_mode="append"),
-            job("magic", mode="append", save_mode="append"),
-            job("magic", mode="overwrite", save_mode="overwrite"),
-            job("magic", mode="fail-if-exists", save_mode="error"),
+            job("partitioned", {CONFLICT: "replace"}, mode=Mode.REPLACE, save_mode=Mode.APPEND),
+            job("partitioned", {CONFLICT: "fail"}, mode=Mode.FAIL_IF_EXISTS, save_mode=Mode.APPEND),
+            job("magic", mode=Mode.APPEND, save_mode=Mode.APPEND),
+            job("magic", mode=Mode.REPLACE, save_mode=Mode.REPLACE),
+            job("magic", mode=Mode.FAIL_IF_EXISTS, save_mode=Mode.FAIL_IF_EXISTS),
             job("directory"),
         ],
     ),
@@ -417,8 +422,12 @@ CASES: dict[str, tuple[list[Circumstances], list[Circumstances]]] = {
         ],
     ),
     "retry-after-part-commit": (
-        [job(mode="append", retries=2), job("classic", mode="append", retries=1)],
-        [job(mode="append", retries=0), job(mode="overwrite", retries=2), job(mode="append")],
+        [job(mode=Mode.APPEND, retries=2), job("classic", mode=Mode.APPEND, retries=1)],
+        [
+            job(mode=Mode.APPEND, retries=0),
+            job(mode=Mode.REPLACE, retries=2),
+            job(mode=Mode.APPEND),
+        ],
     ),
     "driver-restarts": (
         [job(conf={"spark.yarn.maxAppAttempts": "2"})],
@@ -637,24 +646,24 @@ def test_stays_silent_on_what_is_right(check: str) -> None:
 
 
 @pytest.mark.parametrize("committer", ["zero_rename", "magic", "directory", "partitioned"])
-@pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_the_settings_of_a_committer_raise_nothing(committer: str, mode: str) -> None:
-    conf = {CONFLICT: "replace"} if committer == "partitioned" and mode == "overwrite" else {}
+@pytest.mark.parametrize("mode", [Mode.APPEND, Mode.REPLACE])
+def test_the_settings_of_a_committer_raise_nothing(committer: str, mode: Mode) -> None:
+    conf = {CONFLICT: "replace"} if committer == "partitioned" and mode is Mode.REPLACE else {}
     circumstances = job(
         committer,
         conf,
         {"fs.defaultFS": "hdfs://namenode"},
         mode=mode,
-        save_mode="append" if mode == "append" or conf else "overwrite",
+        save_mode=Mode.APPEND if mode is Mode.APPEND or conf else Mode.REPLACE,
         is_cluster=True,
         other_jobs=True,
         sensor_waits=True,
         writes=1,
         lifecycle_days=7,
-        has_other_partitions=mode == "append" or bool(conf),
+        has_other_partitions=mode is Mode.APPEND or bool(conf),
         formats=("parquet",),
     )
-    left = {"overwrite-removes-first"} if mode == "overwrite" and not conf else set()
+    left = {"overwrite-removes-first"} if mode is Mode.REPLACE and not conf else set()
     left &= {check.id for check in CHECKS if committer in check.committers}
     assert ids(inspect(circumstances)) == left
 

@@ -1,4 +1,4 @@
-"""One JVM with the real jars, on versitygw or MinIO; skipped where the jars are not cached."""
+"""One JVM with the real jars, on S3Mock; skipped where the jars are not cached."""
 
 from __future__ import annotations
 
@@ -7,10 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from torture.servers import serving
+from torture.servers import Store, is_url, of_moto, of_server, of_url
 
-from support.hadoop_committers import Application, Place, environment, static_settings
-from tools import s3_servers
+from support.hadoop_committers import (
+    Application,
+    OnAnotherStore,
+    Place,
+    environment,
+    static_settings,
+)
+from support.moto_server import S3Server
+from support.shared_servers import shared_server
 from tools.fetch_s3a_jars import cached_jars
 
 #: Set by `.ci/run` for `make test`, since it runs `make test-s3a` next.
@@ -41,48 +48,43 @@ def _why_not() -> str | None:
     return None
 
 
-def server_name() -> str:
-    """The real store: versitygw, built if need be; MinIO where that is all there is.
-
-    In CI a missing server is a failure, not a skip.
-    """
-    named = os.environ.get("S3A_SERVER")
-    if named:
-        return named
-    try:
-        s3_servers.build("versitygw")
-    except s3_servers.BuildError as error:
-        if s3_servers.binary("minio"):
-            return "minio"
-        if s3_servers.required():
-            pytest.fail(str(error))
-        pytest.skip(str(error))
-    return "versitygw"
+@pytest.fixture(scope="session")
+def s3a_store(pytestconfig: pytest.Config) -> Store:
+    """The real store, the same for all workers: ``S3A_SERVER`` of the environment, else S3Mock."""
+    name = os.environ.get("S3A_SERVER") or "s3mock"
+    return of_url(name) if is_url(name) else of_server(shared_server(pytestconfig, name))
 
 
 @pytest.fixture(scope="session")
-def application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
+def application(
+    s3a_store: Store, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Application]:
     """Spark on ``local[2,2]``: two tasks at once, two attempts each."""
     from pyspark.sql import SparkSession
 
     folder = tmp_path_factory.mktemp("s3a")
     jars = cached_jars()
     assert jars is not None
-    with serving(server_name()) as store:
-        before = dict(os.environ)
-        os.environ.update(environment(store))
-        try:
-            builder = SparkSession.builder.master("local[2,2]").appName("s3a")
-            for name, value in static_settings(store, jars, folder).items():
-                builder = builder.config(name, value)
-            spark = builder.getOrCreate()
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
-        try:
-            yield Application(spark, store, folder)
-        finally:
-            spark.stop()
+    before = dict(os.environ)
+    os.environ.update(environment(s3a_store))
+    try:
+        builder = SparkSession.builder.master("local[2,2]").appName("s3a")
+        for name, value in static_settings(s3a_store, jars, folder).items():
+            builder = builder.config(name, value)
+        spark = builder.getOrCreate()
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+    try:
+        yield Application(spark, s3a_store, folder)
+    finally:
+        spark.stop()
+
+
+@pytest.fixture(scope="session")
+def native_application(application: Application, s3_server: S3Server) -> Application:
+    """The session on moto, where native tables can be beside: they refuse S3Mock."""
+    return OnAnotherStore(application.spark, of_moto(s3_server), application.folder)
 
 
 @pytest.fixture

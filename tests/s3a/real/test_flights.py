@@ -163,7 +163,7 @@ def xcom(run: Any, task_id: str) -> Any:
 
 @pytest.fixture(scope="module")
 def airflow(
-    application: Application, tmp_path_factory: pytest.TempPathFactory
+    native_application: Application, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Airflow]:
     """Connections to the store, and jars in ``spark-defaults.conf``, as a cluster has them."""
     folder = tmp_path_factory.mktemp("flights")
@@ -181,9 +181,9 @@ def airflow(
     csv.write_text(first_days(), "utf-8")
     for name in ("flights_daily.py", "flights_job.py"):
         shutil.copy(EXAMPLES / name, migrate() / "dags" / name)
-    known = application.store.environment()
-    bucket = application.new_bucket()
-    endpoint = {"endpoint_url": application.store.endpoint, "region_name": "us-east-1"}
+    known = native_application.store.environment()
+    bucket = native_application.new_bucket()
+    endpoint = {"endpoint_url": native_application.store.endpoint, "region_name": "us-east-1"}
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(("AWS_", "SPARK_"))]:
             patch.delenv(name)
@@ -207,7 +207,7 @@ def airflow(
         patch.setenv(
             *connection_variable("zero_rename_default", conn_type="zero_rename", extra=extra)
         )
-        yield Airflow(application, bucket, csv)
+        yield Airflow(native_application, bucket, csv)
 
 
 @pytest.fixture(scope="module")

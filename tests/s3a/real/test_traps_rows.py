@@ -148,16 +148,15 @@ class TestOverwrites:
         assert place.files() == []
 
     @shows("native-table-removed")
-    def test_it_removes_a_native_tables_records(
-        self, application: Application, place: Place
-    ) -> None:
-        table = Table(place.root.url, client=application.client)
+    def test_it_removes_a_native_tables_records(self, native_application: Application) -> None:
+        place = native_application.place()
+        table = Table(place.root.url, client=place.client)
         rows = pa.table({"id": [1], "day": pa.array([1], pa.int32())})
         with table.job(rows.schema, mode="append", partition_by=["day"]) as job:
             job.write(rows)
         assert place.has("_zero_rename/table.json")
-        with application.with_committer("magic"):
-            application.write(place, application.frame(100), mode="overwrite")
+        with native_application.with_committer("magic"):
+            native_application.write(place, native_application.frame(100), mode="overwrite")
         assert not place.has("_zero_rename/table.json")
 
     @shows("dynamic-partition-overwrite")
@@ -221,9 +220,10 @@ class TestUploadsOfOthers:
         assert place.uploads() == []
 
     @shows("abort-uploads-shared")
-    def test_the_other_job_then_cannot_commit(self, application: Application, place: Place) -> None:
+    def test_the_other_job_then_cannot_commit(self, native_application: Application) -> None:
         """What a native job has uploaded and not completed."""
-        table = Table(place.root.url, client=application.client)
+        place = native_application.place()
+        table = Table(place.root.url, client=place.client)
         rows = pa.table({"id": [1], "day": pa.array([1], pa.int32())})
         opened = table.open_job(
             JobSpec(mode=Mode.APPEND, schema=rows.schema, partition_by=("day",))
@@ -231,8 +231,8 @@ class TestUploadsOfOthers:
         writer = table.task_writer(opened, 0, 0)
         writer.write(rows)
         result = writer.close()
-        with application.with_committer("magic", abort_pending_uploads=True):
-            application.write(place, application.frame(100))
+        with native_application.with_committer("magic", abort_pending_uploads=True):
+            native_application.write(place, native_application.frame(100))
         with pytest.raises(ZeroRenameError):
             table.commit(opened, [result])
 

@@ -49,8 +49,9 @@ def test_pyarrow_reads_the_same_rows(
     assert place.verify(committer, None, since).committer == committer
 
 
-def test_spark_reads_a_native_table_through_s3a(application: Application, place: Place) -> None:
-    table = Table(place.root.url, client=application.client)
+def test_spark_reads_a_native_table_through_s3a(native_application: Application) -> None:
+    place = native_application.place()
+    table = Table(place.root.url, client=place.client)
     for first in (0, 100):
         ids = list(range(first, first + 40))
         rows = pa.table(
@@ -58,8 +59,8 @@ def test_spark_reads_a_native_table_through_s3a(application: Application, place:
         )
         with table.job(rows.schema, mode="append", partition_by=["day"]) as job:
             job.write(rows)
-    assert application.rows(place) == numbers(range(40), range(100, 140))
-    assert by_pyarrow(application.store, place) == application.rows(place)
+    assert native_application.rows(place) == numbers(range(40), range(100, 140))
+    assert by_pyarrow(native_application.store, place) == native_application.rows(place)
 
 
 @S3A

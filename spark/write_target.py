@@ -1,0 +1,111 @@
+"""Table, mode, partitions and committer of one call of :func:`zero_rename.spark.save`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..committer.errors import InvalidInputError
+from ..committer.handoff import Handoff
+from ..committer.job_spec import Mode
+from ..committer.layout import TableRoot
+from ..s3a.hadoop.settings import Committer
+
+NATIVE = "zero_rename"
+
+
+@dataclass(frozen=True)
+class WriteTarget:
+    """What the call and the application's submitter come to.
+
+    :param partition_by: partition columns, outermost first.
+    :param partitions: the only ones that may be written, as Hive-escaped paths; none for any.
+    :param options: of Spark's writer.
+    """
+
+    root: TableRoot
+    committer: str
+    mode: Mode
+    partition_by: tuple[str, ...]
+    partitions: tuple[str, ...]
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+def resolve(
+    table: str | None,
+    partition_by: Sequence[str],
+    mode: str | None,
+    partitions: Sequence[str] | None,
+    committer: str | None,
+    options: Mapping[str, str],
+    handoff: Handoff,
+) -> WriteTarget:
+    """The arguments of ``save()``, completed by what the submitter says about its table.
+
+    :raises InvalidInputError: a call that cannot be right, or contradicts the submitter.
+    """
+    root = TableRoot.parse(table) if table else handoff.table
+    if root is None:
+        raise InvalidInputError(
+            "No table is named; nothing was written.",
+            remedy="Give save() a table, s3://bucket/prefix, or submit by the operator.",
+        )
+    said = handoff.about(root)
+    return WriteTarget(
+        root=root,
+        committer=_committer(committer or said.committer or NATIVE),
+        mode=_mode(mode, said.mode),
+        partition_by=_listed("partition_by", "columns", partition_by),
+        partitions=_partitions(partitions, said.partitions),
+        options=dict(options),
+    )
+
+
+def _committer(word: str) -> str:
+    if word != NATIVE and word not in list(Committer):
+        raise InvalidInputError(
+            f"There is no committer {word!r}; nothing was written.",
+            remedy=f"Choose one of {', '.join((NATIVE, *Committer))}.",
+        )
+    return word
+
+
+def _mode(given: str | None, expected: Mode | None) -> Mode:
+    if given is None:
+        return expected or Mode.APPEND
+    mode = Mode.parse(given)
+    if expected not in (None, mode):
+        raise InvalidInputError(
+            f"The application writes with mode {given!r}, and {expected} is asked for "
+            f"({Handoff.variable('mode')}, which the Airflow operator's mode= sets); nothing was "
+            "written.",
+            remedy="Change the application's mode=, or leave one of the two out.",
+        )
+    return mode
+
+
+def _partitions(given: Sequence[str] | None, allowed: tuple[str, ...]) -> tuple[str, ...]:
+    if given is None:
+        return allowed
+    wanted = tuple(dict.fromkeys(_listed("partitions", "paths", given)))
+    others = sorted(set(wanted) - set(allowed)) if allowed else []
+    if others:
+        raise InvalidInputError(
+            f"The application writes {', '.join(others[:5])}, and its task is about "
+            f"{', '.join(allowed[:5])}; nothing was written.",
+            remedy="Mend the application's partitions= or the task's partition.",
+        )
+    return wanted
+
+
+def _listed(name: str, what: str, given: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(given, str):
+        raise InvalidInputError(
+            f"{name} is a list of {what}, not a string; nothing was written.",
+            remedy=f"Give {name}=[{given!r}].",
+        )
+    if not all(given):
+        raise InvalidInputError(
+            f"{name} has an empty item; nothing was written.", remedy=f"Leave it out of {name}=."
+        )
+    return tuple(given)

@@ -1,0 +1,84 @@
+"""Applying what was applied before, by an owner that slept or by anybody twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from support.memory_store import Behaviour, MemoryStore
+from support.protocol import DAY1, ROOT, World
+from zero_rename.committer import Mode
+from zero_rename.committer.protocol.apply import finish
+from zero_rename.committer.records.head import Slot
+from zero_rename.committer.s3.requests import (
+    AbortUpload,
+    CompleteUpload,
+    ListedUpload,
+    ListUploads,
+    Put,
+)
+from zero_rename.committer.state.decide import read_decision
+from zero_rename.committer.state.heads import read_head
+
+
+def test_an_owner_that_slept_completes_nothing_where_that_resurrects() -> None:
+    """Its heads are as it claimed them; what it would complete was removed since."""
+    behaviour = Behaviour(complete_again="resurrect", conditional_delete=False)
+    world = World(MemoryStore(behaviour=behaviour))
+    world.load(DAY1)
+    opened = world.open(Mode.REPLACE)
+    result = world.write(opened, DAY1)
+    later: list[str] = []
+
+    def sleep_after_the_decision(request: Any, apply: Callable[[Any], Any]) -> Any:
+        answer = apply(request)
+        if isinstance(request, Put) and request.key == ROOT.decision_key(opened.job):
+            other = World(world.store)
+            other.recover(patience=0)
+            later.append(other.load(DAY1, mode=Mode.REPLACE).job)
+            world.driver.requests.clear()
+        return answer
+
+    world.driver.fault = sleep_after_the_decision
+    assert world.commit(opened, result).job == opened.job
+    assert not [r for r in world.driver.requests if isinstance(r, CompleteUpload)]
+    assert world.jobs_of(DAY1) == later
+    assert len(world.listed(DAY1)) == 1
+    world.assert_clean()
+
+
+def test_a_claim_that_came_after_the_job_moved_the_head_is_taken_off() -> None:
+    """A commit that was called again may claim too late; its head must not move twice."""
+    world = World()
+    job = world.load(DAY1).job
+    slot = Slot.partition(ROOT, DAY1)
+    moved = world.driver.run(read_head(world.context, slot))
+    claimed = moved.head.claimed(job, "late", moved.etag)
+    world.store.apply(Put(slot.key, claimed.encode(), if_match=moved.etag))
+    decided = world.driver.run(read_decision(world.context, job))
+    assert decided is not None
+    world.driver.run(finish(world.context, decided))
+    now = world.driver.run(read_head(world.context, slot))
+    assert (now.head.epoch, now.head.claim) == (moved.head.epoch, None)
+    assert world.jobs_of(DAY1) == [job]
+
+
+def test_a_completed_upload_that_is_still_listed_is_not_aborted() -> None:
+    """The decision names it, so it is not swept: at a store whose listings lag behind."""
+    world = World()
+    opened = world.open()
+    result = world.write(opened, DAY1)
+
+    def lag(request: Any, apply: Callable[[Any], Any]) -> Any:
+        answer = apply(request)
+        if not isinstance(request, ListUploads):
+            return answer
+        completed = world.store.completed.items()
+        listed = tuple(ListedUpload(u.key, name, u.initiated) for name, u in completed)
+        return replace(answer, uploads=(*answer.uploads, *listed))
+
+    world.driver.fault = lag
+    assert world.commit(opened, result).job == opened.job
+    assert not [r for r in world.driver.requests if isinstance(r, AbortUpload)]
+    world.assert_clean()

@@ -1,0 +1,113 @@
+"""The torture and Hadoop's committers, as programs of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+from proof.outcome import Outcome, Verdict
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+_KILLS = "200"
+#: Lines of a program's output that the page shows.
+_SHOWN = 60
+
+
+def torture(processes: int) -> Outcome:
+    """Writers killed at random moments; ``KILLS`` and ``SERVER`` as for ``make torture``."""
+    kills = os.environ.get("KILLS") or _KILLS
+    server = os.environ.get("SERVER")
+    command = f"make torture KILLS={kills}" + (f" SERVER={server}" if server else "")
+    arguments = ["-m", "torture", "--kills", kills]
+    status, lines = _run(arguments, {"PYTHONPATH": str(REPOSITORY / "tests")})
+    shown = _block(lines[-_SHOWN:])
+    if status:
+        return Outcome(Verdict.FAILED, command, shown, f"exit status {status}")
+    if not any("races with a kill" in line for line in lines):
+        why = "no races: this server does not carry out conditional writes in one step"
+        return Outcome(Verdict.PARTLY, command, shown, why)
+    return Outcome(Verdict.PASSED, command, shown)
+
+
+def s3a(processes: int) -> Outcome:
+    """Hadoop's committers on a real S3 server: all of ``tests/s3a/real``."""
+    command = "make test-s3a"
+    status, lines = _run(["tools/fetch_s3a_jars.py"], {})
+    if status:
+        why = "the S3A jars could not be fetched"
+        return Outcome(Verdict.NOT_RUN, command, _block(lines[-10:]), why)
+    with tempfile.TemporaryDirectory(prefix="zero-rename-proof-") as folder:
+        report = Path(folder) / "report.xml"
+        workers = ["--numprocesses", str(processes), "--dist", "loadfile", "--no-loadscope-reorder"]
+        status, lines = _run(["-m", "pytest", "tests/s3a/real", *workers, f"--junitxml={report}"])
+        if not report.exists():
+            return Outcome(Verdict.FAILED, command, _block(lines[-_SHOWN:]), f"status {status}")
+        cases = ElementTree.parse(report).getroot().iter("testcase")
+        return _judged(command, status, [(case, _result(case)) for case in cases], lines)
+
+
+def _result(case: ElementTree.Element) -> str:
+    for child in case:
+        if child.tag in ("failure", "error", "skipped"):
+            return child.tag
+    return "passed"
+
+
+def _judged(
+    command: str,
+    status: int,
+    cases: Sequence[tuple[ElementTree.Element, str]],
+    lines: Sequence[str],
+) -> Outcome:
+    by_file = Counter((case.get("classname", "").split(".")[-1], how) for case, how in cases)
+    files = sorted({name for name, _ in by_file})
+    kinds = ("passed", "failure", "error", "skipped")
+    table = ["| tests | passed | failed | errors | skipped |", "|---|---:|---:|---:|---:|"]
+    for name in files:
+        counts = " | ".join(str(by_file[name, kind]) for kind in kinds)
+        table.append(f"| {name} | {counts} |")
+    reasons = Counter(
+        (case.find("skipped").get("message") or "").strip()  # type: ignore[union-attr]
+        for case, how in cases
+        if how == "skipped"
+    )
+    table += [f"* skipped {count}: {reason}" for reason, count in sorted(reasons.items())]
+    passed = sum(how == "passed" for _, how in cases)
+    why = f"{sum(reasons.values())} of {len(cases)} tests were skipped"
+    if status:
+        return Outcome(Verdict.FAILED, command, (*table, "", *_block(lines[-_SHOWN:])), "see below")
+    if not passed:
+        return Outcome(Verdict.NOT_RUN, command, tuple(table), f"{why}: {next(iter(reasons), '')}")
+    if reasons:
+        return Outcome(Verdict.PARTLY, command, tuple(table), why)
+    return Outcome(Verdict.PASSED, command, tuple(table))
+
+
+def _run(
+    arguments: Sequence[str], variables: Mapping[str, str] | None = None
+) -> tuple[int, list[str]]:
+    """Run Python in the repository; what it prints is passed on."""
+    process = subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=REPOSITORY,
+        env={**os.environ, **(variables or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        print(line, end="", flush=True)
+        lines.append(line.rstrip())
+    return process.wait(), lines
+
+
+def _block(lines: Sequence[str]) -> tuple[str, ...]:
+    return ("```", *lines, "```")

@@ -1,0 +1,313 @@
+"""Functions of the committer with one rule of the protocol broken in each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from simulation.sim_store import etag_of
+
+from zero_rename.committer import Aborted, DataLostError, JobFencedError
+from zero_rename.committer.layout import job_in_key
+from zero_rename.committer.maintenance import purge
+from zero_rename.committer.protocol import abort, apply, claim, close, markers, snapshot
+from zero_rename.committer.protocol import commit as job
+from zero_rename.committer.protocol import open as opening
+from zero_rename.committer.records import success_marker
+from zero_rename.committer.records.decision import Decision, PartReference, split_into_parts
+from zero_rename.committer.records.head import HeadState, Slot
+from zero_rename.committer.records.open_record import OpenRecord
+from zero_rename.committer.s3 import conditional_put as swap
+from zero_rename.committer.s3.conditional_put import NotWritten
+from zero_rename.committer.s3.requests import (
+    AbortUpload,
+    All,
+    CompleteUpload,
+    Delete,
+    Done,
+    Found,
+    Get,
+    Head,
+    Put,
+    Unknown,
+    Wait,
+)
+from zero_rename.committer.state import decide
+from zero_rename.committer.state import heads as slots
+from zero_rename.committer.state.context import Limits
+from zero_rename.committer.state.partition_files import fold
+
+# Decisions
+
+
+def decides_before_it_claims(context, opened, results, expected_tasks=None):
+    context = replace(context, facts=opened.facts)
+    targets = yield from job._targets(context, opened, results)
+    states = {}
+    for target in targets:
+        slot = Slot.partition(context.root, target.partition)
+        states[slot] = yield from slots.read_head(context, slot)
+    decision = yield from job._decision(context, opened, targets, states)
+    decided = yield from decide.decide(context, decision)
+    if not decided.decision.is_commit:
+        raise JobFencedError("fenced")
+    held = yield from claim.claim_all(context, opened, job._claims(context, opened, targets))
+    return (yield from apply.finish(context, decided, held))
+
+
+def trusts_the_answer_to_its_decision(context, decision):
+    key = context.root.decision_key(decision.job)
+    answer = yield Put(key, decision.encode(), if_none_match=True)
+    if isinstance(answer, Done):
+        return decide.Decided(decision, answer.etag, answer.date)
+    return decide.Decided(Decision.abort(decision.job, "none"), "", 0.0)
+
+
+def aborts_uploads_before_it_decides(context, job_id, slots_):
+    swept = yield from close.sweep(context, job_id)
+    decided = yield from decide.decide(context, Decision.abort(job_id, context.write_id()))
+    if decided.decision.is_commit:
+        return (yield from apply.finish(context, decided))
+    yield All(tuple(slots.release_claim(context, slot, job_id) for slot in slots_))
+    yield from close.close(context, job_id)
+    return Aborted(job_id, context.root.url, swept)
+
+
+def writes_its_parts_after_the_decision(context, decision):
+    parts = split_into_parts(decision, context.limits.files_per_object)
+    if not parts:
+        return (yield from _decide(context, decision))
+    root = context.root
+    named = [(root.decision_part_key(decision.job, p.write_id, p.number), p) for p in parts]
+    references = tuple(PartReference(key, etag_of(part.encode())) for key, part in named)
+    compact = replace(decision, parts=references)
+    decided = yield from _decide(replace(context, limits=Limits()), compact)
+    for key, part in named:
+        yield Put(key, part.encode())
+    return replace(decided, decision=decision)
+
+
+_decide = decide.decide
+
+
+def decides_without_removals(context, opened, target, state):
+    change = yield from _change(context, opened, target, state)
+    return replace(change, removals=())
+
+
+_change = job._change
+
+
+def says_refused_after_an_unanswered_request(put, write_id, read_id=swap.write_id_of):
+    in_doubt = False
+    for _ in range(5):
+        answer = yield put
+        if isinstance(answer, Done):
+            return swap.Written(answer.etag, answer.date)
+        current = yield Get(put.key)
+        if isinstance(current, Found) and read_id(current.body) == write_id:
+            return swap.Written(current.etag, current.last_modified)
+        if not swap._still_holds(put, current):
+            in_doubt = in_doubt or isinstance(answer, Unknown)
+            return swap.NotWritten(current, in_doubt)
+        in_doubt = True
+    return swap.Uncertain("no answer")
+
+
+# Aborting and closing
+
+
+def releases_claims_after_it_closed(context, job_id, slots_):
+    decided = yield from decide.decide(context, Decision.abort(job_id, context.write_id()))
+    if decided.decision.is_commit:
+        return (yield from apply.finish(context, decided))
+    yield from abort.remove_decision_parts(context, job_id)
+    swept = yield from close.close(context, job_id)
+    yield All(tuple(slots.release_claim(context, slot, job_id) for slot in slots_))
+    return Aborted(job_id, context.root.url, swept)
+
+
+def sweeps_without_a_second_look(context, job_id, keep=frozenset()):
+    uploads = yield from close.list_uploads(context)
+    left = [upload for upload in uploads if job_in_key(upload.key) == job_id]
+    yield All(tuple(close._abort(upload.key, upload.upload_id) for upload in left))
+    return len(left)
+
+
+# Claims and heads
+
+
+def reads_heads_instead_of_claiming(context, opened, requests):
+    held = {}
+    for request in requests:
+        held[request.slot] = yield from slots.read_head(context, request.slot)
+    for slot, state in held.items():
+        claimed = replace(state.head, claim=opened.job)
+        held[slot] = HeadState(slot, claimed, state.etag)
+    return held
+
+
+def swaps_heads_without_a_condition(context, state, new):
+    answer = yield Put(state.slot.key, new.encode())
+    return slots.Swapped(HeadState(state.slot, new, answer.etag), answer.date)
+
+
+def claims_over_the_claim_of_another(context, state, other):
+    yield from slots.release_claim(context, state.slot, other)
+    return True
+
+
+def moves_a_head_from_any_epoch(state, job_id, base_epoch):
+    return state.head.claim == job_id
+
+
+def claims_without_a_look_at_its_own_decision(context, opened):
+    return
+    yield
+
+
+# Opening
+
+
+def does_not_confirm_its_open_record(context, job_id, spec):
+    record = OpenRecord.of(job_id, context.write_id(), spec)
+    yield Put(context.root.open_key(job_id), record.encode(), if_none_match=True)
+
+
+def forgets_the_run_s_earlier_commit(context, once, others):
+    return None
+    yield
+
+
+def leaves_the_run_s_earlier_commit_unapplied(context, decided):
+    return
+    yield
+
+
+# Applying
+
+
+def takes_a_later_job_s_claim_for_its_own(context, job_id, slot, file, count):
+    for attempt in range(6):
+        if attempt:
+            yield Wait(0.5 * 2 ** (attempt - 1))
+        answer = yield CompleteUpload(file.key, file.upload_id, file.etags)
+        if isinstance(answer, Done) or isinstance((yield Head(file.key)), Found):
+            return
+        state = yield from slots.read_head(context, slot)
+        if state.head.claim is None:
+            return
+    raise DataLostError("the upload is gone")
+
+
+def leaves_removals_to_whoever_moved_the_head(context, decided, change, held, count):
+    slot = Slot.partition(context.root, change.partition)
+    state = held[slot] if held is not None else (yield from slots.read_head(context, slot))
+    if state.head.claim == decided.decision.job:
+        yield from _apply_partition(context, decided, change, held, count)
+
+
+_apply_partition = apply._apply_partition
+
+
+def drops_the_manifest_of_the_head_before(context, decided, change, state):
+    before = state.head.manifest
+    moved = yield from _move(context, decided, change, state)
+    if moved is not None and before is not None:
+        yield Delete(before.key)
+    return moved
+
+
+_move = apply._move
+
+
+def deletes_a_manifest_whose_swap_it_saw_refused(context, decided, change, state):
+    """Without a look whether the head that is there names it: the swap's answer may be lost."""
+    job = decided.decision.job
+    while state.etag is not None and apply._awaits(state, job, change.base_epoch):
+        new = state.head.moved(job, change, context.write_id(), state.etag)
+        folded = None
+        if len(new.decisions) > context.limits.decisions_per_head:
+            new, folded = yield from fold(context, new)
+        outcome = yield from slots.swap_head(context, state, new)
+        if not isinstance(outcome, NotWritten):
+            return getattr(outcome, "state", None)
+        if folded is not None:
+            yield Delete(folded)
+        state = slots.head_state(context, state.slot, outcome.current)
+    return None
+
+
+def never_looks_whether_it_resurrected(context, job_id, slot, file):
+    return
+    yield
+
+
+def closes_before_it_applies(context, decided, held=None):
+    yield Delete(context.root.open_key(decided.decision.job))
+    return (yield from _finish(context, decided, held))
+
+
+_finish = apply.finish
+
+
+def writes_markers_unconditionally(context, decided, change, seen):
+    body = success_marker.marker_bytes(context.root, decided, (change,), context.write_id())
+    yield Put(context.root.marker_key(change.partition), body)
+
+
+def checks_the_head_before_it_reads_the_marker(context, decided, change, seen):
+    slot = Slot.partition(context.root, change.partition)
+    state = yield from slots.read_head(context, slot)
+    if state.head.last_job == decided.decision.job:
+        there = yield from markers.look_at_marker(context, change.partition)
+        yield from markers._put_marker(context, decided, (change,), there)
+
+
+# Maintenance and readers
+
+
+def purges_by_age_alone(context, **options):
+    for upload in (yield from close.list_uploads(context)):
+        yield AbortUpload(upload.key, upload.upload_id)
+    return purge.PurgeReport((), ())
+
+
+def purges_every_job_without_a_decision(context, **options):
+    for upload in (yield from close.list_uploads(context)):
+        decided = yield from decide.read_decision(context, job_in_key(upload.key) or "")
+        if decided is None:
+            yield AbortUpload(upload.key, upload.upload_id)
+    return purge.PurgeReport((), ())
+
+
+def purges_by_a_look_at_open_records_before_the_uploads(context, **options):
+    still_open = yield from opening.list_open(context)
+    for upload in (yield from close.list_uploads(context)):
+        if job_in_key(upload.key) not in still_open:
+            decided = yield from decide.read_decision(context, job_in_key(upload.key) or "")
+            if decided is None:
+                yield AbortUpload(upload.key, upload.upload_id)
+    return purge.PurgeReport((), ())
+
+
+def applies_though_it_may_not_write(context, states):
+    claiming = sorted({state.head.claim for state in states if state.head.claim is not None})
+    decisions = yield All(tuple(decide.read_decision(context, j) for j in claiming))
+    commits = [decided for decided in decisions if decided and decided.decision.is_commit]
+    for decided in commits:
+        yield from apply.finish(context, decided)
+    return not commits
+
+
+def lists_heads_once(context, partitions=None):
+    table = yield from snapshot.read_table(context)
+    listed = yield from slots.list_heads(context)
+    wanted = snapshot._wanted(listed, partitions)
+    states = yield All(tuple(slots.read_head(context, item.slot) for item in wanted.values()))
+    yield from snapshot._settle_claims(context, states)
+    return (yield from snapshot._snapshot(context, table, states))
+
+
+def ignores_decided_claims(context, states):
+    return True
+    yield

@@ -1,0 +1,83 @@
+"""``save()`` with the project's own committer: what it is given, and what the submitter says."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+
+from support.spark_tables import read, rows, worker_environment
+from zero_rename.committer import InvalidInputError, Table
+from zero_rename.committer.handoff import Handoff
+from zero_rename.spark import save
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def url(s3_bucket):
+    return f"s3://{s3_bucket.name}/lake/table"
+
+
+@pytest.fixture
+def frame(spark):
+    return spark.createDataFrame([(1, "x"), (2, "y"), (3, "x")], "n int, p string")
+
+
+def count(url):
+    return dict(Counter(Table(url).to_arrow()["p"].to_pylist()))
+
+
+@pytest.fixture
+def told(spark, url, monkeypatch):
+    """Says something to this application, in the driver as in Spark's workers."""
+
+    def told(**variables):
+        named = {"table": url, **variables}
+        given = {Handoff.variable(name): text for name, text in named.items()}
+        for name, text in given.items():
+            monkeypatch.setenv(name, text)
+        return worker_environment(spark, **given)
+
+    return told
+
+
+@pytest.mark.parametrize("columns", [["a,b"], ["[c", "a,b"], ["c", "d;e"]])
+def test_partition_columns_of_any_name(spark, url, columns):
+    names = ["n", *columns]
+    values = [(1, "x,y", "z;1"), (2, "[x", "z=2")]
+    frame = spark.createDataFrame([row[: len(names)] for row in values], names)
+    save(frame, url, partition_by=columns)
+    save(frame, url, partition_by=columns, mode="overwrite")
+    assert Table(url).partition_by == tuple(columns)
+    assert rows(read(spark, url)) == rows(frame)
+
+
+def test_partitions_with_separators_in_their_values(spark, url):
+    frame = spark.createDataFrame([(1, "x;y"), (2, "a,b"), (3, "c")], "n int, p string")
+    save(frame, url, partition_by=["p"])
+    save(frame.where("p = 'a,b'"), url, mode="overwrite", partitions=["p=x;y", "p=a,b"])
+    assert count(url) == {"a,b": 1, "c": 1}
+    with pytest.raises(Exception, match="p=c"):
+        save(frame, url, mode="append", partitions=["p=x;y", "p=a,b"])
+    assert count(url) == {"a,b": 1, "c": 1}
+
+
+@pytest.mark.parametrize("mode", ["replace", ""])
+def test_the_submitters_partitions_are_replaced_even_without_rows(url, frame, told, mode):
+    save(frame, url, partition_by=["p"])
+    with told(mode=mode, partitions=json.dumps(["p=x"])):
+        save(frame.where("false"), mode="overwrite")
+    assert count(url) == {"y": 1}
+
+
+def test_rows_of_partitions_that_the_submitter_does_not_name_are_refused(url, frame, told):
+    save(frame, url, partition_by=["p"])
+    with told(mode="append", partitions=json.dumps(["p=x"])):
+        with pytest.raises(Exception, match="p=y"):
+            save(frame)
+        with pytest.raises(InvalidInputError, match=r"writes p=y, and its task is about p=x"):
+            save(frame.where("p = 'y'"), partitions=["p=y"])
+        save(frame.where("p = 'x'"))
+    assert count(url) == {"x": 4, "y": 1}
