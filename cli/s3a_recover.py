@@ -171,4 +171,4 @@ def _run(table: str, options: RecoveryOptions) -> tuple[RecoveredJob, ...]:
 
     with refusals():
         opened = Table(table)
-        return opened.driver.run(recover_jobs(opened.root, options))
+        return opened.run(recover_jobs(opened.root, options))

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Any
-
-from botocore.exceptions import BotoCoreError, ClientError
 
 from .errors import DamagedError
 from .job_spec import Coordination, JobSpec
@@ -17,8 +14,8 @@ from .protocol.open import OpenEntry, list_open, read_open
 from .protocol.snapshot import read_table
 from .records.head import HeadState
 from .records.table_record import TableRecord
-from .s3.error_translation import code_of, describe
-from .s3.requests import All, Step
+from .s3.lifecycle import LifecycleRule
+from .s3.requests import All, ListLifecycleRules, Step, Unknown
 from .state.context import Context
 from .state.decide import read_decision
 from .state.heads import read_head
@@ -28,15 +25,6 @@ DAY = 24 * 3600.0
 APPLYING = 3600.0
 #: Seconds a table may wait for somebody to run recovery.
 RECOVERY = DAY
-#: S3 errors that say that there are no lifecycle rules, or no such thing on this store.
-_NO_RULES = {
-    "NoSuchLifecycleConfiguration",
-    "NotImplemented",
-    "MethodNotAllowed",
-    "501",
-    "405",
-    "404",
-}
 
 
 @dataclass(frozen=True)
@@ -55,11 +43,13 @@ class Complaint:
     remedy: str
 
 
-def examine(context: Context) -> Step[list[Complaint]]:
-    """Everything that the store's objects and uploads tell. Changes nothing.
+def examine(context: Context, max_duration: float | None = None) -> Step[list[Complaint]]:
+    """Everything that the store's objects, uploads and lifecycle rules tell. Changes nothing.
 
     Costs one request for every head and open job.
 
+    :param max_duration: seconds the longest job may run; ``None`` takes the default of jobs, or
+        an open job's own where that is longer.
     :raises TableNotFoundError: no table here.
     """
     table = yield from read_table(context)
@@ -82,7 +72,7 @@ def examine(context: Context) -> Step[list[Complaint]]:
                     error.remedy or "Restore the object from a version or backup.",
                 )
             )
-    return found
+    return found + (yield from _about_lifecycle(context, max_duration))
 
 
 def _about_store(context: Context, table: TableRecord) -> list[Complaint]:
@@ -184,26 +174,21 @@ def _about_uploads(context: Context, table: TableRecord) -> Step[list[Complaint]
     return found
 
 
-def longest_job(context: Context) -> Step[float]:
+def _about_lifecycle(context: Context, max_duration: float | None) -> Step[list[Complaint]]:
+    found = yield ListLifecycleRules()
+    if isinstance(found, Unknown):
+        return [_unknown_rules(context.root.bucket, found.cause)]
+    longest = max_duration or (yield from _longest_job(context))
+    return about_rules(found.rules, context.root, longest)
+
+
+def _longest_job(context: Context) -> Step[float]:
     """The longest maximum duration of the jobs that are open, the default's at least; seconds."""
     entries = yield All(
         tuple(read_open(context, job) for job in sorted((yield from list_open(context))))
     )
     durations = [entry.record.max_duration for entry in entries if entry is not None]
     return max([JobSpec.max_duration, *durations])
-
-
-def lifecycle_rules(client: Any, bucket: str) -> list[Mapping[str, Any]] | Complaint:
-    """A bucket's enabled lifecycle rules, or why they cannot be told."""
-    try:
-        answer = client.get_bucket_lifecycle_configuration(Bucket=bucket)
-    except ClientError as error:
-        if code_of(error) in _NO_RULES:
-            return []
-        return _unknown_rules(bucket, describe(error))
-    except BotoCoreError as error:
-        return _unknown_rules(bucket, describe(error))
-    return [rule for rule in answer.get("Rules", ()) if rule.get("Status") == "Enabled"]
 
 
 def _unknown_rules(bucket: str, cause: str) -> Complaint:
@@ -216,9 +201,7 @@ def _unknown_rules(bucket: str, cause: str) -> Complaint:
     )
 
 
-def about_rules(
-    rules: Sequence[Mapping[str, Any]], root: TableRoot, longest: float
-) -> list[Complaint]:
+def about_rules(rules: Sequence[LifecycleRule], root: TableRoot, longest: float) -> list[Complaint]:
     """Rules that take what a job or a reader still needs.
 
     :param longest: seconds the longest job may run.
@@ -227,28 +210,24 @@ def about_rules(
     needed = ceil((longest + RECOVERY) / DAY)
     found = []
     for rule in rules:
-        prefix = _prefix_of(rule)
-        table = f"{root.prefix}/"
-        if not (table.startswith(prefix) or prefix.startswith(table)):
+        if not rule.concerns(f"{root.prefix}/"):
             continue
-        name = str(rule.get("ID") or f"rule for {prefix!r}")
-        days = rule.get("AbortIncompleteMultipartUpload", {}).get("DaysAfterInitiation")
-        if days is not None and days < needed:
+        if rule.abort_days is not None and rule.abort_days < needed:
             found.append(
                 Complaint(
                     "lifecycle rule too short",
-                    name,
-                    f"It aborts uploads after {days} days; a job may take {longest / 3600:.0f} h "
-                    f"and its recovery {RECOVERY / 3600:.0f} h more. It would take files that a "
-                    "job has committed.",
+                    rule.name,
+                    f"It aborts uploads after {rule.abort_days} days; a job may take "
+                    f"{longest / 3600:.0f} h and its recovery {RECOVERY / 3600:.0f} h more. It "
+                    "would take files that a job has committed.",
                     f"Set DaysAfterInitiation to {needed} or more.",
                 )
             )
-        if {"Days", "Date"} & set(rule.get("Expiration", {})):
+        if rule.expires:
             found.append(
                 Complaint(
                     "lifecycle rule expires the table",
-                    name,
+                    rule.name,
                     "It deletes objects of this table by age: data that heads name, and the "
                     "records under _zero_rename/ themselves.",
                     "Exclude the table's prefix; remove old partitions by a replace that names "
@@ -256,14 +235,3 @@ def about_rules(
                 )
             )
     return found
-
-
-def _prefix_of(rule: Mapping[str, Any]) -> str:
-    """The key prefix a rule is for, in any of the three places S3 has for it; "" for all keys."""
-    narrowed = rule.get("Filter") or {}
-    return str(
-        rule.get("Prefix")
-        or narrowed.get("Prefix")
-        or (narrowed.get("And") or {}).get("Prefix")
-        or ""
-    )

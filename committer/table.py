@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from .doctor import Complaint, about_rules, examine, lifecycle_rules, longest_job
+from .doctor import Complaint, examine
 from .errors import TableNotFoundError
 from .job_spec import (
     MAX_DURATION,
@@ -53,6 +53,7 @@ from .state.job_state import Aborted, Committed, OpenedJob
 from .write_job import WriteJob, task_writer, this_process
 
 _READERS = 4
+T = TypeVar("T")
 
 
 class JobState(StrEnum):
@@ -84,6 +85,14 @@ class Table:
     def __repr__(self) -> str:
         return f"Table({self.root.url!r})"
 
+    def run(self, step: Step[T]) -> T:
+        """Carry out a step in this table's bucket, and return what it returns.
+
+        For what this class has no method for: the parts of this package that look after other
+        committers' jobs (:mod:`zero_rename.s3a`) are steps, too. See :mod:`.s3.requests`.
+        """
+        return self.driver.run(step)
+
     # What the table is
 
     def _read_record(self) -> TableRecord | ListedTable:
@@ -104,7 +113,7 @@ class Table:
     def exists(self) -> bool:
         """Whether there is a table of this package at this root. What another committer wrote
         can be read nevertheless: its schema, snapshot and partitions, from its files."""
-        found = self.driver.run(_answer(Head(self.root.table_key)))
+        found = self.driver.run(Head(self.root.table_key))
         return hasattr(found, "etag")
 
     @property
@@ -236,6 +245,22 @@ class Table:
             return head.claim
         return head.last_job
 
+    def partition_job(self, partition: str, beyond: int = 0) -> str | None:
+        """The job that last moved a partition beyond an epoch, or ``None``.
+
+        A decided commit counts before it is applied.
+        """
+        head = self.run(read_head(self._context, Slot.partition(self.root, partition))).head
+        claim = head.claim
+        if claim and head.epoch >= beyond and self.job_state(claim) is JobState.COMMITTED:
+            return claim
+        return head.last_job if head.epoch > beyond else None
+
+    def owner_of(self, job: str) -> Owner | None:
+        """Who ran a job, by its decision; ``None`` where it has none."""
+        decided = self.run(read_decision(self._context, job))
+        return None if decided is None else decided.decision.owner
+
     def open_jobs(self) -> list[OpenJob]:
         """The jobs that are not wholly cleaned up yet, oldest first."""
         return self.driver.run(open_jobs(self._context))
@@ -287,12 +312,7 @@ class Table:
         :param max_duration: seconds the longest job may run; ``None`` takes the default of jobs,
             or an open job's own where that is longer.
         """
-        complaints = self.driver.run(examine(self._context))
-        rules = lifecycle_rules(self.driver.clients.retrying, self.root.bucket)
-        if isinstance(rules, Complaint):
-            return [*complaints, rules]
-        longest = max_duration or self.driver.run(longest_job(self._context))
-        return complaints + about_rules(rules, self.root, longest)
+        return self.driver.run(examine(self._context, max_duration))
 
     def verify(self) -> list[Finding]:
         """Differences between what the heads name and what is in the store; empty for none.
@@ -364,9 +384,5 @@ class Table:
         :raises RecordDamagedError: one that is empty (a classic committer's) or unreadable.
         """
         key = self.root.marker_key(UNPARTITIONED if partition is None else partition)
-        found = self.driver.run(_answer(Get(key)))
+        found = self.driver.run(Get(key))
         return SuccessMarker.parse(found.body, key) if hasattr(found, "body") else None
-
-
-def _answer(request: Get | Head) -> Step[Any]:
-    return (yield request)

@@ -122,7 +122,7 @@ class RecoverS3AJobsOperator(_TableMaintenance):
 
     def _treat(self, table: Table, hook: ZeroRenameHook) -> dict[str, Any]:
         ask = task_states(self._ti, self.log.warning)
-        found = table.driver.run(recover_jobs(table.root, self._options(), ask))
+        found = table.run(recover_jobs(table.root, self._options(), ask))
         self._log_jobs(table, found)
         outcomes = [str(job.outcome) for job in found]
         return {

@@ -123,31 +123,27 @@ class ZeroRenameHook(BaseHook):
     def test_connection(self) -> tuple[bool, str]:
         """Whether the store answers, for the button in Airflow's connection form.
 
-        Lists at most one key below the table root; without a root, reads the credentials only.
+        Lists once below the table root; without a root, reads the credentials only.
         """
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        from ..committer.layout import TableRoot
+        from ..committer.s3.clients import making_clients
+        from ..committer.s3.listing import first_object
 
         try:
             root = self.settings.table_root
-            if not root:
-                found = self.s3.get_session().get_credentials()
-                if found is None:
-                    return False, "No AWS credentials were found. Set aws_conn_id or table_root."
-                return True, "Credentials were found. Set table_root to test the bucket too."
-            place = TableRoot.parse(root)
-            self.get_conn().list_objects_v2(
-                Bucket=place.bucket, Prefix=f"{place.prefix}/", MaxKeys=1
-            )
-            return True, f"{place.url} can be listed."
+            with making_clients():
+                if not root:
+                    found = self.s3.get_session().get_credentials()
+                    if found is None:
+                        return (
+                            False,
+                            "No AWS credentials were found. Set aws_conn_id or table_root.",
+                        )
+                    return True, "Credentials were found. Set table_root to test the bucket too."
+                table = self.get_table(root)
+            table.run(first_object(f"{table.root.prefix}/", lambda item: True))
+            return True, f"{table.root.url} can be listed."
         except (ZeroRenameError, AirflowNotFoundException) as error:
             return False, str(error)
-        except ClientError as error:
-            code = error.response.get("Error", {}).get("Code", "unknown")
-            return False, f"The store refused to list {root}: {code}."
-        except BotoCoreError as error:
-            return False, f"The store did not answer: {error}"
 
 
 def _find(conn_id: str, optional: str) -> Any:

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import InvalidInputError, RecordDamagedError
 from ..committer.layout import is_job_id
-from ..committer.records.head import Slot
-from ..committer.state.context import Context
-from ..committer.state.heads import read_head
 from ..committer.table import JobState
 from .runs.partitions import check_partition
 from .runs.reports import commit_report, one_line
@@ -143,15 +140,7 @@ class JobQuery:
         return self._newer_job(table)
 
     def _newer_job(self, table: Table) -> str | None:
-        """The job that moved the partition beyond the epoch; a decided one counts before it is
-        applied."""
-        slot = Slot.partition(table.root, self.partition or "")
-        head = table.driver.run(read_head(Context(table.root), slot)).head
-        wanted = self.newer_than_epoch or 0
-        claim = head.claim
-        if claim and head.epoch >= wanted and table.job_state(claim) == JobState.COMMITTED:
-            return claim
-        return head.last_job if head.epoch > wanted else None
+        return table.partition_job(self.partition or "", self.newer_than_epoch or 0)
 
     def _not_there(self, table: Table) -> QueryResult:
         """Nothing yet. A marker that is not ours explains why nothing may ever come."""

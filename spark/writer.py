@@ -25,8 +25,7 @@ from ..committer.errors import (
 from ..committer.job_spec import JobSpec
 from ..committer.records.pending_file import TaskResult
 from ..committer.schema.hive_paths import normalise_partition
-from ..committer.state.context import Context, Progress
-from ..committer.state.decide import read_decision
+from ..committer.state.context import Progress
 from ..committer.state.job_state import Aborted, Committed, OpenedJob
 from ..committer.table import Table
 from . import heartbeat
@@ -131,8 +130,8 @@ def _refuse_second_use(table: Table, opened: OpenedJob, once_given: bool) -> Non
     own = opened.spec.owner.application
     if earlier is None or own is None or once_given:
         return
-    decided = table.driver.run(read_decision(Context(table.root), earlier))
-    if decided is None or decided.decision.owner.application != own:
+    owner = table.owner_of(earlier)
+    if owner is None or owner.application != own:
         return
     if opened.repeated is None:
         table.abort(opened)

@@ -94,7 +94,7 @@ MUST_NOT_KNOW = {
     "s3a": {"airflow", "pyspark", "py4j"},
     "cli": {"airflow", "pyspark"},
 }
-#: Where AWS's own library may be imported. Airflow's hook hands out its clients.
+#: Where AWS's own library may be imported.
 BOTO = ("committer/s3/",)
 LONGEST_MODULE = 400
 MOST_FILES = 16
@@ -237,11 +237,24 @@ def test_every_room_has_its_rule() -> None:
 def test_only_one_room_knows_boto() -> None:
     wrong = [
         f"{path.relative_to(ROOT)} imports {name}"
-        for folder in ("committer", "s3a", "spark", "cli", "operators", "sensors")
+        for folder in MAY_IMPORT
         for path in modules(folder)
         if not path.relative_to(ROOT).as_posix().startswith(BOTO)
         for name in imports(path)
         if name.split(".")[0] in ("boto3", "botocore", "s3transfer")
+    ]
+    assert not wrong
+
+
+def test_steps_are_run_and_contexts_made_in_the_committer_alone() -> None:
+    """Others ask a ``Table``; what it has no method for, they have it run."""
+    leaks = re.compile(r"\bdriver\.run\b|\bContext\(")
+    wrong = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in own_modules().values()
+        if path.relative_to(ROOT).parts[0] != "committer"
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if leaks.search(line)
     ]
     assert not wrong
 

@@ -15,7 +15,6 @@ from ..records.head import HeadState, head_at
 from ..s3.listing import list_objects
 from ..s3.requests import (
     AbortUpload,
-    Absent,
     All,
     Found,
     Get,
@@ -139,12 +138,8 @@ def all_heads(context: Context) -> Step[list[HeadState]]:
     partitions = yield from list_heads(context)
     runs = yield from list_objects(context.root.once_prefix)
     keys = (*(listed.slot.key for listed in partitions.values()), *runs.keys)
-    found = yield All(tuple(_get(key) for key in keys))
+    found = yield All(tuple(Get(key) for key in keys))
     return [head_at(context.root, item) for item in found if isinstance(item, Found)]
-
-
-def _get(key: str) -> Step[Found | Absent]:
-    return (yield Get(key))
 
 
 def _judge_foreign(

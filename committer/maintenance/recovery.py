@@ -56,7 +56,7 @@ class OpenJob:
 
 
 #: The least that a store of which nothing is known may keep.
-_UNPROBED = StoreFacts(
+_LEAST_FACTS = StoreFacts(
     atomic=False, conditional_delete=False, uploads_by_prefix=False, complete_resurrects=True
 )
 
@@ -90,7 +90,7 @@ def known(context: Context) -> Step[tuple[StoreFacts, Coordination]]:
     except TableNotFoundError:
         if not (yield from list_open(context)):
             raise
-        return _UNPROBED, Coordination.STORE
+        return _LEAST_FACTS, Coordination.STORE
     return table.facts, table.coordination
 
 

@@ -124,12 +124,12 @@ def find_lost(context: Context, decided: Decided) -> Step[tuple[PendingFile, ...
     listed = yield from list_uploads(context)
     uploads = {(upload.key, upload.upload_id) for upload in listed}
     missing = [file for file in decision.files if (file.key, file.upload_id) not in uploads]
-    there = yield All(tuple(_exists(file.key) for file in missing))
+    looks = yield All(tuple(Head(file.key) for file in missing))
     claimed = yield from _claimed(context, decision)
     return tuple(
         file
-        for file, exists in zip(missing, there, strict=True)
-        if not exists and file.partition in claimed
+        for file, found in zip(missing, looks, strict=True)
+        if isinstance(found, Absent) and file.partition in claimed
     )
 
 
@@ -138,11 +138,6 @@ def _claimed(context: Context, decision: Decision) -> Step[set[str]]:
     names = [change.partition for change in decision.partitions]
     states = yield All(tuple(read_head(context, Slot.partition(context.root, n)) for n in names))
     return {state.slot.name for state in states if state.head.claim == decision.job}
-
-
-def _exists(key: str) -> Step[bool]:
-    found = yield Head(key)
-    return not isinstance(found, Absent)
 
 
 def without(decision: Decision, lost: Collection[PendingFile]) -> Decision:

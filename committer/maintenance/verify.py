@@ -53,7 +53,7 @@ def verify(context: Context) -> Step[list[Finding]]:
     context = replace(context, facts=table.facts)
     snapshot: Snapshot = yield from take_snapshot(context)
     partitions = sorted(snapshot.epochs)
-    listings = yield All(tuple(list_data(context, partition) for partition in partitions))
+    listings = yield All(tuple(list_data(context.root, partition) for partition in partitions))
     findings: list[Finding] = []
     for partition, listed in zip(partitions, listings, strict=True):
         named = [file for file in snapshot.files if file.partition == partition]

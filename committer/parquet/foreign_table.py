@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,9 +21,10 @@ import pyarrow.parquet as pq
 from ..errors import DamagedError, InvalidInputError, TableMismatchError
 from ..layout import TableRoot
 from ..records.data_file import DataFile
+from ..s3.driver import Driver
 from ..s3.listing import list_objects
 from ..s3.range_reader import RangeFile
-from ..s3.requests import Get, ListedObject, ListObjects, Step
+from ..s3.requests import ListedObject, ListObjects, Step
 from ..schema.hive_paths import NULL, escape, parse_partition, partition_values, unescape
 from ..schema.types import normalise
 
@@ -62,10 +62,10 @@ class ListedTable:
         return tuple(file for file in self.files if file.partition in partitions)
 
 
-def read_listed(driver: Any, root: TableRoot) -> ListedTable | None:
+def read_listed(driver: Driver, root: TableRoot) -> ListedTable | None:
     """What lies at a root without a record; ``None`` where there are no data files.
 
-    :param driver: carries out requests; see :class:`.driver.BotoDriver`.
+    :param driver: carries out requests.
     :raises TableMismatchError: files that are not one table: some partitioned otherwise than
         others, or columns of one name and several types.
     :raises DamagedError: a file that is not Parquet.
@@ -113,16 +113,12 @@ def _columns(root: TableRoot, partitions: Sequence[str]) -> tuple[str, ...]:
     return next(iter(layouts))
 
 
-def file_schema(driver: Any, item: ListedObject) -> pa.Schema:
+def file_schema(driver: Driver, item: ListedObject) -> pa.Schema:
     """The columns of a Parquet file, in the types of a table.
 
     :raises DamagedError: it is not Parquet.
     """
-    source: Any
-    if hasattr(driver, "clients"):
-        source = pa.PythonFile(RangeFile(driver, item.key, item.size), mode="r")
-    else:
-        source = pa.BufferReader(driver.perform(Get(item.key)).body)
+    source = pa.PythonFile(RangeFile(driver, item.key, item.size), mode="r")
     try:
         file = pq.ParquetFile(source)
         columns = file.schema

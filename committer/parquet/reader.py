@@ -13,6 +13,7 @@ import pyarrow.types as pt
 
 from ..errors import DamagedError, InvalidInputError, TableMismatchError, ZeroRenameError
 from ..records.data_file import DataFile
+from ..s3.driver import Driver
 from ..s3.range_reader import RangeFile, gone
 from ..s3.requests import Absent, Get
 from ..schema.compatibility import cast_column, type_differences
@@ -28,7 +29,7 @@ _VERIFY = "Verify the table; something else has written to this key."
 
 
 def read_batches(
-    driver: Any,
+    driver: Driver,
     schema: pa.Schema,
     partition_by: Sequence[str],
     file: DataFile,
@@ -41,7 +42,7 @@ def read_batches(
     columns need, one row group at a time. A foreign file that the table adopted is cast to the
     table's schema by name; columns it lacks are null, further ones are left out.
 
-    :param driver: carries out requests; see :class:`.driver.BotoDriver`.
+    :param driver: carries out requests.
     :param schema: the table's schema.
     :param partition_by: its partition columns.
     :param file: as the table's state names it.
@@ -72,13 +73,12 @@ class _FileReader:
     :param everything: whether all of its columns are wanted.
     """
 
-    def __init__(self, driver: Any, file: DataFile, everything: bool) -> None:
+    def __init__(self, driver: Driver, file: DataFile, everything: bool) -> None:
         self._file = file
         self._ranges: RangeFile | None = None
         source: Any
-        whole = file.size <= (_WHOLE if everything else _SMALL)
-        if whole or not hasattr(driver, "clients"):
-            source = pa.BufferReader(_get(driver, file))
+        if file.size <= (_WHOLE if everything else _SMALL):
+            source = pa.BufferReader(_read_whole(driver, file))
         else:
             self._ranges = RangeFile(driver, file.key, file.size)
             source = pa.PythonFile(self._ranges, mode="r")
@@ -225,8 +225,8 @@ def _naming(file: DataFile) -> Iterator[None]:
         ) from error
 
 
-def _get(driver: Any, file: DataFile) -> bytes:
-    answer = driver.perform(Get(file.key))
+def _read_whole(driver: Driver, file: DataFile) -> bytes:
+    answer = driver.run(Get(file.key))
     if isinstance(answer, Absent):
         raise gone(file.key)
     if len(answer.body) != file.size:

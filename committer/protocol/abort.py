@@ -9,9 +9,9 @@ from ..records.decision import Decision
 from ..records.head import Slot
 from ..records.open_record import OpenRecord
 from ..s3.listing import list_objects
-from ..s3.requests import All, Step
+from ..s3.requests import All, Delete, Step
 from ..state.context import Context
-from ..state.decide import decide, delete_key
+from ..state.decide import decide
 from ..state.heads import list_heads, release_claim
 from ..state.job_state import Aborted, Committed
 from .apply import finish
@@ -88,4 +88,4 @@ def _remove_decision_parts(context: Context, job: str) -> Step[None]:
     """Parts of a commit decision that was never made."""
     listing = yield from list_objects(f"{context.root.decisions_prefix}{job}.")
     own = [key for key in listing.keys if key != context.root.decision_key(job)]
-    yield All(tuple(delete_key(key) for key in own))
+    yield All(tuple(Delete(key) for key in own))

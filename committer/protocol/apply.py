@@ -11,6 +11,7 @@ from ..layout import UNPARTITIONED
 from ..records.decision import PartitionDecision
 from ..records.head import HeadState, Slot
 from ..records.pending_file import PendingFile
+from ..s3.backoff import Backoff
 from ..s3.conditional_put import NotWritten
 from ..s3.requests import All, Delete, Done, Refused, Step, Unknown
 from ..state.context import Context, Count
@@ -23,7 +24,7 @@ from .complete import Absence, complete_file, lost
 from .markers import look_at_marker, write_partition_marker, write_table_marker
 from .removal import remove_listed
 
-_COMPLETE_TRIES = 6
+_COMPLETE = Backoff(tries=6, first=0.5)
 
 
 def finish(
@@ -139,7 +140,7 @@ def _complete(
     def failure(answer: Refused | Unknown) -> ZeroRenameError:
         return _incomplete(context, job, file, answer)
 
-    absence = Absence(_COMPLETE_TRIES, is_seen_to, failure)
+    absence = Absence(_COMPLETE, is_seen_to, failure)
     done = yield from complete_file(context, job, file, absence)
     if done is None:
         return

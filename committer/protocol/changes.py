@@ -77,7 +77,7 @@ def _change(
     exclusive = opened.spec.mode is Mode.FAIL_IF_EXISTS
     if not (first or target.replaces or target.drops or exclusive):
         return change
-    listed = yield from list_data(context, target.partition)
+    listed = yield from list_data(context.root, target.partition)
     # Where the owner commits again what it could not finish, files of this very job are there.
     there = tuple(
         StoredFile(item.key, item.etag, item.size)

@@ -10,8 +10,9 @@ from ..job_spec import Mode, OnConflict
 from ..records.decision import Decision
 from ..records.head import Head as HeadRecord
 from ..records.head import HeadState, Slot
+from ..s3.backoff import Deadline
 from ..s3.conditional_put import NotWritten, Uncertain
-from ..s3.requests import All, Clock, Head, Step, Wait
+from ..s3.requests import All, Head, Step, Wait
 from ..state.context import Context
 from ..state.decide import decide, read_decision
 from ..state.heads import Swapped, head_state, read_head, release_claim, swap_head
@@ -214,38 +215,28 @@ def _conflict(opened: OpenedJob, conflicts: list[Conflict]) -> CommitConflictErr
 
 
 def _outwait(context: Context, busy: Busy) -> Step[None]:
-    """Wait until a claim's job decides or its head changes; fence a job that is silent too long.
-
-    Time is this process's own monotonic clock: clocks of two hosts are never compared.
-    """
+    """Wait until a claim's job decides or its head changes; fence a job that is silent too long."""
     waiting = context.waiting
-    started = changed = yield Clock()
+    end = yield from Deadline.after(waiting.cap)
+    silent = yield from Deadline.after(waiting.silence)
     seen = None
     while True:
-        look = yield All(
-            (
-                _look(context, busy),
-                _open_etag(context, busy.job),
-            )
-        )
-        (head_etag, decided), open_etag = look
+        head_etag, open_etag, decided = yield from _look(context, busy)
         if decided or head_etag != busy.state.etag:
             return
-        now = yield Clock()
         if open_etag != seen:
-            seen, changed = open_etag, now
-        if open_etag is None or now - changed >= waiting.silence or now - started >= waiting.cap:
+            seen, silent = open_etag, (yield from Deadline.after(waiting.silence))
+        if open_etag is None or (yield from silent.is_over()) or (yield from end.is_over()):
             yield from decide(context, Decision.abort(busy.job, context.write_id()))
             return
         yield Wait(waiting.poll)
 
 
-def _look(context: Context, busy: Busy) -> Step[tuple[str | None, bool]]:
-    head = yield Head(busy.state.slot.key)
+def _look(context: Context, busy: Busy) -> Step[tuple[str | None, str | None, bool]]:
+    """The ETags of a claimed head and of its job's open record, and whether the job decided."""
+    head, record = yield All(
+        (Head(busy.state.slot.key), Head(context.root.open_key(busy.job))),
+    )
+    # Last: a job closes after it decided, so one without an open record is seen to have decided.
     decision = yield Head(context.root.decision_key(busy.job))
-    return getattr(head, "etag", None), hasattr(decision, "etag")
-
-
-def _open_etag(context: Context, job: str) -> Step[str | None]:
-    found = yield Head(context.root.open_key(job))
-    return getattr(found, "etag", None)
+    return getattr(head, "etag", None), getattr(record, "etag", None), hasattr(decision, "etag")

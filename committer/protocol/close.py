@@ -7,11 +7,12 @@ from collections.abc import Collection
 from ..errors import UnfinishedCommitError
 from ..layout import job_in_key
 from ..s3 import listing as paging
-from ..s3.requests import AbortUpload, All, Delete, ListedUpload, Step, Unknown, Wait
+from ..s3.backoff import Backoff
+from ..s3.requests import AbortUpload, All, Delete, ListedUpload, Step, Unknown
 from ..state.context import Context
 
-_SWEEPS = 5
-_PAUSE = 0.5
+#: The second listing comes at once: it shows that the first abort sufficed.
+_SWEEPS = Backoff(tries=5, first=0.5, at_once=2)
 
 
 def list_uploads(context: Context) -> Step[list[ListedUpload]]:
@@ -35,9 +36,8 @@ def sweep(context: Context, job: str, keep: Collection[tuple[str, str]] = frozen
         work on this store: the answer then is *unknown*, never *clean*.
     """
     aborted: set[tuple[str, str]] = set()
-    for attempt in range(_SWEEPS):
-        if attempt > 1:
-            yield Wait(_PAUSE * 2 ** (attempt - 2))
+    for attempt in _SWEEPS.attempts():
+        yield from _SWEEPS.pause(attempt)
         uploads = yield from list_uploads(context)
         left = [
             upload
@@ -49,8 +49,8 @@ def sweep(context: Context, job: str, keep: Collection[tuple[str, str]] = frozen
         yield All(tuple(_abort(upload.key, upload.upload_id) for upload in left))
         aborted |= {(upload.key, upload.upload_id) for upload in left}
     raise UnfinishedCommitError(
-        f"{len(left)} uploads of this job are still listed after {_SWEEPS} rounds of aborting "
-        "them. Nothing of them is visible. The job stays open.",
+        f"{len(left)} uploads of this job are still listed after {_SWEEPS.tries} rounds of "
+        "aborting them. Nothing of them is visible. The job stays open.",
         table=context.root.url,
         job=job,
         key=left[0].key,

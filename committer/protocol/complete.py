@@ -7,25 +7,25 @@ from dataclasses import dataclass
 
 from ..errors import DamagedError, DataLostError, ZeroRenameError
 from ..records.pending_file import PendingFile
-from ..s3.requests import CompleteUpload, Done, Found, Head, Refused, Step, Unknown, Wait
+from ..s3.backoff import Backoff
+from ..s3.requests import CompleteUpload, Done, Found, Head, Refused, Step, Unknown
 from ..state.context import Context
 
 #: The object metadata that names the job.
 JOB_METADATA = "zero-rename-job"
-_PAUSE = 0.5
 
 
 @dataclass(frozen=True)
 class Absence:
     """What an applier makes of a file that is not there after an answer other than Done.
 
-    :param tries: how many requests to send at most.
+    :param backoff: how many requests to send at most, and when.
     :param is_seen_to: whether another applier has seen to the file, so that none need be sent
         again. It may raise ``failure`` where another one is of no use.
     :param failure: the error once no request is left.
     """
 
-    tries: int
+    backoff: Backoff
     is_seen_to: Callable[[Refused | Unknown], Step[bool]]
     failure: Callable[[Refused | Unknown], ZeroRenameError]
 
@@ -44,8 +44,9 @@ def complete_file(
     :raises ZeroRenameError: the ``failure`` of ``absence``.
     """
     request = CompleteUpload(file.key, file.upload_id, file.etags)
-    attempt = 0
-    while True:
+    answer: Done | Refused | Unknown = Unknown("nothing was sent")
+    for attempt in absence.backoff.attempts():
+        yield from absence.backoff.pause(attempt)
         answer = yield request
         if isinstance(answer, Done):
             return answer
@@ -55,10 +56,7 @@ def complete_file(
             return found
         if (yield from absence.is_seen_to(answer)):
             return None
-        attempt += 1
-        if attempt == absence.tries:
-            raise absence.failure(answer)
-        yield Wait(_PAUSE * 2 ** (attempt - 1))
+    raise absence.failure(answer)
 
 
 def lost(

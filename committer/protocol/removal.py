@@ -37,11 +37,10 @@ def remove_listed(context: Context, removals: tuple[StoredFile, ...]) -> Step[No
 
 def _unchanged(removals: tuple[StoredFile, ...]) -> Step[tuple[StoredFile, ...]]:
     foreign = tuple(file for file in removals if job_in_key(file.key) is None)
-    looks = yield All(tuple(_etag_now(file.key) for file in foreign))
-    changed = {file.key for file, etag in zip(foreign, looks, strict=True) if etag != file.etag}
+    looks = yield All(tuple(Head(file.key) for file in foreign))
+    changed = {
+        file.key
+        for file, found in zip(foreign, looks, strict=True)
+        if isinstance(found, Absent) or found.etag != file.etag
+    }
     return tuple(file for file in removals if file.key not in changed)
-
-
-def _etag_now(key: str) -> Step[str | None]:
-    found = yield Head(key)
-    return None if isinstance(found, Absent) else found.etag

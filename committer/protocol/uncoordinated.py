@@ -25,6 +25,7 @@ from ..records.data_file import DataFile
 from ..records.decision import NO_HEAD, Decision, PartitionDecision
 from ..records.pending_file import PendingFile, TaskResult
 from ..records.success_marker import marker_write_id
+from ..s3.backoff import Backoff
 from ..s3.conditional_put import Written, put_record
 from ..s3.requests import All, ListedObject, Put, Refused, Step, Unknown
 from ..state.context import Context, Count
@@ -42,7 +43,7 @@ from .task_results import check_results
 
 logger = logging.getLogger("zero_rename.committer.protocol.uncoordinated")
 
-_COMPLETE_TRIES = 4
+_COMPLETE = Backoff(tries=4, first=0.5)
 
 
 def check_uncoordinated(root: TableRoot, spec: JobSpec) -> None:
@@ -186,7 +187,7 @@ def _complete(context: Context, job: str, file: PendingFile, count: Count) -> St
             key=file.key,
         )
 
-    yield from complete_file(context, job, file, Absence(_COMPLETE_TRIES, is_seen_to, failure))
+    yield from complete_file(context, job, file, Absence(_COMPLETE, is_seen_to, failure))
     count.one_more()
 
 
@@ -212,7 +213,7 @@ def list_files(
     """
     if isinstance(partitions, tuple | list | set | frozenset):
         names = sorted(set(partitions))
-        found = yield All(tuple(list_data(context, name) for name in names))
+        found = yield All(tuple(list_data(context.root, name) for name in names))
         listed = dict(zip(names, found, strict=True))
     else:
         # A filter over partition columns cannot be asked for the partitions it means.

@@ -14,8 +14,19 @@ from ..errors import InvalidInputError
 from . import requests as store
 from .clients import ATTEMPTS, S3Clients
 from .error_translation import code_of, describe, is_unsure, refusal_of, unreachable, was_not_sent
+from .lifecycle import LifecycleRule
 
 _GONE = {"NoSuchKey", "404", "NotFound"}
+#: A bucket without lifecycle rules, or a store that has no such thing.
+_NO_RULES = {
+    "NoSuchLifecycleConfiguration",
+    "NotImplemented",
+    "MethodNotAllowed",
+    "501",
+    "405",
+    "404",
+}
+_REFUSED_READS = {"PreconditionFailed", "InvalidRange"}
 #: What may go wrong in a call: an S3 error, boto3's own, or a body that breaks off.
 FAILURES = (ClientError, BotoCoreError, HTTPError)
 
@@ -66,6 +77,7 @@ class S3Requests:
             store.DeleteMany: self._delete_many,
             store.ListObjects: self._list_objects,
             store.ListUploads: self._list_uploads,
+            store.ListLifecycleRules: self._list_lifecycle_rules,
             store.CreateUpload: self._create_upload,
             store.UploadPart: self._upload_part,
             store.CompleteUpload: self._complete_upload,
@@ -88,15 +100,26 @@ class S3Requests:
                 refusal = unreachable(error, endpoint, self.bucket, request)
             raise refusal from error
 
-    def _get(self, request: store.Get) -> store.Found | store.Absent:
+    def _get(self, request: store.Get) -> store.Found | store.Absent | store.Refused:
+        options: dict[str, str] = {}
+        if request.part is not None:
+            options["Range"] = f"bytes={request.part.first}-{request.part.last}"
+        if request.if_match is not None:
+            # Quoted, unlike those of writes: stores differ over quotes in conditions of PUT only.
+            options["IfMatch"] = f'"{request.if_match}"'
         for attempt in range(ATTEMPTS):
             try:
-                answer = self.clients.retrying.get_object(Bucket=self.bucket, Key=request.key)
+                answer = self.clients.retrying.get_object(
+                    Bucket=self.bucket, Key=request.key, **options
+                )
                 # boto3 retries until the headers are there; a body may still break off.
                 return _found(request.key, answer, answer["Body"].read())
             except ClientError as error:
-                if code_of(error) in _GONE:
+                code = code_of(error)
+                if code in _GONE:
                     return store.Absent(_date(error.response))
+                if code in _REFUSED_READS:
+                    return store.Refused(code)
                 raise
             except FAILURES as error:
                 if was_not_sent(error) or attempt == ATTEMPTS - 1:
@@ -196,6 +219,19 @@ class S3Requests:
         )
         return store.UploadPage(uploads, _next_uploads(answer, request.marker), _date(answer))
 
+    def _list_lifecycle_rules(
+        self, request: store.ListLifecycleRules
+    ) -> store.LifecycleRules | store.Unknown:
+        # The rules are asked for advice only: no error of theirs ends a step.
+        try:
+            answer = self.clients.retrying.get_bucket_lifecycle_configuration(Bucket=self.bucket)
+        except FAILURES as error:
+            if isinstance(error, ClientError) and code_of(error) in _NO_RULES:
+                return store.LifecycleRules()
+            return store.Unknown(describe(error))
+        enabled = (rule for rule in answer.get("Rules", ()) if rule.get("Status") == "Enabled")
+        return store.LifecycleRules(tuple(LifecycleRule.of(rule) for rule in enabled))
+
     def _create_upload(self, request: store.CreateUpload) -> store.Created:
         settings = request.settings
         options: dict[str, Any] = {"Metadata": dict(settings.metadata)} if settings.metadata else {}
@@ -287,12 +323,18 @@ def _found(key: str, answer: dict[str, Any], body: bytes) -> store.Found:
     return store.Found(
         key,
         answer.get("ETag", "").strip('"'),
-        answer["ContentLength"],
+        _size(answer),
         answer["LastModified"].timestamp(),
         _date(answer),
         body,
         answer.get("Metadata", {}),
     )
+
+
+def _size(answer: dict[str, Any]) -> int:
+    """Bytes of the whole object; an answer with a part of it has them in its Content-Range."""
+    total = str(answer.get("ContentRange", "")).rpartition("/")[2]
+    return int(total) if total.isdigit() else answer["ContentLength"]
 
 
 def _done(answer: dict[str, Any]) -> store.Done:

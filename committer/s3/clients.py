@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,9 +14,10 @@ from urllib.parse import urlsplit
 import boto3
 import botocore.session
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError
+from botocore.exceptions import BotoCoreError, ClientError
 
-from ..errors import StoreRefusedError
+from ..errors import StoreRefusedError, ZeroRenameError
+from .error_translation import describe
 
 #: Requests under way at once, and connections kept per client.
 PARALLEL = 32
@@ -76,16 +79,10 @@ class S3Clients:
 
         :raises StoreRefusedError: the profile, region or endpoint cannot be right.
         """
-        try:
+        with making_clients():
             session = boto3.session.Session()
             retrying = session.client("s3", config=_config(parallel, ATTEMPTS))
             once = session.client("s3", config=_config(parallel, 1))
-        except (BotoCoreError, ValueError) as error:
-            raise StoreRefusedError(
-                f"No S3 client can be made from the environment ({type(error).__name__}); "
-                "nothing was sent.",
-                remedy="See AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL and ~/.aws/config.",
-            ) from error
         return S3Clients(_adapt(retrying), _adapt(once), parallel)
 
     @staticmethod
@@ -121,6 +118,32 @@ class S3Clients:
 
         once = {"total_max_attempts": 1, "mode": "standard"}
         return S3Clients(build(), build(retries=once), parallel)
+
+
+@contextmanager
+def making_clients() -> Iterator[None]:
+    """Errors inside, where clients are made, are ours.
+
+    :raises StoreRefusedError: the profile, credentials, region or endpoint cannot be right.
+    """
+    try:
+        yield
+    except ZeroRenameError:
+        raise  # Ours already, and some are ValueErrors.
+    except (BotoCoreError, ClientError, ValueError) as error:
+        raise StoreRefusedError(
+            f"No S3 client can be made from the environment ({describe(error)}); nothing was sent.",
+            remedy="See AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL and ~/.aws/config.",
+        ) from error
+
+
+def client_at(endpoint: str, region: str | None) -> Any:
+    """A boto3 client by the standard chain, but for its endpoint.
+
+    :raises StoreRefusedError: the profile, region or endpoint cannot be right.
+    """
+    with making_clients():
+        return boto3.client("s3", endpoint_url=endpoint, region_name=region)
 
 
 # Since 1.36 boto3 adds CRC32 trailers to uploads and checks checksums of answers by default.

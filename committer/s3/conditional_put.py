@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..errors import StoreRefusedError, StoreUnreachableError
-from .requests import Absent, Done, Found, Get, Put, Refused, Step, Unknown, Wait
+from .backoff import Backoff
+from .requests import Absent, Done, Found, Get, Put, Refused, Step, Unknown
 
-_TRIES = 5
-_PAUSE = 0.2
+_TRIES = Backoff(tries=5, first=0.2)
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,8 @@ def put_record(
     :raises StoreRefusedError: the store refused the very first request for want of rights.
     """
     cause = ""
-    for attempt in range(_TRIES):
-        if attempt:
-            yield Wait(_PAUSE * 2 ** (attempt - 1))
+    for attempt in _TRIES.attempts():
+        yield from _TRIES.pause(attempt)
         try:
             answer = yield put
         except (StoreUnreachableError, StoreRefusedError) as error:

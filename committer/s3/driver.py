@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, overload
 
 from .boto_calls import S3Requests
 from .clients import S3Clients
@@ -31,7 +31,11 @@ class Driver(Protocol):
         """Requests that run at once."""
         ...
 
-    def run(self, step: Step[T]) -> T: ...
+    @overload
+    def run(self, work: Step[T]) -> T: ...
+
+    @overload
+    def run(self, work: Request) -> Any: ...
 
     def perform(self, request: Any) -> Any: ...
 
@@ -90,14 +94,20 @@ class BotoDriver:
         """Carry out one request to the store in the pool."""
         return self._executor().submit(self.perform, request)
 
-    def run(self, step: Step[T]) -> T:
-        """Carry out a step and all steps it starts.
+    @overload
+    def run(self, work: Step[T]) -> T: ...
 
-        :returns: what the step returned.
+    @overload
+    def run(self, work: Request) -> Any: ...
+
+    def run(self, work: Step[Any] | Request) -> Any:
+        """Carry out a step and all steps it starts, or a single request.
+
+        :returns: what the step returned, or the request's answer.
         :raises Exception: what the step raised. If the calling thread is interrupted, the
             steps are closed; requests already sent may still be carried out.
         """
-        return _Run(self, step).to_the_end()
+        return _Run(self, work).to_the_end()
 
     def close(self) -> None:
         """Wait for requests under way and end the pool's threads. The driver stays usable."""
@@ -118,9 +128,9 @@ class BotoDriver:
 class _Run:
     """One call of :meth:`BotoDriver.run`: what it waits for."""
 
-    def __init__(self, driver: BotoDriver, step: Step[Any]) -> None:
+    def __init__(self, driver: BotoDriver, work: Step[Any] | Request) -> None:
         self._driver = driver
-        self._scheduler = Scheduler(step)
+        self._scheduler = Scheduler(work)
         self._done: queue.SimpleQueue[tuple[Ticket, Future[Any]]] = queue.SimpleQueue()
         self._timers: list[tuple[float, int, Ticket]] = []
         self._count = 0

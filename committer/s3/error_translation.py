@@ -49,6 +49,8 @@ _REFUSALS: dict[str, tuple[str, str]] = {
     "AuthorizationHeaderMalformed": ("the request was signed for another region", _REGION),
     "IllegalLocationConstraintException": ("the bucket is in another region", _REGION),
 }
+#: Statuses that have one meaning, whatever the store calls it.
+_CODES = {412: "PreconditionFailed", 416: "InvalidRange"}
 _BY_STATUS = {401: "InvalidSecurity", 403: "AccessDenied", 301: "PermanentRedirect"}
 
 _NO_CREDENTIALS = (
@@ -73,8 +75,8 @@ def code_of(error: boto.ClientError) -> str:
     """The S3 error code; HEAD answers have no body, there it is derived from the status."""
     code = str(error.response.get("Error", {}).get("Code") or "")
     status = status_of(error)
-    if status == 412:
-        return "PreconditionFailed"
+    if status in _CODES:
+        return _CODES[status]
     if code.isdigit() or not code:
         return _BY_STATUS.get(status, code or str(status))
     return code

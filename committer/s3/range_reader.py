@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NoReturn
-
-from botocore.exceptions import BotoCoreError, ClientError
 
 from ..errors import DamagedError, SnapshotGoneError
-from .error_translation import code_of, refusal_of, unreachable
-from .requests import Get
+from .driver import Driver
+from .requests import Absent, All, ByteRange, Get, Refused, Step
 
 _MIB = 1024 * 1024
 #: Read at once from the end: Parquet footers are seldom larger.
@@ -19,7 +15,8 @@ _TAIL = 256 * 1024
 #: Ranges closer than this are read as one: a request costs more than these bytes.
 _GAP = 512 * 1024
 _LARGEST = 16 * _MIB
-_THREADS = 4
+#: Pieces that one file reads at once: files are read in parallel besides.
+_AT_ONCE = 4
 
 _Block = tuple[int, bytes]
 
@@ -30,14 +27,14 @@ class RangeFile(io.RawIOBase):
     The first answer's ETag is demanded of all later ones: an object that is replaced meanwhile
     is reported, never mixed.
 
-    :param driver: has ``clients`` (:class:`.clients.S3Clients`) and ``bucket``.
+    :param driver: carries out the requests.
     :param key: whole key.
     :param size: the bytes it must have.
     :raises SnapshotGoneError: it is gone, or replaced.
     :raises DamagedError: it has another size.
     """
 
-    def __init__(self, driver: Any, key: str, size: int) -> None:
+    def __init__(self, driver: Driver, key: str, size: int) -> None:
         super().__init__()
         self._driver = driver
         self._key = key
@@ -45,7 +42,7 @@ class RangeFile(io.RawIOBase):
         self._etag: str | None = None
         self._position = 0
         start = max(0, size - _TAIL)
-        self._tail: _Block = (start, self._get(start, size))
+        self._tail: _Block = (start, driver.run(self._read(start, size)))
         self._blocks: list[_Block] = []
 
     def readable(self) -> bool:
@@ -74,7 +71,7 @@ class RangeFile(io.RawIOBase):
         for first, body in (self._tail, *self._blocks):
             if first <= start and end <= first + len(body):
                 return body[start - first : end - first]
-        return self._get(start, end)
+        return self._driver.run(self._read(start, end))
 
     def prefetch(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Read ranges ahead, in parallel, and forget those read ahead before.
@@ -90,52 +87,42 @@ class RangeFile(io.RawIOBase):
             for start, end in wanted
             for at in range(start, end, _LARGEST)
         ]
-        if len(pieces) == 1:
-            bodies = [self._get(*pieces[0])]
-        else:
-            with ThreadPoolExecutor(_THREADS) as pool:
-                bodies = list(pool.map(lambda piece: self._get(*piece), pieces))
-        found = dict(zip((start for start, _ in pieces), bodies, strict=True))
+        found = self._driver.run(self._read_pieces(pieces))
         for start, end in wanted:
             parts = [found[at] for at in range(start, end, _LARGEST)]
             self._blocks.append((start, parts[0] if len(parts) == 1 else b"".join(parts)))
 
-    def _get(self, start: int, end: int) -> bytes:
+    def _read(self, start: int, end: int) -> Step[bytes]:
         """Bytes ``start`` to ``end`` (exclusive)."""
-        parameters = {"Bucket": self._driver.bucket, "Key": self._key}
-        parameters["Range"] = f"bytes={start}-{end - 1}"
-        if self._etag is not None:
-            parameters["IfMatch"] = self._etag
-        try:
-            answer = self._driver.clients.retrying.get_object(**parameters)
-            body = answer["Body"].read()
-        except (ClientError, BotoCoreError) as error:
-            self._raise(error)
-        self._etag = answer["ETag"]
-        total = str(answer.get("ContentRange", "")).rpartition("/")[2]
-        if (total.isdigit() and int(total) != self._size) or len(body) != end - start:
-            raise DamagedError(
-                f"The object should have {self._size} bytes; the store says {total or 'nothing'} "
-                f"and sent {len(body)} of the {end - start} asked for.",
-                key=self._key,
-                remedy="Verify the table; something else has written to this key.",
-            )
-        return body
+        answer = yield Get(self._key, ByteRange(start, end - 1), if_match=self._etag)
+        if isinstance(answer, Absent):
+            raise gone(self._key)
+        if isinstance(answer, Refused):
+            raise self._damaged("has fewer") if answer.code == "InvalidRange" else gone(self._key)
+        if answer.size != self._size:
+            raise self._damaged(f"has {answer.size}")
+        if len(answer.body) != end - start:
+            raise self._damaged(f"sent {len(answer.body)} of the {end - start} asked for")
+        self._etag = answer.etag
+        return answer.body
 
-    def _raise(self, error: ClientError | BotoCoreError) -> NoReturn:
-        code = code_of(error) if isinstance(error, ClientError) else ""
-        if code in ("NoSuchKey", "404", "PreconditionFailed"):
-            raise gone(self._key) from error
-        if code in ("InvalidRange", "416"):
-            raise DamagedError(
-                f"The object has fewer than the {self._size} bytes it should have.",
-                key=self._key,
-                remedy="Verify the table; something else has written to this key.",
-            ) from error
-        endpoint, bucket = self._driver.clients.endpoint, self._driver.bucket
-        request = Get(self._key)
-        refusal = refusal_of(error, endpoint, bucket, request)
-        raise (refusal or unreachable(error, endpoint, bucket, request)) from error
+    def _read_pieces(self, pieces: Iterable[tuple[int, int]]) -> Step[dict[int, bytes]]:
+        """The pieces by their start, a few at once."""
+        left, bodies = iter(pieces), {}
+
+        def lane() -> Step[None]:
+            for start, end in left:
+                bodies[start] = yield from self._read(start, end)
+
+        yield All(tuple(lane() for _ in range(_AT_ONCE)))
+        return bodies
+
+    def _damaged(self, found: str) -> DamagedError:
+        return DamagedError(
+            f"The object should have {self._size} bytes; the store {found}.",
+            key=self._key,
+            remedy="Verify the table; something else has written to this key.",
+        )
 
 
 def gone(key: str) -> SnapshotGoneError:

@@ -2,7 +2,8 @@
 
 Protocol steps are generators (:data:`Step`). A step yields a request and is sent its answer.
 Who carries requests out is a driver (:mod:`.driver` with boto3; the simulator with a store in
-memory). A step may yield :class:`All` to have several steps carried out at once.
+memory). A step may yield :class:`All` to have several steps and requests carried out at once;
+:func:`as_step` makes a step of a single request where one is needed.
 
 Keys are whole keys in the bucket the driver is bound to. ETags are without quotes. Times are
 seconds since the epoch *by the store's clock*; :class:`Clock` alone is this process's own
@@ -11,12 +12,15 @@ monotonic clock.
 Which answers a request can get:
 
 =====================  ====================================================================
-``Get``, ``Head``      :class:`Found` | :class:`Absent`
+``Get``                :class:`Found` | :class:`Absent`; of a part or a version, also
+                       :class:`Refused` (``PreconditionFailed``, ``InvalidRange``)
+``Head``               :class:`Found` | :class:`Absent`
 ``Put``                :class:`Done` | :class:`Refused` | :class:`Unknown`
 ``Delete``             :class:`Done` (an absent key too) | :class:`Refused` | :class:`Unknown`
 ``DeleteMany``         :class:`Deleted` | :class:`Unknown`
 ``ListObjects``        :class:`ObjectPage`
 ``ListUploads``        :class:`UploadPage`
+``ListLifecycleRules`` :class:`LifecycleRules` | :class:`Unknown` (the store does not tell)
 ``CreateUpload``       :class:`Created`
 ``UploadPart``         :class:`Done` | :class:`Refused`
 ``CompleteUpload``     :class:`Done` | :class:`Refused` | :class:`Unknown`
@@ -24,7 +28,7 @@ Which answers a request can get:
 ``Wait``               ``None``
 ``Clock``              ``float``
 ``ServerName``         ``str``
-``All``                ``list`` of the steps' results, in order
+``All``                ``list`` of its members' results and answers, in order
 =====================  ====================================================================
 
 A request that changes nothing, or one that may be repeated blindly, is retried by the driver; when
@@ -40,6 +44,8 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from .lifecycle import LifecycleRule
+
 T = TypeVar("T")
 
 #: A protocol step: yields requests, receives answers, returns its result.
@@ -47,8 +53,24 @@ Step = Generator["Request", Any, T]
 
 
 @dataclass(frozen=True)
+class ByteRange:
+    """Bytes ``first`` to ``last`` of an object, both included, as HTTP counts them."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
 class Get:
+    """Read an object.
+
+    :param part: these bytes only, as far as they are there; ``None`` for all.
+    :param if_match: only the version with this ETag.
+    """
+
     key: str
+    part: ByteRange | None = None
+    if_match: str | None = None
 
 
 @dataclass(frozen=True)
@@ -99,6 +121,11 @@ class ListUploads:
 
     prefix: str
     marker: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class ListLifecycleRules:
+    """The bucket's own rules, which take objects and uploads by age."""
 
 
 @dataclass(frozen=True)
@@ -161,13 +188,13 @@ class ServerName:
 
 @dataclass(frozen=True)
 class All:
-    """Carry out several steps at once; the answer is the list of their results.
+    """Carry out several steps and requests at once; the answer is the list of what they give.
 
-    If steps raise, the others still run to their end; then the first error is raised, the
+    If some raise, the others still run to their end; then the first error is raised, the
     others attached to it as notes.
     """
 
-    steps: tuple[Generator[Any, Any, Any], ...]
+    members: tuple[Step[Any] | Request, ...]
 
 
 Request = (
@@ -178,6 +205,7 @@ Request = (
     | DeleteMany
     | ListObjects
     | ListUploads
+    | ListLifecycleRules
     | CreateUpload
     | UploadPart
     | CompleteUpload
@@ -189,9 +217,23 @@ Request = (
 )
 
 
+def as_step(work: Step[Any] | Request) -> Step[Any]:
+    """A step as it is; a request as the step that makes it and returns its answer."""
+    return work if isinstance(work, Generator) else _ask(work)
+
+
+def _ask(request: Request) -> Step[Any]:
+    return (yield request)
+
+
 @dataclass(frozen=True)
 class Found:
-    """An object. ``body`` is empty for ``Head``; ``date`` is the answer's Date header."""
+    """An object.
+
+    :param size: bytes of the whole object, also where a part was asked for.
+    :param date: the answer's Date header.
+    :param body: the bytes asked for; empty for ``Head``.
+    """
 
     key: str
     etag: str
@@ -220,7 +262,8 @@ class Done:
 @dataclass(frozen=True)
 class Refused:
     """It did not happen. ``code`` is the S3 error code, such as ``PreconditionFailed`` (412),
-    ``ConditionalRequestConflict`` (409), ``NoSuchKey``, ``NoSuchUpload``, ``InvalidPart``."""
+    ``ConditionalRequestConflict`` (409), ``NoSuchKey``, ``NoSuchUpload``, ``InvalidPart``,
+    ``InvalidRange`` (416)."""
 
     code: str
 
@@ -267,6 +310,13 @@ class UploadPage:
     uploads: tuple[ListedUpload, ...]
     marker: tuple[str, str] | None
     date: float
+
+
+@dataclass(frozen=True)
+class LifecycleRules:
+    """The rules that are enabled."""
+
+    rules: tuple[LifecycleRule, ...] = ()
 
 
 @dataclass(frozen=True)

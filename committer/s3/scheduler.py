@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Generic, TypeVar
 
-from .requests import All, Step
+from .requests import All, Request, Step, as_step
 
 T = TypeVar("T")
 
@@ -31,11 +31,11 @@ class Ticket:
 class Scheduler(Generic[T]):
     """Runs a step's generators as far as they go without an answer.
 
-    :param step: the step; it is started at once.
+    :param work: the step, or a single request; it is started at once.
     """
 
-    def __init__(self, step: Step[T]) -> None:
-        self._root = Ticket(step)
+    def __init__(self, work: Step[T] | Request) -> None:
+        self._root = Ticket(as_step(work))
         self._alive: set[Ticket] = set()
         self._waiting: deque[tuple[Ticket, Any]] = deque()
         self._result: Any = None
@@ -91,11 +91,11 @@ class Scheduler(Generic[T]):
             else:
                 if not isinstance(request, All):
                     self._waiting.append((ticket, request))
-                elif request.steps:
-                    ticket.results, ticket.errors = [None] * len(request.steps), {}
-                    ticket.open = len(request.steps)
-                    members = (Ticket(step, ticket, n) for n, step in enumerate(request.steps))
-                    going.extend((member, None, None) for member in members)
+                elif request.members:
+                    ticket.results, ticket.errors = [None] * len(request.members), {}
+                    ticket.open = len(request.members)
+                    for place, work in enumerate(request.members):
+                        going.append((Ticket(as_step(work), ticket, place), None, None))
                 else:
                     going.append((ticket, [], None))
 

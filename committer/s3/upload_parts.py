@@ -6,9 +6,11 @@ import os
 import threading
 from dataclasses import dataclass
 
-from .requests import AbortUpload, Done, ListUploads, Refused, Step, Unknown, Wait
+from .backoff import Backoff
+from .requests import AbortUpload, Done, ListUploads, Refused, Step, Unknown
 
 MIB = 1024 * 1024
+_ABORTS = Backoff(tries=5, first=0.4)
 
 
 @dataclass(frozen=True)
@@ -91,9 +93,8 @@ def abort_upload(key: str, upload_id: str, late_parts: bool) -> Step[str | None]
     :returns: ``None`` when it is gone, else what is known to be left.
     """
     cause = ""
-    for attempt in range(5):
-        if attempt:
-            yield Wait(0.2 * 2**attempt)
+    for attempt in _ABORTS.attempts():
+        yield from _ABORTS.pause(attempt)
         answer = yield AbortUpload(key, upload_id)
         if isinstance(answer, Refused) and answer.code == "NoSuchUpload":
             return None

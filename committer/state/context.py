@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from ..layout import TableRoot, new_job_id, new_write_id
 from ..records.store_facts import StoreFacts
 
-_UNPROBED = StoreFacts()
-
 
 @dataclass(frozen=True)
 class Waiting:
@@ -56,13 +54,14 @@ class Progress:
 class Context:
     """A table's root, what its store keeps, and this process's ids and patience.
 
+    :param facts: a store that keeps everything, until the table's record has been read.
     :param write_id: makes write ids that never repeat.
     :param job_id: makes job ids, at random; a simulation names its own.
     :param report: called as a commit goes on.
     """
 
     root: TableRoot
-    facts: StoreFacts = _UNPROBED
+    facts: StoreFacts = field(default_factory=StoreFacts)
     write_id: Callable[[], str] = new_write_id
     job_id: Callable[[], str] = new_job_id
     waiting: Waiting = Waiting()

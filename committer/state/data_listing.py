@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..layout import UNPARTITIONED, is_hidden
+from ..layout import UNPARTITIONED, TableRoot, is_hidden
 from ..s3.listing import list_objects
 from ..s3.requests import ListedObject, Step
 from .context import Context
@@ -18,10 +18,10 @@ def _belongs(partition: str, columns: tuple[str, ...]) -> bool:
     return has_columns(partition, columns) if columns else partition == UNPARTITIONED
 
 
-def list_data(context: Context, partition: str) -> Step[list[ListedObject]]:
+def list_data(root: TableRoot, partition: str) -> Step[list[ListedObject]]:
     """A partition's direct children that are data: names that begin with ``_`` or ``.`` never
     are, nor are the empty objects that some tools write for directories."""
-    prefix = context.root.partition_prefix(partition)
+    prefix = root.partition_prefix(partition)
 
     def is_data(item: ListedObject) -> bool:
         name = item.key.removeprefix(prefix)

@@ -88,7 +88,7 @@ def decide(context: Context, decision: Decision) -> Step[Decided]:
         case NotWritten(current=Found() as current):
             if parts:
                 # Parts of a commit decision that lost to an abort.
-                yield All(tuple(delete_key(part.key) for part in compact.parts))
+                yield All(tuple(Delete(part.key) for part in compact.parts))
             return (yield from _decoded(context, decision.job, current))
         case NotWritten():
             raise _unknown(context, decision, "the decision was there and is gone")
@@ -139,11 +139,6 @@ def _write_part(context: Context, job: str, part: DecisionPart) -> Step[PartRefe
             remedy="Try the job again when the store answers.",
         )
     return PartReference(key, outcome.etag)
-
-
-def delete_key(key: str) -> Step[None]:
-    """Delete one object, as a step of its own."""
-    yield Delete(key)
 
 
 def _unknown(context: Context, decision: Decision, cause: str) -> CommitStateUnknownError:

@@ -70,22 +70,18 @@ def probe(root: TableRoot, ids: Callable[[], str]) -> Step[StoreFacts]:
     )
 
 
-def _put_once(key: str, body: bytes) -> Step[bool]:
-    answer = yield Put(key, body, if_none_match=True)
-    return isinstance(answer, Done)
-
-
 def _probe_create(key: str) -> Step[bool]:
     """Of two creators of one key, one after the other, the second must lose."""
-    first = yield from _put_once(key, b"first")
+    first = yield Put(key, b"first", if_none_match=True)
     late = yield Put(key, b"late", if_none_match=True)
-    return first and isinstance(late, Refused)
+    return isinstance(first, Done) and isinstance(late, Refused)
 
 
 def _probe_race(key: str) -> Step[bool]:
     """Of racing creators of one key no two may win."""
-    wins = yield All(tuple(_put_once(key, f"racer {n}".encode()) for n in range(_RACERS)))
-    return sum(wins) <= 1
+    racers = [Put(key, f"racer {n}".encode(), if_none_match=True) for n in range(_RACERS)]
+    answers = yield All(tuple(racers))
+    return sum(isinstance(answer, Done) for answer in answers) <= 1
 
 
 def _probe_swap(key: str) -> Step[bool]:

@@ -12,8 +12,6 @@ from ...committer.errors import (
     TaskResultsError,
     ZeroRenameError,
 )
-from ...committer.state.context import Context
-from ...committer.state.decide import read_decision
 
 if TYPE_CHECKING:
     from ...committer import Committed, Table
@@ -44,8 +42,8 @@ def settled(table: Table, job: str) -> Committed:
 
 def try_of(table: Table, job: str) -> int | None:
     """The try that made a committed job, by its decision; ``None`` where that does not say."""
-    decided = table.driver.run(read_decision(Context(table.root), job))
-    return decided.decision.owner.try_number if decided is not None else None
+    owner = table.owner_of(job)
+    return None if owner is None else owner.try_number
 
 
 def check_partitions(committed: Committed, allowed: Collection[str]) -> None:

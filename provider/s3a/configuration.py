@@ -180,7 +180,7 @@ def check_submission(
         shared_dirs=shared,
         sensor_waits=True,
         retries=call.retries,
-        lifecycle_days=lifecycle_days(table.driver.clients.retrying, load.root),
+        lifecycle_days=table.run(lifecycle_days(load.root)),
         longest_job_seconds=call.longest_seconds,
     )
     findings = inspect(seen)

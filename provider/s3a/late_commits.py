@@ -54,7 +54,7 @@ def _check_uncommitted(
 
 
 def _undone(table: Table, once: str) -> Iterator[_Undone]:
-    run = table.driver.run
+    run = table.run
     for known in run(ledger.tries_of(table.root, once)):
         if known.record.state == ledger.UNDONE:
             yield known.record, run(ledger.writes_of(table.root, known.record.uuid))

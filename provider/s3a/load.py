@@ -103,7 +103,7 @@ class S3ALoad:
         Written before anything is submitted: an application that finds a later try's record
         writes nothing, and a later try finds what this one's application writes.
         """
-        self._try = self._run(ledger.open_try(self._table.root, self._try))
+        self._try = self._table.run(ledger.open_try(self._table.root, self._try))
         try:
             check_silent(self._table, self._try.once)
         except ZeroRenameError:
@@ -126,7 +126,7 @@ class S3ALoad:
             an earlier try that counted as dead has committed as well.
         """
         root = self._table.root
-        writes = list(self._run(ledger.writes_of(root, self.uuid)))
+        writes = list(self._table.run(ledger.writes_of(root, self.uuid)))
         try:
             if not writes:
                 writes = [self._raw_write()]
@@ -151,8 +151,8 @@ class S3ALoad:
         decided_at = max(known.at for known in writes)
         report = s3a_report(self._table, self.load.committer, self.uuid, jobs, decided_at)
         done = replace(self._try, state=ledger.COMMITTED, report=report)
-        self._run(ledger.close_try(root, done))
-        left = self._run(ledger.remove_writes(root, self.uuid))
+        self._table.run(ledger.close_try(root, done))
+        left = self._table.run(ledger.remove_writes(root, self.uuid))
         if left:
             _log.warning("Records of this try that nobody needs any more were left: %s", left)
         _log.info("Committed %s", one_line(report))
@@ -198,7 +198,7 @@ class S3ALoad:
         return ledger.Known(write, 0.0, self._try.opened_at, self._try.opened_at)
 
     def _send_heartbeat(self) -> None:
-        self._run(self._changed(interval=INTERVAL))
+        self._table.run(self._changed(interval=INTERVAL))
 
     def _changed(self, **changes: Any) -> Step[bool]:
         return renew_try(self._table.root, self._try, **changes)
@@ -206,12 +206,9 @@ class S3ALoad:
     def _note(self, step: Step[Any]) -> None:
         """Put a state on record where that must not hide why the task fails."""
         try:
-            self._run(step)
+            self._table.run(step)
         except ZeroRenameError as error:
             _log.warning("What became of this try could not be put on record: %s", error)
-
-    def _run(self, step: Step[Any]) -> Any:
-        return self._table.driver.run(step)
 
 
 def _owner(run: TaskRun) -> Owner:

@@ -73,21 +73,21 @@ def described(table: Table, writes: Sequence[ledger.Known[ledger.WriteRecord]]) 
             jobs.append(_verified(table, known))
         except VerificationError:
             root = TableRoot.parse(known.record.destination)
-            if table.driver.run(marker_job(root)) in (None, known.record.uuid):
+            if table.run(marker_job(root)) in (None, known.record.uuid):
                 raise
             jobs.append(_reported(table, known.record))
     return tuple(jobs)
 
 
 def _verified(table: Table, known: ledger.Known[ledger.WriteRecord]) -> Job:
-    write, driver = known.record, table.driver
+    write = known.record
     root = TableRoot.parse(write.destination)
     if write.dynamic:
         # No marker is written (SPARK-35279): the record says that Spark has returned.
-        files = driver.run(files_since(table.root, int(known.since * 1000)))
+        files = table.run(files_since(table.root, int(known.since * 1000)))
         return _job(table, write, files)
     expected = Expectation(write.committer, write.uuid, int(known.since * 1000))
-    found = driver.run(verify_job(root, expected))
+    found = table.run(verify_job(root, expected))
     for warning in found.warnings:
         _log.warning("Job %s: %s", write.uuid, warning)
     return _job(table, write, dict(found.sizes))
@@ -106,7 +106,7 @@ def _job(table: Table, write: ledger.WriteRecord, files: dict[str, int]) -> Job:
 
 
 def _reported(table: Table, write: ledger.WriteRecord) -> Job:
-    report = table.driver.run(ledger.read_report(table.root, write))
+    report = table.run(ledger.read_report(table.root, write))
     if report is None:
         return Job(write.uuid, None, None)
     return Job(write.uuid, report.files, report.bytes)

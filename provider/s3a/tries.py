@@ -73,7 +73,7 @@ class Tries:
         :raises RefusedError: it may have added rows, and nobody but a person can tell.
         """
         latest = None
-        for known in self._run(ledger.tries_of(self._table.root, self._once)):
+        for known in self._table.run(ledger.tries_of(self._table.root, self._once)):
             record = known.record
             if record.state not in _SETTLED:
                 record = self._settled(known)
@@ -83,7 +83,7 @@ class Tries:
 
     def _settled(self, known: ledger.Known[ledger.TryRecord]) -> ledger.TryRecord:
         record, root = known.record, self._table.root
-        writes = list(self._run(ledger.writes_of(root, record.uuid)))
+        writes = list(self._table.run(ledger.writes_of(root, record.uuid)))
         check_dead(self._table, record, writes)
         if not writes:
             writes = [self._raw_write(known)]
@@ -103,7 +103,7 @@ class Tries:
             self._undo(record, writes, unsure)
             replaced = tuple(w.record.uuid for w in writes if w not in unsure)
             done = replace(record, state=ledger.UNDONE, opened_at=known.since, replaced=replaced)
-        self._run(ledger.close_try(root, done))
+        self._table.run(ledger.close_try(root, done))
         _log.info("Try %s of this run is %s", record.owner.try_number, done.state)
         return done
 
@@ -153,7 +153,7 @@ class Tries:
             jobs=frozenset(w.record.uuid for w in writes),
             folders=tuple(sorted(folders)),
         )
-        for job in self._run(recover_jobs(root, options)):
+        for job in self._table.run(recover_jobs(root, options)):
             _log.info("Job %s of an earlier try: %s: %s", job.job, job.outcome, job.reason)
             if job.outcome is JobOutcome.ROLLED_FORWARD:
                 forward.add(job.job)
@@ -170,7 +170,7 @@ class Tries:
 
     def _finished_by_others(self, record: ledger.TryRecord) -> frozenset[str]:
         """The try's jobs that maintenance rolled forward before this try came."""
-        for known in self._run(ledger.tries_of(self._table.root, self._once)):
+        for known in self._table.run(ledger.tries_of(self._table.root, self._once)):
             if known.record.uuid == record.uuid:
                 return frozenset(known.record.recovered)
         return frozenset()
@@ -203,11 +203,11 @@ class Tries:
         self, record: ledger.TryRecord, write: ledger.Known[ledger.WriteRecord]
     ) -> None:
         root = TableRoot.parse(write.record.destination)
-        files = self._run(files_since(root, int(write.since * 1000)))
+        files = self._table.run(files_since(root, int(write.since * 1000)))
         if Committer(write.record.committer).is_staging:
             # Their names carry the job's UUID, so these are its files and no other's.
             mine = [key for key in files if write.record.uuid in key]
-            left = self._run(remove((key, None) for key in mine))
+            left = self._table.run(remove((key, None) for key in mine))
             if left:
                 cause = next(iter(left.values()))
                 raise self._doubtful(
@@ -235,9 +235,6 @@ class Tries:
             "on_repeat='append'; if they are, mark the task as successful. With mode='overwrite' "
             "and a partition a retry needs no such question.",
         )
-
-    def _run(self, step: Step[Any]) -> Any:
-        return self._table.driver.run(step)
 
 
 def check_dead(
@@ -267,9 +264,9 @@ def is_committed(table: Table, write: ledger.Known[ledger.WriteRecord]) -> bool:
     if record.committer == Committer.CLASSIC:
         return False
     root = TableRoot.parse(record.destination)
-    if table.driver.run(marker_job(root)) == record.uuid:
+    if table.run(marker_job(root)) == record.uuid:
         return True
-    report = table.driver.run(ledger.read_report(table.root, record))
+    report = table.run(ledger.read_report(table.root, record))
     return report is not None and report.marker.success
 
 

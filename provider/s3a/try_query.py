@@ -27,14 +27,14 @@ def is_uuid(text: str) -> bool:
 
 def report_of_run(table: Table, once: str) -> dict[str, Any] | None:
     """The report of the latest of a run's tries that committed."""
-    tries = table.driver.run(ledger.tries_of(table.root, once))
+    tries = table.run(ledger.tries_of(table.root, once))
     done = [known.record for known in tries if known.record.state == ledger.COMMITTED]
     return dict(done[-1].report or {}) if done else None
 
 
 def report_of_job(table: Table, job: str, partition: str | None) -> dict[str, Any] | None:
     """The report of a job that committed, by its UUID."""
-    known = table.driver.run(ledger.find_try(table.root, job))
+    known = table.run(ledger.find_try(table.root, job))
     if known is not None and known.record.state == ledger.COMMITTED:
         report = dict(known.record.report or {})
         if job == report.get("job") or job in report.get("jobs", ()):

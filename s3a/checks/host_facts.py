@@ -7,12 +7,11 @@ import os
 import re
 import stat
 from collections.abc import Mapping
-from math import inf
 from pathlib import Path
-from typing import Any
 
-from ...committer.doctor import Complaint, lifecycle_rules
 from ...committer.layout import TableRoot
+from ...committer.s3.lifecycle import least_abort_days
+from ...committer.s3.requests import ListLifecycleRules, Step, Unknown
 from ..hadoop.effective_settings import Setting
 from ..hadoop.settings import BUFFER_KEY
 
@@ -20,29 +19,13 @@ _VARIABLE = re.compile(r"\$\{(env\.)?([^}:]+)(?::?-((?:[^{}]|\$\{[^}]*\})*))?\}"
 _DEEPEST = 10
 
 
-def lifecycle_days(client: Any, root: TableRoot) -> float | None:
+def lifecycle_days(root: TableRoot) -> Step[float | None]:
     """Days after which the bucket aborts uploads below ``root``; infinite: never, ``None``: the
-    store does not tell.
-
-    :param client: a boto3 S3 client.
-    """
-    rules = lifecycle_rules(client, root.bucket)
-    if isinstance(rules, Complaint):
+    store does not tell."""
+    found = yield ListLifecycleRules()
+    if isinstance(found, Unknown):
         return None
-    return least_days(rules, root)
-
-
-def least_days(rules: list[Mapping[str, Any]], root: TableRoot) -> float:
-    """The least ``DaysAfterInitiation`` of the rules that touch keys below ``root``."""
-    table, found = f"{root.prefix}/", []
-    for rule in rules:
-        narrowed = rule.get("Filter") or {}
-        both = narrowed.get("And") or {}
-        prefix = rule.get("Prefix") or narrowed.get("Prefix") or both.get("Prefix") or ""
-        days = rule.get("AbortIncompleteMultipartUpload", {}).get("DaysAfterInitiation")
-        if days is not None and (table.startswith(prefix) or prefix.startswith(table)):
-            found.append(int(days))
-    return min(found, default=inf)
+    return least_abort_days(found.rules, f"{root.prefix}/")
 
 
 def buffer_facts(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ...committer.layout import TableRoot
+from ...committer.s3.backoff import Backoff
 from ...committer.s3.deletion import remove
 from ...committer.s3.listing import list_objects
 from ...committer.s3.requests import (
@@ -25,7 +26,6 @@ from ...committer.s3.requests import (
     Refused,
     Step,
     Unknown,
-    Wait,
 )
 from ..hadoop.magic_paths import parse
 from ..hadoop.upload_owners import list_uploads
@@ -35,8 +35,9 @@ from .leftovers import LeftoverJob, activity
 from .marker import MarkerOutcome, marker_body, write_marker
 from .plan import Action, Plan, PlannedFile, Presence, is_file_of
 
-_TRIES = 5
-_PAUSE = 0.5
+_TRIES = Backoff(tries=5, first=0.5)
+#: Rounds of clearing up: the second look comes at once.
+_ROUNDS = Backoff(tries=5, first=0.5, at_once=2)
 
 
 class FileOutcome(StrEnum):
@@ -169,9 +170,8 @@ def _complete(file: PlannedFile) -> Step[FileResult]:
         # A job whose own _SUCCESS stands is cleaned up whatever became of its files.
         return FileResult(commit.key, FileOutcome.THERE if there else FileOutcome.NOTHING)
     detail, refused = "", False
-    for attempt in range(_TRIES):
-        if attempt:
-            yield Wait(_PAUSE * 2 ** (attempt - 1))
+    for attempt in _TRIES.attempts():
+        yield from _TRIES.pause(attempt)
         answer = yield CompleteUpload(commit.key, commit.upload_id, commit.etags)
         if isinstance(answer, Done):
             return FileResult(commit.key, FileOutcome.COMPLETED)
@@ -207,9 +207,8 @@ def _remove(file: PlannedFile, found: Found) -> Step[FileResult]:
     if not is_file_of(commit, found, file.since):
         return FileResult(commit.key, FileOutcome.KEPT, "it is not this job's")
     answer: Done | Refused | Unknown = Unknown("")
-    for attempt in range(_TRIES):
-        if attempt:
-            yield Wait(_PAUSE * 2 ** (attempt - 1))
+    for attempt in _TRIES.attempts():
+        yield from _TRIES.pause(attempt)
         answer = yield Delete(commit.key, if_match=found.etag)
         if isinstance(answer, Done):
             return FileResult(commit.key, FileOutcome.REMOVED)
@@ -222,9 +221,8 @@ def _remove(file: PlannedFile, found: Found) -> Step[FileResult]:
 
 def _abort(key: str, upload_id: str) -> Step[Done | Refused | Unknown]:
     answer: Done | Refused | Unknown = Unknown("")
-    for attempt in range(_TRIES):
-        if attempt:
-            yield Wait(_PAUSE * 2 ** (attempt - 1))
+    for attempt in _TRIES.attempts():
+        yield from _TRIES.pause(attempt)
         answer = yield AbortUpload(key, upload_id)
         if not isinstance(answer, Unknown):
             return answer
@@ -250,9 +248,8 @@ def _sweep(root: TableRoot, extra: Collection, gone: set[tuple[str, str]]) -> St
     aborted upload's parts behind."""
     todo = {(upload.key, upload.upload_id) for upload in extra}
     aborted: set[tuple[str, str]] = set()
-    for attempt in range(_TRIES):
-        if attempt > 1:
-            yield Wait(_PAUSE * 2 ** (attempt - 2))
+    for attempt in _ROUNDS.attempts():
+        yield from _ROUNDS.pause(attempt)
         yield All(tuple(_abort(*one) for one in sorted(todo)))
         aborted |= todo
         listed = yield from list_uploads(root)
@@ -265,16 +262,15 @@ def _sweep(root: TableRoot, extra: Collection, gone: set[tuple[str, str]]) -> St
 def _delete_tree(tree: str, stands: Direction) -> Step[str]:
     """Delete a job's tree; the answer is the problem there was, ``""`` for none."""
     direction = direction_key(tree)
-    for attempt in range(_TRIES):
-        if attempt > 1:
-            yield Wait(_PAUSE * 2 ** (attempt - 2))
+    for attempt in _ROUNDS.attempts():
+        yield from _ROUNDS.pause(attempt)
         listing = yield from list_objects(tree)
         keys = [key for key in listing.keys if _is_of(tree, key) and key != direction]
         if not keys:
             gone = yield from withdraw(tree, stands)
             return "" if gone else f"whether {direction!r} is deleted, the store did not say"
         failed = yield from remove((key, None) for key in keys)
-        if failed and attempt == _TRIES - 1:
+        if failed and attempt == _ROUNDS.tries - 1:
             key, cause = next(iter(failed.items()))
             return f"{key!r} cannot be deleted: {cause}"
     return f"objects are still listed below {tree!r} after being deleted"

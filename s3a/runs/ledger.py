@@ -39,7 +39,6 @@ from ...committer.records.marks import DEFAULTED, LEFT_OUT, Count
 from ...committer.s3.deletion import remove
 from ...committer.s3.listing import first_object, list_objects
 from ...committer.s3.requests import (
-    Absent,
     All,
     Delete,
     Done,
@@ -295,8 +294,8 @@ def tries_of(root: TableRoot, once: str) -> Step[tuple[Known[TryRecord], ...]]:
 def _read_try(key: str) -> Step[Known[TryRecord] | None]:
     """A try by the key of its record, which may have been closed since it was listed."""
     for place in dict.fromkeys((key, _closed(key))):
-        found = yield from _get(place)
-        if found is not None:
+        found = yield Get(place)
+        if isinstance(found, Found):
             return _known(TryRecord.decode(found.body, found.key), found)
     return None
 
@@ -352,13 +351,9 @@ def last_heartbeat(root: TableRoot, run: str) -> Step[float | None]:
 
 def _read_all(prefix: str, read: Callable[[bytes, str], Any]) -> Step[list[Known[Any]]]:
     listing = yield from list_objects(prefix)
-    answers = yield All(tuple(_get(key) for key in listing.keys if key.endswith(".json")))
-    return [_known(read(found.body, found.key), found) for found in answers if found is not None]
-
-
-def _get(key: str) -> Step[Found | None]:
-    found = yield Get(key)
-    return None if isinstance(found, Absent) else found
+    answers = yield All(tuple(Get(key) for key in listing.keys if key.endswith(".json")))
+    found = [answer for answer in answers if isinstance(answer, Found)]
+    return [_known(read(one.body, one.key), one) for one in found]
 
 
 def _known(record: Any, found: Found) -> Known[Any]:

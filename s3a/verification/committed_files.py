@@ -109,13 +109,8 @@ def _check_empty(root: TableRoot, summary: JobSummary, since_ms: int) -> Step[No
 
 def _sizes(keys: Sequence[str]) -> Step[dict[str, int]]:
     """Sizes of those of the keys that are there: one HEAD each."""
-    answers = yield All(tuple(_head(key) for key in keys))
-    return {key: found.size for key, found in zip(keys, answers, strict=True) if found}
-
-
-def _head(key: str) -> Step[Found | None]:
-    found = yield Head(key)
-    return None if isinstance(found, Absent) else found
+    answers = yield All(tuple(Head(key) for key in keys))
+    return {found.key: found.size for found in answers if isinstance(found, Found)}
 
 
 def _of_the_write(root: TableRoot, job: str, named: Sequence[str]) -> Step[dict[str, int]]:

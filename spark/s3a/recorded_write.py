@@ -20,11 +20,10 @@ from ...committer.errors import (
 from ...committer.handoff import Handoff
 from ...committer.job_spec import Mode
 from ...committer.periodic import signs_of_life
+from ...committer.s3.clients import client_at
 from ...committer.s3.deletion import remove
 from ...committer.s3.listing import first_object
-from ...committer.s3.requests import Step
 from ...committer.schema.hive_paths import NULL, parse_partition, unescape
-from ...committer.state.context import Context
 from ...committer.state.data_listing import list_data
 from ...committer.table import Table
 from ...s3a.hadoop.settings import REPORT_KEY, UNIQUE_KEY, UUID_KEY, Committer
@@ -85,7 +84,7 @@ class _Application:
 
     def check(self, writes: tuple[PlannedWrite, ...]) -> None:
         """Everything that may refuse, before the first byte is written."""
-        target, driver = self._target, self._table.driver
+        target = self._target
         missing = self._view.missing_jars
         if missing:
             raise SettingsRefusedError(
@@ -113,7 +112,7 @@ class _Application:
         check_session(self._view, facts, writes[0].settings, target.root.bucket)
         for write in writes:
             for prefix in write.must_be_empty:
-                there = driver.run(first_object(prefix, target.root.is_data))
+                there = self._table.run(first_object(prefix, target.root.is_data))
                 if there is not None:
                     raise DestinationExistsError(
                         "There is data already, and the mode is fail-if-exists; nothing was "
@@ -150,11 +149,11 @@ class _Application:
                 raise self._fenced(record, fence.reason) from error
             raise
         done = replace(record, state=ledger.WRITTEN, emptied=emptied)
-        self._run_step(ledger.put_write(self._ledger, done))
+        self._records.run(ledger.put_write(self._ledger, done))
         if fence.reason:
             raise self._too_late(done, fence.reason)
         if not self._given_run:
-            left = self._run_step(ledger.remove_writes(self._ledger, self._run))
+            left = self._records.run(ledger.remove_writes(self._ledger, self._run))
             if left:
                 logger.warning("Records that nobody needs any more were left: %s", left)
         logger.info("Written: %s, job %s", write.path, record.uuid)
@@ -177,7 +176,7 @@ class _Application:
         )
         if self._given_run and number == 1:
             self._check_alone()
-        record = self._run_step(ledger.put_write(self._ledger, record))
+        record = self._records.run(ledger.put_write(self._ledger, record))
         superseded = self._superseded()
         if superseded:
             self._note(replace(record, state=ledger.FAILED))
@@ -192,7 +191,7 @@ class _Application:
     def _check_alone(self) -> None:
         """A driver that YARN has started again would write once more what the first one wrote,
         under the same numbers."""
-        known = self._run_step(ledger.writes_of(self._ledger, self._run))
+        known = self._records.run(ledger.writes_of(self._ledger, self._run))
         if known:
             raise JobFencedError(
                 "Another driver of this try has written already: the cluster has started the "
@@ -221,7 +220,7 @@ class _Application:
 
     def _fence(self, session: SparkSession, record: ledger.WriteRecord) -> Fence:
         def renew() -> None:
-            self._run_step(ledger.put_write(self._ledger, record))
+            self._records.run(ledger.put_write(self._ledger, record))
 
         return Fence(renew, self._superseded, Operations(session, record.uuid).cancel)
 
@@ -229,7 +228,7 @@ class _Application:
         """Why this try may not write any more: a sentence, or nothing."""
         if not (self._given_run and self._once):
             return ""
-        return self._run_step(ledger.superseded(self._ledger, self._once, self._run))
+        return self._records.run(ledger.superseded(self._ledger, self._once, self._run))
 
     def _fenced(self, record: ledger.WriteRecord, reason: str) -> JobFencedError:
         return JobFencedError(
@@ -255,13 +254,12 @@ class _Application:
         target = self._target
         if target.committer != Committer.PARTITIONED or target.mode is not Mode.REPLACE:
             return ()
-        context = Context(target.root)
         emptied = []
         for name in target.partitions:
-            files = self._table.driver.run(list_data(context, name))
+            files = self._table.run(list_data(target.root, name))
             if not files or any(record.uuid in item.key for item in files):
                 continue
-            left = self._table.driver.run(remove((item.key, None) for item in files))
+            left = self._table.run(remove((item.key, None) for item in files))
             if left:
                 raise _not_emptied(target, record, name, left)
             emptied.append(name)
@@ -270,12 +268,9 @@ class _Application:
     def _note(self, record: ledger.WriteRecord) -> None:
         """Renew a record where that must not hide what else happens."""
         try:
-            self._run_step(ledger.put_write(self._ledger, record))
+            self._records.run(ledger.put_write(self._ledger, record))
         except ZeroRenameError as error:
             logger.warning("The record of job %s could not be renewed: %s", record.uuid, error)
-
-    def _run_step(self, step: Step[Any]) -> Any:
-        return self._records.driver.run(step)
 
 
 def _rows(frame: DataFrame, target: WriteTarget, write: PlannedWrite) -> DataFrame:
@@ -342,8 +337,6 @@ def _client(view: SessionView) -> Any:
     endpoint = view.hadoop("fs.s3a.endpoint")
     if not endpoint or os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT_URL_S3"):
         return None
-    import boto3
-
     url = endpoint if "://" in endpoint else f"https://{endpoint}"
     region = view.hadoop("fs.s3a.endpoint.region") or None
-    return boto3.client("s3", endpoint_url=url, region_name=region)
+    return client_at(url, region)

@@ -45,11 +45,6 @@ class SessionView:
                 "server cannot be seen from here, so the checks on them are left out."
             )
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether Hadoop's configuration can be seen too."""
-        return self._hadoop is not None
-
     def hadoop(self, key: str) -> str | None:
         """An option of Hadoop's, as a write of this session would find it."""
         own = self._session.conf.get(key, None)

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 from zero_rename import JobSpec, Table
 from zero_rename.cli import app
 from zero_rename.committer import DataLostError, UnfinishedCommitError
+from zero_rename.committer.s3.backoff import Backoff
 
 DATA = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})
 
@@ -95,7 +96,7 @@ def test_purge_wants_an_age_for_foreign_uploads(table: Table) -> None:
 def test_a_job_that_could_not_be_settled_is_told_by_the_exit_code(
     table: Table, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    monkeypatch.setattr("zero_rename.committer.protocol.apply._PAUSE", 0.01)
+    monkeypatch.setattr("zero_rename.committer.protocol.apply._COMPLETE", Backoff(6, 0.01))
     opened = table.open_job(JobSpec(DATA.schema))
     writer = table.task_writer(opened, 0, 0)
     writer.write(DATA)

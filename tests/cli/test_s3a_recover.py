@@ -14,6 +14,7 @@ from support.faulty_server import FaultyServer, Received, Reply, s3_error
 from support.s3a_jobs import JOB, MagicJob
 from zero_rename.cli import app
 from zero_rename.committer.layout import TableRoot
+from zero_rename.committer.s3.backoff import Backoff
 from zero_rename.committer.s3.driver import connect
 
 
@@ -86,7 +87,7 @@ def test_what_is_not_known_is_told_by_the_exit_code(
     job: MagicJob, s3_bucket: Any, s3_env: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The store does not say whether an upload is complete."""
-    monkeypatch.setattr("zero_rename.s3a.recovery.execute._PAUSE", 0.01)
+    monkeypatch.setattr("zero_rename.s3a.recovery.execute._TRIES", Backoff(5, 0.01))
     lost = job.files[3]
 
     def answer(got: Received, pass_on: Callable[[], Reply]) -> Reply:

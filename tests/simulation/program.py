@@ -235,9 +235,9 @@ class Program:
                 answer = None
             elif not isinstance(request, s.All):
                 return "request", request
-            elif request.steps:
-                node.steps = [*request.steps]
-                return "all", len(request.steps)
+            elif request.members:
+                node.steps = [s.as_step(work) for work in request.members]
+                return "all", len(request.members)
             else:
                 answer = []
 

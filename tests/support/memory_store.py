@@ -11,9 +11,10 @@ import hashlib
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from zero_rename.committer.s3 import requests as s
+from zero_rename.committer.s3.lifecycle import LifecycleRule
 from zero_rename.committer.s3.scheduler import Scheduler
 
 T = TypeVar("T")
@@ -95,17 +96,19 @@ class MemoryStore:
         self.behaviour = behaviour or Behaviour()
         self.objects: dict[str, StoredObject] = {}
         self.uploads: dict[str, StoredUpload] = {}
+        self.rules: tuple[LifecycleRule, ...] = ()
         #: Completed uploads, for a store that completes them again.
         self.completed: dict[str, StoredUpload] = {}
         self._count = 0
         self._calls: dict[type, Callable[[Any], Any]] = {
-            s.Get: lambda r: self._read(r.key, with_body=True),
-            s.Head: lambda r: self._read(r.key, with_body=False),
+            s.Get: self._get,
+            s.Head: lambda r: self._look(r.key),
             s.Put: self._put,
             s.Delete: self._delete,
             s.DeleteMany: self._delete_many,
             s.ListObjects: self._list_objects,
             s.ListUploads: self._list_uploads,
+            s.ListLifecycleRules: lambda _: s.LifecycleRules(self.rules),
             s.CreateUpload: self._create_upload,
             s.UploadPart: self._upload_part,
             s.CompleteUpload: self._complete_upload,
@@ -120,6 +123,7 @@ class MemoryStore:
         other = MemoryStore(self.clock, self.behaviour)
         # The values are never changed in place.
         other.objects = dict(self.objects)
+        other.rules = self.rules
         other.uploads = dict(self.uploads)
         other.completed = dict(self.completed)
         other._count = self._count
@@ -135,7 +139,20 @@ class MemoryStore:
         # HTTP dates have whole seconds.
         return float(int(self.clock()))
 
-    def _read(self, key: str, with_body: bool) -> s.Found | s.Absent:
+    def _get(self, request: s.Get) -> s.Found | s.Absent | s.Refused:
+        found = self._look(request.key)
+        if isinstance(found, s.Absent):
+            return found
+        if request.if_match is not None and request.if_match != found.etag:
+            return s.Refused("PreconditionFailed")
+        body = self.objects[request.key].body
+        if request.part is not None:
+            if request.part.first >= len(body):
+                return s.Refused("InvalidRange")
+            body = body[request.part.first : request.part.last + 1]
+        return replace(found, body=body)
+
+    def _look(self, key: str) -> s.Found | s.Absent:
         found = self.objects.get(key)
         if found is None:
             return s.Absent(self._now())
@@ -145,8 +162,7 @@ class MemoryStore:
             len(found.body),
             found.last_modified,
             self._now(),
-            found.body if with_body else b"",
-            copy.copy(found.metadata),
+            metadata=copy.copy(found.metadata),
         )
 
     def _refused(self, key: str, if_match: str | None, if_none_match: bool) -> s.Refused | None:
@@ -290,12 +306,12 @@ class MemoryStore:
         return s.Done(date=self._now())
 
 
-def flatten(step: s.Step[T]) -> s.Step[T]:
+def flatten(work: s.Step[T] | s.Request) -> s.Step[T]:
     """The same step as single requests one after the other, members of ``All`` in turns.
 
     For a simulator: it sees every request of the step and chooses what happens between them.
     """
-    scheduler = Scheduler(step)
+    scheduler: Scheduler[T] = Scheduler(work)
     try:
         while not scheduler.finished:
             taken = scheduler.take()
@@ -361,8 +377,14 @@ class MemoryDriver:
             future.set_exception(error)
         return future
 
-    def run(self, step: s.Step[T]) -> T:
-        single = flatten(step)
+    @overload
+    def run(self, work: s.Step[T]) -> T: ...
+
+    @overload
+    def run(self, work: s.Request) -> Any: ...
+
+    def run(self, work: s.Step[Any] | s.Request) -> Any:
+        single = flatten(work)
         answer: Any = None
         error: Exception | None = None
         while True:

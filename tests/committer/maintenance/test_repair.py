@@ -35,6 +35,8 @@ from zero_rename.committer.doctor import about_rules, examine
 from zero_rename.committer.maintenance.repair import repair, without
 from zero_rename.committer.protocol.apply import committed
 from zero_rename.committer.records.decision import Decision
+from zero_rename.committer.s3.backoff import Backoff
+from zero_rename.committer.s3.lifecycle import LifecycleRule
 from zero_rename.committer.s3.requests import (
     AbortUpload,
     CompleteUpload,
@@ -396,7 +398,9 @@ class TestDoctor:
     def test_lifecycle_rules(
         self, rule: dict[str, Any], what: str | None, where: dict[str, Any], concerns: bool
     ) -> None:
-        found = about_rules([{"ID": "cleanup", **rule, **where}], ROOT, 24 * 3600.0)
+        found = about_rules(
+            [LifecycleRule.of({"ID": "cleanup", **rule, **where})], ROOT, 24 * 3600.0
+        )
         if what is None or not concerns:
             assert found == []
         else:
@@ -404,10 +408,18 @@ class TestDoctor:
             assert found[0].subject == "cleanup"
 
     def test_a_longer_job_needs_a_longer_rule(self) -> None:
-        rule = {"AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 3}}
+        rule = LifecycleRule("cleanup", prefix="", abort_days=3)
         assert about_rules([rule], ROOT, 48 * 3600.0) == []
         (found,) = about_rules([rule], ROOT, 49 * 3600.0)
         assert "4 or more" in found.remedy
+
+    def test_an_open_job_of_long_duration_needs_a_longer_rule(self) -> None:
+        world = World()
+        world.store.rules = (LifecycleRule("cleanup", prefix="", abort_days=3),)
+        world.load(DAY1)
+        assert "lifecycle rule too short" not in complaints(world)
+        world.open(max_duration=49 * 3600.0)
+        assert complaints(world)["lifecycle rule too short"].subject == "cleanup"
 
 
 DATA = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})
@@ -429,7 +441,7 @@ class TestCommands:
         return json.loads(result.stdout)
 
     def test_repair(self, table: Table, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("zero_rename.committer.protocol.complete._PAUSE", 0.01)
+        monkeypatch.setattr("zero_rename.committer.protocol.apply._COMPLETE", Backoff(6, 0.01))
         opened = table.open_job(JobSpec(DATA.schema, files=FileOptions(rows_per_file=1)))
         writer = table.task_writer(opened, 0, 0)
         writer.write(DATA)

@@ -14,6 +14,7 @@ import pytest
 from conftest import Bucket
 
 from support.arrow_data import COLUMNS, rows_of, table_of
+from support.memory_store import MemoryDriver
 from zero_rename.committer.errors import (
     DamagedError,
     InvalidInputError,
@@ -24,8 +25,10 @@ from zero_rename.committer.layout import UNPARTITIONED
 from zero_rename.committer.parquet import reader as parquet_reader
 from zero_rename.committer.parquet.reader import read_batches
 from zero_rename.committer.records.data_file import DataFile
-from zero_rename.committer.s3 import range_reader as range_file
+from zero_rename.committer.s3 import range_reader
+from zero_rename.committer.s3.clients import S3Clients
 from zero_rename.committer.s3.driver import BotoDriver, connect
+from zero_rename.committer.s3.requests import Put
 
 KEY = "t/part.parquet"
 
@@ -35,9 +38,9 @@ def ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small numbers, so that small files are read by ranges."""
     monkeypatch.setattr(parquet_reader, "_SMALL", 0)
     monkeypatch.setattr(parquet_reader, "_WHOLE", 0)
-    monkeypatch.setattr(range_file, "_TAIL", 1000)
-    monkeypatch.setattr(range_file, "_GAP", 100)
-    monkeypatch.setattr(range_file, "_LARGEST", 3000)
+    monkeypatch.setattr(range_reader, "_TAIL", 1000)
+    monkeypatch.setattr(range_reader, "_GAP", 100)
+    monkeypatch.setattr(range_reader, "_LARGEST", 3000)
 
 
 def put(bucket: Bucket, table: pa.Table, foreign: bool = False, **more: Any) -> DataFile:
@@ -98,22 +101,28 @@ def test_ranges_read_the_same(s3_bucket: Bucket, columns: list[str] | None) -> N
 
 
 @pytest.mark.usefixtures("ranges")
-def test_ranges_fetch_only_what_is_wanted(
-    s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranges_fetch_only_what_is_wanted(s3_bucket: Bucket) -> None:
     table = several()
     file = put(s3_bucket, table, row_group_size=1000, compression="none")
-    fetched: list[int] = []
-    original = range_file.RangeFile._get
-
-    def count(self: Any, start: int, end: int) -> bytes:
-        fetched.append(end - start)
-        return original(self, start, end)
-
-    monkeypatch.setattr(range_file.RangeFile, "_get", count)
-    read(s3_bucket, table.schema, file, columns=["a"])
+    asked: list[Any] = []
+    driver = BotoDriver(s3_bucket.name, S3Clients.from_environment(), observe=asked.append)
+    list(read_batches(driver, table.schema, (), file, ["a"]))
+    fetched = [request.part.last + 1 - request.part.first for request in asked]
     footer = 1000 + 65_536  # the tail, and what pyarrow reads of the end of a file
     assert sum(fetched) - footer < file.size / 4
+
+
+@pytest.mark.usefixtures("ranges")
+def test_a_store_in_memory_is_read_by_the_same_ranges() -> None:
+    driver = MemoryDriver()
+    table = several()
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, row_group_size=1000)
+    driver.run(Put(KEY, buffer.getvalue()))
+    file = DataFile(KEY, UNPARTITIONED, len(buffer.getvalue()), table.num_rows, "", "zr1-x")
+    batches = list(read_batches(driver, table.schema, (), file))
+    assert pa.Table.from_batches(batches).equals(table)
+    assert driver.counts()["Get"] > 5
 
 
 def test_partition_columns_come_from_the_path(s3_bucket: Bucket) -> None:

@@ -10,11 +10,16 @@ from typing import Any
 import boto3
 import pytest
 from botocore.config import Config
+from botocore.exceptions import ClientError, ProfileNotFound
 
 from support.faulty_server import DROPPED, FaultyServer, Reply, always, s3_error
 from support.moto_server import S3Server
-from zero_rename.committer.errors import StoreRefusedError, StoreUnreachableError
-from zero_rename.committer.s3.clients import ATTEMPTS, S3Clients
+from zero_rename.committer.errors import (
+    InvalidInputError,
+    StoreRefusedError,
+    StoreUnreachableError,
+)
+from zero_rename.committer.s3.clients import ATTEMPTS, S3Clients, client_at, making_clients
 from zero_rename.committer.s3.driver import BotoDriver, connect
 from zero_rename.committer.s3.requests import (
     CompleteUpload,
@@ -225,3 +230,36 @@ def test_the_server_is_known_by_its_last_answer(at: Any) -> None:
         assert driver.clients.server_name == ""
         driver.perform(Put("key", b"x"))
         assert driver.clients.server_name.startswith("BaseHTTP")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ProfileNotFound(profile="none"), "ProfileNotFound"),
+        (
+            ClientError({"Error": {"Code": "AccessDenied", "Message": "SECRET"}}, "AssumeRole"),
+            "Acc",
+        ),
+        (ValueError("Invalid endpoint: SECRET"), "ValueError"),
+    ],
+)
+def test_errors_of_making_clients_are_refusals_without_secrets(
+    error: Exception, words: str
+) -> None:
+    with pytest.raises(StoreRefusedError, match=words) as raised, making_clients():
+        raise error
+    assert "SECRET" not in str(raised.value)
+    assert "AWS_PROFILE" in str(raised.value)
+
+
+def test_our_own_errors_pass_where_clients_are_made() -> None:
+    with pytest.raises(InvalidInputError), making_clients():
+        raise InvalidInputError("not a table root")
+
+
+@pytest.mark.usefixtures("s3_env")
+def test_a_client_at_an_endpoint_keeps_the_standard_chain_otherwise() -> None:
+    client = client_at("http://127.0.0.1:9", "eu-x")
+    assert (client.meta.endpoint_url, client.meta.region_name) == ("http://127.0.0.1:9", "eu-x")
+    with pytest.raises(StoreRefusedError):
+        client_at("no endpoint", None)

@@ -35,6 +35,7 @@ from zero_rename.committer.s3.requests import (
     AbortUpload,
     Absent,
     All,
+    ByteRange,
     Clock,
     CompleteUpload,
     CreateUpload,
@@ -64,10 +65,6 @@ def md5(body: bytes) -> str:
     return hashlib.md5(body).hexdigest()
 
 
-def one(request: Any) -> Step[Any]:
-    return (yield request)
-
-
 @pytest.fixture(params=["moto", "memory"])
 def any_driver(request: pytest.FixtureRequest) -> Any:
     """A driver on an empty bucket, of each kind: equal answers are the contract."""
@@ -78,7 +75,7 @@ def any_driver(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture
 def ask(any_driver: Any) -> Callable[[Any], Any]:
-    return lambda request: any_driver.run(one(request))
+    return any_driver.run
 
 
 class TestContract:
@@ -103,6 +100,29 @@ class TestContract:
         answer = ask(kind("nothing"))
         assert isinstance(answer, Absent)
         assert answer.date > 1_000_000_000
+
+    @pytest.mark.parametrize(
+        ("part", "body"),
+        [(ByteRange(0, 0), b"0"), (ByteRange(3, 5), b"345"), (ByteRange(8, 99), b"89")],
+    )
+    def test_a_part_comes_with_the_size_of_the_whole(
+        self, ask: Any, part: ByteRange, body: bytes
+    ) -> None:
+        etag = ask(Put("key", b"0123456789")).etag
+        found = ask(Get("key", part, if_match=etag))
+        assert (found.body, found.size, found.etag) == (body, 10, etag)
+
+    def test_a_part_beyond_the_end_is_refused(self, ask: Any) -> None:
+        ask(Put("key", b"0123456789"))
+        assert ask(Get("key", ByteRange(10, 12))) == Refused("InvalidRange")
+
+    @pytest.mark.parametrize("part", [None, ByteRange(0, 1)])
+    def test_another_version_is_not_read(self, ask: Any, part: ByteRange | None) -> None:
+        etag = ask(Put("key", b"old")).etag
+        assert ask(Get("key", part, if_match=etag)).size == 3
+        ask(Put("key", b"new"))
+        assert ask(Get("key", part, if_match=etag)) == Refused("PreconditionFailed")
+        assert isinstance(ask(Get("nothing", part, if_match=etag)), Absent)
 
     @pytest.mark.parametrize("before", [b"first", b""])
     @pytest.mark.parametrize("after", [b"second", b""])
@@ -243,7 +263,7 @@ def test_metadata_s3_cannot_take_is_refused_by_key(driver: BotoDriver) -> None:
 
 def test_listings_continue_over_pages(driver: BotoDriver) -> None:
     keys = [f"p/{number:04d}" for number in range(105)]
-    driver.run(one(All(tuple(one(Put(key, b"")) for key in keys))))
+    driver.run(All(tuple(Put(key, b"") for key in keys)))
     page = driver.perform(ListObjects("p/"))
     assert len(page.objects) == 100
     rest = driver.perform(ListObjects("p/", token=page.token))
@@ -327,7 +347,7 @@ class TestMemoryStore:
         clock = ManualClock(100.7)
         driver = MemoryDriver(MemoryStore(clock))
         driver.perform(Put("key", b""))
-        driver.run(one(Wait(5)))
+        driver.run(Wait(5))
         found = driver.perform(Head("key"))
         assert (found.last_modified, found.date) == (100.0, 105.0)
 
@@ -337,8 +357,8 @@ class TestMemoryStore:
             return Unknown("lost") if isinstance(request, Put) else answer
 
         driver = MemoryDriver(fault=lose_answers)
-        assert driver.run(one(Put("key", b"1"))) == Unknown("lost")
-        assert driver.run(one(Get("key"))).body == b"1"
+        assert driver.run(Put("key", b"1")) == Unknown("lost")
+        assert driver.run(Get("key")).body == b"1"
 
     def test_a_copy_is_independent(self) -> None:
         driver = MemoryDriver()
@@ -371,7 +391,7 @@ class TestParallel:
             yield Head("a")
             threads.add(threading.get_ident())
 
-        driver.run(one(All(tuple(member() for _ in range(5)))))
+        driver.run(All(tuple(member() for _ in range(5))))
         assert threads == {threading.get_ident()}
 
     def test_a_single_request_is_sent_from_the_calling_thread(
@@ -383,7 +403,7 @@ class TestParallel:
             S3Clients.from_environment(),
             observe=lambda request: senders.append((type(request), threading.get_ident())),
         )
-        driver.run(one(Head("a")))
+        driver.run(Head("a"))
         assert senders == [(Head, threading.get_ident())]
 
     def test_requests_of_all_are_under_way_together(self, at: Any) -> None:
@@ -394,7 +414,7 @@ class TestParallel:
             return s3_error(404, "NoSuchKey")
 
         with FaultyServer(meet) as server:
-            answers = at(server.endpoint).run(one(All(tuple(one(Get("x")) for _ in range(8)))))
+            answers = at(server.endpoint).run(All(tuple(Get("x") for _ in range(8))))
         assert all(isinstance(answer, Absent) for answer in answers)
 
     def test_waits_overlap_with_requests_and_each_other(self, bucket: str, s3_env: Any) -> None:
@@ -406,9 +426,9 @@ class TestParallel:
             now.advance(seconds)
 
         driver = BotoDriver(bucket, S3Clients.from_environment(), sleep=sleep, clock=now)
-        driver.run(one(All((one(Wait(3)), one(Wait(1)), one(Wait(2))))))
+        driver.run(All((Wait(3), Wait(1), Wait(2))))
         assert slept == [1, 1, 1]
-        driver.run(one(Wait(0)))
+        driver.run(Wait(0))
         assert slept == [1, 1, 1]
 
     def test_a_short_wait_does_not_delay_answers(self, driver: BotoDriver) -> None:
@@ -418,7 +438,7 @@ class TestParallel:
             yield request
             order.append(type(request))
 
-        driver.run(one(All((member(Wait(0.3)), member(Head("a")), member(Head("b"))))))
+        driver.run(All((member(Wait(0.3)), member(Head("a")), member(Head("b")))))
         assert order == [Head, Head, Wait]
 
     def test_a_wait_ends_while_a_request_is_under_way(self, at: Any) -> None:
@@ -432,7 +452,7 @@ class TestParallel:
             waited.set()
 
         with FaultyServer(hold) as server:
-            answers = at(server.endpoint).run(one(All((wait(), one(Get("a")), one(Get("b"))))))
+            answers = at(server.endpoint).run(All((wait(), Get("a"), Get("b"))))
         assert [type(answer) for answer in answers] == [type(None), Absent, Absent]
 
     def test_an_error_in_the_pool_is_raised_into_its_step(self, at: Any) -> None:
@@ -446,7 +466,7 @@ class TestParallel:
                     return "caught"
                 return "not raised"
 
-            assert driver.run(one(All((member(), member())))) == ["caught"] * 2
+            assert driver.run(All((member(), member()))) == ["caught"] * 2
 
     def test_an_interrupt_closes_the_steps(self, driver: BotoDriver) -> None:
         ended = []
@@ -461,11 +481,11 @@ class TestParallel:
                 ended.append(interrupt)
 
         with pytest.raises(KeyboardInterrupt):
-            driver.run(one(All((member(False), member(True), member(False)))))
+            driver.run(All((member(False), member(True), member(False))))
         assert sorted(ended) == [False, False, True]
 
     def test_a_driver_works_after_close_and_in_many_threads(self, driver: BotoDriver) -> None:
-        step = lambda: one(All(tuple(one(Head("a")) for _ in range(4))))  # noqa: E731
+        step = lambda: All(tuple(Head("a") for _ in range(4)))  # noqa: E731
         driver.run(step())
         driver.close()
         results = []
@@ -482,13 +502,13 @@ class TestParallel:
     @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
     def test_a_driver_works_in_a_forked_child(self, driver: BotoDriver) -> None:
         """PySpark's daemon forks its workers; the threads of a pool stay behind."""
-        step = All(tuple(one(Head("a")) for _ in range(4)))
-        driver.run(one(step))
+        step = All(tuple(Head("a") for _ in range(4)))
+        driver.run(step)
         child = os.fork()
         if child == 0:
             code = 1
             try:
-                answers = driver.run(one(All(tuple(one(Head("a")) for _ in range(4)))))
+                answers = driver.run(All(tuple(Head("a") for _ in range(4))))
                 code = 0 if len(answers) == 4 else 2
             finally:
                 os._exit(code)
@@ -533,7 +553,7 @@ class TestRefusals:
         with FaultyServer(always(s3_error(status, code))) as server:
             driver = at(server.endpoint)
             with pytest.raises(StoreRefusedError) as raised:
-                driver.run(one(request_))
+                driver.run(request_)
             text = str(raised.value)
             assert REFUSALS[status, code] in text
             assert code in text
@@ -546,7 +566,7 @@ class TestRefusals:
 
     def test_a_missing_bucket(self, s3_env: S3Server) -> None:
         with pytest.raises(StoreRefusedError, match=r"no such bucket.*AWS_ENDPOINT_URL"):
-            connect("no-such-bucket").run(one(ListObjects("p/")))
+            connect("no-such-bucket").run(ListObjects("p/"))
 
     def test_head_without_rights_is_a_refusal(self, at: Any) -> None:
         """HEAD answers have no body that could name the code."""
@@ -554,12 +574,12 @@ class TestRefusals:
             FaultyServer(always(Reply(403))) as server,
             pytest.raises(StoreRefusedError, match="AccessDenied"),
         ):
-            at(server.endpoint).run(one(Head("k")))
+            at(server.endpoint).run(Head("k"))
 
     def test_no_credentials(self, s3_env: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("AWS_ACCESS_KEY_ID")
         with pytest.raises(StoreRefusedError, match=r"No usable credentials.*AWS_PROFILE"):
-            connect("bucket").run(one(Get("k")))
+            connect("bucket").run(Get("k"))
 
     @pytest.mark.parametrize(
         "request_",
@@ -571,19 +591,19 @@ class TestRefusals:
     ) -> None:
         started = time.monotonic()
         with pytest.raises(StoreUnreachableError, match=r"http://127\.0\.0\.1:9\b") as raised:
-            at("http://127.0.0.1:9").run(one(request_))
+            at("http://127.0.0.1:9").run(request_)
         assert time.monotonic() - started < 10
         assert isinstance(raised.value, RefusedError)
 
     def test_an_unknown_host_is_unreachable(self, at: Any) -> None:
         with pytest.raises(StoreUnreachableError, match=r"zero-rename\.invalid"):
-            at("http://zero-rename.invalid").run(one(Put("k", b"", if_none_match=True)))
+            at("http://zero-rename.invalid").run(Put("k", b"", if_none_match=True))
 
     def test_tls_against_a_plain_port_is_unreachable(self, at: Any) -> None:
         with FaultyServer(always(Reply(200))) as server:
             endpoint = server.endpoint.replace("http:", "https:")
             with pytest.raises(StoreUnreachableError):
-                at(endpoint).run(one(Put("k", b"", if_none_match=True)))
+                at(endpoint).run(Put("k", b"", if_none_match=True))
 
 
 class TestUnclearAnswers:
@@ -601,7 +621,7 @@ class TestUnclearAnswers:
     )
     def test_refused(self, status: int, code: str, at: Any) -> None:
         with FaultyServer(always(s3_error(status, code))) as server:
-            assert at(server.endpoint).run(one(Put("k", b"", if_match="1"))) == Refused(code)
+            assert at(server.endpoint).run(Put("k", b"", if_match="1")) == Refused(code)
 
     @pytest.mark.parametrize(
         ("reply", "cause"),
@@ -615,7 +635,7 @@ class TestUnclearAnswers:
     )
     def test_unknown(self, reply: Reply, cause: str, at: Any) -> None:
         with FaultyServer(always(reply)) as server:
-            answer = at(server.endpoint).run(one(Put("k", b"", if_none_match=True)))
+            answer = at(server.endpoint).run(Put("k", b"", if_none_match=True))
         assert isinstance(answer, Unknown)
         assert cause in answer.cause
 
@@ -627,7 +647,7 @@ class TestUnclearAnswers:
             client = boto3.client(
                 "s3", endpoint_url=server.endpoint, config=Config(read_timeout=0.2)
             )
-            answer = connect("bucket", client).run(one(Put("k", b"", if_none_match=True)))
+            answer = connect("bucket", client).run(Put("k", b"", if_none_match=True))
             assert answer == Unknown("ReadTimeoutError")
             assert len(server.received) == 1
 
@@ -646,14 +666,14 @@ class TestUnclearAnswers:
             return DROPPED
 
         with FaultyServer(answer) as server:
-            assert at(server.endpoint).run(one(request_)) == Unknown("EndpointConnectionError")
+            assert at(server.endpoint).run(request_) == Unknown("EndpointConnectionError")
             assert len(server.received) == 1
 
     def test_an_error_in_an_answer_of_status_200_is_unknown(self, at: Any) -> None:
         """CompleteMultipartUpload answers 200 at once and may fail after that."""
         reply = Reply(200, s3_error(200, "InternalError").body)
         with FaultyServer(always(reply)) as server:
-            answer = at(server.endpoint).run(one(CompleteUpload("k", "u", ("1",))))
+            answer = at(server.endpoint).run(CompleteUpload("k", "u", ("1",)))
             assert isinstance(answer, Unknown)
             assert len(server.received) == 1
 
@@ -663,12 +683,12 @@ class TestUnclearAnswers:
             b"<Error><Key>b</Key><Code>NoSuchKey</Code></Error></DeleteResult>"
         )
         with FaultyServer(always(Reply(200, body))) as server:
-            answer = at(server.endpoint).run(one(DeleteMany((("a", "1"), ("b", "1")))))
+            answer = at(server.endpoint).run(DeleteMany((("a", "1"), ("b", "1"))))
         assert answer == Deleted({"a": "PreconditionFailed"})
 
     def test_a_refused_batch_of_deletes_deleted_nothing(self, at: Any) -> None:
         with FaultyServer(always(s3_error(501, "NotImplemented"))) as server:
-            answer = at(server.endpoint).run(one(DeleteMany((("a", "1"), ("b", None)))))
+            answer = at(server.endpoint).run(DeleteMany((("a", "1"), ("b", None))))
         assert answer == Deleted({"a": "NotImplemented", "b": "NotImplemented"})
 
     def test_a_body_that_breaks_off_is_read_again(self, at: Any) -> None:
@@ -676,7 +696,7 @@ class TestUnclearAnswers:
         short = Reply(200, b"12345", {**headers, "Connection": "close"})
         replies = [short, Reply(200, b"1234567890", headers)]
         with FaultyServer(lambda *_: replies.pop(0)) as server:
-            found = at(server.endpoint).run(one(Get("k")))
+            found = at(server.endpoint).run(Get("k"))
         assert found.body == b"1234567890"
 
     def test_a_part_answered_500_after_it_was_stored_is_sent_again(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.memory_store import MemoryDriver
-from zero_rename.committer.s3.requests import All, Clock, Get, Step
+from zero_rename.committer.s3.requests import Absent, All, Clock, Get, Head, Put, Step
 from zero_rename.committer.s3.scheduler import Scheduler
 
 
@@ -35,6 +35,30 @@ def test_results_of_all_come_in_order_of_its_steps() -> None:
         return (yield All((slow(), ask("fast"))))
 
     assert run(step()) == ["slow", "fast"]
+
+
+def test_all_takes_requests_as_well_as_steps() -> None:
+    driver = MemoryDriver()
+    driver.run(Put("a", b"1"))
+
+    def step() -> Step[list[Any]]:
+        return (yield All((Get("a"), ask("b"), All((Head("a"), Get("none"))), Clock())))
+
+    found, name, (head, none), now = driver.run(step())
+    assert (found.body, name, head.size, now) == (b"1", "b", 1, driver.clock())
+    assert isinstance(none, Absent)
+
+
+def test_a_request_that_fails_in_all_is_raised_when_the_others_are_done() -> None:
+    def broken(request: Any, apply: Any) -> Any:
+        if request.key == "bad":
+            raise ConnectionError("no store")
+        return apply(request)
+
+    driver = MemoryDriver(fault=broken)
+    with pytest.raises(ConnectionError):
+        driver.run(All((Get("bad"), Get("good"))))
+    assert [request.key for request in driver.requests] == ["bad", "good"]
 
 
 def test_members_of_all_take_turns() -> None:

@@ -5,59 +5,36 @@ from __future__ import annotations
 import shutil
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
+from support.memory_store import MemoryDriver, MemoryStore
 from zero_rename.committer import TableRoot
-from zero_rename.s3a.checks.host_facts import buffer_facts, least_days, lifecycle_days
+from zero_rename.committer.s3.lifecycle import LifecycleRule
+from zero_rename.committer.s3.requests import Unknown
+from zero_rename.s3a.checks.host_facts import buffer_facts, lifecycle_days
 from zero_rename.s3a.hadoop.effective_settings import DAG_CONF, effective
 
 ROOT = TableRoot("bucket", "tables/flights")
 
 
-def rule(days: int | None, **where: object) -> dict:
-    abort = (
-        {} if days is None else {"AbortIncompleteMultipartUpload": {"DaysAfterInitiation": days}}
-    )
-    return {"Status": "Enabled", **abort, **where}
+def days(store: MemoryStore, fault: Any = None) -> float | None:
+    return MemoryDriver(store, fault).run(lifecycle_days(ROOT))
 
 
-@pytest.mark.parametrize(
-    ("rules", "days"),
-    [
-        ([], inf),
-        ([rule(7, Prefix="")], 7),
-        ([rule(7, Filter={}), rule(2, Filter={"Prefix": "tables/"})], 2),
-        ([rule(1, Filter={"And": {"Prefix": "tables/flights/day=1"}})], 1),
-        ([rule(1, Filter={"Prefix": "tables/flights_old/"}), rule(9, Prefix="other/")], inf),
-        ([rule(None, Prefix="")], inf),
-    ],
-)
-def test_least_days(rules: list, days: float) -> None:
-    assert least_days(rules, ROOT) == days
-
-
-class Client:
-    def __init__(self, rules: list) -> None:
-        self.rules = rules
-
-    def get_bucket_lifecycle_configuration(self, **_: str) -> dict:
-        return {"Rules": self.rules}
-
-
-def test_disabled_rules_do_not_count() -> None:
-    rules = [{**rule(1, Prefix=""), "Status": "Disabled"}, rule(3, Prefix="tables")]
-    assert lifecycle_days(Client(rules), ROOT) == 3
+def test_the_first_rule_that_aborts_uploads_of_the_table_counts() -> None:
+    store = MemoryStore()
+    assert days(store) == inf
+    elsewhere = LifecycleRule("elsewhere", "tables/flights_old/", abort_days=1)
+    store.rules = (elsewhere, LifecycleRule("expires", "", expires=True))
+    assert days(store) == inf
+    store.rules = (elsewhere, LifecycleRule("a", "", 7), LifecycleRule("b", "tables/flights/", 3))
+    assert days(store) == 3
 
 
 def test_rules_that_the_store_does_not_tell() -> None:
-    class Mute:
-        def get_bucket_lifecycle_configuration(self, **_: str) -> dict:
-            raise ClientError({"Error": {"Code": "AccessDenied"}}, "GetBucketLifecycle")
-
-    assert lifecycle_days(Mute(), ROOT) is None
-    assert lifecycle_days(Client([]), ROOT) == inf
+    assert days(MemoryStore(), lambda *_: Unknown("403 AccessDenied")) is None
 
 
 def settings(folder: str) -> dict:

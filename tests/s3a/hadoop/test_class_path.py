@@ -138,6 +138,6 @@ def test_where_spark_cannot_be_seen_nothing_is_missing(tmp_path: Path) -> None:
     assert jars.of("aws-java-sdk-bundle")
 
 
-def test_a_running_drivers_class_path(tmp_path: Path) -> None:
+def test_a_class_path_with_a_star_names_every_jar_of_a_folder(tmp_path: Path) -> None:
     there = folder(tmp_path / "jars", *SPARK, *S3A)
     assert [path.name for path in class_path(f"{there}/*")] == sorted((*SPARK, *S3A))

@@ -79,6 +79,7 @@ def test_a_later_state_keeps_the_time_of_the_first(store: MemoryDriver, clock: M
     store.run(ledger.put_write(ROOT, record))
     (known,) = store.run(ledger.writes_of(ROOT, run))
     assert (known.silent_for, clock.now - known.since) == (0, 30)
+    assert known.record == record
 
 
 class TestSuperseded:

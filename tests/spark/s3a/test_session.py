@@ -75,7 +75,7 @@ def configured(**changes: str) -> tuple[dict[str, str], dict[str, str]]:
 
 def test_what_submission_configured_passes() -> None:
     view = SessionView(session(*configured()))
-    assert view.is_whole
+    assert view.hadoop("fs.s3a.committer.name") == "magic"
     assert view.missing_jars == ()
     check_session(view, CIRCUMSTANCES, {}, "bucket")
 
@@ -113,7 +113,6 @@ def test_jars_that_are_not_there() -> None:
 def test_spark_connect_says_what_it_cannot_see(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     view = SessionView(session(configured()[0]))
-    assert not view.is_whole
     assert view.missing_jars == ()
     assert "cannot be seen from here" in caplog.text
     check_session(view, CIRCUMSTANCES, {}, "bucket")

@@ -1,0 +1,53 @@
+"""Lifecycle rules of a bucket: what they abort and delete, and below which keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+
+@dataclass(frozen=True)
+class LifecycleRule:
+    """An enabled rule.
+
+    :param name: its ID, or what it is for where it has none.
+    :param prefix: the keys that it concerns begin with it.
+    :param abort_days: whole days after which it aborts an upload that is not completed.
+    :param expires: it deletes objects by age or date.
+    """
+
+    name: str
+    prefix: str
+    abort_days: int | None = None
+    expires: bool = False
+
+    @staticmethod
+    def of(rule: Mapping[str, Any]) -> LifecycleRule:
+        """A rule as S3 describes it."""
+        prefix = _prefix_of(rule)
+        days = rule.get("AbortIncompleteMultipartUpload", {}).get("DaysAfterInitiation")
+        return LifecycleRule(
+            str(rule.get("ID") or f"rule for {prefix!r}"),
+            prefix,
+            None if days is None else int(days),
+            bool({"Days", "Date"} & set(rule.get("Expiration", {}))),
+        )
+
+    def concerns(self, folder: str) -> bool:
+        """Whether keys below ``folder``, which ends with a slash, are among the rule's."""
+        return folder.startswith(self.prefix) or self.prefix.startswith(folder)
+
+
+def least_abort_days(rules: Iterable[LifecycleRule], folder: str) -> float:
+    """Days after which the first of the rules aborts uploads below a folder; infinite: none."""
+    days = [rule.abort_days for rule in rules if rule.concerns(folder)]
+    return min((found for found in days if found is not None), default=inf)
+
+
+def _prefix_of(rule: Mapping[str, Any]) -> str:
+    """The key prefix a rule is for, in any of the three places S3 has for it; "" for all keys."""
+    narrowed = rule.get("Filter") or {}
+    both = narrowed.get("And") or {}
+    return str(rule.get("Prefix") or narrowed.get("Prefix") or both.get("Prefix") or "")
