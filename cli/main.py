@@ -32,7 +32,7 @@ Patience = Annotated[
     float | None,
     typer.Option(
         help="Seconds an undecided job may be silent before it is declared dead. Default: ten of "
-        "the job's own intervals, or its maximum duration where nobody gives signs of life.",
+        "the job's own intervals, or its maximum duration where nobody sends heartbeats.",
         min=0.0,
     ),
 ]

@@ -28,7 +28,7 @@ RECOVERY = DAY
 
 
 @dataclass(frozen=True)
-class Complaint:
+class Problem:
     """Something that is or will be wrong.
 
     :param what: in a few words.
@@ -43,7 +43,7 @@ class Complaint:
     remedy: str
 
 
-def examine(context: Context, max_duration: float | None = None) -> Step[list[Complaint]]:
+def examine(context: Context, max_duration: float | None = None) -> Step[list[Problem]]:
     """Everything that the store's objects, uploads and lifecycle rules tell. Changes nothing.
 
     Costs one request for every head and open job.
@@ -55,7 +55,7 @@ def examine(context: Context, max_duration: float | None = None) -> Step[list[Co
     table = yield from read_table(context)
     context = replace(context, facts=table.facts)
     found = _about_store(context, table)
-    sections: Sequence[Callable[[Context, TableRecord], Step[list[Complaint]]]] = (
+    sections: Sequence[Callable[[Context, TableRecord], Step[list[Problem]]]] = (
         _about_jobs,
         _about_claims,
         _about_uploads,
@@ -65,7 +65,7 @@ def examine(context: Context, max_duration: float | None = None) -> Step[list[Co
             found += yield from section(context, table)
         except DamagedError as error:
             found.append(
-                Complaint(
+                Problem(
                     "damaged",
                     error.key or context.root.url,
                     error.message,
@@ -75,11 +75,11 @@ def examine(context: Context, max_duration: float | None = None) -> Step[list[Co
     return found + (yield from _about_lifecycle(context, max_duration))
 
 
-def _about_store(context: Context, table: TableRecord) -> list[Complaint]:
+def _about_store(context: Context, table: TableRecord) -> list[Problem]:
     facts, server = table.facts, table.facts.server or "unnamed"
     if table.coordination is Coordination.STORE and not facts.atomic:
         return [
-            Complaint(
+            Problem(
                 "store not atomic",
                 server,
                 "This store checks a condition and writes in two steps, so two writers may both "
@@ -90,7 +90,7 @@ def _about_store(context: Context, table: TableRecord) -> list[Complaint]:
         ]
     if table.coordination is Coordination.NONE and facts.atomic and facts.conditional_put:
         return [
-            Complaint(
+            Problem(
                 "not coordinated",
                 server,
                 "The table has coordination=none, and this store keeps conditional writes.",
@@ -101,13 +101,13 @@ def _about_store(context: Context, table: TableRecord) -> list[Complaint]:
     return []
 
 
-def _about_jobs(context: Context, table: TableRecord) -> Step[list[Complaint]]:
+def _about_jobs(context: Context, table: TableRecord) -> Step[list[Problem]]:
     jobs = yield from list_open(context)
     found = yield All(tuple(_about_job(context, job, table) for job in sorted(jobs)))
     return [complaint for complaint in found if complaint is not None]
 
 
-def _about_job(context: Context, job: str, table: TableRecord) -> Step[Complaint | None]:
+def _about_job(context: Context, job: str, table: TableRecord) -> Step[Problem | None]:
     entry: OpenEntry | None = yield from read_open(context, job)
     if entry is None:
         return None
@@ -123,10 +123,10 @@ def _about_job(context: Context, job: str, table: TableRecord) -> Step[Complaint
     if table.coordination is Coordination.NONE:
         remedy = f"Nobody but its owner can finish it; see zero-rename recover {url}"
     detail = f"{state} and silent for {entry.silent_for:.0f} s, {allowed:.0f} s are usual"
-    return Complaint("job left open", job, detail, remedy)
+    return Problem("job left open", job, detail, remedy)
 
 
-def _about_claims(context: Context, table: TableRecord) -> Step[list[Complaint]]:
+def _about_claims(context: Context, table: TableRecord) -> Step[list[Problem]]:
     if table.coordination is Coordination.NONE:
         return []
     states = yield from all_heads(context)
@@ -135,7 +135,7 @@ def _about_claims(context: Context, table: TableRecord) -> Step[list[Complaint]]
     return [complaint for complaint in found if complaint is not None]
 
 
-def _about_claim(context: Context, state: HeadState) -> Step[Complaint | None]:
+def _about_claim(context: Context, state: HeadState) -> Step[Problem | None]:
     job = state.head.claim
     assert job is not None
     if (yield from read_open(context, job)) is not None:
@@ -143,7 +143,7 @@ def _about_claim(context: Context, state: HeadState) -> Step[Complaint | None]:
     again = yield from read_head(context, state.slot)
     if again.etag != state.etag:
         return None  # Its job closed in between.
-    return Complaint(
+    return Problem(
         "claim of a dead job",
         state.slot.key,
         f"The head carries the claim of {job}, which has no open record.",
@@ -151,7 +151,7 @@ def _about_claim(context: Context, state: HeadState) -> Step[Complaint | None]:
     )
 
 
-def _about_uploads(context: Context, table: TableRecord) -> Step[list[Complaint]]:
+def _about_uploads(context: Context, table: TableRecord) -> Step[list[Problem]]:
     report = yield from purge(context, foreign_older_than=DAY, dry_run=True)
     groups: dict[bool, list[str]] = {}
     for entry in report.entries:
@@ -164,7 +164,7 @@ def _about_uploads(context: Context, table: TableRecord) -> Step[list[Complaint]
         )
         options = f" --foreign --older-than {DAY:.0f}" if foreign else ""
         found.append(
-            Complaint(
+            Problem(
                 "foreign uploads" if foreign else "left-over uploads",
                 keys[0],
                 f"{len(keys)} uploads {whose}: they are stored and paid for, and nobody sees them.",
@@ -174,7 +174,7 @@ def _about_uploads(context: Context, table: TableRecord) -> Step[list[Complaint]
     return found
 
 
-def _about_lifecycle(context: Context, max_duration: float | None) -> Step[list[Complaint]]:
+def _about_lifecycle(context: Context, max_duration: float | None) -> Step[list[Problem]]:
     found = yield ListLifecycleRules()
     if isinstance(found, Unknown):
         return [_unknown_rules(context.root.bucket, found.cause)]
@@ -191,8 +191,8 @@ def _longest_job(context: Context) -> Step[float]:
     return max([JobSpec.max_duration, *durations])
 
 
-def _unknown_rules(bucket: str, cause: str) -> Complaint:
-    return Complaint(
+def _unknown_rules(bucket: str, cause: str) -> Problem:
+    return Problem(
         "lifecycle rules unknown",
         bucket,
         f"The store did not tell the bucket's lifecycle rules ({cause}).",
@@ -201,7 +201,7 @@ def _unknown_rules(bucket: str, cause: str) -> Complaint:
     )
 
 
-def about_rules(rules: Sequence[LifecycleRule], root: TableRoot, longest: float) -> list[Complaint]:
+def about_rules(rules: Sequence[LifecycleRule], root: TableRoot, longest: float) -> list[Problem]:
     """Rules that take what a job or a reader still needs.
 
     :param longest: seconds the longest job may run.
@@ -214,7 +214,7 @@ def about_rules(rules: Sequence[LifecycleRule], root: TableRoot, longest: float)
             continue
         if rule.abort_days is not None and rule.abort_days < needed:
             found.append(
-                Complaint(
+                Problem(
                     "lifecycle rule too short",
                     rule.name,
                     f"It aborts uploads after {rule.abort_days} days; a job may take "
@@ -225,7 +225,7 @@ def about_rules(rules: Sequence[LifecycleRule], root: TableRoot, longest: float)
             )
         if rule.expires:
             found.append(
-                Complaint(
+                Problem(
                     "lifecycle rule expires the table",
                     rule.name,
                     "It deletes objects of this table by age: data that heads name, and the "

@@ -1,6 +1,6 @@
 """Exports of `zero_rename.committer`."""
 
-from .doctor import Complaint
+from .doctor import Problem
 from .errors import (
     CommitConflictError,
     CommitStateUnknownError,
@@ -61,7 +61,6 @@ __all__ = [
     "CommitConflictError",
     "CommitStateUnknownError",
     "Committed",
-    "Complaint",
     "Context",
     "Coordination",
     "DamagedError",
@@ -88,6 +87,7 @@ __all__ = [
     "Owner",
     "PartitionCommit",
     "PendingFile",
+    "Problem",
     "Progress",
     "PurgeAction",
     "PurgeEntry",

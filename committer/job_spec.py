@@ -149,7 +149,7 @@ class JobSpec:
     :param only_partitions: Hive-escaped partition paths; rows for any other are refused, in
         whatever mode. None allows any.
     :param once: the run's key (DAG, run, task, map index; not the try); ``None`` for none.
-    :param max_duration: seconds after which a job without a sign of life may be fenced.
+    :param max_duration: seconds after which a job without a heartbeat may be fenced.
     """
 
     schema: pa.Schema

@@ -1,4 +1,4 @@
-"""Something done again and again while a block runs, from a thread."""
+"""Periodic heartbeats from a thread, while a block runs."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from contextlib import contextmanager
 
 from .errors import ZeroRenameError
 
-_log = logging.getLogger("zero_rename.pulse")
+_log = logging.getLogger("zero_rename.committer.periodic")
 
 
 @contextmanager
-def signs_of_life(give: Callable[[], object], interval: float) -> Iterator[None]:
-    """Give signs of life while the block runs, the first after ``interval`` seconds.
+def repeating(send: Callable[[], object], interval: float) -> Iterator[None]:
+    """Send heartbeats while the block runs, the first after ``interval`` seconds.
 
-    A sign that cannot be given is logged, and the next is tried an interval later: whoever judges
-    silence allows for several. When the block has ended no sign is under way any more: a late one
+    One that cannot be sent is logged, and the next is tried an interval later: whoever judges
+    silence allows for several. When the block has ended none is under way any more: a late one
     would stand over what is written next.
 
-    :param give: gives one. What it raises but :class:`ZeroRenameError` ends the signs.
+    :param send: sends one. What it raises but :class:`ZeroRenameError` ends them.
     """
     ended = threading.Event()
 
     def keep_on() -> None:
         while not ended.wait(interval):
             try:
-                give()
+                send()
             except ZeroRenameError as error:
-                _log.warning("No sign of life could be given: %s", error)
+                _log.warning("No heartbeat could be sent: %s", error)
 
-    thread = threading.Thread(target=keep_on, name="zero-rename-pulse", daemon=True)
+    thread = threading.Thread(target=keep_on, name="zero-rename-periodic", daemon=True)
     thread.start()
     try:
         yield

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from .doctor import Complaint, examine
+from .doctor import Problem, examine
 from .errors import TableNotFoundError
 from .job_spec import (
     MAX_DURATION,
@@ -48,7 +48,7 @@ from .s3.requests import Get, Head, Step
 from .state.context import Context, Progress
 from .state.decide import read_decision
 from .state.heads import read_head
-from .state.heartbeat import beat
+from .state.heartbeat import send_heartbeat
 from .state.job_state import Aborted, Committed, OpenedJob
 from .write_job import WriteJob, task_writer, this_process
 
@@ -209,9 +209,9 @@ class Table:
         """Abort an open job, or find that it is committed."""
         return self.driver.run(abort_job(self._context, opened, results))
 
-    def beat(self, job: str, interval: float = 30.0) -> bool:
-        """Give a sign of life for a job; ``False`` when it is no longer open."""
-        return self.driver.run(beat(self._context, job, interval))
+    def send_heartbeat(self, job: str, interval: float = 30.0) -> bool:
+        """Send a heartbeat for a job; ``False`` when it is no longer open."""
+        return self.driver.run(send_heartbeat(self._context, job, interval))
 
     def job_state(self, job: str) -> JobState:
         """Whether a job is committed, aborted, undecided, or unknown here."""
@@ -306,7 +306,7 @@ class Table:
         """
         return self.driver.run(repair(self._context, accept_loss, job))
 
-    def doctor(self, max_duration: float | None = None) -> list[Complaint]:
+    def doctor(self, max_duration: float | None = None) -> list[Problem]:
         """What is or will be wrong with this table and its bucket, each with a remedy.
 
         :param max_duration: seconds the longest job may run; ``None`` takes the default of jobs,

@@ -1,1 +1,1 @@
-"""What to copy: DAGs, and the Spark application they submit."""
+"""Examples to copy: DAGs, and the Spark application they submit."""

@@ -125,4 +125,4 @@ class Heartbeat(threading.Thread):
         known = self._tables.get(table)
         if known is None:
             known = self._tables[table] = Table(table)
-        return known.beat(job, self._interval)
+        return known.send_heartbeat(job, self._interval)

@@ -164,8 +164,8 @@ class WriterOptions:
     )
     max_duration: float = _option(
         values.seconds,
-        "Seconds (or `12h`) after which a job that gives no sign of life counts as dead. "
-        "`zero_rename.spark.register(spark)` gives signs of life.",
+        "Seconds (or `12h`) after which a job that sends no heartbeat counts as dead. "
+        "`zero_rename.spark.register(spark)` sends heartbeats.",
         24 * 3600.0,
     )
     coordination: Coordination = _option(

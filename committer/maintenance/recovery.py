@@ -44,7 +44,7 @@ class Recovered:
 class OpenJob:
     """A job with an open record.
 
-    :param age_seconds: seconds without a sign of life, by the store's clock.
+    :param age_seconds: seconds without a heartbeat, by the store's clock.
     :param decided: its verdict; ``None`` while it has none.
     """
 
@@ -98,7 +98,7 @@ def recover(context: Context, patience: float | None = None) -> Step[list[Recove
     """Settle every open job of a table.
 
     :param patience: seconds an undecided job may be silent; ``None`` takes each job's own: ten
-        of its intervals, or its maximum duration where nobody gives signs of life.
+        of its intervals, or its maximum duration where nobody sends heartbeats.
     """
     facts, coordination = yield from known(context)
     context = replace(context, facts=facts)
@@ -148,7 +148,7 @@ def _recover_one(context: Context, job: str, patience: float | None) -> Step[Rec
         return Recovered(
             job,
             Outcome.LEFT,
-            f"undecided, last sign of life {entry.silent_for:.0f} s ago of {allowed:.0f} s allowed",
+            f"undecided, last heartbeat {entry.silent_for:.0f} s ago of {allowed:.0f} s allowed",
         )
     result = yield from abort_job_id(context, entry.record, entry.last_modified)
     if isinstance(result, Aborted):

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from ..errors import CommitConflictError, JobFencedError, StoreUnreachableError
 from ..job_spec import Mode, OnConflict
 from ..records.decision import Decision
-from ..records.head import Head as HeadRecord
-from ..records.head import HeadState, Slot
+from ..records.head import HeadState, PartitionHead, Slot
 from ..s3.backoff import Deadline
 from ..s3.conditional_put import NotWritten, Uncertain
 from ..s3.requests import All, Head, Step, Wait
@@ -103,7 +102,7 @@ def _claim(
     """Put our claim on one slot; settle the claims of decided jobs on the way."""
     slot = request.slot
     if request.base is None:
-        state = HeadState(slot, HeadRecord.initial(slot), None)
+        state = HeadState(slot, PartitionHead.initial(slot), None)
     else:
         state = yield from read_head(context, slot)
     while True:
@@ -189,7 +188,7 @@ def _refuse_if_fenced(context: Context, opened: OpenedJob) -> Step[None]:
             f"({decided.decision.verdict}); it can no longer commit and nothing of it is visible.",
             table=context.root.url,
             job=opened.job,
-            remedy="Run the job again; give signs of life or a longer maximum duration.",
+            remedy="Run the job again; send heartbeats or a longer maximum duration.",
         )
 
 

@@ -166,5 +166,5 @@ def _fenced(opened: OpenedJob) -> JobFencedError:
         "Another process declared this job dead before it decided; nothing of it is visible.",
         table=opened.root.url,
         job=opened.job,
-        remedy="Run the job again; give signs of life or a longer maximum duration.",
+        remedy="Run the job again; send heartbeats or a longer maximum duration.",
     )

@@ -43,7 +43,7 @@ class FormerState:
 
 
 @dataclass(frozen=True)
-class Head:
+class PartitionHead:
     """The head of one slot. Absent means epoch 0: :meth:`initial`.
 
     :param epoch: how many jobs have moved this head.
@@ -68,16 +68,16 @@ class Head:
     trail: tuple[FormerState, ...] = ()
 
     @staticmethod
-    def initial(slot: Slot) -> Head:
-        return Head(name=slot.name, write_id="")
+    def initial(slot: Slot) -> PartitionHead:
+        return PartitionHead(name=slot.name, write_id="")
 
     def encode(self) -> bytes:
         return encode("head", self.write_id, self)
 
     @staticmethod
-    def decode(body: bytes, slot: Slot, root: TableRoot) -> Head:
+    def decode(body: bytes, slot: Slot, root: TableRoot) -> PartitionHead:
         document = decode(body, "head", slot.key)
-        head = document.read(Head)
+        head = document.read(PartitionHead)
         if head.name != slot.name:
             raise document.damaged("name", f"is not {slot.name!r}")
         manifests = root.manifest_key("").removesuffix(".json")
@@ -85,17 +85,17 @@ class Head:
             raise document.damaged("manifest.key", "is not a manifest of this table")
         return head
 
-    def _from(self, write_id: str, etag: str | None) -> Head:
+    def _from(self, write_id: str, etag: str | None) -> PartitionHead:
         trail = self.trail
         if etag is not None:
             trail = (*trail, FormerState(etag, self.epoch))[-TRAIL_LENGTH:]
         return replace(self, write_id=write_id, trail=trail)
 
-    def claimed(self, job: str, write_id: str, etag: str | None) -> Head:
+    def claimed(self, job: str, write_id: str, etag: str | None) -> PartitionHead:
         """This head with ``job``'s claim; ``etag`` is this state's."""
         return replace(self._from(write_id, etag), claim=job)
 
-    def released(self, write_id: str, etag: str) -> Head:
+    def released(self, write_id: str, etag: str) -> PartitionHead:
         """This head without its claim."""
         return replace(self._from(write_id, etag), claim=None)
 
@@ -105,7 +105,7 @@ class Head:
         change: PartitionDecision | None,
         write_id: str,
         etag: str,
-    ) -> Head:
+    ) -> PartitionHead:
         """The head after ``job``'s decision; ``change`` is ``None`` for a ``once`` slot."""
         after = replace(self._from(write_id, etag), claim=None, epoch=self.epoch + 1, last_job=job)
         if change is None:
@@ -127,7 +127,7 @@ class HeadState:
     """A head as it was read or written: ``etag`` is ``None`` where no object is there yet."""
 
     slot: Slot
-    head: Head
+    head: PartitionHead
     etag: str | None
 
     def epoch_at(self, base: str | None) -> int | None:
@@ -172,4 +172,4 @@ def head_at(root: TableRoot, found: Found) -> HeadState:
         slot = Slot.once(root, name)
     if slot.key != found.key:
         raise document.damaged("name", "is not what its key says")
-    return HeadState(slot, Head.decode(found.body, slot, root), found.etag)
+    return HeadState(slot, PartitionHead.decode(found.body, slot, root), found.etag)

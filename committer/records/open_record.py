@@ -10,10 +10,10 @@ from .codec import decode, encode
 
 @dataclass(frozen=True)
 class OpenRecord:
-    """Who runs a job, with which policy. Rewritten as a sign of life, removed last.
+    """Who runs a job, with which policy. Rewritten as a heartbeat, removed last.
 
-    :param interval: seconds between signs of life; ``None`` when nobody gives any.
-    :param max_duration: seconds after which a job without signs of life may be fenced.
+    :param interval: seconds between heartbeats; ``None`` when nobody sends any.
+    :param max_duration: seconds after which a job without heartbeats may be fenced.
     :param opened_at: when the first version was written, by the store's clock; ``None`` in the
         first version itself, whose Last-Modified says it.
     :param partitions: partitions that the job names for a replace.

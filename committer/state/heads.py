@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..records.head import Head, HeadState, Slot, partition_of_slot_key
+from ..records.head import HeadState, PartitionHead, Slot, partition_of_slot_key
 from ..s3.conditional_put import NotWritten, Uncertain, Written, put_record
 from ..s3.listing import list_objects
 from ..s3.requests import Absent, Get, Put, Step
@@ -19,8 +19,8 @@ def read_head(context: Context, slot: Slot) -> Step[HeadState]:
 
 def head_state(context: Context, slot: Slot, found) -> HeadState:
     if isinstance(found, Absent):
-        return HeadState(slot, Head.initial(slot), None)
-    return HeadState(slot, Head.decode(found.body, slot, context.root), found.etag)
+        return HeadState(slot, PartitionHead.initial(slot), None)
+    return HeadState(slot, PartitionHead.decode(found.body, slot, context.root), found.etag)
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Swapped:
 
 
 def swap_head(
-    context: Context, state: HeadState, new: Head
+    context: Context, state: HeadState, new: PartitionHead
 ) -> Step[Swapped | NotWritten | Uncertain]:
     """Put ``new`` where ``state`` was read, if that is still what is there."""
     put = Put(state.slot.key, new.encode(), if_none_match=state.etag is None, if_match=state.etag)

@@ -10,7 +10,7 @@ from ..s3.requests import Absent, Get, Put, Step
 from .context import Context
 
 
-def beat(context: Context, job: str, interval: float) -> Step[bool]:
+def send_heartbeat(context: Context, job: str, interval: float) -> Step[bool]:
     """Rewrite a job's open record.
 
     Conditional on the record as it was read: one that was removed stays removed.

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ..errors import DamagedError
 from ..records.data_file import DataFile
 from ..records.decision import Decision, PartReference
-from ..records.head import Head, HeadState, Slot
+from ..records.head import HeadState, PartitionHead, Slot
 from ..records.manifest import Manifest
 from ..s3.conditional_put import Written, put_record
 from ..s3.requests import Absent, All, Get, Put, Step
@@ -59,7 +59,7 @@ def read_decisions(context: Context, jobs: Iterable[str]) -> Step[dict[str, Deci
     return dict(zip(names, found, strict=True))
 
 
-def read_manifest(context: Context, head: Head) -> Step[tuple[DataFile, ...]]:
+def read_manifest(context: Context, head: PartitionHead) -> Step[tuple[DataFile, ...]]:
     """The folded part of a head's files, without jobs dropped since."""
     if head.manifest is None:
         return ()
@@ -76,7 +76,7 @@ def read_manifest(context: Context, head: Head) -> Step[tuple[DataFile, ...]]:
 
 
 def assemble(
-    head: Head, folded: tuple[DataFile, ...], decisions: Mapping[str, Decided]
+    head: PartitionHead, folded: tuple[DataFile, ...], decisions: Mapping[str, Decided]
 ) -> tuple[DataFile, ...]:
     """A partition's files, oldest first, from what its head names."""
     files = list(folded)
@@ -93,7 +93,7 @@ def files_of_head(context: Context, state: HeadState) -> Step[tuple[DataFile, ..
     return assemble(state.head, folded, decisions)
 
 
-def fold(context: Context, head: Head) -> Step[tuple[Head, str | None]]:
+def fold(context: Context, head: PartitionHead) -> Step[tuple[PartitionHead, str | None]]:
     """Put a head's decisions into one manifest, so that the head stays small for years.
 
     :returns: the head that names the manifest, and the manifest's key; the head as it was and

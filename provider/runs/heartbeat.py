@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from ...committer.periodic import signs_of_life
+from ...committer.periodic import repeating
 
 if TYPE_CHECKING:
     from ...committer import Table
@@ -21,7 +21,7 @@ def heartbeats(table: Table, run: TaskRun) -> AbstractContextManager[None]:
     PySpark runs a data source's methods in short-lived processes, so a thread there would die
     during a long shuffle; the operator lives as long as its submission.
     """
-    return signs_of_life(lambda: send_heartbeats(table, run), INTERVAL)
+    return repeating(lambda: send_heartbeats(table, run), INTERVAL)
 
 
 def send_heartbeats(table: Table, run: TaskRun) -> list[str]:
@@ -33,6 +33,6 @@ def send_heartbeats(table: Table, run: TaskRun) -> list[str]:
     alive = []
     for job in table.open_jobs():
         mine = run.owns(job.owner) and job.owner.try_number == run.try_number
-        if mine and job.decided is None and table.beat(job.job, INTERVAL):
+        if mine and job.decided is None and table.send_heartbeat(job.job, INTERVAL):
             alive.append(job.job)
     return alive

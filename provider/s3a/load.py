@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...committer.errors import RefusedError, VerificationError, ZeroRenameError
 from ...committer.job_spec import Mode, Owner
-from ...committer.periodic import signs_of_life
+from ...committer.periodic import repeating
 from ...committer.s3.requests import Step
 from ...s3a.hadoop.staging_dir import staging_left
 from ...s3a.runs import ledger
@@ -111,7 +111,7 @@ class S3ALoad:
             self._note(ledger.close_try(self._table.root, replace(self._try, state=ledger.UNDONE)))
             raise
         try:
-            with signs_of_life(self._send_heartbeat, INTERVAL):
+            with repeating(self._send_heartbeat, INTERVAL):
                 yield
         except Exception:
             # What the application left is for the next try, or for recovery, to settle.

@@ -19,7 +19,7 @@ from ...committer.errors import (
 )
 from ...committer.handoff import Handoff
 from ...committer.job_spec import Mode
-from ...committer.periodic import signs_of_life
+from ...committer.periodic import repeating
 from ...committer.s3.clients import client_at
 from ...committer.s3.deletion import remove
 from ...committer.s3.listing import first_object
@@ -139,7 +139,7 @@ class _Application:
         record = self._begin(write, part, parts)
         fence = self._fence(frame.sparkSession, record)
         try:
-            with signs_of_life(fence.heartbeat, ledger.HEARTBEAT_INTERVAL):
+            with repeating(fence.heartbeat, ledger.HEARTBEAT_INTERVAL):
                 self._spark_writes(frame, write, record)
                 emptied = self._empty_the_rest(record)
         except Exception as error:

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from zero_rename.committer import StoreUnreachableError
-from zero_rename.committer.periodic import signs_of_life
+from zero_rename.committer.periodic import repeating
 
 
 def test_signs_go_on_after_a_failure_and_end_with_the_block(
@@ -19,10 +19,10 @@ def test_signs_go_on_after_a_failure_and_end_with_the_block(
             raise StoreUnreachableError("no answer")
         again.set()
 
-    with signs_of_life(give, 0.01):
+    with repeating(give, 0.01):
         assert again.wait(120)
     assert not given[0].is_alive()
-    assert "No sign of life could be given: no answer" in caplog.text
+    assert "No heartbeat could be sent: no answer" in caplog.text
 
 
 def test_a_sign_under_way_ends_before_the_block_does() -> None:
@@ -34,7 +34,7 @@ def test_a_sign_under_way_ends_before_the_block_does() -> None:
         begun.set()
         ended.wait(120)
 
-    with signs_of_life(give, 0.01):
+    with repeating(give, 0.01):
         assert begun.wait(120)
         go_on.start()
     assert ended.is_set()

@@ -36,7 +36,7 @@ from zero_rename.committer.records.decision import (
     PartitionDecision,
     join_parts,
 )
-from zero_rename.committer.records.head import Head, Slot
+from zero_rename.committer.records.head import PartitionHead, Slot
 from zero_rename.committer.records.manifest import Manifest
 from zero_rename.committer.state.partition_files import files_of_decision
 
@@ -284,7 +284,7 @@ def check_recovered(store: Store) -> None:
     for partition, entries in log.items():
         slot = Slot.partition(ROOT, partition)
         body = store.objects[slot.key].body
-        head = Head.decode(body, slot, ROOT)
+        head = PartitionHead.decode(body, slot, ROOT)
         if (head.epoch, head.last_job) != (len(entries), entries[-1][0]):
             raise Violation("completeness", f"{partition} is at {head.epoch} of {len(entries)}")
         expected = content_after(entries, len(entries))
@@ -337,7 +337,7 @@ def _check_last_marker(store: Store, partition: str, job: str) -> None:
         raise Violation("continuity of correctness", f"{partition}'s marker is not {job}'s")
 
 
-def _content_of(store: Store, head: Head) -> list[str]:
+def _content_of(store: Store, head: PartitionHead) -> list[str]:
     keys: list[str] = []
     if head.manifest is not None:
         if head.manifest.key not in store.objects:

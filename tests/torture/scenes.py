@@ -20,7 +20,7 @@ from zero_rename.spark.startup.installation import java_command, spark_home
 from zero_rename.spark.startup.launch import SMALL_JOB_FLAGS
 
 #: Seconds: the shuffle's length; how long the recoverer beside it lets a job be silent, two and
-#: a half of the intervals at which signs of life are given; and its pause between two looks.
+#: a half of the intervals at which heartbeats are sent; and its pause between two looks.
 SHUFFLE, PATIENCE, PAUSE = 130.0, 75.0, 10.0
 ROWS = 40
 

@@ -72,7 +72,7 @@ def test_an_executor_killed_while_it_writes(
 def test_a_shuffle_longer_than_the_patience(
     spark: Any, store: Store, s3_bucket: Any, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing of the job reaches the store for longer than a recoverer waits, but signs of life
+    """Nothing of the job reaches the store for longer than a recoverer waits, but heartbeats
     do: it is left alone, and commits."""
     from zero_rename.spark import registration
 

@@ -283,25 +283,25 @@ class TestOpenJobs:
         world.assert_clean()
 
     def test_signs_of_life_keep_it(self) -> None:
-        from zero_rename.committer.state.heartbeat import beat
+        from zero_rename.committer.state.heartbeat import send_heartbeat
 
         clock = ManualClock()
         world = World(MemoryStore(clock=clock))
         opened = world.open(max_duration=100.0)
         for _ in range(5):
             clock.advance(90)
-            assert world.driver.run(beat(world.context, opened.job, 60.0)) is True
+            assert world.driver.run(send_heartbeat(world.context, opened.job, 60.0)) is True
         assert [r.outcome for r in world.recover()] == ["left"]
         clock.advance(601)
         assert [r.outcome for r in world.recover()] == ["aborted"]
 
     def test_a_sign_of_life_does_not_bring_a_closed_job_back(self) -> None:
-        from zero_rename.committer.state.heartbeat import beat
+        from zero_rename.committer.state.heartbeat import send_heartbeat
 
         world = World()
         opened = world.open()
         world.commit(opened)
-        assert world.driver.run(beat(world.context, opened.job, 60.0)) is False
+        assert world.driver.run(send_heartbeat(world.context, opened.job, 60.0)) is False
         world.assert_clean()
 
     def test_are_listed_with_owner_and_verdict(self) -> None:

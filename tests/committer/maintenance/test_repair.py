@@ -17,7 +17,6 @@ from support.protocol import DAY1, DAY2, ROOT, World
 from zero_rename import JobSpec, Table
 from zero_rename.cli import app
 from zero_rename.committer import (
-    Complaint,
     Coordination,
     DataLostError,
     FileOptions,
@@ -25,6 +24,7 @@ from zero_rename.committer import (
     Mode,
     OnRepeat,
     OpenedJob,
+    Problem,
     RepairAction,
     Repaired,
     SuccessMarker,
@@ -296,7 +296,7 @@ class TestRepair:
             repaired(world)
 
 
-def complaints(world: World) -> dict[str, Complaint]:
+def complaints(world: World) -> dict[str, Problem]:
     return {found.what: found for found in world.driver.run(examine(world.context))}
 
 

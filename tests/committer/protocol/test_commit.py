@@ -32,7 +32,7 @@ from zero_rename.committer import (
 )
 from zero_rename.committer.protocol.commit import commit_job
 from zero_rename.committer.records.decision import Decision, PartitionDecision
-from zero_rename.committer.records.head import Head, Slot
+from zero_rename.committer.records.head import PartitionHead, Slot
 from zero_rename.committer.s3.requests import Put, Unknown
 from zero_rename.committer.state.context import Limits
 from zero_rename.committer.state.decide import decide
@@ -107,7 +107,7 @@ class TestFolding:
     """Of a partition's many decisions into one manifest."""
 
     @staticmethod
-    def head(world: World) -> Head:
+    def head(world: World) -> PartitionHead:
         return world.driver.run(read_head(world.context, Slot.partition(ROOT, DAY1))).head
 
     def test_a_manifest_that_came_too_late_is_deleted(self) -> None:

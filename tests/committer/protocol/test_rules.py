@@ -39,7 +39,7 @@ from zero_rename.committer.s3.requests import (
     Unknown,
 )
 from zero_rename.committer.state.decide import read_decision
-from zero_rename.committer.state.heartbeat import beat
+from zero_rename.committer.state.heartbeat import send_heartbeat
 from zero_rename.committer.state.probe import probe
 
 Apply = Callable[[Any], Any]
@@ -153,7 +153,7 @@ class TestWaiting:
         world = World(store).with_context(waiting=self.waiting)
 
         def fault(request: Any, apply: Apply) -> Any:
-            living.driver.run(beat(living.context, job, 1.0))
+            living.driver.run(send_heartbeat(living.context, job, 1.0))
             return apply(request)
 
         world.driver.fault = fault

@@ -17,7 +17,7 @@ from support.protocol import DAY1, DAY2, ROOT, SCHEMA, World
 from zero_rename.committer import Mode, RecordDamagedError, SuccessMarker
 from zero_rename.committer.job_spec import Coordination
 from zero_rename.committer.records.decision import Decision, DecisionPart, split_into_parts
-from zero_rename.committer.records.head import Head, Slot
+from zero_rename.committer.records.head import PartitionHead, Slot
 from zero_rename.committer.records.manifest import Manifest
 from zero_rename.committer.records.open_record import OpenRecord
 from zero_rename.committer.records.store_facts import StoreFacts
@@ -59,7 +59,7 @@ def _samples() -> dict[str, tuple[Parser, bytes]]:
             lambda body: DecisionPart.decode(body, "key", ROOT, job),
             part.encode(),
         ),
-        "head": (lambda body: Head.decode(body, slot, ROOT), objects[slot.key].body),
+        "head": (lambda body: PartitionHead.decode(body, slot, ROOT), objects[slot.key].body),
         "manifest": (
             lambda body: Manifest.decode(body, manifest_key, ROOT, name),
             objects[manifest_key].body,

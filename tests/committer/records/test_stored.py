@@ -31,7 +31,7 @@ from zero_rename.committer.records.decision import (
     StoredFile,
     Verdict,
 )
-from zero_rename.committer.records.head import FormerState, Head, Slot
+from zero_rename.committer.records.head import FormerState, PartitionHead, Slot
 from zero_rename.committer.records.manifest import Manifest
 from zero_rename.committer.records.open_record import OpenRecord
 from zero_rename.committer.records.pending_file import PendingFile
@@ -148,7 +148,7 @@ RECORDS: dict[str, tuple[Any, Callable[[bytes], Any]]] = {
         lambda body: DecisionPart.decode(body, "part", ROOT, JOB),
     ),
     "head.json": (
-        Head(
+        PartitionHead(
             name=DAY1,
             write_id=WRITE_ID,
             epoch=30,
@@ -160,11 +160,11 @@ RECORDS: dict[str, tuple[Any, Callable[[bytes], Any]]] = {
             claim=JOB,
             trail=(FormerState("4a8a08f09d37b737", 28), FormerState("8277e0910d750195", 29)),
         ),
-        lambda body: Head.decode(body, Slot.partition(ROOT, DAY1), ROOT),
+        lambda body: PartitionHead.decode(body, Slot.partition(ROOT, DAY1), ROOT),
     ),
     "head-once.json": (
-        Head(name="run", write_id=WRITE_ID),
-        lambda body: Head.decode(body, Slot.once(ROOT, "run"), ROOT),
+        PartitionHead(name="run", write_id=WRITE_ID),
+        lambda body: PartitionHead.decode(body, Slot.once(ROOT, "run"), ROOT),
     ),
     "manifest.json": (
         Manifest(

@@ -139,7 +139,7 @@ class TestContract:
         second = ask(Put("key", b"2", if_match=first)).etag
         assert ask(Put("key", b"3", if_match=first)) == Refused("PreconditionFailed")
         assert ask(Get("key")).body == b"2"
-        assert ask(Delete("key")) == Done("", ask(Delete("key")).date)
+        assert isinstance(ask(Delete("key")), Done)
         # Conformance 103: of a deleted object, no such key.
         assert ask(Put("key", b"3", if_match=second)) == Refused("NoSuchKey")
 
