@@ -51,8 +51,8 @@ from .records.pending_file import PendingFile, TaskResult
 from .records.success_marker import ManifestReference, SuccessMarker
 from .s3.upload_stream import DelayedOutputStream
 from .state.context import Context, Progress, Waiting
-from .state.job_state import Aborted, Committed, OpenedJob, PartitionCommit
-from .table import JobState, Table
+from .state.job_state import Aborted, Committed, JobState, OpenedJob, PartitionCommit
+from .table import Table
 from .write_job import WriteJob
 
 __all__ = [

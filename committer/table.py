@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from enum import StrEnum
 from functools import partial
 from typing import Any, TypeVar
 
@@ -49,20 +48,11 @@ from .state.context import Context, Progress
 from .state.decide import read_decision
 from .state.heads import read_head
 from .state.heartbeat import send_heartbeat
-from .state.job_state import Aborted, Committed, OpenedJob
+from .state.job_state import Aborted, Committed, JobState, OpenedJob
 from .write_job import WriteJob, task_writer, this_process
 
 _READERS = 4
 T = TypeVar("T")
-
-
-class JobState(StrEnum):
-    """What is known of a job. Unknown: no decision and no open record."""
-
-    COMMITTED = "committed"
-    ABORTED = "aborted"
-    UNDECIDED = "undecided"
-    UNKNOWN = "unknown"
 
 
 class Table:

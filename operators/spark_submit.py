@@ -35,15 +35,7 @@ from ..provider.runs.outcomes import (
 from ..provider.runs.partitions import ANY, check_partition, resolve_partitions
 from ..provider.runs.reports import commit_report, one_line
 from ..provider.runs.task_run import TaskRun, check_on_repeat
-from ..provider.s3a.configuration import (
-    Load,
-    SparkCall,
-    check_options,
-    check_submission,
-    render,
-    staging_folder,
-)
-from ..provider.s3a.load import S3ALoad, loaded_by_s3a
+from ..provider.s3a.options import check_options
 from ..provider.submit.credentials import refuse_in_arguments, refuse_in_settings
 from ..provider.submit.submission import Cluster, MaskingSparkSubmitHook, Submission, prepare
 from ..s3a.hadoop.settings import Committer
@@ -52,6 +44,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from ..committer import Table
+    from ..provider.s3a.configuration import Load, SparkCall
 
 
 class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
@@ -157,6 +150,10 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         :raises AirflowFailException: a call that no retry can mend.
         :raises ZeroRenameError: the job is not committed, or not known to be.
         """
+        # On use, as below: DAG files are parsed by processes that submit nothing.
+        from ..provider.s3a.configuration import Load
+        from ..provider.s3a.load import loaded_by_s3a
+
         try:
             self._check_arguments()
             run = TaskRun.of(context)
@@ -226,6 +223,9 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
     ) -> dict[str, Any]:
         """The same with one of Hadoop's committers, which has no ``once`` key, no heads and no
         decision: so its settings are checked before, and what it left after."""
+        from ..provider.s3a.configuration import check_submission, render, staging_folder
+        from ..provider.s3a.load import S3ALoad
+
         load = S3ALoad(table, run, wanted)
         try:
             keys = hook.credentials_env() if self.pass_credentials else {}
@@ -248,6 +248,8 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         return load.report(staging_folder(wanted, call, in_force))
 
     def _spark_call(self) -> SparkCall:
+        from ..provider.s3a.configuration import SparkCall
+
         limit = self.execution_timeout
         return SparkCall(
             application=self.application,

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import InvalidInputError, RecordDamagedError
 from ..committer.layout import is_job_id
-from ..committer.table import JobState
+from ..committer.state.job_state import JobState
 from .runs.partitions import check_partition
 from .runs.reports import commit_report, one_line
-from .s3a.try_query import is_uuid, only, report_of_job, report_of_run
 
 if TYPE_CHECKING:
     from ..committer import Table
 
 READY, WAITING, FAILED = "ready", "waiting", "failed"
 ON_FOREIGN_MARKER = ("wait", "fail")
+#: The id of a job of Hadoop's committers.
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class JobQuery:
                 remedy="Give one of job=…, upstream_task_id=… (this run's task), once=…, or "
                 "partition=… with newer_than_epoch=….",
             )
-        if self.job is not None and not is_job_id(self.job) and not is_uuid(self.job):
+        if self.job is not None and not is_job_id(self.job) and not _is_uuid(self.job):
             raise InvalidInputError(
                 f"{self.job!r} is not a job's id.",
                 remedy="Take it from the load's XCom: {{ ti.xcom_pull('load')['job'] }}, or wait "
@@ -108,7 +110,10 @@ class JobQuery:
             costs more than looking.
         :raises ZeroRenameError: the store refused or did not answer, or a record is damaged.
         """
-        if self.job is not None and is_uuid(self.job):
+        # On use: DAG files are parsed by processes that ask nothing.
+        from .s3a.try_query import report_of_job, report_of_run
+
+        if self.job is not None and _is_uuid(self.job):
             return self._of_s3a(table, report_of_job(table, self.job, self.partition))
         job = self._find_job(table)
         if job is None and self.once is not None:
@@ -164,6 +169,8 @@ class JobQuery:
 
     def _of_s3a(self, table: Table, found: dict[str, Any] | None) -> QueryResult:
         """The same for a job of one of Hadoop's committers."""
+        from .s3a.try_query import only
+
         if found is None:
             return self._not_there(table)
         wanted = () if self.partition is None else (self.partition,)
@@ -189,6 +196,10 @@ class JobQuery:
                 report,
             )
         return QueryResult(READY, one_line(report), report)
+
+
+def _is_uuid(job: str) -> bool:
+    return _UUID.fullmatch(job) is not None
 
 
 def _foreign_marker(table: Table, partition: str | None) -> str | None:

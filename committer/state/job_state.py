@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-import pyarrow as pa
+from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from ..job_spec import JobSpec
 from ..layout import TableRoot
 from ..records.store_facts import StoreFacts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class JobState(StrEnum):
+    """What is known of a job. Unknown: no decision and no open record."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNDECIDED = "undecided"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,11 @@ import logging
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ...committer.errors import InvalidInputError
 from ...committer.job_spec import Mode
 from ...committer.layout import TableRoot
 from ...s3a.checks.host_facts import buffer_facts, lifecycle_days
@@ -26,6 +25,7 @@ from ...s3a.write_plan import PlannedWrite, checked_mode, native_table_refused, 
 from ..submit.preflight import find_spark
 from ..submit.properties import default_properties, read_properties
 from ..submit.submission import Cluster
+from .options import check_options
 
 if TYPE_CHECKING:
     from ...committer import Table
@@ -37,10 +37,6 @@ ENVIRONMENT_PROVIDER = (
     "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider"
 )
 PROVIDER_KEY = "spark.hadoop.fs.s3a.aws.credentials.provider"
-#: Members of :class:`S3ASettings` that the operator sets itself.
-_OURS = frozenset({"committer", "uuid", "endpoint", "region", "path_style"})
-#: What ``s3a_options`` may have.
-OPTIONS = tuple(f.name for f in fields(S3ASettings) if f.name not in _OURS)
 
 
 @dataclass(frozen=True)
@@ -114,18 +110,6 @@ def store_of(hook: ZeroRenameHook) -> dict[str, Any]:
     if style in ("path", "virtual"):
         found["path_style"] = style == "path"
     return {name: value for name, value in found.items() if value is not None}
-
-
-def check_options(given: Mapping[str, Any]) -> None:
-    """:raises InvalidInputError: an option that does not exist."""
-    for name in given:
-        if name not in OPTIONS:
-            why = " is said otherwise" if name in _OURS else " does not exist"
-            raise InvalidInputError(
-                f"s3a_options[{name!r}]{why}; nothing was submitted.",
-                remedy=f"There are {', '.join(OPTIONS)}. Endpoint and region come from the AWS "
-                "connection, the rest of Hadoop's options by conf.",
-            )
 
 
 def check_submission(

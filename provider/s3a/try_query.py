@@ -6,7 +6,6 @@ of one that no operator ran, the ``_SUCCESS`` with its UUID.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +15,6 @@ from .load_report import s3a_report, verified
 
 if TYPE_CHECKING:
     from ...committer import Table
-
-_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-
-
-def is_uuid(text: str) -> bool:
-    """Whether a job's id is one of Hadoop's committers'."""
-    return _UUID.fullmatch(text) is not None
 
 
 def report_of_run(table: Table, once: str) -> dict[str, Any] | None:

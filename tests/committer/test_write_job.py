@@ -27,7 +27,7 @@ from zero_rename.committer.errors import (
 )
 from zero_rename.committer.s3.requests import CompleteUpload, CreateUpload, Put
 from zero_rename.committer.sigterm import JobTerminated, Termination
-from zero_rename.committer.table import JobState
+from zero_rename.committer.state.job_state import JobState
 from zero_rename.committer.write_job import WriteJob
 
 DATA = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})

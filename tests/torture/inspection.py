@@ -16,7 +16,7 @@ from torture.loads import Difference, Ledger, Row
 from zero_rename import Table
 from zero_rename.committer.errors import ZeroRenameError
 from zero_rename.committer.layout import is_hidden
-from zero_rename.committer.table import JobState
+from zero_rename.committer.state.job_state import JobState
 
 _COLUMNS = ["load", "row", "day"]
 
