@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from .s3.requests import ListedObject
 
 CONTROL = "_zero_rename"
+#: The name of the object metadata that ties every data file to its job.
+JOB_METADATA = "zero-rename-job"
 #: The name of the one partition of an unpartitioned table. No directory can be called so,
 #: since a partition directory's name contains ``=``.
 UNPARTITIONED = "_unpartitioned"

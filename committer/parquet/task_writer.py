@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ..errors import InvalidInputError, StreamClosedError
 from ..job_spec import FileOptions, check_options
-from ..layout import TableRoot
+from ..layout import JOB_METADATA, TableRoot
 from ..records.pending_file import PendingFile, TaskResult
 from ..s3.requests import ObjectSettings
 from ..schema.compatibility import cast, normalise
@@ -20,8 +20,6 @@ from .spill import BATCH_OVERHEAD, Spill
 from .splitter import Splitter
 
 _MIB = 1024 * 1024
-#: The name of the metadata that ties every object to its job.
-JOB_METADATA = "zero-rename-job"
 #: Rows that wait for their row group, over all open partitions of a task.
 _BUFFER_BYTES = 128 * _MIB
 #: Batches are gathered to about this size before they are split by partition: Spark's have

@@ -6,13 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..errors import DamagedError, DataLostError, ZeroRenameError
+from ..layout import JOB_METADATA
 from ..records.pending_file import PendingFile
 from ..s3.backoff import Backoff
 from ..s3.requests import CompleteUpload, Done, Found, Head, Refused, Step, Unknown
 from ..state.context import Context
-
-#: The object metadata that names the job.
-JOB_METADATA = "zero-rename-job"
 
 
 @dataclass(frozen=True)
