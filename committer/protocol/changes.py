@@ -22,12 +22,14 @@ class Target:
 
     :param replaces: whether what it holds goes.
     :param drops: the earlier job of this run whose files go.
+    :param keeps: files that ``drops`` adopted, and that only its decision names.
     """
 
     partition: str
     files: tuple[PendingFile, ...] = ()
     replaces: bool = False
     drops: str | None = None
+    keeps: tuple[StoredFile, ...] = ()
 
 
 def targets_of(
@@ -89,5 +91,6 @@ def _change(
     if target.replaces:
         return replace(change, removals=there)
     own = tuple(f for f in there if target.drops and job_in_key(f.key) == target.drops)
-    adopted = tuple(f for f in there if f not in own) if first else ()
+    others = (f for f in there if f not in own)
+    adopted = tuple(f for f in others if first or f in target.keeps)
     return replace(change, removals=own, adopted=adopted)

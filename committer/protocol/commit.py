@@ -106,7 +106,9 @@ def _targets(
         earlier = yield from read_decision(context, opened.repeat_of)
         for change in earlier.decision.partitions if earlier else ():
             target = targets.get(change.partition, Target(change.partition))
-            targets[change.partition] = replace(target, drops=opened.repeat_of)
+            targets[change.partition] = replace(
+                target, drops=opened.repeat_of, keeps=change.adopted
+            )
     return tuple(targets[name] for name in sorted(targets))
 
 
@@ -148,7 +150,14 @@ def _decision(
 ) -> Step[Decision]:
     """Step 4 and the decision's text."""
     slots = {target.partition: Slot.partition(context.root, target.partition) for target in targets}
-    epochs = {partition: held[slot].head.epoch for partition, slot in slots.items()}
+    heads = {partition: held[slot].head for partition, slot in slots.items()}
+    epochs = {partition: head.epoch for partition, head in heads.items()}
+    # What an earlier try adopted is in the head's manifest, or was replaced, where the head does
+    # not name that try's decision any more.
+    targets = tuple(
+        target if target.drops in heads[target.partition].decisions else replace(target, keeps=())
+        for target in targets
+    )
     once = opened.spec.once
     once_epoch = 0 if once is None else held[Slot.once(context.root, once)].head.epoch
     return (yield from compose_decision(context, opened, targets, epochs, once_epoch))

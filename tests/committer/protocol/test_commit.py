@@ -33,7 +33,7 @@ from zero_rename.committer import (
 from zero_rename.committer.protocol.commit import commit_job
 from zero_rename.committer.records.decision import Decision, PartitionDecision
 from zero_rename.committer.records.head import PartitionHead, Slot
-from zero_rename.committer.s3.requests import Put, Unknown
+from zero_rename.committer.s3.requests import Delete, Put, Unknown
 from zero_rename.committer.state.context import Limits
 from zero_rename.committer.state.decide import decide
 from zero_rename.committer.state.heads import read_head
@@ -196,6 +196,36 @@ class TestFolding:
         report = world.load(DAY1, mode=Mode.REPLACE)
         head = self.head(world)
         assert (head.decisions, head.manifest, head.dropped) == ((report.job,), None, ())
+
+
+class TestAdoption:
+    """Files that were there before the partition had a head."""
+
+    @pytest.mark.parametrize("limit", [24, 1])
+    def test_a_run_that_replaces_its_own_keeps_what_its_first_try_adopted(self, limit: int) -> None:
+        world = World().with_context(limits=Limits(decisions_per_head=limit))
+        foreign = f"{ROOT.partition_prefix(DAY1)}part-0.parquet"
+        world.driver.run(Put(foreign, b"foreign"))
+        first = world.load(DAY1, once="run")
+        assert world.jobs_of(DAY1) == ["", first.job]
+        for _ in range(2):
+            first = world.load(DAY1, once="run", on_repeat=OnRepeat.REPLACE_OWN)
+            assert world.jobs_of(DAY1) == ["", first.job]
+        world.load(DAY1)
+        last = world.load(DAY1, once="run", on_repeat=OnRepeat.REPLACE_OWN)
+        assert sorted(world.jobs_of(DAY1))[0] == ""
+        assert last.job in world.jobs_of(DAY1)
+        assert len(world.snapshot([DAY1]).files) == 3
+        assert foreign in world.listed(DAY1)
+
+    def test_an_adopted_file_that_was_taken_away_is_not_adopted_again(self) -> None:
+        world = World()
+        foreign = f"{ROOT.partition_prefix(DAY1)}part-0.parquet"
+        world.driver.run(Put(foreign, b"foreign"))
+        world.load(DAY1, once="run")
+        world.driver.run(Delete(foreign))
+        again = world.load(DAY1, once="run", on_repeat=OnRepeat.REPLACE_OWN)
+        assert world.jobs_of(DAY1) == [again.job]
 
 
 class TestReplace:
