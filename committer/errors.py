@@ -15,6 +15,8 @@
     │   ├── CommitConflictError      another job changed a partition first; this one was aborted
     │   │   └── DestinationExistsError  fail-if-exists met files
     │   ├── JobFencedError           another process declared this job dead; it was aborted
+    │   ├── OtherJobError            another job in this one's way cannot be settled
+    │   ├── UnfinishedAbortError     the job is aborted; not all that it left is removed yet
     │   └── TaskResultsError         the tasks' messages do not add up; nothing was decided
     ├── OutcomeUnknownError          it may have happened: clean nothing up, look again
     │   └── CommitStateUnknownError  the decision may be written: ask ``zero-rename jobs``
@@ -132,6 +134,21 @@ class DestinationExistsError(CommitConflictError):
 
 class JobFencedError(RefusedError):
     """Another process wrote this job's abort decision; it can no longer commit."""
+
+
+class OtherJobError(RefusedError):
+    """Another job is in this one's way and cannot be settled; this one has decided nothing.
+
+    :param other: that job's id.
+    """
+
+    def __init__(self, message: str, *, other: str = "", **context: str | None) -> None:
+        super().__init__(message, **context)
+        self.other = other
+
+
+class UnfinishedAbortError(RefusedError):
+    """The job is aborted and may be run again; what it left is not wholly removed."""
 
 
 class TaskResultsError(RefusedError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..errors import ZeroRenameError
+from ..errors import UnfinishedAbortError, UnfinishedCommitError, ZeroRenameError
 from ..records.decision import Decision
 from ..records.head import Slot
 from ..records.open_record import OpenRecord
@@ -36,10 +36,20 @@ def clean_up(context: Context, job: str, slots: Iterable[Slot] = ()) -> Step[Abo
     Claims first: uploads are what tells a recoverer which partitions may carry a claim.
 
     :param slots: what the job may have claimed.
+    :raises UnfinishedAbortError: uploads of it are still listed; the job stays open.
     """
     yield All(tuple(release_claim(context, slot, job) for slot in slots))
     yield from _remove_decision_parts(context, job)
-    swept = yield from close(context, job)
+    try:
+        swept = yield from close(context, job)
+    except UnfinishedCommitError as error:
+        raise UnfinishedAbortError(
+            f"The job is aborted, and {error.message}",
+            table=error.table,
+            job=job,
+            key=error.key,
+            remedy=f"The job may be run again. {error.remedy}",
+        ) from error
     return Aborted(job, context.root.url, swept)
 
 

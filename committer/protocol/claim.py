@@ -17,6 +17,7 @@ from ..state.decide import decide, read_decision
 from ..state.heads import Swapped, head_state, read_head, release_claim, swap_head
 from ..state.job_state import OpenedJob
 from .apply import finish
+from .others import about_other
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ def claim_all(
 
     :raises CommitConflictError: a slot changed since the job opened, under ``on_conflict=fail``.
     :raises JobFencedError: another process aborted this job meanwhile.
+    :raises OtherJobError: a job in the way can neither be finished nor be fenced.
     """
     requests = sorted(requests, key=lambda request: request.slot.key)
     outcomes = yield All(tuple(_claim(context, opened, request) for request in requests))
@@ -92,7 +94,8 @@ def _claim_in_order(
                 case Conflict():
                     raise _conflict(opened, [outcome])
                 case Busy():
-                    yield from _outwait(context, outcome)
+                    waiting = _outwait(context, outcome)
+                    yield from about_other(context.root, opened.job, outcome.job, waiting)
     return held
 
 
@@ -110,7 +113,8 @@ def _claim(
         if other == opened.job:
             return Held(state)
         if other is not None:
-            if not (yield from _settle(context, state, other)):
+            settling = _settle(context, state, other)
+            if not (yield from about_other(context.root, opened.job, other, settling)):
                 return Busy(state, other)
             state = yield from read_head(context, slot)
             continue
@@ -177,7 +181,7 @@ def _finish_last_job(context: Context, opened: OpenedJob, state: HeadState) -> S
     if last is not None and last in opened.others:
         decided = yield from read_decision(context, last)
         if decided is not None and decided.decision.is_commit:
-            yield from finish(context, decided)
+            yield from about_other(context.root, opened.job, last, finish(context, decided))
 
 
 def _refuse_if_fenced(context: Context, opened: OpenedJob) -> Step[None]:

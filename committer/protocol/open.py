@@ -29,6 +29,7 @@ from ..state.job_state import Committed, OpenedJob
 from ..state.probe import probe
 from .abort import abort_job_id
 from .apply import committed, finish
+from .others import about_other
 from .uncoordinated import check_uncoordinated
 
 
@@ -85,7 +86,7 @@ def _opened(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:
     context = replace(context, facts=table.facts)
     others.discard(job)
     if others and (spec.once is not None or not table.facts.atomic):
-        others = yield from _look_at_others(context, spec, others)
+        others = yield from _look_at_others(context, job, spec, others)
         if once is not None:
             once = yield from read_head(context, once.slot)
     earlier = yield from _earlier_commit(context, once, others)
@@ -219,7 +220,7 @@ def _once_state(context: Context, spec: JobSpec) -> Step[HeadState | None]:
     return (yield from read_head(context, Slot.once(context.root, spec.once)))
 
 
-def _look_at_others(context: Context, spec: JobSpec, others: set[str]) -> Step[set[str]]:
+def _look_at_others(context: Context, mine: str, spec: JobSpec, others: set[str]) -> Step[set[str]]:
     """Fence earlier tries of this run; refuse a second live writer where races are not safe."""
     names = sorted(others)
     entries = yield All(tuple(read_open(context, job) for job in names))
@@ -228,7 +229,8 @@ def _look_at_others(context: Context, spec: JobSpec, others: set[str]) -> Step[s
         if entry is None:
             continue
         if spec.once is not None and entry.record.once == spec.once:
-            yield from abort_job_id(context, entry.record, entry.last_modified)
+            aborting = abort_job_id(context, entry.record, entry.last_modified)
+            yield from about_other(context.root, mine, job, aborting)
         else:
             alive.add(job)
     if alive and not context.facts.atomic:

@@ -24,19 +24,29 @@ from zero_rename.committer import (
     Mode,
     OnConflict,
     OnRepeat,
+    OpenedJob,
+    OtherJobError,
+    RefusedError,
     StoreUnreachableError,
     SuccessMarker,
     SuccessMarkers,
     TableMismatchError,
     TaskResultsError,
+    UnfinishedAbortError,
 )
 from zero_rename.committer.protocol.commit import commit_job
 from zero_rename.committer.records.decision import Decision, PartitionDecision
 from zero_rename.committer.records.head import PartitionHead, Slot
-from zero_rename.committer.s3.requests import Delete, Put, Unknown
-from zero_rename.committer.state.context import Limits
+from zero_rename.committer.s3.requests import (
+    AbortUpload,
+    CompleteUpload,
+    Delete,
+    Put,
+    Unknown,
+)
+from zero_rename.committer.state.context import Limits, Waiting
 from zero_rename.committer.state.decide import decide
-from zero_rename.committer.state.heads import read_head
+from zero_rename.committer.state.heads import read_head, swap_head
 
 
 @pytest.fixture
@@ -196,6 +206,102 @@ class TestFolding:
         report = world.load(DAY1, mode=Mode.REPLACE)
         head = self.head(world)
         assert (head.decisions, head.manifest, head.dropped) == ((report.job,), None, ())
+
+
+class TestOthersInTheWay:
+    """What fails about another job is not told as if it were about one's own."""
+
+    @staticmethod
+    def in_the_way(world: World) -> str:
+        """A job that has decided, and whose process died before it applied anything."""
+
+        class Dead(Exception):
+            pass
+
+        def dies(request: Any, apply: Callable[[Any], Any]) -> Any:
+            if isinstance(request, CompleteUpload):
+                raise Dead
+            return apply(request)
+
+        opened = world.open()
+        result = world.write(opened, DAY1)
+        other = world.with_context()
+        other.driver.fault = dies
+        with pytest.raises(Dead):
+            other.commit(opened, result)
+        return opened.job
+
+    def check(self, world: World, mine: OpenedJob, other: str, error: OtherJobError) -> None:
+        assert (error.job, error.other) == (mine.job, other)
+        assert "can be run again" in error.message
+        assert f"zero-rename recover {ROOT.url}" in (error.remedy or "")
+        world.driver.fault = None
+        world.recover(patience=0.0)
+        assert mine.job not in world.jobs_of(DAY1)
+        world.load(DAY1)
+        world.assert_clean()
+
+    def test_a_committed_one_that_cannot_be_finished(self) -> None:
+        world = World()
+        world.load(DAY1)
+        other = self.in_the_way(world)
+        mine = world.open()
+        result = world.write(mine, DAY1)
+
+        def silent(request: Any, apply: Callable[[Any], Any]) -> Any:
+            if isinstance(request, CompleteUpload) and other in request.key:
+                return Unknown("no answer")
+            return apply(request)
+
+        world.driver.fault = silent
+        with pytest.raises(OtherJobError) as caught:
+            world.commit(mine, result)
+        self.check(world, mine, other, caught.value)
+
+    def test_one_whose_uploads_are_gone(self) -> None:
+        world = World()
+        world.load(DAY1)
+        other = self.in_the_way(world)
+        world.store.uploads.clear()
+        mine = world.open()
+        result = world.write(mine, DAY1)
+        with pytest.raises(OtherJobError, match="is lost") as caught:
+            world.commit(mine, result)
+        assert caught.value.other == other
+        assert f"zero-rename repair {ROOT.url}" in (caught.value.remedy or "")
+
+    def test_one_whose_fencing_is_unknown(self) -> None:
+        world = World().with_context(waiting=Waiting(silence=0.0, cap=0.0, poll=0.1))
+        world.load(DAY1)
+        other = world.open()
+        slot = Slot.partition(ROOT, DAY1)
+        state = world.driver.run(read_head(world.context, slot))
+        claimed = state.head.claimed(other.job, "w-other", state.etag)
+        world.driver.run(swap_head(world.context, state, claimed))
+        mine = world.open()
+        result = world.write(mine, DAY1)
+
+        def silent(request: Any, apply: Callable[[Any], Any]) -> Any:
+            if isinstance(request, Put) and request.key == ROOT.decision_key(other.job):
+                return Unknown("no answer")
+            return apply(request)
+
+        world.driver.fault = silent
+        with pytest.raises(OtherJobError) as caught:
+            world.commit(mine, result)
+        self.check(world, mine, other.job, caught.value)
+
+    def test_an_abort_whose_uploads_stay_listed_says_that_the_job_is_aborted(self) -> None:
+        world = World()
+        opened = world.open()
+        result = world.write(opened, DAY1)
+        world.driver.fault = lambda request, apply: (
+            Unknown("no answer") if isinstance(request, AbortUpload) else apply(request)
+        )
+        with pytest.raises(UnfinishedAbortError, match="is aborted") as caught:
+            world.abort(opened, result)
+        assert isinstance(caught.value, RefusedError)
+        assert "may be run again" in (caught.value.remedy or "")
 
 
 class TestAdoption:
