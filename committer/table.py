@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from .doctor import Problem, examine
-from .errors import TableNotFoundError
+from .errors import InvalidInputError, TableNotFoundError
 from .job_spec import (
     MAX_DURATION,
     Coordination,
@@ -44,6 +44,7 @@ from .records.success_marker import SuccessMarker
 from .records.table_record import TableRecord
 from .s3.driver import BotoDriver, connect
 from .s3.requests import Get, Head, Step
+from .schema.hive_paths import normalise_partition
 from .state.context import Context, Progress
 from .state.decide import read_decision
 from .state.heads import read_head
@@ -318,17 +319,36 @@ class Table:
     # The table's state
 
     def snapshot(self, partitions: Collection[str] | None = None) -> Snapshot:
-        """One consistent state of the partitions named (Hive-escaped paths), or of all.
+        """One consistent state of the partitions named (``day=2013-01-01``), or of all.
 
         Of a table that another committer wrote, what a listing shows: nothing tells the files
         of a job that commits just now from others.
+
+        :raises InvalidInputError: a partition that this table cannot have, or a text for a list.
         """
+        partitions = self._named(partitions)
         try:
             return self.driver.run(take_snapshot(self._context, partitions))
         except TableNotFoundError as error:
             found = self._listed(error)
             files = found.of(partitions)
             return Snapshot(self.root, found.schema, found.partition_by, files, epochs={})
+
+    def _named(self, partitions: Collection[str] | None) -> Collection[str] | None:
+        """Partitions as users name them, in the form in which they are stored."""
+        if isinstance(partitions, str):
+            raise InvalidInputError(
+                f"partitions is the text {partitions!r}, not a list of partitions.",
+                table=self.root.url,
+                remedy=f"Give a list: partitions=[{partitions!r}].",
+            )
+        if not isinstance(partitions, list | tuple | set | frozenset):
+            return partitions  # None, or a condition that is asked about each partition.
+        record = self._read_record()
+        if isinstance(record, ListedTable) or not record.partition_by:
+            return partitions  # Spelled as their writer did, or the one that has no columns.
+        named = (normalise_partition(p, record.schema, record.partition_by) for p in partitions)
+        return frozenset(named)
 
     def partitions(self) -> list[str]:
         """The partitions that hold files, sorted."""

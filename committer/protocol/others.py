@@ -30,6 +30,9 @@ def about_other(root: TableRoot, job: str, other: str, step: Step[Any]) -> Step[
     try:
         return (yield from step)
     except _TROUBLES as error:
+        settle = f"Settle {other} first: zero-rename recover {root.url}"
+        if isinstance(error, DamagedError) and error.remedy:
+            settle = error.remedy.rstrip(".")  # Recovery would meet the same damage.
         raise OtherJobError(
             f"Job {other} is in this job's way and cannot be settled: {error.message} So this job "
             "commits nothing: nothing of it is visible, and it can be run again.",
@@ -37,6 +40,5 @@ def about_other(root: TableRoot, job: str, other: str, step: Step[Any]) -> Step[
             job=job,
             other=other,
             key=error.key,
-            remedy=f"Settle {other} first: zero-rename recover {root.url} (where it lost files: "
-            f"zero-rename repair {root.url}). Then run this job again.",
+            remedy=f"{settle}. Then run this job again.",
         ) from error

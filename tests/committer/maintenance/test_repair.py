@@ -24,6 +24,7 @@ from zero_rename.committer import (
     Mode,
     OnRepeat,
     OpenedJob,
+    OtherJobError,
     Problem,
     RepairAction,
     Repaired,
@@ -104,7 +105,7 @@ class TestRepair:
 
     def test_until_then_later_writers_stop_and_say_how_to_go_on(self) -> None:
         world, _, _ = damaged()
-        with pytest.raises(DataLostError, match=r"repair .* --accept-loss"):
+        with pytest.raises(OtherJobError, match=r"repair .* --accept-loss"):
             world.load(DAY1)
 
     @pytest.mark.parametrize("mode", [Mode.APPEND, Mode.REPLACE], ids=lambda mode: mode.value)

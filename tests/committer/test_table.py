@@ -1,0 +1,40 @@
+"""Tables as users meet them: what they may name, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from zero_rename import Table
+from zero_rename.committer import InvalidInputError
+
+DATA = pa.table({"value": [1, 2, 3], "month": [1, 2, 12]})
+
+
+@pytest.fixture
+def table(s3_bucket: Any) -> Table:
+    table = Table(f"s3://{s3_bucket.name}/sales")
+    with table.job(DATA.schema, partition_by=["month"]) as job:
+        job.write(DATA)
+    return table
+
+
+class TestPartitionsToRead:
+    def test_a_text_is_no_list(self, table: Table) -> None:
+        """As one, ``month=12`` would hold ``month=1``."""
+        with pytest.raises(InvalidInputError, match="not a list") as caught:
+            table.to_arrow(partitions="month=12")
+        assert "partitions=['month=12']" in str(caught.value)
+
+    def test_a_column_that_the_table_does_not_have_is_refused(self, table: Table) -> None:
+        with pytest.raises(InvalidInputError, match="mnth"):
+            table.to_arrow(partitions=["mnth=1"])
+
+    @pytest.mark.parametrize("name", ["month=1", "month=01", "/month=1/"])
+    def test_they_are_named_as_their_values_are(self, table: Table, name: str) -> None:
+        assert table.to_arrow(partitions=[name])["value"].to_pylist() == [1]
+
+    def test_one_without_rows_is_empty(self, table: Table) -> None:
+        assert table.to_arrow(partitions=["month=7"]).num_rows == 0
