@@ -3,7 +3,7 @@ PYTHON ?= python3
 PY := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo servers test test-s3a torture proof lint lock clean
+.PHONY: help setup demo servers s3a-jars test test-s3a torture proof lint lock clean
 
 help:            ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\): *[a-z]* *## */make \1\t/p' $(MAKEFILE_LIST)
@@ -17,13 +17,15 @@ demo: setup      ## Load real data through Airflow and Spark into an embedded S3
 servers: setup   ## The S3 servers of the tests: S3Mock (60 MB, once), Ceph by apt where you are root
 	@$(PY) tools/s3_servers.py
 
-test: lint       ## Lint, types and all tests
-	@$(PY) -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
-
-test-s3a: setup  ## Hadoop's S3A committers on a real S3 server; fetches 700 MB once
+s3a-jars: setup  ## Hadoop's jars for tests/s3a/real, 700 MB, once
 	@$(PY) tools/fetch_s3a_jars.py
+
+test: lint       ## Lint, types and all tests; those of s3a/real where make s3a-jars was run
+	@$(PY) -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
+
+test-s3a: s3a-jars ## All tests with Hadoop's S3A committers, on a real S3 server
 	@$(PY) tools/s3_servers.py s3mock
-	@$(PY) -m pytest tests/s3a/real --numprocesses 3 --dist loadfile --no-loadscope-reorder
+	@S3A_WHOLE=1 $(PY) -m pytest tests/s3a/real --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 torture: setup   ## Kill writers at random moments and check every row; KILLS=200, SERVER=ceph
 	@PYTHONPATH=tests $(PY) -m torture --kills $(or $(KILLS),200)

@@ -29,6 +29,8 @@ _numbers = itertools.count(1)
 _LONG = (
     "simulation",
     "torture",
+    "s3a/real/test_flights.py",
+    "s3a/real",
     "demo/test_airflow.py",
     "operators",
     "example_dags",

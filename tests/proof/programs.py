@@ -45,7 +45,9 @@ def s3a(processes: int) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="zero-rename-proof-") as folder:
         report = Path(folder) / "report.xml"
         workers = ["--numprocesses", str(processes), "--dist", "loadfile", "--no-loadscope-reorder"]
-        status, lines = _run(["-m", "pytest", "tests/s3a/real", *workers, f"--junitxml={report}"])
+        status, lines = _run(
+            ["-m", "pytest", "tests/s3a/real", *workers, f"--junitxml={report}"], {"S3A_WHOLE": "1"}
+        )
         if not report.exists():
             return Outcome(Verdict.FAILED, command, _block(lines[-_SHOWN:]), f"status {status}")
         cases = ElementTree.parse(report).getroot().iter("testcase")

@@ -220,6 +220,8 @@ class _Series:
     def _settle(self, load: Load, job: str | None, answer: str | None, number: int) -> str:
         """Enter into the ledger what the store says became of the job; inspect the table."""
         state = self._table.job_state(job) if job else JobState.UNKNOWN
+        if answer == "committed" and state is JobState.UNKNOWN and self._is_done(load):
+            answer = "repeated"  # A Spark driver cannot tell: its write returns nothing.
         self._ledger.attempts.append((job, load))
         problems = []
         if state is JobState.COMMITTED and job is not None:
@@ -249,6 +251,9 @@ class _Series:
         if state is JobState.COMMITTED:
             return "committed"
         return "aborted" if state is JobState.ABORTED else "nothing begun"
+
+    def _is_done(self, load: Load) -> bool:
+        return load.once is not None and self._ledger.run_of(load.once) is not None
 
     def _is_refusal(self, answer: str) -> bool:
         """On a store without atomic conditions a second writer is refused while another's open

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,32 +21,47 @@ from support.moto_server import S3Server
 from support.shared_servers import shared_server
 from tools.fetch_s3a_jars import cached_jars
 
-#: Set by `.ci/run` for `make test`, since it runs `make test-s3a` next.
-LATER = "S3A_TESTS_LATER"
+#: Set by `make test-s3a` and `make proof`: nothing is thinned out.
+WHOLE = "S3A_WHOLE"
 HERE = Path(__file__).parent
+MARKERS = (
+    "shows(*ids): what happens where these checks of zero_rename.s3a.checks.run are passed over",
+    "thinned(**kept): by parameter, the values that every run keeps; what "
+    "is left out shows the same of other committers, and runs with make test-s3a and make proof",
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    line = (
-        "shows(*ids): what happens where these checks of zero_rename.s3a.checks.run are passed over"
-    )
-    config.addinivalue_line("markers", line)
+    for line in MARKERS:
+        config.addinivalue_line("markers", line)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    reason = _why_not()
-    if reason:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not os.environ.get(WHOLE):
+        left_out = set(_thinned_out([item for item in items if HERE in item.path.parents]))
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=list(left_out))
+    if cached_jars() is None:
+        reason = "the S3A jars are not cached (700 MB): make test-s3a fetches them"
         for item in items:
             if HERE in item.path.parents:
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
-def _why_not() -> str | None:
-    if os.environ.get(LATER):
-        return "make test-s3a runs these next"
-    if cached_jars() is None:
-        return "the S3A jars are not cached (700 MB): make test-s3a fetches them"
-    return None
+def _thinned_out(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
+    """What a run leaves out of each test that keeps some of its parameters at least."""
+    for _, group in itertools.groupby(items, lambda item: item.nodeid.partition("[")[0]):
+        tests = list(group)
+        kept = [item for item in tests if _is_kept(item)]
+        yield from (item for item in tests if kept and item not in kept)
+
+
+def _is_kept(item: pytest.Item) -> bool:
+    mark = item.get_closest_marker("thinned")
+    given = getattr(item, "callspec", None)
+    if mark is None or given is None:
+        return True
+    return all(given.params.get(name, kept[0]) in kept for name, kept in mark.kwargs.items())
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,12 @@ from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 from zero_rename.provider.hooks import ZeroRenameHook
 from zero_rename.s3a.runs import ledger
 
-pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.airflow,
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.thinned(word=("zero_rename", "magic")),
+]
 
 WORDS = ("zero_rename", "magic", "directory", "partitioned", "classic")
 EXAMPLES = Path(__file__).parents[3] / "example_dags"

@@ -12,7 +12,11 @@ from zero_rename.committer.records.success_marker import SuccessMarker
 from zero_rename.s3a.hadoop.settings import Committer
 from zero_rename.s3a.hadoop.staging_dir import staging_left
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.thinned(committer=("magic", "partitioned")),
+]
 every = pytest.mark.parametrize("committer", COMMITTERS)
 
 

@@ -9,7 +9,11 @@ import pytest
 
 from support.hadoop_committers import COMMITTERS, Application, Place, numbers
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.thinned(committer=("magic", "directory")),
+]
 every = pytest.mark.parametrize("committer", COMMITTERS)
 
 

@@ -11,7 +11,11 @@ from zero_rename.committer.errors import VerificationError
 from zero_rename.s3a.hadoop.settings import CLASSIC_PARQUET, SQL_PROTOCOL
 from zero_rename.spark.startup.installation import spark_home
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.thinned(committer=("magic", "directory"), format=("csv",)),
+]
 shows = pytest.mark.shows
 S3A = pytest.mark.parametrize("committer", ["magic", "directory", "partitioned"])
 

@@ -8,7 +8,11 @@ import pytest
 
 from support.hadoop_committers import Application, Place
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.thinned(committer=("magic", "directory")),
+]
 shows = pytest.mark.shows
 S3A = pytest.mark.parametrize("committer", ["magic", "directory", "partitioned"])
 STAGING = pytest.mark.parametrize("committer", ["directory", "partitioned"])

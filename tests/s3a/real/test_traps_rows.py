@@ -19,7 +19,11 @@ from zero_rename.committer.errors import VerificationError, ZeroRenameError
 from zero_rename.s3a.hadoop.commit_files import JobSummary
 from zero_rename.s3a.hadoop.settings import BINDING_PARQUET, PATH_PROTOCOL
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.thinned(committer=("magic", "partitioned")),
+]
 shows = pytest.mark.shows
 S3A = pytest.mark.parametrize("committer", ["magic", "directory", "partitioned"])
 EVERY = pytest.mark.parametrize("committer", COMMITTERS)

@@ -10,7 +10,11 @@ from support.hadoop_committers import Application, Place, numbers
 from zero_rename.committer.errors import VerificationError
 from zero_rename.s3a.hadoop.settings import CONFLICT_KEY, UUID_KEY
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.thinned(committer=("magic", "directory")),
+]
 S3A = pytest.mark.parametrize("committer", ["magic", "directory", "partitioned"])
 
 

@@ -15,7 +15,11 @@ from support.moto_server import ACCESS_KEY, SECRET_KEY
 from zero_rename import Table
 from zero_rename.committer.errors import VerificationError
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.thinned(committer=("magic", "partitioned")),
+]
 S3A = pytest.mark.parametrize("committer", ["magic", "directory", "partitioned"])
 every = pytest.mark.parametrize("committer", COMMITTERS)
 
