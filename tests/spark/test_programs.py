@@ -7,18 +7,16 @@ import os
 import subprocess
 import sys
 import sysconfig
-import zipfile
 from pathlib import Path
 
 import pytest
 
-import zero_rename
 from support.spark import environment, run_program, settings
 from zero_rename.committer import Table
+from zero_rename.provider.submit.package_zip import build_zip
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-PACKAGE = Path(zero_rename.__file__).parent
 _SITE = Path(sysconfig.get_path("purelib"))
 
 DISCOVERED = """
@@ -68,15 +66,7 @@ def test_it_is_shipped_as_a_zip(s3_bucket, s3_server, tmp_path):
     for entry in _SITE.iterdir():
         if "zero_rename" not in entry.name and entry.suffix != ".pth":
             (bare / entry.name).symlink_to(entry)
-    archive = tmp_path / "zero_rename.zip"
-    with zipfile.ZipFile(archive, "w") as file:
-        for path in [
-            *PACKAGE.glob("*.py"),
-            *PACKAGE.glob("committer/**/*.py"),
-            *PACKAGE.glob("spark/**/*.py"),
-        ]:
-            if path.name != "pyspark_zero_rename.py" and path.is_file():
-                file.write(path, f"zero_rename/{path.relative_to(PACKAGE)}")
+    archive = build_zip(tmp_path)
     python = os.path.realpath(sys.executable)
     variables = environment(s3_server) | {
         "PYSPARK_PYTHON": python,

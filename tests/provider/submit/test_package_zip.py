@@ -7,6 +7,8 @@ from pathlib import Path
 
 from zero_rename.provider.submit.package_zip import build_zip
 
+ROOT = Path(__file__).parents[3]
+
 
 def test_it_holds_what_executors_need_and_no_more(tmp_path: Path) -> None:
     names = zipfile.ZipFile(build_zip(tmp_path)).namelist()
@@ -19,6 +21,33 @@ def test_it_holds_what_executors_need_and_no_more(tmp_path: Path) -> None:
         "s3a",
         "spark",
     }
+
+
+def test_it_holds_every_module_of_every_room(tmp_path: Path) -> None:
+    names = set(zipfile.ZipFile(build_zip(tmp_path)).namelist())
+    modules = {
+        f"zero_rename/{path.relative_to(ROOT).as_posix()}"
+        for part in ("committer", "s3a", "spark")
+        for path in (ROOT / part).rglob("*.py")
+    }
+    assert "zero_rename/committer/s3/requests.py" in modules
+    assert modules <= names
+
+
+def test_every_module_imports_from_it(tmp_path: Path) -> None:
+    archive = build_zip(tmp_path)
+    names = [name.removesuffix(".py") for name in zipfile.ZipFile(archive).namelist()]
+    modules = [name.removesuffix("/__init__").replace("/", ".") for name in names]
+    program = (
+        f"import sys, importlib; sys.path.insert(0, {str(archive)!r}); "
+        "[importlib.import_module(name) for name in sys.argv[1:]]; "
+        "import zero_rename; print(zero_rename.__file__)"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", program, *modules], capture_output=True, text=True
+    )
+    assert answer.returncode == 0, answer.stderr[-2000:]
+    assert str(archive) in answer.stdout
 
 
 def test_it_works_where_nothing_else_of_ours_is(tmp_path: Path) -> None:
