@@ -21,7 +21,9 @@ s3a-jars: setup  ## Hadoop's jars for tests/s3a/real, 700 MB, once
 	@$(PY) tools/fetch_s3a_jars.py
 
 test: lint       ## Lint, types and all tests; those of s3a/real where make s3a-jars was run
-	@$(PY) -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
+	@$(PY) -m pytest --ignore tests/s3a/real --numprocesses 4 --dist loadfile --no-loadscope-reorder
+	@# By itself: a process has one Spark session, and these need one with Hadoop's jars.
+	@$(PY) -m pytest tests/s3a/real --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 test-s3a: s3a-jars ## All tests with Hadoop's S3A committers, on a real S3 server
 	@$(PY) tools/s3_servers.py s3mock
