@@ -120,6 +120,16 @@ class S3Clients:
         return S3Clients(build(), build(retries=once), parallel)
 
 
+    def anew(self) -> S3Clients:
+        """The same clients with connections of their own, for a process that was forked.
+
+        On a connection that two processes share, each may read the answer to the other.
+        """
+        made = S3Clients.derived_from(self.retrying, self.parallel)
+        made._heard.update(self._heard)
+        return made
+
+
 @contextmanager
 def making_clients() -> Iterator[None]:
     """Errors inside, where clients are made, are ours.

@@ -42,8 +42,19 @@ class Driver(Protocol):
     def submit(self, request: Any) -> Future[Any]: ...
 
 
+class _Process:
+    """What a driver has in one process: connections and a pool's threads survive no fork."""
+
+    def __init__(self, bucket: str, clients: S3Clients) -> None:
+        self.clients = clients
+        self.requests = S3Requests(bucket, clients)
+        self.lock = threading.Lock()
+        self.pool: ThreadPoolExecutor | None = None
+
+
 class BotoDriver:
-    """Carries out steps on one bucket. May be used by many threads, and after a fork.
+    """Carries out steps on one bucket. May be used by many threads, and after a fork: a child
+    makes connections of its own, by the same settings and credentials.
 
     Generators run in the thread that calls :meth:`run`; only single requests go to the pool, so
     that nested ``All`` cannot use it up. A step with nothing else under way sends its request
@@ -67,14 +78,18 @@ class BotoDriver:
         observe: Callable[[Request], None] | None = None,
     ) -> None:
         self.bucket = bucket
-        self.clients = clients
-        self._requests = S3Requests(bucket, clients)
         self._sleep = sleep
         self._clock = clock
         self._observe = observe
-        self._lock = threading.Lock()
-        self._pool: ThreadPoolExecutor | None = None
-        self._pid = 0
+        # A parent's stays here, too: to close its connections takes locks, and one that another
+        # thread held at the fork is held in the child for good.
+        self._processes = {os.getpid(): _Process(bucket, clients)}
+        self._forked: dict[int, threading.Lock] = {}
+
+    @property
+    def clients(self) -> S3Clients:
+        """This process's clients."""
+        return self._process().clients
 
     @property
     def parallel(self) -> int:
@@ -88,7 +103,7 @@ class BotoDriver:
         """
         if self._observe is not None:
             self._observe(request)
-        return self._requests.carry_out(request)
+        return self._process().requests.carry_out(request)
 
     def submit(self, request: Any) -> Future[Any]:
         """Carry out one request to the store in the pool."""
@@ -111,18 +126,30 @@ class BotoDriver:
 
     def close(self) -> None:
         """Wait for requests under way and end the pool's threads. The driver stays usable."""
-        with self._lock:
-            pool, self._pool = self._pool, None
-        if pool is not None and self._pid == os.getpid():
+        here = self._process()
+        with here.lock:
+            pool, here.pool = here.pool, None
+        if pool is not None:
             pool.shutdown()
 
     def _executor(self) -> ThreadPoolExecutor:
-        with self._lock:
-            # The threads of a pool do not survive a fork, and PySpark's daemon forks.
-            if self._pool is None or self._pid != os.getpid():
-                self._pool = ThreadPoolExecutor(self.parallel, thread_name_prefix="zero-rename")
-                self._pid = os.getpid()
-            return self._pool
+        here = self._process()
+        with here.lock:
+            if here.pool is None:
+                here.pool = ThreadPoolExecutor(self.parallel, thread_name_prefix="zero-rename")
+            return here.pool
+
+    def _process(self) -> _Process:
+        pid = os.getpid()
+        here = self._processes.get(pid)
+        if here is not None:
+            return here
+        with self._forked.setdefault(pid, threading.Lock()):
+            here = self._processes.get(pid)
+            if here is None:
+                parent = next(reversed(self._processes.values()))
+                here = self._processes[pid] = _Process(self.bucket, parent.clients.anew())
+            return here
 
 
 class _Run:

@@ -15,12 +15,16 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True)
 class Received:
-    """A request as it came in; header names in lower case."""
+    """A request as it came in; header names in lower case.
+
+    :param port: the client's, which tells connections apart.
+    """
 
     method: str
     path: str
     headers: Mapping[str, str]
     body: bytes
+    port: int = 0
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,8 @@ class FaultyServer:
             def _serve(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
                 headers = {name.lower(): value for name, value in self.headers.items()}
-                got = Received(self.command, self.path, headers, self.rfile.read(length))
+                body = self.rfile.read(length)
+                got = Received(self.command, self.path, headers, body, self.client_address[1])
                 server.received.append(got)
                 reply = server._answer(got, lambda: server._pass_on(got))
                 if reply.status == 0:

@@ -29,6 +29,7 @@ from zero_rename.committer.errors import (
     StoreRefusedError,
     StoreUnreachableError,
 )
+from zero_rename.committer.s3 import driver as driver_module
 from zero_rename.committer.s3.clients import S3Clients
 from zero_rename.committer.s3.driver import BotoDriver, connect
 from zero_rename.committer.s3.requests import (
@@ -502,23 +503,68 @@ class TestParallel:
     @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
     def test_a_driver_works_in_a_forked_child(self, driver: BotoDriver) -> None:
         """PySpark's daemon forks its workers; the threads of a pool stay behind."""
-        step = All(tuple(Head("a") for _ in range(4)))
-        driver.run(step)
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                answers = driver.run(All(tuple(Head("a") for _ in range(4))))
-                code = 0 if len(answers) == 4 else 2
-            finally:
-                os._exit(code)
-        deadline = time.monotonic() + 30
-        while (ended := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < deadline:
-            time.sleep(0.02)
-        if ended[0] == 0:
-            os.kill(child, 9)
-            os.waitpid(child, 0)
-        assert ended == (child, 0)
+        driver.run(All(tuple(Head("a") for _ in range(4))))
+        assert in_a_child(lambda: len(driver.run(All(tuple(Head("a") for _ in range(4)))))) == 4
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+    @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+    def test_a_forked_child_has_connections_of_its_own(self, at: Any) -> None:
+        """On a connection that two processes share, each may read the answer to the other."""
+        with FaultyServer(always(Reply(200, b"x", {"Last-Modified": http_date(0)}))) as server:
+            driver = at(server.endpoint)
+            driver.run(Get("parent"))
+            assert in_a_child(lambda: len(driver.run(Get("child")).body)) == 1
+            driver.run(Get("parent"))
+            first, second, third = (request.port for request in server.received)
+            assert first == third
+            assert second != first
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+    @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+    def test_a_fork_while_another_thread_makes_the_pool(
+        self, driver: BotoDriver, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A lock that is held at a fork stays held in the child."""
+        making, made = threading.Event(), threading.Event()
+        pool = driver_module.ThreadPoolExecutor
+
+        def slowly(*arguments: Any, **named: Any) -> Any:
+            making.set()
+            made.wait(60)
+            return pool(*arguments, **named)
+
+        def two() -> int:
+            monkeypatch.setattr(driver_module, "ThreadPoolExecutor", pool)
+            return len(driver.run(All((Head("a"), Head("b")))))
+
+        monkeypatch.setattr(driver_module, "ThreadPoolExecutor", slowly)
+        other = threading.Thread(target=driver.run, args=(All((Head("a"), Head("b"))),))
+        other.start()
+        try:
+            assert making.wait(60)
+            assert in_a_child(two) == 2
+        finally:
+            made.set()
+            other.join(60)
+
+
+def in_a_child(work: Callable[[], int]) -> int:
+    """What ``work`` comes to in a forked process; at most 200."""
+    child = os.fork()
+    if child == 0:
+        code = 255
+        try:
+            code = work()
+        finally:
+            os._exit(code)
+    deadline = time.monotonic() + 60
+    while (ended := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    if ended[0] == 0:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+        pytest.fail("the child hangs")
+    return os.waitstatus_to_exitcode(ended[1])
 
 
 @pytest.fixture
