@@ -119,7 +119,6 @@ class S3Clients:
         once = {"total_max_attempts": 1, "mode": "standard"}
         return S3Clients(build(), build(retries=once), parallel)
 
-
     def anew(self) -> S3Clients:
         """The same clients with connections of their own, for a process that was forked.
 

@@ -1,12 +1,21 @@
-"""Probe of a store: which promises it keeps, found out before a table's first write."""
+"""Probe of a store: which promises it keeps, found out before a table's first write.
+
+What it finds stays in ``table.json``, so nothing uncertain may get there: a question that the
+store answered with a time-out, a 5xx or a 409 is put again, on another key, where a late request
+of the first time changes nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
 
-from ..errors import StoreUnfitError
+from ..errors import StoreRefusedError, StoreUnfitError, StoreUnreachableError, ZeroRenameError
 from ..layout import TableRoot
 from ..records.store_facts import StoreFacts
+from ..s3.backoff import Backoff
 from ..s3.listing import list_uploads
 from ..s3.requests import (
     AbortUpload,
@@ -24,14 +33,69 @@ from ..s3.requests import (
     Refused,
     ServerName,
     Step,
+    Unknown,
     UploadPart,
 )
 
+T = TypeVar("T")
 #: Stores whose conditional writes are known to be checked and carried out in two steps, by the
 #: name they give themselves: moto, versitygw on posix, S3Mock. Others show it when racing creators
 #: have two winners; a race can refute atomicity, never prove it.
 _NOT_ATOMIC = ("werkzeug", "versitygw", "s3-mock-file-store")
 _RACERS = 8
+_COMPLETES = 3
+_TRIES = Backoff(tries=4, first=0.5)
+#: Refusals that speak of the moment, not of the condition.
+_PASSING = frozenset(
+    {
+        "ConditionalRequestConflict",
+        "OperationAborted",
+        "InternalError",
+        "RequestTimeout",
+        "ServiceUnavailable",
+        "SlowDown",
+    }
+)
+
+
+class _UnansweredError(Exception):
+    """An answer that leaves open what the store keeps."""
+
+
+@dataclass
+class _Questions:
+    """The questions of one probe.
+
+    :param ids: makes ids that never repeat.
+    :param keys: every key that was asked on.
+    """
+
+    root: TableRoot
+    ids: Callable[[], str]
+    keys: list[str] = field(default_factory=list)
+
+    def ask(self, name: str, question: Callable[[str], Step[T]], unique: str) -> Step[T]:
+        """Put a question until its answer is certain.
+
+        :raises StoreUnreachableError: it never was.
+        """
+        cause = ""
+        for attempt in _TRIES.attempts():
+            yield from _TRIES.pause(attempt)
+            key = self.root.probe_key(f"{self.ids() if attempt else unique}-{name}")
+            self.keys.append(key)
+            try:
+                return (yield from question(key))
+            except _UnansweredError as error:
+                cause = str(error)
+        raise StoreUnreachableError(
+            f"What this store keeps could not be found out: {_TRIES.tries} times it did not say "
+            f"what became of a probe's request ({cause}). Only probe objects were written, and "
+            "nothing was recorded.",
+            table=self.root.url,
+            key=self.keys[-1],
+            remedy="Run the job again when the store answers.",
+        )
 
 
 def probe(root: TableRoot, ids: Callable[[], str]) -> Step[StoreFacts]:
@@ -40,21 +104,26 @@ def probe(root: TableRoot, ids: Callable[[], str]) -> Step[StoreFacts]:
     All objects and uploads of the probe are gone afterwards.
 
     :raises StoreUnfitError: the store removes objects that were never asked to go.
+    :raises StoreUnreachableError: it did not answer certainly, however often it was asked.
+    :raises StoreRefusedError: it lets nothing be deleted.
     """
-    unique = ids()
-    names = ("create", "race", "swap", "delete", "abort", "upload")
-    keys = [root.probe_key(f"{unique}-{name}") for name in names]
-    created, raced, swapped, deleted, kept, upload = yield All(
-        (
-            _probe_create(keys[0]),
-            _probe_race(keys[1]),
-            _probe_swap(keys[2]),
-            _probe_delete(keys[3]),
-            _probe_abort(keys[4]),
-            _probe_upload(keys[5]),
+    questions = _Questions(root, ids)
+    ask = partial(questions.ask, unique=ids())
+    try:
+        created, raced, swapped, deleted, kept, upload = yield All(
+            (
+                ask("create", _probe_create),
+                ask("race", _probe_race),
+                ask("swap", _probe_swap),
+                ask("delete", partial(_probe_delete, root)),
+                ask("abort", _probe_abort),
+                ask("upload", _probe_upload),
+            )
         )
-    )
-    yield DeleteMany(tuple((key, None) for key in keys))
+    except ZeroRenameError:
+        yield DeleteMany(tuple((key, None) for key in questions.keys))
+        raise
+    yield DeleteMany(tuple((key, None) for key in questions.keys))
     server = yield ServerName()
     if not kept:
         raise _removes_on_abort(root, server)
@@ -70,26 +139,49 @@ def probe(root: TableRoot, ids: Callable[[], str]) -> Step[StoreFacts]:
     )
 
 
+def _certain(answer: Any) -> Any:
+    """An answer, if it tells what happened.
+
+    :raises _UnansweredError: it does not.
+    """
+    if isinstance(answer, Unknown):
+        raise _UnansweredError(answer.cause)
+    if isinstance(answer, Refused) and answer.code in _PASSING:
+        raise _UnansweredError(answer.code)
+    return answer
+
+
+def _done(answer: Any) -> Done:
+    """The answer to a request that any store carries out.
+
+    :raises _UnansweredError: this one did not, just now.
+    """
+    if not isinstance(_certain(answer), Done):
+        raise _UnansweredError(answer.code)
+    return answer
+
+
 def _probe_create(key: str) -> Step[bool]:
     """Of two creators of one key, one after the other, the second must lose."""
-    first = yield Put(key, b"first", if_none_match=True)
-    late = yield Put(key, b"late", if_none_match=True)
+    first = _certain((yield Put(key, b"first", if_none_match=True)))
+    late = _certain((yield Put(key, b"late", if_none_match=True)))
     return isinstance(first, Done) and isinstance(late, Refused)
 
 
 def _probe_race(key: str) -> Step[bool]:
-    """Of racing creators of one key no two may win."""
+    """Of racing creators of one key no two may win. A 409 is a loser's answer."""
     racers = [Put(key, f"racer {n}".encode(), if_none_match=True) for n in range(_RACERS)]
     answers = yield All(tuple(racers))
+    for answer in answers:
+        if isinstance(answer, Unknown):
+            raise _UnansweredError(answer.cause)
     return sum(isinstance(answer, Done) for answer in answers) <= 1
 
 
 def _probe_swap(key: str) -> Step[bool]:
-    first = yield Put(key, b"first")
-    if not isinstance(first, Done):
-        return False
-    second = yield Put(key, b"second", if_match=first.etag)
-    stale = yield Put(key, b"third", if_match=first.etag)
+    first = _done((yield Put(key, b"first")))
+    second = _certain((yield Put(key, b"second", if_match=first.etag)))
+    stale = _certain((yield Put(key, b"third", if_match=first.etag)))
     now = yield Head(key)
     return (
         isinstance(second, Done)
@@ -99,26 +191,45 @@ def _probe_swap(key: str) -> Step[bool]:
     )
 
 
-def _probe_delete(key: str) -> Step[bool]:
-    first = yield Put(key, b"first")
-    second = yield Put(key, b"second")
-    if not (isinstance(first, Done) and isinstance(second, Done)):
-        return False
-    answer = yield DeleteMany(((key, first.etag),))
+def _probe_delete(root: TableRoot, key: str) -> Step[bool]:
+    first = _done((yield Put(key, b"first")))
+    second = _done((yield Put(key, b"second")))
+    yield from _delete(root, key, first.etag)
     survivor = yield Head(key)
     if not isinstance(survivor, Found):
         return False
-    answer = yield DeleteMany(((key, second.etag),))
+    deleted = yield from _delete(root, key, second.etag)
     gone = yield Head(key)
-    return isinstance(answer, Deleted) and not answer.errors and not isinstance(gone, Found)
+    return deleted and not isinstance(gone, Found)
+
+
+def _delete(root: TableRoot, key: str, etag: str) -> Step[bool]:
+    """Delete a version; ``False``: refused."""
+    answer = _certain((yield DeleteMany(((key, etag),))))
+    assert isinstance(answer, Deleted)
+    code = answer.errors.get(key)
+    if code == "AccessDenied":
+        raise StoreRefusedError(
+            "The store lets these credentials delete nothing (AccessDenied), so no job could be "
+            "closed. Only probe objects were written; they are still there.",
+            table=root.url,
+            key=key,
+            remedy="Grant s3:DeleteObject on the table's prefix.",
+        )
+    if code in _PASSING:
+        raise _UnansweredError(code)
+    return code is None
 
 
 def _probe_abort(key: str) -> Step[bool]:
     """Whether an object stays when an upload of its key is aborted, as attempts of a killed task
     are: they share the keys of the attempt that was committed."""
-    yield Put(key, b"object")
+    _done((yield Put(key, b"object")))
     created: Created = yield CreateUpload(key)
-    yield AbortUpload(key, created.upload_id)
+    answer = yield AbortUpload(key, created.upload_id)
+    if not isinstance(answer, Done):
+        yield AbortUpload(key, created.upload_id)
+    _done(answer)
     after = yield Head(key)
     return isinstance(after, Found)
 
@@ -141,16 +252,28 @@ def _probe_upload(key: str) -> Step[tuple[bool, bool, bool]]:
     # By a folder, as sweeps ask: MinIO shows an upload for its exact key and no other prefix.
     by_prefix = yield from _lists(f"{key.rsplit('/', 1)[0]}/", key, created.upload_id)
     listed = by_prefix or (yield from _lists("", key, created.upload_id))
-    part = yield UploadPart(key, created.upload_id, 1, b"probe")
-    if not isinstance(part, Done):
+    try:
+        part = _done((yield UploadPart(key, created.upload_id, 1, b"probe")))
+        complete = CompleteUpload(key, created.upload_id, (part.etag,))
+        _done((yield complete))
+        _done((yield Delete(key)))
+    except _UnansweredError:
         yield AbortUpload(key, created.upload_id)
-        return by_prefix, listed, True
-    complete = CompleteUpload(key, created.upload_id, (part.etag,))
-    yield complete
-    yield Delete(key)
-    yield complete
-    after = yield Head(key)
-    return by_prefix, listed, isinstance(after, Found)
+        raise
+    return by_prefix, listed, (yield from _resurrects(complete))
+
+
+def _resurrects(complete: CompleteUpload) -> Step[bool]:
+    """Whether a Complete brings back what was deleted since the first one.
+
+    Ceph and moto answer 500 to each, so an answer that is uncertain every time counts as one.
+    """
+    for _ in range(_COMPLETES):
+        answer = yield complete
+        after = yield Head(complete.key)
+        if isinstance(after, Found) or not isinstance(answer, Unknown):
+            return isinstance(after, Found)
+    return False
 
 
 def _lists(prefix: str, key: str, upload_id: str) -> Step[bool]:

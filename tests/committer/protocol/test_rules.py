@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
-from support.memory_store import Behaviour, ManualClock, MemoryStore
+from support.memory_store import Behaviour, ManualClock, MemoryDriver, MemoryStore
 from support.protocol import DAY1, ROOT, World
 from zero_rename.committer import (
     CommitConflictError,
@@ -22,6 +22,7 @@ from zero_rename.committer import (
     Mode,
     OnConflict,
     StoreUnfitError,
+    StoreUnreachableError,
     Table,
     Waiting,
 )
@@ -34,9 +35,12 @@ from zero_rename.committer.s3.requests import (
     CreateUpload,
     Delete,
     DeleteMany,
+    Head,
+    ListUploads,
     Put,
     Refused,
     Unknown,
+    UploadPart,
 )
 from zero_rename.committer.state.decide import read_decision
 from zero_rename.committer.state.heartbeat import send_heartbeat
@@ -239,6 +243,37 @@ def test_an_open_record_that_was_never_confirmed_ends_the_job() -> None:
     assert not any(isinstance(request, CreateUpload) for request in world.driver.requests)
 
 
+@dataclass
+class Probed:
+    driver: MemoryDriver
+    found: StoreFacts | str
+
+
+def probe_with(behaviour: Behaviour, lost: int | None = None, applied: bool = True) -> Probed:
+    """A probe in which the answer to one write is lost.
+
+    :param lost: the number of the request; one that changes nothing is answered at once again.
+    :param applied: whether the store carried it out.
+    """
+    driver = MemoryDriver(MemoryStore(behaviour=behaviour))
+
+    def fault(request: Any, apply: Apply) -> Any:
+        number = len(driver.requests) - 1
+        repeated = isinstance(request, Head | ListUploads | CreateUpload | UploadPart)
+        if number != lost or repeated:
+            return apply(request)
+        if applied:
+            apply(request)
+        return Unknown("no answer")
+
+    driver.fault = fault
+    try:
+        found = driver.run(probe(ROOT, new_write_id))
+    except StoreUnfitError as error:
+        found = error.message
+    return Probed(driver, found)
+
+
 class TestProbe:
     def test_finds_what_a_store_lacks(self) -> None:
         behaviour = Behaviour(
@@ -260,6 +295,42 @@ class TestProbe:
         )
         assert world.store.keys() == []
         assert world.store.upload_keys() == []
+
+    @pytest.mark.parametrize("applied", [True, False])
+    @pytest.mark.parametrize(
+        "behaviour",
+        [
+            Behaviour(),
+            Behaviour(complete_again="resurrect", conditional_delete=False, lists_uploads=False),
+            Behaviour(complete_again="repeats", conditional_put=False),
+            Behaviour(removes_on_abort=True),
+        ],
+    )
+    def test_no_single_lost_answer_changes_what_it_finds(
+        self, behaviour: Behaviour, applied: bool
+    ) -> None:
+        """``table.json`` keeps what a probe found for as long as the table is there."""
+        plain = probe_with(behaviour)
+        requests = len(plain.driver.requests)
+        assert requests > 30
+        for number in range(requests):
+            assert probe_with(behaviour, number, applied).found == plain.found, number
+
+    def test_a_store_that_never_answers_it_is_not_written_to(self) -> None:
+        """And what it never answered is named, not recorded."""
+        world = World()
+
+        def fault(request: Any, apply: Apply) -> Any:
+            kept = isinstance(request, Put) and "-swap" in request.key and request.if_match
+            return Unknown("HTTP 503") if kept else apply(request)
+
+        world.driver.fault = fault
+        with pytest.raises(StoreUnreachableError, match=r"HTTP 503.*nothing was recorded"):
+            world.open()
+        assert world.store.keys() == []
+        assert world.store.upload_keys() == []
+        world.driver.fault = None
+        assert world.open().facts.conditional_put
 
     @pytest.mark.parametrize(("winners", "atomic"), [(0, True), (1, True), (2, False), (8, False)])
     def test_two_winners_of_a_race_show_that_the_store_is_not_atomic(

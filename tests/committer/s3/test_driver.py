@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -29,7 +30,6 @@ from zero_rename.committer.errors import (
     StoreRefusedError,
     StoreUnreachableError,
 )
-from zero_rename.committer.s3 import driver as driver_module
 from zero_rename.committer.s3.clients import S3Clients
 from zero_rename.committer.s3.driver import BotoDriver, connect
 from zero_rename.committer.s3.requests import (
@@ -526,18 +526,18 @@ class TestParallel:
     ) -> None:
         """A lock that is held at a fork stays held in the child."""
         making, made = threading.Event(), threading.Event()
-        pool = driver_module.ThreadPoolExecutor
+        pool = "zero_rename.committer.s3.driver.ThreadPoolExecutor"
 
         def slowly(*arguments: Any, **named: Any) -> Any:
             making.set()
             made.wait(60)
-            return pool(*arguments, **named)
+            return ThreadPoolExecutor(*arguments, **named)
 
         def two() -> int:
-            monkeypatch.setattr(driver_module, "ThreadPoolExecutor", pool)
+            monkeypatch.setattr(pool, ThreadPoolExecutor)
             return len(driver.run(All((Head("a"), Head("b")))))
 
-        monkeypatch.setattr(driver_module, "ThreadPoolExecutor", slowly)
+        monkeypatch.setattr(pool, slowly)
         other = threading.Thread(target=driver.run, args=(All((Head("a"), Head("b"))),))
         other.start()
         try:
