@@ -47,6 +47,7 @@ from .maintenance.repair import RepairAction, Repaired
 from .maintenance.verify import Finding, FindingKind
 from .parquet.task_writer import TaskWriter
 from .protocol.snapshot import Snapshot
+from .read_base import ReadBase
 from .records.data_file import DataFile
 from .records.decision import Verdict
 from .records.pending_file import PendingFile, TaskResult
@@ -95,6 +96,7 @@ __all__ = [
     "PurgeAction",
     "PurgeEntry",
     "PurgeReport",
+    "ReadBase",
     "RecordDamagedError",
     "Recovered",
     "RefusedError",

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
 from .errors import InvalidInputError
+from .read_base import ReadBase
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -148,6 +149,8 @@ class JobSpec:
     :param replace_table: empty every partition. Only with mode replace.
     :param only_partitions: Hive-escaped partition paths; rows for any other are refused, in
         whatever mode. None allows any.
+    :param base: what the job has read of the table; ``None``: nothing, so that what is there
+        when it opens counts.
     :param once: the run's key (DAG, run, task, map index; not the try); ``None`` for none.
     :param max_duration: seconds after which a job without a heartbeat may be fenced.
     """
@@ -159,6 +162,7 @@ class JobSpec:
     replace_table: bool = False
     only_partitions: tuple[str, ...] = ()
     on_conflict: OnConflict = OnConflict.FAIL
+    base: ReadBase | None = None
     during_apply: DuringApply = DuringApply.NO_GAP
     success_markers: SuccessMarkers = SuccessMarkers.PARTITION_AND_TABLE
     once: str | None = None

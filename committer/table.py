@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
@@ -23,40 +23,36 @@ from .job_spec import (
     OnRepeat,
     Owner,
     SuccessMarkers,
-    choice,
 )
+from .job_states import JobStates
 from .layout import UNPARTITIONED, TableRoot
 from .maintenance.purge import PurgeReport, purge
-from .maintenance.recovery import OpenJob, Recovered, open_jobs, recover
+from .maintenance.recovery import Recovered, recover
 from .maintenance.repair import Repaired, repair
 from .maintenance.verify import Finding, verify, verify_listed
 from .parquet.foreign_table import ListedTable, read_listed
 from .parquet.reader import read_batches
 from .parquet.task_writer import TaskWriter
-from .protocol.apply import committed
 from .protocol.commit import abort_job, commit_job
-from .protocol.open import open_job, read_open
+from .protocol.open import open_job
 from .protocol.snapshot import Snapshot, read_table, take_snapshot
+from .read_base import ReadBase
 from .records.data_file import DataFile
-from .records.head import Slot
 from .records.pending_file import TaskResult
 from .records.success_marker import SuccessMarker
 from .records.table_record import TableRecord
-from .s3.driver import BotoDriver, connect
-from .s3.requests import Get, Head, Step
+from .s3.driver import connect
+from .s3.requests import Get, Head
 from .schema.hive_paths import normalise_partition
-from .state.context import Context, Progress
-from .state.decide import read_decision
-from .state.heads import read_head
+from .state.context import Progress
 from .state.heartbeat import send_heartbeat
-from .state.job_state import Aborted, Committed, JobState, OpenedJob
+from .state.job_state import Aborted, Committed, OpenedJob
 from .write_job import WriteJob, task_writer, this_process
 
 _READERS = 4
-T = TypeVar("T")
 
 
-class Table:
+class Table(JobStates):
     """A partitioned table on S3, written by jobs that commit without renames.
 
     :param url: ``s3://bucket/prefix``.
@@ -68,21 +64,12 @@ class Table:
     """
 
     def __init__(self, url: str, client: Any = None) -> None:
-        self.root = TableRoot.parse(url)
-        self.driver: BotoDriver = connect(self.root.bucket, client)
-        self._context = Context(self.root)
+        root = TableRoot.parse(url)
+        super().__init__(root, connect(root.bucket, client))
         self._record: TableRecord | None = None
 
     def __repr__(self) -> str:
         return f"Table({self.root.url!r})"
-
-    def run(self, step: Step[T]) -> T:
-        """Carry out a step in this table's bucket, and return what it returns.
-
-        For what this class has no method for: the parts of this package that look after other
-        committers' jobs (:mod:`zero_rename.s3a`) are steps, too. See :mod:`.s3.requests`.
-        """
-        return self.driver.run(step)
 
     # What the table is
 
@@ -139,6 +126,7 @@ class Table:
         replace_table: bool = False,
         only_partitions: Sequence[str] = (),
         on_conflict: OnConflict | str = OnConflict.FAIL,
+        base: Snapshot | ReadBase | None = None,
         during_apply: DuringApply | str = DuringApply.NO_GAP,
         success_markers: SuccessMarkers | str = SuccessMarkers.PARTITION_AND_TABLE,
         once: str | None = None,
@@ -152,6 +140,8 @@ class Table:
 
         :param schema: the rows' columns; ``None`` takes the table's.
         :param partition_by: partition columns; ``None`` takes the table's.
+        :param base: the state that the rows were computed from: under ``on_conflict=fail``, no
+            partition that has changed since is written over. ``None``: what is there on entering.
         :param owner: who runs the job; ``None`` names this process.
 
         The rest is as in :class:`.job_spec.JobSpec`.
@@ -159,22 +149,26 @@ class Table:
         :raises TableNotFoundError: no schema given and no table here.
         :raises InvalidInputError: a word that is none of a parameter's choices.
         """
+        words: dict[str, Any] = {  # JobSpec makes choices of them.
+            "mode": mode,
+            "on_conflict": on_conflict,
+            "during_apply": during_apply,
+            "success_markers": success_markers,
+            "on_repeat": on_repeat,
+            "coordination": coordination,
+        }
         spec = JobSpec(
             schema or self.schema,
-            choice("mode", Mode, mode),
-            tuple(partition_by) if partition_by is not None else None,
+            partition_by=tuple(partition_by) if partition_by is not None else None,
             replace_partitions=tuple(replace_partitions),
             replace_table=replace_table,
             only_partitions=tuple(only_partitions),
-            on_conflict=choice("on_conflict", OnConflict, on_conflict),
-            during_apply=choice("during_apply", DuringApply, during_apply),
-            success_markers=choice("success_markers", SuccessMarkers, success_markers),
+            base=base.base if isinstance(base, Snapshot) else base,
             once=once,
-            on_repeat=choice("on_repeat", OnRepeat, on_repeat),
-            coordination=choice("coordination", Coordination, coordination),
             max_duration=max_duration,
             owner=owner or this_process(),
             files=files or FileOptions(),
+            **words,
         )
         return WriteJob(self.driver, self._context, spec)
 
@@ -203,58 +197,6 @@ class Table:
     def send_heartbeat(self, job: str, interval: float = 30.0) -> bool:
         """Send a heartbeat for a job; ``False`` when it is no longer open."""
         return self.driver.run(send_heartbeat(self._context, job, interval))
-
-    def job_state(self, job: str) -> JobState:
-        """Whether a job is committed, aborted, undecided, or unknown here."""
-        decided = self.driver.run(read_decision(self._context, job))
-        if decided is not None:
-            return JobState.COMMITTED if decided.decision.is_commit else JobState.ABORTED
-        return JobState.UNKNOWN if self.is_closed(job) else JobState.UNDECIDED
-
-    def result(self, job: str) -> Committed | None:
-        """What a committed job did; ``None`` for any other.
-
-        It is ready for readers that list only when :meth:`is_closed` says so too.
-        """
-        decided = self.driver.run(read_decision(self._context, job))
-        if decided is None or not decided.decision.is_commit:
-            return None
-        return committed(self._context, decided)
-
-    def is_closed(self, job: str) -> bool:
-        """Whether a job has no open record: nothing of it is left to do."""
-        return self.driver.run(read_open(self._context, job)) is None
-
-    def once_job(self, once: str) -> str | None:
-        """The job that last did the work of this run's key, or ``None``.
-
-        A decided commit counts before it is applied.
-        """
-        slot = Slot.once(self.root, once)
-        head = self.driver.run(read_head(self._context, slot)).head
-        if head.claim is not None and self.job_state(head.claim) is JobState.COMMITTED:
-            return head.claim
-        return head.last_job
-
-    def partition_job(self, partition: str, beyond: int = 0) -> str | None:
-        """The job that last moved a partition beyond an epoch, or ``None``.
-
-        A decided commit counts before it is applied.
-        """
-        head = self.run(read_head(self._context, Slot.partition(self.root, partition))).head
-        claim = head.claim
-        if claim and head.epoch >= beyond and self.job_state(claim) is JobState.COMMITTED:
-            return claim
-        return head.last_job if head.epoch > beyond else None
-
-    def owner_of(self, job: str) -> Owner | None:
-        """Who ran a job, by its decision; ``None`` where it has none."""
-        decided = self.run(read_decision(self._context, job))
-        return None if decided is None else decided.decision.owner
-
-    def open_jobs(self) -> list[OpenJob]:
-        """The jobs that are not wholly cleaned up yet, oldest first."""
-        return self.driver.run(open_jobs(self._context))
 
     def recover(self, patience: float | None = None) -> list[Recovered]:
         """Settle every open job: finish committed ones, clean up aborted ones, fence dead ones.

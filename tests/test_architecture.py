@@ -36,7 +36,8 @@ ONLY = {("provider", "spark"): "zero_rename.spark.startup"}
 ROOMS: Mapping[str, Mapping[str, set[str]]] = {
     "committer": {
         "errors": set(),
-        "job_spec": {"errors"},
+        "read_base": {"errors"},
+        "job_spec": {"errors", "read_base"},
         "periodic": {"errors"},
         "sigterm": set(),
         "s3": {"errors"},
@@ -46,7 +47,9 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         "schema": {"errors", "s3", "layout"},
         "records": {"errors", "job_spec", "s3", "layout", "schema"},
         "state": {"errors", "job_spec", "s3", "layout", "schema", "records"},
-        "protocol": {"errors", "job_spec", "s3", "layout", "schema", "records", "state"},
+        "protocol": {
+            *("errors", "job_spec", "read_base", "s3", "layout", "schema", "records", "state"),
+        },
         "maintenance": {
             *("errors", "job_spec", "s3", "layout", "schema", "records", "state"),
             "protocol",
@@ -60,9 +63,12 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
             *("errors", "job_spec", "s3", "layout", "schema", "records", "state"),
             *("protocol", "parquet", "sigterm", "periodic"),
         },
+        "job_states": {
+            *("job_spec", "s3", "layout", "records", "state", "protocol", "maintenance"),
+        },
         "table": {
-            *("errors", "job_spec", "s3", "layout", "schema", "records", "state"),
-            *("protocol", "maintenance", "parquet", "doctor", "write_job"),
+            *("errors", "job_spec", "read_base", "s3", "layout", "schema", "records", "state"),
+            *("protocol", "maintenance", "parquet", "doctor", "write_job", "job_states"),
         },
     },
     "s3a": {

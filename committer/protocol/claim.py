@@ -22,15 +22,17 @@ from .others import about_other
 
 @dataclass(frozen=True)
 class ClaimRequest:
-    """A slot to claim, and what may have happened to it since the job opened.
+    """A slot to claim, and what may have happened to it since the job opened, or read it.
 
     :param base: the head's ETag at opening; ``None``: there was no head.
+    :param read: the epoch at which the job had read the partition before; ``None``: it had not.
     :param replaces: whether the job replaces what the partition holds.
     """
 
     slot: Slot
     base: str | None
     replaces: bool
+    read: int | None = None
 
 
 @dataclass(frozen=True)
@@ -166,11 +168,19 @@ def _changed(opened: OpenedJob, request: ClaimRequest, state: HeadState) -> bool
     """
     if opened.spec.on_conflict is OnConflict.LAST_WINS and not request.slot.is_once:
         return False
-    base = state.epoch_at(request.base)
+    if request.read is not None and _changed_since(opened, request, state, request.read):
+        return True
+    return _changed_since(opened, request, state, state.epoch_at(request.base))
+
+
+def _changed_since(
+    opened: OpenedJob, request: ClaimRequest, state: HeadState, base: int | None
+) -> bool:
+    """Whether the job must not go on from an epoch; ``None``: one older than the head tells."""
     exclusive = request.replaces or request.slot.is_once
     if base is None:
         return exclusive or state.head.replace_epoch > 0
-    if exclusive or opened.spec.mode is Mode.FAIL_IF_EXISTS:
+    if exclusive or opened.spec.mode is Mode.FAIL_IF_EXISTS or base > state.head.epoch:
         return state.head.epoch != base
     return state.head.replace_epoch > base
 
@@ -207,6 +217,8 @@ def _conflict(opened: OpenedJob, conflicts: list[Conflict]) -> CommitConflictErr
         remedy = "Nothing is to be done if that try's rows are right; else clear the run."
     else:
         what = "Partitions changed since this job opened"
+        if opened.spec.base is not None:
+            what = "Partitions changed since this job read the table"
         remedy = "Run the job again on what is there now, or choose on_conflict=last_wins."
     return CommitConflictError(
         f"{what}: {named}{more}. Nothing of this job is visible.",

@@ -128,11 +128,13 @@ def _slots(context: Context, opened: OpenedJob, targets: Iterable[Target]) -> li
 
 
 def _claims(context: Context, opened: OpenedJob, targets: Iterable[Target]) -> list[ClaimRequest]:
+    read = opened.spec.base
     claims = [
         ClaimRequest(
             Slot.partition(context.root, target.partition),
             opened.base.get(target.partition),
             target.replaces,
+            None if read is None else read.epoch(target.partition),
         )
         for target in targets
     ]

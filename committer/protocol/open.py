@@ -54,6 +54,8 @@ def open_job(context: Context, spec: JobSpec) -> Step[OpenedJob]:
     spec = replace(spec, schema=normalise(spec.schema))
     check_types(spec.schema, spec.partition_by or ())
     check_options(spec.files)
+    if spec.base is not None:
+        spec.base.check_table(context.root.url)
     if spec.coordination is Coordination.NONE:
         check_uncoordinated(context.root, spec)
     job = context.job_id()

@@ -10,6 +10,7 @@ import pyarrow as pa
 from ..errors import StoreRefusedError, TableNotFoundError, UnfinishedCommitError
 from ..job_spec import Coordination
 from ..layout import TableRoot
+from ..read_base import ReadBase
 from ..records.data_file import DataFile
 from ..records.head import HeadState
 from ..records.table_record import TableRecord
@@ -32,6 +33,7 @@ class Snapshot:
     :param files: all files of the partitions asked for, by partition and age.
     :param epochs: epoch by partition; empty for a table of coordination *none*, whose files are
         those that a listing shows.
+    :param asked: the partitions asked for; ``None``: all.
     """
 
     root: TableRoot
@@ -39,6 +41,14 @@ class Snapshot:
     partition_by: tuple[str, ...]
     files: tuple[DataFile, ...]
     epochs: dict[str, int]
+    asked: Collection[str] | None = None
+
+    @property
+    def base(self) -> ReadBase:
+        """What a job has read that computes its rows from this state."""
+        named = self.asked if isinstance(self.asked, list | tuple | set | frozenset) else ()
+        epochs = {**dict.fromkeys(named, 0), **self.epochs}
+        return ReadBase(self.root.url, epochs, whole=self.asked is None)
 
 
 def read_table(context: Context) -> Step[TableRecord]:
@@ -72,7 +82,7 @@ def take_snapshot(context: Context, partitions: Collection[str] | None = None) -
     table = yield from read_table(context)
     if table.coordination is Coordination.NONE:
         files = yield from list_files(context, table.partition_by, partitions)
-        return Snapshot(context.root, table.schema, table.partition_by, files, epochs={})
+        return Snapshot(context.root, table.schema, table.partition_by, files, {}, partitions)
     context = replace(context, facts=table.facts)
     listed = yield from list_heads(context)
     for _ in range(_ROUNDS):
@@ -82,7 +92,7 @@ def take_snapshot(context: Context, partitions: Collection[str] | None = None) -
         again = yield from list_heads(context)
         same = _etags(_wanted(again, partitions)) == {s.slot.name: s.etag for s in states}
         if settled and same:
-            return (yield from _snapshot(context, table, states))
+            return (yield from _snapshot(context, table, states, partitions))
         listed = again
     raise UnfinishedCommitError(
         f"The table did not hold still for {_ROUNDS} looks, or a committed job is not applied.",
@@ -116,7 +126,12 @@ def _settle_claims(context: Context, states: list[HeadState]) -> Step[bool]:
     return not commits
 
 
-def _snapshot(context: Context, table: TableRecord, states: list[HeadState]) -> Step[Snapshot]:
+def _snapshot(
+    context: Context,
+    table: TableRecord,
+    states: list[HeadState],
+    asked: Collection[str] | None,
+) -> Step[Snapshot]:
     named = {job for state in states for job in state.head.decisions}
     folded, decisions = yield All(
         (
@@ -130,7 +145,7 @@ def _snapshot(context: Context, table: TableRecord, states: list[HeadState]) -> 
     ):
         files += assemble(state.head, manifest, decisions)
     epochs = {state.slot.name: state.head.epoch for state in states if state.head.epoch}
-    return Snapshot(context.root, table.schema, table.partition_by, tuple(files), epochs)
+    return Snapshot(context.root, table.schema, table.partition_by, tuple(files), epochs, asked)
 
 
 def _manifests(context: Context, states: list[HeadState]) -> Step[list[tuple[DataFile, ...]]]:

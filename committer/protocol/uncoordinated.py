@@ -49,8 +49,15 @@ _COMPLETE = Backoff(tries=4, first=0.5)
 def check_uncoordinated(root: TableRoot, spec: JobSpec) -> None:
     """Say loudly what such a table does not promise; refuse what it cannot keep.
 
-    :raises InvalidInputError: a ``once`` key, which needs a head. Nothing was sent.
+    :raises InvalidInputError: a ``once`` key or a base, which need heads. Nothing was sent.
     """
+    if spec.base is not None:
+        raise InvalidInputError(
+            "A base is epochs of heads, and a table of coordination=none has none. Nothing was "
+            "sent.",
+            table=root.url,
+            remedy="Leave base out, and let one job write at a time.",
+        )
     if spec.once is not None:
         raise InvalidInputError(
             "A once key needs a head, and a table of coordination=none has none. Nothing was sent.",

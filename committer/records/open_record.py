@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from ..job_spec import DuringApply, JobSpec, Mode, OnConflict, Owner, SuccessMarkers
 from .codec import decode, encode
@@ -35,19 +35,10 @@ class OpenRecord:
 
     @staticmethod
     def of(job: str, write_id: str, spec: JobSpec) -> OpenRecord:
-        return OpenRecord(
-            job=job,
-            write_id=write_id,
-            owner=spec.owner,
-            mode=spec.mode,
-            on_conflict=spec.on_conflict,
-            during_apply=spec.during_apply,
-            success_markers=spec.success_markers,
-            once=spec.once,
-            partitions=spec.replace_partitions,
-            replace_table=spec.replace_table,
-            max_duration=spec.max_duration,
-        )
+        policy = {
+            f.name: getattr(spec, f.name) for f in fields(OpenRecord) if hasattr(spec, f.name)
+        }
+        return OpenRecord(job, write_id, partitions=spec.replace_partitions, **policy)
 
     @property
     def patience(self) -> float:

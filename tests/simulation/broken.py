@@ -312,7 +312,7 @@ def lists_heads_once(context, partitions=None):
     wanted = snapshot._wanted(listed, partitions)
     states = yield All(tuple(slots.read_head(context, item.slot) for item in wanted.values()))
     yield from snapshot._settle_claims(context, states)
-    return (yield from snapshot._snapshot(context, table, states))
+    return (yield from snapshot._snapshot(context, table, states, partitions))
 
 
 def ignores_decided_claims(context, states):

@@ -486,7 +486,7 @@ class TestOnARealServer:
     def test_words_that_are_no_choice_are_refused(self, table: Table, s3_bucket: Any) -> None:
         """Conformance 13."""
         for name in ("mode", "coordination", "on_conflict", "during_apply", "success_markers"):
-            with pytest.raises(InvalidInputError, match=f"{name} is 'merge'"):
+            with pytest.raises(InvalidInputError, match=f"{name}(=| is )'merge'"):
                 table.job(DATA.schema, **{name: "merge"})  # type: ignore[arg-type]
         assert s3_bucket.counter.total() == 0
 

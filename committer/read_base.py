@@ -1,0 +1,65 @@
+"""Base of a job by what it has read: epochs of partitions, and partitions that were not there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from .errors import InvalidInputError
+
+
+@dataclass(frozen=True)
+class ReadBase:
+    """What a job has read of the table it writes.
+
+    A partition that the job writes and whose head is at another epoch when it is claimed is a
+    conflict, under ``on_conflict=fail``. Partitions that were not read are held against what was
+    there when the job opened, as without a base.
+
+    :param table: the root that was read, ``s3://bucket/prefix``.
+    :param epochs: by partition; 0: it was not there.
+    :param whole: the whole table was read, so that partitions not in ``epochs`` were not there.
+    """
+
+    table: str
+    epochs: Mapping[str, int]
+    whole: bool = True
+
+    def epoch(self, partition: str) -> int | None:
+        """The epoch at which a partition was read; ``None``: it was not read."""
+        return self.epochs.get(partition, 0 if self.whole else None)
+
+    def encode(self) -> str:
+        """A text, for the data source's option ``base`` and for other processes."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+
+    @staticmethod
+    def decode(text: str) -> ReadBase:
+        """The base of a text by :meth:`encode`.
+
+        :raises ValueError: it is none.
+        """
+        try:
+            found = json.loads(text)
+            base = ReadBase(found["table"], found["epochs"], found["whole"])
+        except (ValueError, LookupError, TypeError) as error:
+            raise ValueError("is no text of Snapshot.base.encode()") from error
+        epochs = base.epochs.values() if isinstance(base.epochs, dict) else [None]
+        right = all(type(epoch) is int and epoch >= 0 for epoch in epochs)
+        if not (right and isinstance(base.table, str) and isinstance(base.whole, bool)):
+            raise ValueError("is no text of Snapshot.base.encode()")
+        return base
+
+    def check_table(self, table: str) -> None:
+        """Refuse the base of another table.
+
+        :param table: the root that is written.
+        :raises InvalidInputError: it is another one.
+        """
+        if self.table != table:
+            raise InvalidInputError(
+                f"The base was read from another table, {self.table}; nothing was written.",
+                table=table,
+                remedy="Give a snapshot of the table that is written, or leave base out.",
+            )

@@ -1,0 +1,160 @@
+"""The base of a job by what it has read, from before it opened: conflicts, and what is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.protocol import DAY1, DAY2, DAY3, ROOT, World
+from zero_rename.committer import (
+    CommitConflictError,
+    InvalidInputError,
+    Mode,
+    OnConflict,
+    ReadBase,
+    TableRoot,
+)
+from zero_rename.committer.job_spec import Coordination
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def overwrite(world: World, base: ReadBase, *partitions: str, **policy: Any) -> Any:
+    return world.load(*partitions, mode=Mode.REPLACE, base=base, **policy)
+
+
+class TestConflicts:
+    def test_what_changed_between_reading_and_opening_is_not_written_over(
+        self, world: World
+    ) -> None:
+        first = world.load(DAY1)
+        base = world.snapshot().base
+        second = world.load(DAY1)
+        with pytest.raises(CommitConflictError, match="since this job read") as caught:
+            overwrite(world, base, DAY1)
+        assert second.job in caught.value.message
+        assert world.jobs_of(DAY1) == [first.job, second.job]
+        world.assert_clean()
+
+    def test_a_partition_that_was_not_there(self, world: World) -> None:
+        world.load(DAY1)
+        base = world.snapshot().base
+        other = world.load(DAY2)
+        with pytest.raises(CommitConflictError, match=DAY2):
+            overwrite(world, base, DAY1, DAY2)
+        assert world.jobs_of(DAY2) == [other.job]
+
+    def test_a_named_partition_that_was_not_there(self, world: World) -> None:
+        world.load(DAY1)
+        base = world.snapshot([DAY2]).base
+        other = world.load(DAY2)
+        with pytest.raises(CommitConflictError, match=DAY2):
+            overwrite(world, base, DAY2)
+        assert world.jobs_of(DAY2) == [other.job]
+
+    def test_the_whole_table(self, world: World) -> None:
+        world.load(DAY1)
+        base = world.snapshot().base
+        other = world.load(DAY3)
+        with pytest.raises(CommitConflictError, match=DAY3):
+            overwrite(world, base, DAY1, replace_table=True)
+        assert world.jobs_of(DAY3) == [other.job]
+
+    def test_an_append_after_a_replace(self, world: World) -> None:
+        world.load(DAY1)
+        base = world.snapshot().base
+        other = world.load(DAY1, mode=Mode.REPLACE)
+        with pytest.raises(CommitConflictError, match=DAY1):
+            world.load(DAY1, base=base)
+        assert world.jobs_of(DAY1) == [other.job]
+
+    def test_a_table_that_was_made_anew(self, world: World) -> None:
+        base = ReadBase(ROOT.url, {DAY1: 7})
+        world.load(DAY1)
+        for mode in (Mode.REPLACE, Mode.APPEND):
+            with pytest.raises(CommitConflictError, match=DAY1):
+                world.load(DAY1, mode=mode, base=base)
+
+
+class TestNoConflicts:
+    def test_nothing_changed(self, world: World) -> None:
+        world.load(DAY1)
+        again = overwrite(world, world.snapshot().base, DAY1)
+        assert world.jobs_of(DAY1) == [again.job]
+
+    def test_other_partitions_changed(self, world: World) -> None:
+        world.load(DAY1, DAY2)
+        base = world.snapshot().base
+        world.load(DAY2)
+        again = overwrite(world, base, DAY1)
+        assert world.jobs_of(DAY1) == [again.job]
+
+    def test_partitions_that_were_not_read(self, world: World) -> None:
+        world.load(DAY1)
+        base = world.snapshot([DAY1]).base
+        world.load(DAY2)
+        again = overwrite(world, base, DAY1, DAY2)
+        assert world.jobs_of(DAY2) == [again.job]
+
+    def test_an_append_beside_an_append(self, world: World) -> None:
+        first = world.load(DAY1)
+        base = world.snapshot().base
+        second = world.load(DAY1)
+        third = world.load(DAY1, base=base)
+        assert world.jobs_of(DAY1) == [first.job, second.job, third.job]
+
+    def test_the_last_wins(self, world: World) -> None:
+        world.load(DAY1)
+        base = world.snapshot().base
+        world.load(DAY1)
+        again = overwrite(world, base, DAY1, on_conflict=OnConflict.LAST_WINS)
+        assert world.jobs_of(DAY1) == [again.job]
+
+    def test_a_claim_that_came_and_went(self, world: World) -> None:
+        world.load(DAY1)
+        base = world.snapshot().base
+        opened = world.open()
+        world.abort(opened, world.write(opened, DAY1))
+        again = overwrite(world, base, DAY1)
+        assert world.jobs_of(DAY1) == [again.job]
+
+
+class TestRefusals:
+    def test_the_base_of_another_table(self, world: World) -> None:
+        base = ReadBase(TableRoot("bucket", "other").url, {})
+        with pytest.raises(InvalidInputError, match="s3://bucket/other"):
+            overwrite(world, base, DAY1)
+        assert world.store.keys("") == []
+
+    def test_a_table_without_heads(self, world: World) -> None:
+        base = ReadBase(ROOT.url, {})
+        with pytest.raises(InvalidInputError, match="coordination=none"):
+            overwrite(world, base, DAY1, coordination=Coordination.NONE)
+        assert world.store.keys("") == []
+
+
+class TestTexts:
+    @pytest.mark.parametrize("whole", [True, False])
+    def test_there_and_back(self, whole: bool) -> None:
+        base = ReadBase(ROOT.url, {"day=ü,;": 3, DAY2: 0}, whole)
+        assert ReadBase.decode(base.encode()) == base
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            *("", "7", "null", "[]", "{}", "now", '{"table":"s3://b/t","epochs":{}}'),
+            '{"table":"s3://b/t","epochs":[],"whole":true}',
+            '{"table":"s3://b/t","epochs":{"day=1":-1},"whole":true}',
+            '{"table":"s3://b/t","epochs":{"day=1":true},"whole":true}',
+            '{"table":"s3://b/t","epochs":{"day=1":"1"},"whole":true}',
+            '{"table":"s3://b/t","epochs":{},"whole":"no"}',
+            '{"table":7,"epochs":{},"whole":true}',
+        ],
+    )
+    def test_what_is_none_is_refused(self, text: str) -> None:
+        with pytest.raises(ValueError, match="is no text of"):
+            ReadBase.decode(text)
