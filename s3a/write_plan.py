@@ -32,8 +32,9 @@ from ..committer.layout import TableRoot
 from ..committer.schema.hive_paths import parse_partition
 from .hadoop.settings import CONFLICT_KEY, CONFLICT_MODE_OF, PARTITION_OVERWRITE_KEY, Committer
 
-#: The writer's name for ``spark.sql.sources.partitionOverwriteMode``, which it reads first.
-DYNAMIC_OPTION = "partitionOverwriteMode"
+#: The writer's name for ``spark.sql.sources.partitionOverwriteMode``, which it reads first. Each
+#: overwrite says it: the setting is the whole application's, and its other writes' affair.
+OVERWRITE_OPTION = "partitionOverwriteMode"
 #: What ``DataFrameWriter.mode`` calls the modes.
 SAVE_MODES: Mapping[Mode, str] = {
     Mode.APPEND: "append",
@@ -68,7 +69,7 @@ class PlannedWrite:
     def settings(self) -> Mapping[str, str]:
         """The options by the names of the settings in whose place they come."""
         return {
-            PARTITION_OVERWRITE_KEY if name == DYNAMIC_OPTION else name: value
+            PARTITION_OVERWRITE_KEY if name == OVERWRITE_OPTION else name: value
             for name, value in self.options.items()
         }
 
@@ -165,7 +166,7 @@ def _fail_if_exists(
 
 def _unnamed(committer: Committer, whole: PlannedWrite) -> PlannedWrite:
     if committer is Committer.CLASSIC:
-        options = {DYNAMIC_OPTION: "dynamic"}
+        options = {OVERWRITE_OPTION: "dynamic"}
         return PlannedWrite(
             whole.path, Mode.REPLACE, None, whole.partition_by, options, dynamic=True
         )
@@ -181,7 +182,8 @@ def _unnamed(committer: Committer, whole: PlannedWrite) -> PlannedWrite:
 def _replacing(committer: Committer, write: PlannedWrite) -> PlannedWrite:
     if committer is Committer.DIRECTORY:
         return _with(write, committer, Mode.REPLACE)
-    return PlannedWrite(write.path, Mode.REPLACE, write.partition, write.partition_by)
+    options = {OVERWRITE_OPTION: "static"}
+    return PlannedWrite(write.path, Mode.REPLACE, write.partition, write.partition_by, options)
 
 
 def native_table_refused(root: TableRoot, committer: str) -> SettingsRefusedError:

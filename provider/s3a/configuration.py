@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -15,12 +15,23 @@ from ...committer.job_spec import Mode
 from ...committer.layout import TableRoot
 from ...s3a.checks.host_facts import buffer_facts, lifecycle_days
 from ...s3a.checks.job_facts import JobFacts
-from ...s3a.checks.run import inspect, refuse, warnings
+from ...s3a.checks.run import CheckFinding, inspect, refuse, warnings
 from ...s3a.hadoop import effective_settings as layers
 from ...s3a.hadoop.class_path import Jars, look_for_jars
-from ...s3a.hadoop.settings import CONFLICT_MODE_OF, STAGING_KEY, Committer, S3ASettings
+from ...s3a.hadoop.settings import (
+    CONFLICT_MODE_OF,
+    PARTITION_OVERWRITE_KEY,
+    STAGING_KEY,
+    Committer,
+    S3ASettings,
+)
 from ...s3a.hadoop.site_files import hadoop_layer
-from ...s3a.hadoop.source_scan import plain_writes, written_formats
+from ...s3a.hadoop.source_scan import (
+    partitioned_overwrites,
+    plain_writes,
+    uses_this_package,
+    written_formats,
+)
 from ...s3a.write_plan import PlannedWrite, checked_mode, native_table_refused, plan
 from ..submit.preflight import find_spark
 from ..submit.properties import default_properties, read_properties
@@ -125,7 +136,7 @@ def check_submission(
     environ |= find_spark(environ)
     base = Path(call.properties_file) if call.properties_file else default_properties(environ)
     in_force = [
-        ("save()", {f"spark.hadoop.{k}": v for k, v in _write(load).items()}),
+        ("save()", _write(load)),
         (layers.DAG_CONF, {key: str(value) for key, value in call.conf.items()}),
         (f"settings of committer={load.committer}", conf),
         (layers.SPARK_DEFAULTS, {} if base is None else read_properties(base)),
@@ -167,7 +178,12 @@ def check_submission(
         lifecycle_days=table.run(lifecycle_days(load.root)),
         longest_job_seconds=call.longest_seconds,
     )
-    findings = inspect(seen)
+    plain = layers.effective(
+        in_force[1:], load.root.bucket, jars.spark_version, jars.has_cloud_classes
+    )
+    findings = tuple(
+        dict.fromkeys((*inspect(seen), *_of_own_overwrites(load, seen, source, plain)))
+    )
     for finding in warnings(findings):
         _log.warning("%s", finding)
     refuse(findings)
@@ -197,7 +213,35 @@ def _source(application: str) -> str:
 
 
 def _write(load: Load) -> Mapping[str, str]:
-    return load.writes[0].settings if load.writes else {}
+    """What ``save()`` says by write, by the names of settings: how it overwrites, always."""
+    said = load.writes[0].settings if load.writes else {}
+    named = {key if key.startswith("spark.") else f"spark.hadoop.{key}": said[key] for key in said}
+    return {PARTITION_OVERWRITE_KEY: "static", **named}
+
+
+def _of_own_overwrites(
+    load: Load, seen: JobFacts, source: str, plain: Mapping[str, layers.Setting]
+) -> Iterator[CheckFinding]:
+    """What is wrong with the overwrites that an application makes by Spark's own writer: nothing
+    confines them to partitions, as ``save()`` does its own.
+
+    :param plain: the settings without what ``save()`` sets for its writes.
+    """
+    uses_save = uses_this_package(source)
+    for own in dict.fromkeys(partitioned_overwrites(source)):
+        stated = {PARTITION_OVERWRITE_KEY: layers.Setting(own, "the application")} if own else {}
+        yield from inspect(
+            replace(
+                seen,
+                settings={**plain, **stated},
+                mode=None,
+                save_mode=Mode.REPLACE,
+                # Beside save() it is another table's, of which nothing is known.
+                destination="" if uses_save else seen.destination,
+                has_other_partitions=None if uses_save else bool(load.partitions) or None,
+                sensor_waits=not uses_save,
+            )
+        )
 
 
 def _jars(call: SparkCall, in_force: Sequence[layers.Layer], environ: Mapping[str, str]) -> Jars:

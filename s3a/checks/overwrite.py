@@ -43,7 +43,10 @@ def _conflict_mode(c: JobFacts) -> str:
     "folder. A committer that completes uploads in place cannot take part, and says so: the "
     "protocol refuses when the job is set up (3.4 and later) or made (before).",
     source="PathOutputCommitProtocol.setupCommitter (SPARK-40034); MAPREDUCE-7403",
-    remedy=f"Set {PARTITION_OVERWRITE_KEY}=STATIC. {_ONE_PARTITION}",
+    remedy="Write it by zero_rename.spark.save, which replaces the partitions named; or, where "
+    f"all of the destination is to be replaced, say so on that one write, by the writer's option "
+    f"for {PARTITION_OVERWRITE_KEY}: set for the whole application, static lets each of its "
+    "overwrites delete its whole table.",
     committers=COMMITTERS,
 )
 def dynamic_partition_overwrite(c: JobFacts) -> Iterator[str]:
@@ -80,7 +83,8 @@ def dynamic_overwrite_appends(c: JobFacts) -> Iterator[str]:
     reason="Only partition folders are moved out of the staging folder: the marker that was "
     "written there never arrives, and the one of an earlier job stays where it was.",
     source="SPARK-35279; tried with Spark 4.3.0 and Hadoop 3.5.0",
-    remedy="Write with STATIC into the partition's folder, or wait for something else.",
+    remedy="Write into the partition's folder by zero_rename.spark.save, or wait for something "
+    "else.",
     committers=("classic",),
 )
 def dynamic_overwrite_marker(c: JobFacts) -> Iterator[str]:

@@ -218,8 +218,8 @@ def _spark_side(settings: S3ASettings) -> Iterator[tuple[str, str]]:
     classic = settings.committer is Committer.CLASSIC
     yield COMMIT_PROTOCOL_KEY, SQL_PROTOCOL if classic else PATH_PROTOCOL
     yield PARQUET_COMMITTER_KEY, CLASSIC_PARQUET if classic else BINDING_PARQUET
-    # Dynamic overwrite works by renaming, which is what these committers are there to avoid.
-    yield PARTITION_OVERWRITE_KEY, "STATIC"
+    # Not spark.sql.sources.partitionOverwriteMode: STATIC for a whole application over a cluster's
+    # DYNAMIC lets every other overwrite in it delete its whole table. save() says it by write.
     # A driver that YARN restarts would do the whole job again, on top of what the first one has
     # committed: no committer recovers (OutputCommitter.isRecoverySupported). Retries are
     # Airflow's, which looks first at what is there.

@@ -10,7 +10,7 @@ import pytest
 from zero_rename.committer import InvalidInputError, Mode, SettingsRefusedError, TableRoot
 from zero_rename.committer.handoff import Handoff
 from zero_rename.s3a.hadoop.settings import CONFLICT_KEY, Committer
-from zero_rename.s3a.write_plan import DYNAMIC_OPTION, PlannedWrite, plan
+from zero_rename.s3a.write_plan import OVERWRITE_OPTION, PlannedWrite, plan
 from zero_rename.spark.write_target import resolve
 
 TABLE = "s3://bucket/wh/flights"
@@ -122,6 +122,8 @@ class TestReplace:
         assert [(w.path, w.save_mode) for w in writes] == [
             (f"{PATH}/{d}", Mode.REPLACE) for d in DAYS
         ]
+        # Whatever the session's own is, which stays as it is for the application's other writes.
+        assert [w.options for w in writes] == [{OVERWRITE_OPTION: "static"}] * 2
 
     @pytest.mark.parametrize("committer", ["magic", "directory"])
     def test_without_names_it_is_refused(self, committer: str) -> None:
@@ -133,7 +135,7 @@ class TestReplace:
         (write,) = planned("classic", Mode.REPLACE)
         assert write.dynamic
         assert write.save_mode is Mode.REPLACE
-        assert write.options == {DYNAMIC_OPTION: "dynamic"}
+        assert write.options == {OVERWRITE_OPTION: "dynamic"}
 
     @pytest.mark.parametrize("committer", ["magic", "directory", "classic"])
     def test_an_unpartitioned_table_is_replaced_whole(self, committer: str) -> None:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from zero_rename.s3a.hadoop.source_scan import plain_writes, written_formats
+from zero_rename.s3a.hadoop.source_scan import (
+    partitioned_overwrites,
+    plain_writes,
+    uses_this_package,
+    written_formats,
+)
 
 
 @pytest.mark.parametrize(
@@ -47,3 +52,44 @@ def test_formats(source: str, formats: tuple[str, ...]) -> None:
 )
 def test_plain_writes(source: str, writes: int) -> None:
     assert plain_writes(source) == writes
+
+
+@pytest.mark.parametrize(
+    ("source", "overwrites"),
+    [
+        ("df.write.mode('overwrite').partitionBy('day').parquet(p)", (None,)),
+        ("df.write.partitionBy('day').parquet(p, 'overwrite')", (None,)),
+        ("df.write.save(p, mode='overwrite', partitionBy='day')", (None,)),
+        (
+            "df.write.option('partitionOverwriteMode', 'STATIC').option('a', 1).mode('overwrite')"
+            ".partitionBy('day').save(p)",
+            ("static",),
+        ),
+        (
+            "df.write.options(partitionOverwriteMode='dynamic').partitionBy('day')"
+            ".parquet(p, mode='overwrite')",
+            ("dynamic",),
+        ),
+        ("df.write.mode('overwrite').parquet(p)", ()),
+        ("df.write.mode(mode).partitionBy('day').parquet(p)", ()),
+        ("df.write.mode('append').partitionBy('day').parquet(p)", ()),
+        ("save(df, mode='overwrite', partition_by=['day'])", ()),
+        ("this is no Python", ()),
+    ],
+)
+def test_partitioned_overwrites(source: str, overwrites: tuple[str | None, ...]) -> None:
+    assert partitioned_overwrites(source) == overwrites
+
+
+@pytest.mark.parametrize(
+    ("source", "uses"),
+    [
+        ("from zero_rename.spark import save", True),
+        ("import zero_rename.spark as zr", True),
+        ("import zero_renamed", False),
+        ("from .zero_rename import save", True),
+        ("this is no Python", False),
+    ],
+)
+def test_uses_this_package(source: str, uses: bool) -> None:
+    assert uses_this_package(source) is uses
