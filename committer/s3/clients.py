@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import boto3
 import botocore.session
+from botocore import UNSIGNED
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -146,13 +147,45 @@ def making_clients() -> Iterator[None]:
         ) from error
 
 
-def client_at(endpoint: str, region: str | None) -> Any:
-    """A boto3 client by the standard chain, but for its endpoint.
+@dataclass(frozen=True)
+class Keys:
+    """A pair of keys, which no text of this package shows. ``token``: of a session."""
 
+    access: str = field(repr=False)
+    secret: str = field(repr=False)
+    token: str | None = field(default=None, repr=False)
+
+
+#: Instead of keys: requests are not signed.
+ANONYMOUS = Keys("", "")
+
+
+def client_at(
+    endpoint: str | None, region: str | None, *, path_style: bool = False, keys: Keys | None = None
+) -> Any:
+    """A boto3 client by the standard chain, but for what is given.
+
+    :param endpoint: URL of the store.
+    :param path_style: put the bucket into the path, not into the host's name.
     :raises StoreRefusedError: the profile, region or endpoint cannot be right.
     """
+    given: dict[str, Any] = {"s3": {"addressing_style": "path"}} if path_style else {}
+    if keys == ANONYMOUS:
+        given["signature_version"] = UNSIGNED
+        keys = None
+    signing = {} if keys is None else _signing(keys)
     with making_clients():
-        return boto3.client("s3", endpoint_url=endpoint, region_name=region)
+        return boto3.client(
+            "s3", endpoint_url=endpoint, region_name=region, config=Config(**given), **signing
+        )
+
+
+def _signing(keys: Keys) -> dict[str, Any]:
+    return {
+        "aws_access_key_id": keys.access,
+        "aws_secret_access_key": keys.secret,
+        "aws_session_token": keys.token,
+    }
 
 
 # Since 1.36 boto3 adds CRC32 trailers to uploads and checks checksums of answers by default.

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...committer.errors import (
     DestinationExistsError,
@@ -20,7 +19,6 @@ from ...committer.errors import (
 from ...committer.handoff import Handoff
 from ...committer.job_spec import Mode
 from ...committer.periodic import repeating
-from ...committer.s3.clients import client_at
 from ...committer.s3.deletion import remove
 from ...committer.s3.listing import first_object
 from ...committer.schema.hive_paths import NULL, parse_partition, unescape
@@ -37,6 +35,7 @@ from ...s3a.write_plan import (
 )
 from ..write_target import WriteTarget
 from .fence import Fence
+from .hadoop_client import client_of
 from .job_tags import Operations
 from .session import SessionView, check_session
 
@@ -79,8 +78,8 @@ class _Application:
         named = handoff.table if self._given_run else None
         #: Records lie beside the table that the operator looks at.
         self._ledger = named or target.root
-        self._table = Table(target.root.url, _client(view))
-        self._records = Table(self._ledger.url, _client(view))
+        self._table = Table(target.root.url, client_of(view, target.root.bucket))
+        self._records = Table(self._ledger.url, client_of(view, self._ledger.bucket))
 
     def check(self, writes: tuple[PlannedWrite, ...]) -> None:
         """Everything that may refuse, before the first byte is written."""
@@ -329,14 +328,3 @@ def _next_number(run: str) -> int:
 def _lost_spark(error: Exception) -> bool:
     """Whether Spark went away rather than say that the job failed."""
     return isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError"
-
-
-def _client(view: SessionView) -> Any:
-    """A boto3 client for the store that Hadoop's configuration names, where the environment
-    names none; ``None`` for boto3's own chain."""
-    endpoint = view.hadoop("fs.s3a.endpoint")
-    if not endpoint or os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT_URL_S3"):
-        return None
-    url = endpoint if "://" in endpoint else f"https://{endpoint}"
-    region = view.hadoop("fs.s3a.endpoint.region") or None
-    return client_at(url, region)

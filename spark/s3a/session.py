@@ -52,6 +52,24 @@ class SessionView:
             return own
         return self._hadoop.get(key)
 
+    def for_bucket(self, bucket: str, key: str) -> str | None:
+        """An option of S3A's as the file system of a bucket finds it: one of the bucket's own
+        wins (``S3AUtils.propagateBucketOptions``)."""
+        own = self.hadoop(_of_bucket(bucket, key))
+        return self.hadoop(key) if own is None else own
+
+    def secret(self, bucket: str, key: str) -> str | None:
+        """A password or key as S3A finds it, also in one of Hadoop's credential providers: for a
+        client, and not to be shown."""
+        for name in (_of_bucket(bucket, key), key):
+            found = self._session.conf.get(name, None)
+            if found is None and self._hadoop is not None:
+                # An array of characters, or null.
+                found = self._hadoop.getPassword(name)
+            if found is not None:
+                return "".join(found)
+        return None
+
     def settings(
         self, options: Mapping[str, str], bucket: str | None = None
     ) -> Mapping[str, layers.Setting]:
@@ -142,6 +160,10 @@ def check_session(
         logger.warning("%s", finding)
     refuse(findings)
     return warnings(findings)
+
+
+def _of_bucket(bucket: str, key: str) -> str:
+    return f"{_BUCKET}{bucket}.{key.removeprefix('fs.s3a.')}"
 
 
 def _hadoop_configuration(session: SparkSession) -> Any:

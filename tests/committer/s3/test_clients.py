@@ -19,7 +19,14 @@ from zero_rename.committer.errors import (
     StoreRefusedError,
     StoreUnreachableError,
 )
-from zero_rename.committer.s3.clients import ATTEMPTS, S3Clients, client_at, making_clients
+from zero_rename.committer.s3.clients import (
+    ANONYMOUS,
+    ATTEMPTS,
+    Keys,
+    S3Clients,
+    client_at,
+    making_clients,
+)
 from zero_rename.committer.s3.driver import BotoDriver, connect
 from zero_rename.committer.s3.requests import (
     CompleteUpload,
@@ -263,3 +270,25 @@ def test_a_client_at_an_endpoint_keeps_the_standard_chain_otherwise() -> None:
     assert (client.meta.endpoint_url, client.meta.region_name) == ("http://127.0.0.1:9", "eu-x")
     with pytest.raises(StoreRefusedError):
         client_at("no endpoint", None)
+
+
+@pytest.mark.usefixtures("s3_env")
+def test_a_client_with_keys_of_its_own_shows_them_nowhere() -> None:
+    keys = Keys("A-K", "S-K", "T-K")
+    client = client_at("http://127.0.0.1:9", None, path_style=True, keys=keys)
+    made = S3Clients.derived_from(client).once
+    found = made._get_credentials()
+    assert (found.access_key, found.secret_key, found.token) == ("A-K", "S-K", "T-K")
+    assert made.meta.config.s3["addressing_style"] == "path"
+    assert "-K" not in repr(keys)
+
+
+def test_a_client_that_signs_nothing(s3_bucket: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    endpoint = s3_bucket.client.meta.endpoint_url
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    client = client_at(endpoint, "us-east-1", keys=ANONYMOUS)
+    sent: list[Any] = []
+    client.meta.events.register("before-send.s3", lambda request, **_: sent.append(request))
+    client.list_objects_v2(Bucket=s3_bucket.name)
+    assert "Authorization" not in sent[0].headers

@@ -129,6 +129,26 @@ class TestEveryCommitter:
         assert [e["Key"] for e in found if "_zero_rename" in e["Key"]] == []
 
 
+def test_what_only_hadoop_knows_of_the_store(
+    application: Application, own_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Endpoint without a scheme and keys, both of the bucket, and nothing in the environment."""
+    store = application.store.environment()
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    said = {
+        "endpoint": application.store.endpoint.partition("://")[2],
+        "connection.ssl.enabled": "false",
+        "access.key": store["AWS_ACCESS_KEY_ID"],
+        "secret.key": store["AWS_SECRET_ACCESS_KEY"],
+    }
+    own = {f"fs.s3a.bucket.{own_place.bucket}.{key}": value for key, value in said.items()}
+    with application.with_committer("magic", own):
+        load(own_place, days(application, (1, 1)), "magic")
+    assert ids(application, own_place) == {1: [1]}
+
+
 def test_an_overwrite_of_whatever_rows_arrive(application: Application, place: Place) -> None:
     """Partitioned does it at job commit, classic by dynamic overwrite, the others are refused."""
     for committer in ("partitioned", "classic"):

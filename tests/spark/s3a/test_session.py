@@ -39,6 +39,10 @@ class Hadoop:
     def get(self, key: str) -> str | None:
         return self.settings.get(key)
 
+    def getPassword(self, key: str) -> list[str] | None:
+        found = self.settings.get(key)
+        return None if found is None else list(found)
+
     def getPropsWithPrefix(self, prefix: str) -> dict[str, str]:
         return {
             key.removeprefix(prefix): value
