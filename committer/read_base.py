@@ -17,13 +17,13 @@ class ReadBase:
     conflict, under ``on_conflict=fail``. Partitions that were not read are held against what was
     there when the job opened, as without a base.
 
-    :param table: the root that was read, ``s3://bucket/prefix``.
-    :param epochs: by partition; 0: it was not there.
+    :param table: the root that was read, ``s3://bucket/prefix``; ``None`` where nothing was.
+    :param epochs: by partition; 0: it was not there; ``None``: it counts as not read.
     :param whole: the whole table was read, so that partitions not in ``epochs`` were not there.
     """
 
-    table: str
-    epochs: Mapping[str, int]
+    table: str | None
+    epochs: Mapping[str, int | None]
     whole: bool = True
 
     def epoch(self, partition: str) -> int | None:
@@ -45,8 +45,8 @@ class ReadBase:
             base = ReadBase(found["table"], found["epochs"], found["whole"])
         except (ValueError, LookupError, TypeError) as error:
             raise ValueError("is no text of Snapshot.base.encode()") from error
-        epochs = base.epochs.values() if isinstance(base.epochs, dict) else [None]
-        right = all(type(epoch) is int and epoch >= 0 for epoch in epochs)
+        epochs = base.epochs.values() if isinstance(base.epochs, dict) else [-1]
+        right = all(e is None or (type(e) is int and e >= 0) for e in epochs)
         if not (right and isinstance(base.table, str) and isinstance(base.whole, bool)):
             raise ValueError("is no text of Snapshot.base.encode()")
         return base
@@ -57,9 +57,13 @@ class ReadBase:
         :param table: the root that is written.
         :raises InvalidInputError: it is another one.
         """
-        if self.table != table:
+        if self.table not in (None, table):
             raise InvalidInputError(
                 f"The base was read from another table, {self.table}; nothing was written.",
                 table=table,
                 remedy="Give a snapshot of the table that is written, or leave base out.",
             )
+
+
+#: Of a job whose rows do not depend on what the table holds.
+NOTHING_READ = ReadBase(None, {}, whole=False)

@@ -33,7 +33,7 @@ class ZeroRenameDataSource(DataSource):
         return FORMAT
 
     def writer(self, schema: StructType, overwrite: bool) -> TableWriter:
-        """Check everything that can be checked before rows move, and open the job."""
+        """Check everything that can be checked before rows are uploaded, and open the job."""
         from .worker import readable_errors
         from .writer import open_writer
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+from ..committer.read_base import NOTHING_READ, ReadBase
 from ..committer.text_values import whole
 
 _BYTES = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
@@ -66,3 +67,13 @@ def pairs(value: str) -> dict[str, str]:
             raise ValueError("is written a=b,c=d")
         found[name.strip()] = content.strip()
     return found
+
+
+def read_base(text: str) -> ReadBase:
+    """``now``, or a text by :meth:`~..committer.read_base.ReadBase.encode`."""
+    if text.strip().lower() == "now":
+        return NOTHING_READ
+    try:
+        return ReadBase.decode(text)
+    except ValueError as error:
+        raise ValueError(f"{error} and not now") from error

@@ -1,26 +1,17 @@
 """The options of ``format("zero_rename")``: one table each for writing and reading.
 
-Spark lower-cases option names on their way to a Python data source, so ``partitionBy``,
-``partition_by`` and ``partitionby`` are one option. Unknown options are refused, not ignored: a
-misspelt ``replacePartitions`` would lose what it was meant to protect.
-
-Options show up in query plans and in Spark's UI. None of them is a secret, and what looks like
-one is refused without repeating it.
-
-``python -m zero_rename.spark.options`` prints both tables as Markdown.
+How they are read is :mod:`.option_table`'s.
 """
 
-# ruff: noqa: RUF009 - _option() is dataclasses.field() with what this module needs besides
+# ruff: noqa: RUF009 - option() is dataclasses.field() with what this module needs besides
 from __future__ import annotations
 
-import difflib
 import os
-import re
 import socket
-from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from ..committer import text_values as texts
 from ..committer.errors import InvalidInputError
@@ -36,49 +27,35 @@ from ..committer.job_spec import (
     SuccessMarkers,
 )
 from ..committer.layout import TableRoot
+from ..committer.read_base import ReadBase
 from . import option_values as values
+from .option_table import option, read_given
 
-_SECRET = re.compile(r"key|secret|token|passw|credential|signature", re.IGNORECASE)
 _FILES = FileOptions()
-
-
-def _option(
-    parse: Callable[[str], Any],
-    doc: str,
-    default: Any = None,
-    handed: str | None = None,
-    only_if: str = "",
-) -> Any:
-    """An option.
-
-    :param parse: from its text; raises ``ValueError`` with what it should have been.
-    :param handed: the member of :class:`Handoff` that counts where the option is absent.
-    :param only_if: when it does, for the documentation.
-    """
-    metadata = {"parse": parse, "doc": doc, "handed": handed, "only_if": only_if}
-    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True)
 class WriterOptions:
     """Options of ``df.write.format("zero_rename")``."""
 
-    path: str | None = _option(
+    USE: ClassVar[str] = "writing"
+
+    path: str | None = option(
         values.text, "The table's root, `s3://bucket/prefix`: the argument of `save()`."
     )
-    partition_by: tuple[str, ...] | None = _option(
+    partition_by: tuple[str, ...] | None = option(
         texts.NAMES.decode,
         'Partition columns, outermost first, separated by commas, or as a JSON list (`["a,b"]`); '
         "the table's own where left out. "
         "(Spark refuses `.partitionBy()` for Python data sources.)",
     )
-    fail_if_exists: bool = _option(
+    fail_if_exists: bool = option(
         values.flag,
         "With mode append: fail if a partition that receives rows already holds files. (Spark "
         "refuses mode `error` for Python data sources.)",
         False,
     )
-    expected_mode: Mode | None = _option(
+    expected_mode: Mode | None = option(
         texts.mode,
         "The mode that whoever submits the application asks for: `append`, `replace` or "
         "`fail-if-exists` (which then holds without `failIfExists`). A write whose `.mode()` "
@@ -86,7 +63,7 @@ class WriterOptions:
         None,
         "mode",
     )
-    replace_partitions: tuple[str, ...] = _option(
+    replace_partitions: tuple[str, ...] = option(
         texts.PATHS.decode,
         "With mode overwrite: the partitions to replace, `day=2013-01-01;day=2013-01-02`, or as a "
         "JSON list. They are emptied even if no row arrives, and rows for any other are refused.",
@@ -94,10 +71,10 @@ class WriterOptions:
         "partitions",
         f" and `{Handoff.variable('mode')}` is `replace`",
     )
-    replace_table: bool = _option(
+    replace_table: bool = option(
         values.flag, "With mode overwrite: empty every partition of the table.", False
     )
-    only_partitions: tuple[str, ...] = _option(
+    only_partitions: tuple[str, ...] = option(
         texts.PATHS.decode,
         "The only partitions that rows may be for, `day=2013-01-01;day=2013-01-02`, in either "
         "mode: others are refused before anything is visible.",
@@ -105,79 +82,86 @@ class WriterOptions:
         "partitions",
         f" and `{Handoff.variable('mode')}` is another or absent",
     )
-    on_conflict: OnConflict = _option(
+    on_conflict: OnConflict = option(
         partial(texts.choice, OnConflict),
         "What to do when another job changed a partition meanwhile: `fail`, or `last_wins`.",
         OnConflict.FAIL,
         "on_conflict",
     )
-    during_apply: DuringApply = _option(
+    base: ReadBase | None = option(
+        values.read_base,
+        "With `onConflict` `fail`: the state of the table that the rows were computed from, as "
+        "`Table(…).snapshot().base.encode()`; or `now`: what is there when the job opens, after "
+        "the stages before the write's last. Where left out, an overwrite goes by what this "
+        "application has read of the table.",
+    )
+    during_apply: DuringApply = option(
         partial(texts.choice, DuringApply),
         "What readers that only list may see while a replace is applied: `no_gap` (old and new "
         "files together) or `no_duplicates` (neither).",
         DuringApply.NO_GAP,
     )
-    success_markers: SuccessMarkers = _option(
+    success_markers: SuccessMarkers = option(
         partial(texts.choice, SuccessMarkers),
         "Where `_SUCCESS` goes: `partition_and_table`, `table` or `none`.",
         SuccessMarkers.PARTITION_AND_TABLE,
         "success_markers",
     )
-    once: str | None = _option(
+    once: str | None = option(
         values.text,
         "A key that makes this write happen once: a second job with it does what `onRepeat` "
         "says. Two writes of one script into one table need two keys.",
         None,
         "once",
     )
-    on_repeat: OnRepeat = _option(
+    on_repeat: OnRepeat = option(
         partial(texts.choice, OnRepeat),
         "When a job with this `once` key has committed before: `skip`, `replace_own` (its files) "
         "or `append`.",
         OnRepeat.SKIP,
         "on_repeat",
     )
-    compression: str = _option(
+    compression: str = option(
         values.text,
         "Parquet codec: `zstd`, `snappy`, `gzip`, `lz4`, `brotli` or `none`.",
         _FILES.compression,
     )
-    rows_per_file: int | None = _option(values.count, "A new file after so many rows.")
-    bytes_per_file: int | None = _option(
+    rows_per_file: int | None = option(values.count, "A new file after so many rows.")
+    bytes_per_file: int | None = option(
         values.size, "A new file after about so many bytes, such as `256m`.", _FILES.bytes_per_file
     )
-    row_group_rows: int = _option(values.count, "Rows per row group.", _FILES.row_group_rows)
-    max_open_partitions: int = _option(
+    row_group_rows: int = option(values.count, "Rows per row group.", _FILES.row_group_rows)
+    max_open_partitions: int = option(
         values.count,
         "Files a task has open at once; rows of further partitions wait on the local disk.",
         _FILES.max_open_partitions,
     )
-    part_bytes: int = _option(
+    part_bytes: int = option(
         values.size, "Size of an upload's first parts, at least `5m`.", _FILES.part_bytes
     )
-    storage_class: str | None = _option(
+    storage_class: str | None = option(
         values.text, "The objects' storage class, such as `STANDARD_IA`."
     )
-    tags: Mapping[str, str] | None = _option(values.pairs, "Object tags, `a=b,c=d`.")
-    metadata: Mapping[str, str] | None = _option(
+    tags: Mapping[str, str] | None = option(values.pairs, "Object tags, `a=b,c=d`.")
+    metadata: Mapping[str, str] | None = option(
         values.pairs, "User metadata of the objects, `a=b,c=d`."
     )
-    max_duration: float = _option(
+    max_duration: float = option(
         values.seconds,
         "Seconds (or `12h`) after which a job that sends no heartbeat counts as dead. "
         "`zero_rename.spark.register(spark)` sends heartbeats.",
         24 * 3600.0,
     )
-    coordination: Coordination = _option(
+    coordination: Coordination = option(
         partial(texts.choice, Coordination),
         "Of a new table: `store`, or `none` where the store lacks conditional writes.",
         Coordination.STORE,
     )
-    dag: str | None = _option(values.text, "Who runs the job: the DAG's id.", None, "dag")
-    run: str | None = _option(values.text, "… the DAG run's id.", None, "run")
-    task: str | None = _option(values.text, "… the task's id.", None, "task")
-    map_index: int | None = _option(texts.whole, "… the map index.", None, "map_index")
-    try_number: int | None = _option(
+    dag: str | None = option(values.text, "Who runs the job: the DAG's id.", None, "dag")
+    run: str | None = option(values.text, "… the DAG run's id.", None, "run")
+    task: str | None = option(values.text, "… the task's id.", None, "task")
+    map_index: int | None = option(texts.whole, "… the map index.", None, "map_index")
+    try_number: int | None = option(
         texts.whole, "… the try. Not part of `once`.", None, "try_number"
     )
 
@@ -251,23 +235,25 @@ class WriterOptions:
 class ReaderOptions:
     """Options of ``spark.read.format("zero_rename")``."""
 
-    path: str | None = _option(
+    USE: ClassVar[str] = "reading"
+
+    path: str | None = option(
         values.text, "The table's root, `s3://bucket/prefix`: the argument of `load()`."
     )
-    columns: tuple[str, ...] | None = _option(
+    columns: tuple[str, ...] | None = option(
         texts.NAMES.decode,
         "The columns to read, separated by commas, or as a JSON list. Spark does not tell Python "
         "data sources which columns a query needs, so all are read where this is left out.",
     )
-    partitions: tuple[str, ...] | None = _option(
+    partitions: tuple[str, ...] | None = option(
         texts.PATHS.decode, "The partitions to read, `day=2013-01-01;day=2013-01-02`."
     )
-    partition_filter: str | None = _option(
+    partition_filter: str | None = option(
         values.text,
         "Comparisons of partition columns, `day >= 2013-01-01 and day < 2013-02-01`: partitions "
         "that do not fit are not read. A `where()` alone filters rows and prunes nothing.",
     )
-    target_partition_bytes: int = _option(
+    target_partition_bytes: int = option(
         values.size,
         "Files are read together by one Spark task up to about so many bytes.",
         128 * 1024 * 1024,
@@ -281,7 +267,7 @@ def read_writer_options(
 
     :raises InvalidInputError: an unknown option, a value that cannot be right, a secret.
     """
-    read = _read(WriterOptions, given)
+    read = read_given(WriterOptions, given, ReaderOptions)
     handoff = Handoff.decode(environ)
     if "path" in read:
         handoff = handoff.about(TableRoot.parse(read["path"]))
@@ -293,7 +279,7 @@ def read_reader_options(given: Mapping[str, str]) -> ReaderOptions:
 
     :raises InvalidInputError: an unknown option, a value that cannot be right, a secret.
     """
-    return ReaderOptions(**_read(ReaderOptions, given))
+    return ReaderOptions(**read_given(ReaderOptions, given, WriterOptions))
 
 
 def _handed(handoff: Handoff) -> dict[str, Any]:
@@ -303,95 +289,3 @@ def _handed(handoff: Handoff) -> dict[str, Any]:
     del handed["only_partitions" if handoff.mode is Mode.REPLACE else "replace_partitions"]
     said = {name: getattr(handoff, member) for name, member in handed.items()}
     return {name: value for name, value in said.items() if value is not None}
-
-
-def _read(kind: type[Any], given: Mapping[str, str]) -> dict[str, Any]:
-    known = {_plain(f.name): f for f in fields(kind)}
-    found: dict[str, Any] = {}
-    for name, value in given.items():
-        option = known.get(_plain(name))
-        if option is None:
-            raise _unknown(kind, name)
-        found[option.name] = _parse(option, value)
-    return found
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[_\-\s]", "", name).lower()
-
-
-def camel(name: str) -> str:
-    """``partition_by`` as options are documented: ``partitionBy``."""
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)
-
-
-def _parse(option: Field[Any], value: str) -> Any:
-    what = f"The option {camel(option.name)}"
-    if option.name == "path" and "@" in value.split("://", 1)[-1].split("/", 1)[0]:
-        raise _secret("The table root has something before an @, like a user and password")
-    try:
-        parsed = option.metadata["parse"](value)
-    except ValueError as error:
-        raise InvalidInputError(
-            f"{what} {error}, not {value[:200]!r}; nothing was read or written.",
-            remedy=option.metadata["doc"].replace("`", ""),
-        ) from error
-    if isinstance(parsed, dict) and any(_SECRET.search(name) for name in parsed):
-        raise _secret(f"{what} has an entry that looks like a credential")
-    return parsed
-
-
-def _unknown(kind: type[Any], name: str) -> InvalidInputError:
-    if _SECRET.search(name):
-        return _secret(f"The option {name!r} looks like a credential")
-    names = {_plain(f.name): camel(f.name) for f in fields(kind)}
-    near = difflib.get_close_matches(_plain(name), names, n=1, cutoff=0.6)
-    if near:
-        remedy = f"Is {names[near[0]]} meant?"
-    elif "endpoint" in name.lower() or "region" in name.lower():
-        remedy = "Set AWS_ENDPOINT_URL and AWS_REGION for the driver and the executors."
-    else:
-        remedy = f"There are {', '.join(names.values())}."
-    other = WriterOptions if kind is ReaderOptions else ReaderOptions
-    if _plain(name) in (_plain(f.name) for f in fields(other)):
-        remedy = f"It is an option for {'reading' if other is ReaderOptions else 'writing'} only."
-    return InvalidInputError(
-        f"{name!r} is no option of zero_rename; nothing was read or written.", remedy=remedy
-    )
-
-
-def _secret(what: str) -> InvalidInputError:
-    return InvalidInputError(
-        f"{what}; options show up in query plans, logs and Spark's UI. Nothing was read or "
-        "written.",
-        remedy="Credentials come from boto3's own chain on driver and executors: environment "
-        "variables (AWS_ACCESS_KEY_ID …), AWS_PROFILE, or the role of the instance or container.",
-    )
-
-
-def markdown(kind: type[Any]) -> str:
-    """The options of a class as a Markdown table, for the README."""
-    lines = ["| option | default | meaning |", "|---|---|---|"]
-    for option in fields(kind):
-        doc, handed = option.metadata["doc"], option.metadata["handed"]
-        if handed:
-            doc += f" From `{Handoff.variable(handed)}` where absent{option.metadata['only_if']}."
-        lines.append(f"| `{camel(option.name)}` | {_default(option.default)} | {doc} |")
-    return "\n".join(lines)
-
-
-def _default(value: Any) -> str:
-    if value is None or value == ():
-        return ""
-    if isinstance(value, bool):
-        return f"`{str(value).lower()}`"
-    if isinstance(value, int) and value >= 1024**2 and value % 1024**2 == 0:
-        return f"`{value // 1024**2}m`"
-    if isinstance(value, float):
-        return f"`{value:.0f}`"
-    return f"`{value}`"
-
-
-if __name__ == "__main__":
-    print(f"{markdown(WriterOptions)}\n\n{markdown(ReaderOptions)}")

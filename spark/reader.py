@@ -26,6 +26,7 @@ from ..committer.table import Table
 from .filters import Condition, Selected, parse_filter
 from .options import ReaderOptions, read_reader_options
 from .startup.preflight import check_versions
+from .table_reads import TableReads
 from .types import arrow_schema, for_spark, spark_schema
 from .worker import readable_errors
 
@@ -66,6 +67,7 @@ def known_table(given: Mapping[str, str]) -> KnownTable:
             remedy='Read with spark.read.format("zero_rename").load("s3://bucket/table").',
         )
     table = Table(options.path)
+    TableReads.here(table.root.url).loaded()
     columns = spark_schema(table.schema, options.columns)
     return KnownTable(options, table.root.url, table.schema, table.partition_by, columns)
 
@@ -107,7 +109,9 @@ class TableReader(DataSourceReader):
         if named is not None:
             schema, columns = known.schema, known.partition_by
             named = tuple(normalise_partition(path, schema, columns) for path in named)
-        wanted = Selected(self._conditions, known.schema, known.partition_by, named)
+        wanted = None
+        if named is not None or self._conditions:
+            wanted = Selected(self._conditions, known.schema, known.partition_by, named)
         snapshot = Table(known.root).snapshot(wanted)
         if not snapshot.schema.equals(known.schema):
             raise TableMismatchError(
@@ -115,6 +119,10 @@ class TableReader(DataSourceReader):
                 table=known.root,
                 remedy="Run the query again.",
             )
+        open_ended = named is None and wanted is not None
+        TableReads.here(known.root).planned(
+            snapshot.base, known.options.partition_filter if open_ended else None
+        )
         return snapshot.files
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -21,11 +21,14 @@ from typing import TYPE_CHECKING
 from ..committer import text_values as texts
 from ..committer.handoff import Handoff
 from ..committer.job_spec import Mode
+from ..committer.read_base import ReadBase
 from ..s3a.write_plan import SAVE_MODES
 from .write_target import NATIVE, WriteTarget, resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from ..committer.protocol.snapshot import Snapshot
 
 
 def save(
@@ -36,6 +39,7 @@ def save(
     mode: str | None = None,
     partitions: Sequence[str] | None = None,
     committer: str | None = None,
+    base: Snapshot | ReadBase | str | None = None,
     options: Mapping[str, str] | None = None,
 ) -> None:
     """Write a frame into a table, as one job (magic, directory and classic: one for each
@@ -52,6 +56,9 @@ def save(
     :param committer: ``zero_rename``, ``magic``, ``directory``, ``partitioned`` or ``classic``;
         ``None`` for what the operator says, else ``zero_rename``. The session has to be
         configured for it, as the operator does.
+    :param base: natively, the state of the table that the frame was computed from, taken by
+        ``Table(…).snapshot()`` before the table was loaded; ``"now"`` where it was not computed
+        from the table. ``None``: an overwrite goes by what this application has read of the table.
     :param options: further options of the writer: ``format("zero_rename")``'s natively, else
         Parquet's, such as ``compression``.
     :raises InvalidInputError: a call that cannot be right, or one that contradicts the operator.
@@ -59,13 +66,22 @@ def save(
         nothing was written.
     """
     handoff = Handoff.decode(os.environ)
-    target = resolve(table, partition_by, mode, partitions, committer, options or {}, handoff)
+    given = dict(options or {})
+    if base is not None:
+        given["base"] = _text(base)
+    target = resolve(table, partition_by, mode, partitions, committer, given, handoff)
     if target.committer == NATIVE:
         _save_natively(frame, target)
         return
     from .s3a.recorded_write import save_by_s3a
 
     save_by_s3a(frame, target, handoff)
+
+
+def _text(base: Snapshot | ReadBase | str) -> str:
+    if isinstance(base, str):
+        return base
+    return (base if isinstance(base, ReadBase) else base.base).encode()
 
 
 def _save_natively(frame: DataFrame, target: WriteTarget) -> None:

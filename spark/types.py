@@ -9,6 +9,7 @@ files: a table is read back with the types it was written with, by this package 
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -51,11 +52,10 @@ def table_schema(schema: StructType, partition_by: Sequence[str]) -> pa.Schema:
     """
     import pyspark
     from pyspark.sql import types as st
-    from pyspark.sql.pandas.types import to_arrow_schema
 
     for field in schema.fields:
         _check(field.name, field.dataType)
-    stored = normalise(to_arrow_schema(schema, timezone="UTC"))
+    stored = normalise(arrow_schema(schema))
     data = st.StructType([f for f in _nullable(schema).fields if f.name not in partition_by])
     metadata = {ROW_METADATA: data.json().encode(), SPARK_VERSION: pyspark.__version__.encode()}
     return stored.with_metadata(metadata)
@@ -173,6 +173,9 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     """The Arrow schema, nullability included, that Spark demands of a reader's batches."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
+    # PySpark 4.1 has no parameter for the zone: timestamps are in UTC.
+    if "timezone" not in inspect.signature(to_arrow_schema).parameters:
+        return to_arrow_schema(schema)
     return to_arrow_schema(schema, timezone="UTC")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -89,6 +90,18 @@ def application() -> str | None:
         if command.startswith("java"):
             return f"{socket.gethostname()}-jvm-{pid}-{started}"
     return None
+
+
+def is_over(application: str) -> bool:
+    """Whether an application of this host has ended, by its name from :func:`application`.
+
+    ``False`` also where that cannot be told.
+    """
+    found = re.fullmatch(rf"{re.escape(socket.gethostname())}-jvm-(\d+)-(\d+)", application)
+    if found is None or not Path("/proc/self/stat").exists():
+        return False
+    running = _stat(int(found[1]))
+    return running is None or running[2] != found[2]
 
 
 def _parent(pid: int) -> tuple[int, str, str] | None:

@@ -51,9 +51,17 @@ def resolve(
             remedy="Give save() a table, s3://bucket/prefix, or submit by the operator.",
         )
     said = handoff.about(root)
+    word = _committer(committer or said.committer or NATIVE)
+    if word != NATIVE and "base" in options:
+        raise InvalidInputError(
+            f"base={options['base'][:200]!r} was given with the committer {word}, whose tables "
+            "have no states; nothing was written.",
+            table=root.url,
+            remedy="Leave base out, or write natively, by committer='zero_rename'.",
+        )
     return WriteTarget(
         root=root,
-        committer=_committer(committer or said.committer or NATIVE),
+        committer=word,
         mode=_mode(mode, said.mode),
         partition_by=_listed("partition_by", "columns", partition_by),
         partitions=_partitions(partitions, said.partitions),

@@ -1,4 +1,7 @@
-"""Writing: the job is opened at planning, tasks upload, the driver commits or aborts.
+"""Writing: the job is opened, tasks upload, the driver commits or aborts.
+
+Spark opens it when all stages but the last have run: before any, if the write has no shuffle.
+What the rows were computed from may have been read long before (:mod:`.table_reads`).
 
 Rows and bytes written are in the tasks' logs and in the commit's, not in Spark's metrics: a
 Python data source cannot report any. PySpark 4.3 has no call for it in ``DataSourceArrowWriter``
@@ -11,18 +14,19 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ..committer.errors import (
+    CommitConflictError,
     InvalidInputError,
     OutcomeUnknownError,
     TaskResultsError,
 )
-from ..committer.job_spec import JobSpec
+from ..committer.job_spec import Coordination, JobSpec, Mode, OnConflict
 from ..committer.records.pending_file import TaskResult
 from ..committer.schema.hive_paths import normalise_partition
 from ..committer.state.context import Progress
@@ -31,6 +35,7 @@ from ..committer.table import Table
 from . import heartbeat
 from .options import WriterOptions, read_writer_options
 from .startup.preflight import check_versions
+from .table_reads import TableReads
 from .types import table_schema
 from .worker import application, readable_errors
 
@@ -40,6 +45,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("zero_rename.spark.writer")
 #: Seconds between two lines of log on a long commit.
 _REPORT_EVERY = 5.0
+_ANEW = (
+    "Load the table anew, by spark.read…load(…), and write what comes of that: what was read "
+    "before then counts no longer. If the rows do not depend on what this application has read, "
+    "say so by the option base=now; or choose onConflict=last_wins."
+)
 
 
 @dataclass(frozen=True)
@@ -50,7 +60,7 @@ class TaskMessage(WriterCommitMessage):
 
 
 def open_writer(schema: StructType, overwrite: bool, given: Mapping[str, str]) -> TableWriter:
-    """Check everything there is to check and open the job. Runs once per write, at planning.
+    """Check everything there is to check and open the job. Runs once per write.
 
     :raises RefusedError: nothing was written.
     """
@@ -66,6 +76,7 @@ def open_writer(schema: StructType, overwrite: bool, given: Mapping[str, str]) -
         only_partitions=_named(table, options, stored, options.only_partitions),
         replace_table=options.replace_table,
         on_conflict=options.on_conflict,
+        base=options.base,
         during_apply=options.during_apply,
         success_markers=options.success_markers,
         once=options.once,
@@ -76,6 +87,10 @@ def open_writer(schema: StructType, overwrite: bool, given: Mapping[str, str]) -
         files=options.files(),
     )
     opened = table.open_job(spec)
+    by_reads = _goes_by_reads(spec)
+    if by_reads:
+        base = TableReads.here(table.root.url).noted().base_of(opened)
+        opened = replace(opened, spec=replace(opened.spec, base=base))
     _refuse_second_use(table, opened, once_given="once" in {k.lower() for k in given})
     if opened.repeated is not None:
         logger.warning(
@@ -87,7 +102,18 @@ def open_writer(schema: StructType, overwrite: bool, given: Mapping[str, str]) -
     else:
         heartbeat.announce(opened.job, table.root.url)
         logger.info("%s: job %s opened, mode %s", table.root.url, opened.job, spec.mode)
-    return TableWriter(opened)
+    return TableWriter(opened, by_reads)
+
+
+def _goes_by_reads(spec: JobSpec) -> bool:
+    """Whether a write goes by what this application has read: one that replaces what may be what
+    it was made of. An append leaves that where it is."""
+    return (
+        spec.base is None
+        and spec.mode is Mode.REPLACE
+        and spec.on_conflict is OnConflict.FAIL
+        and spec.coordination is Coordination.STORE
+    )
 
 
 def _path(path: str | None) -> str:
@@ -147,10 +173,14 @@ def _refuse_second_use(table: Table, opened: OpenedJob, once_given: bool) -> Non
 
 
 class TableWriter(DataSourceArrowWriter):
-    """One open job. Pickled from the planner to every task, and to commit and abort."""
+    """One open job. Pickled from the planner to every task, and to commit and abort.
 
-    def __init__(self, opened: OpenedJob) -> None:
+    :param by_reads: whether its base is what this application has read.
+    """
+
+    def __init__(self, opened: OpenedJob, by_reads: bool = False) -> None:
         self.opened = opened
+        self._by_reads = by_reads
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         """Upload one task's rows; they stay invisible. Runs in a worker, once per attempt."""
@@ -195,8 +225,14 @@ class TableWriter(DataSourceArrowWriter):
                     remedy="Run the job again.",
                 )
             table = Table(self.opened.root.url)
-            done = table.commit(self.opened, results, len(messages), _Report(table.root.url))
+            try:
+                done = table.commit(self.opened, results, len(messages), _Report(table.root.url))
+            except CommitConflictError as error:
+                if self._by_reads:
+                    error.remedy = _ANEW
+                raise
             heartbeat.withdraw(self.opened.job)
+            self._note_end(done)
             _log_commit(done)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -208,6 +244,7 @@ class TableWriter(DataSourceArrowWriter):
         with readable_errors():
             outcome = Table(self.opened.root.url).abort(self.opened, _results(messages))
             heartbeat.withdraw(self.opened.job)
+            self._note_end(outcome if isinstance(outcome, Committed) else None)
             if isinstance(outcome, Aborted):
                 logger.warning(
                     "%s: job %s aborted, %d uploads removed; nothing of it is visible",
@@ -223,6 +260,11 @@ class TableWriter(DataSourceArrowWriter):
                 job=outcome.job,
                 remedy="Do not run it again without a once key: that would double its rows.",
             )
+
+    def _note_end(self, done: Committed | None) -> None:
+        if not self.opened.repeated:
+            replaced = self.opened.spec.mode is Mode.REPLACE
+            TableReads.here(self.opened.root.url).wrote(done, replaced)
 
 
 def _task() -> tuple[int, int]:

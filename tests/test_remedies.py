@@ -37,7 +37,8 @@ from zero_rename.provider.job_query import ON_FOREIGN_MARKER
 from zero_rename.provider.runs.task_run import ON_REPEAT
 from zero_rename.s3a.hadoop.settings import CONFLICT_MODES, Committer, S3ASettings
 from zero_rename.spark import save
-from zero_rename.spark.options import ReaderOptions, WriterOptions, camel
+from zero_rename.spark.option_table import camel
+from zero_rename.spark.options import ReaderOptions, WriterOptions
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))

@@ -46,8 +46,8 @@ class Snapshot:
     @property
     def base(self) -> ReadBase:
         """What a job has read that computes its rows from this state."""
-        named = self.asked if isinstance(self.asked, list | tuple | set | frozenset) else ()
-        epochs = {**dict.fromkeys(named, 0), **self.epochs}
+        # A condition for partitions names those that it was given by name, if any.
+        epochs = {**dict.fromkeys(self.asked or (), 0), **self.epochs}
         return ReadBase(self.root.url, epochs, whole=self.asked is None)
 
 

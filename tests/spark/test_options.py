@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from zero_rename.committer import InvalidInputError
+from zero_rename.committer import InvalidInputError, ReadBase
 from zero_rename.committer.job_spec import (
     Coordination,
     DuringApply,
@@ -17,11 +17,10 @@ from zero_rename.committer.job_spec import (
     SuccessMarkers,
 )
 from zero_rename.spark import option_values as values
+from zero_rename.spark.option_table import camel, markdown
 from zero_rename.spark.options import (
     ReaderOptions,
     WriterOptions,
-    camel,
-    markdown,
     read_reader_options,
     read_writer_options,
 )
@@ -49,6 +48,7 @@ def test_every_option_is_read():
         "onlyPartitions": '["day=1", "day=2", "day=3"]',
         "replaceTable": "TRUE",
         "onConflict": "last-wins",
+        "base": ReadBase("s3://bucket/t", {"day=1": 4}).encode(),
         "duringApply": "NO_DUPLICATES",
         "successMarkers": "table",
         "once": "dag/run",
@@ -79,6 +79,7 @@ def test_every_option_is_read():
         only_partitions=("day=1", "day=2", "day=3"),
         replace_table=True,
         on_conflict=OnConflict.LAST_WINS,
+        base=ReadBase("s3://bucket/t", {"day=1": 4}),
         during_apply=DuringApply.NO_DUPLICATES,
         success_markers=SuccessMarkers.TABLE,
         once="dag/run",

@@ -65,6 +65,7 @@ class TestWhatIsAsked:
             ({"partitions": "day=1"}, "list of paths"),
             ({"partition_by": ["day", ""]}, "partition_by has an empty item"),
             ({"partitions": [""]}, "partitions has an empty item"),
+            ({"committer": "magic", "options": {"base": "now"}}, "base='now'"),
         ],
     )
     def test_what_cannot_be_right(self, given: dict[str, Any], message: str) -> None:

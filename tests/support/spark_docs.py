@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from zero_rename.spark.options import ReaderOptions, WriterOptions, markdown
+from zero_rename.spark.option_table import markdown
+from zero_rename.spark.options import ReaderOptions, WriterOptions
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
 _WRITING, _READING = "## Options for writing\n", "## Options for reading\n"

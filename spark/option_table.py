@@ -1,0 +1,131 @@
+"""Table of options: how a class of them is read from what Spark hands on, and documented.
+
+Spark lower-cases option names on their way to a Python data source, so ``partitionBy``,
+``partition_by`` and ``partitionby`` are one option. Unknown options are refused, not ignored: a
+misspelt ``replacePartitions`` would lose what it was meant to protect.
+
+Options show up in query plans and in Spark's UI. None of them is a secret, and what looks like
+one is refused without repeating it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import Field, field, fields
+from typing import Any
+
+from ..committer.errors import InvalidInputError
+from ..committer.handoff import Handoff
+
+_SECRET = re.compile(r"key|secret|token|passw|credential|signature", re.IGNORECASE)
+
+
+def option(
+    parse: Callable[[str], Any],
+    doc: str,
+    default: Any = None,
+    handed: str | None = None,
+    only_if: str = "",
+) -> Any:
+    """An option.
+
+    :param parse: from its text; raises ``ValueError`` with what it should have been.
+    :param handed: the member of :class:`Handoff` that counts where the option is absent.
+    :param only_if: when it does, for the documentation.
+    """
+    metadata = {"parse": parse, "doc": doc, "handed": handed, "only_if": only_if}
+    return field(default=default, metadata=metadata)
+
+
+def read_given(kind: type[Any], given: Mapping[str, str], other: type[Any]) -> dict[str, Any]:
+    """What was given of the options of a class, by their members' names.
+
+    :param other: the class whose options may be taken for this one's. ``USE`` says what for.
+    :raises InvalidInputError: an unknown option, a value that cannot be right, a secret.
+    """
+    known = {_plain(f.name): f for f in fields(kind)}
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        option = known.get(_plain(name))
+        if option is None:
+            raise _unknown(kind, name, other)
+        found[option.name] = _parse(option, value)
+    return found
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[_\-\s]", "", name).lower()
+
+
+def camel(name: str) -> str:
+    """``partition_by`` as options are documented: ``partitionBy``."""
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+def _parse(option: Field[Any], value: str) -> Any:
+    what = f"The option {camel(option.name)}"
+    if option.name == "path" and "@" in value.split("://", 1)[-1].split("/", 1)[0]:
+        raise _secret("The table root has something before an @, like a user and password")
+    try:
+        parsed = option.metadata["parse"](value)
+    except ValueError as error:
+        raise InvalidInputError(
+            f"{what} {error}, not {value[:200]!r}; nothing was read or written.",
+            remedy=option.metadata["doc"].replace("`", ""),
+        ) from error
+    if isinstance(parsed, dict) and any(_SECRET.search(name) for name in parsed):
+        raise _secret(f"{what} has an entry that looks like a credential")
+    return parsed
+
+
+def _unknown(kind: type[Any], name: str, other: type[Any]) -> InvalidInputError:
+    if _SECRET.search(name):
+        return _secret(f"The option {name!r} looks like a credential")
+    names = {_plain(f.name): camel(f.name) for f in fields(kind)}
+    near = difflib.get_close_matches(_plain(name), names, n=1, cutoff=0.6)
+    if near:
+        remedy = f"Is {names[near[0]]} meant?"
+    elif "endpoint" in name.lower() or "region" in name.lower():
+        remedy = "Set AWS_ENDPOINT_URL and AWS_REGION for the driver and the executors."
+    else:
+        remedy = f"There are {', '.join(names.values())}."
+    if _plain(name) in (_plain(f.name) for f in fields(other)):
+        remedy = f"It is an option for {other.USE} only."
+    return InvalidInputError(
+        f"{name!r} is no option of zero_rename; nothing was read or written.", remedy=remedy
+    )
+
+
+def _secret(what: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"{what}; options show up in query plans, logs and Spark's UI. Nothing was read or "
+        "written.",
+        remedy="Credentials come from boto3's own chain on driver and executors: environment "
+        "variables (AWS_ACCESS_KEY_ID …), AWS_PROFILE, or the role of the instance or container.",
+    )
+
+
+def markdown(kind: type[Any]) -> str:
+    """The options of a class as a Markdown table, for the README."""
+    lines = ["| option | default | meaning |", "|---|---|---|"]
+    for option in fields(kind):
+        doc, handed = option.metadata["doc"], option.metadata["handed"]
+        if handed:
+            doc += f" From `{Handoff.variable(handed)}` where absent{option.metadata['only_if']}."
+        lines.append(f"| `{camel(option.name)}` | {_default(option.default)} | {doc} |")
+    return "\n".join(lines)
+
+
+def _default(value: Any) -> str:
+    if value is None or value == ():
+        return ""
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, int) and value >= 1024**2 and value % 1024**2 == 0:
+        return f"`{value // 1024**2}m`"
+    if isinstance(value, float):
+        return f"`{value:.0f}`"
+    return f"`{value}`"

@@ -1,0 +1,190 @@
+"""Reads of a table by this application, noted for the writes that may come of them.
+
+Spark opens a write's job after all stages but the last: what its rows were computed from may have
+been read long before, and another job may have committed since. Nothing tells a writer which
+readers feed it, so it goes by all of this application's, the smallest epoch of each partition.
+
+What was read stays noted until it no longer can be what a new write is made of: until a write
+into the table has ended, by commit or abort, *and* the table was loaded anew after it. What
+an overwrite has replaced no longer counts at all: that was the application's own doing.
+
+Loads, plans, openings and commits each run in a Python worker of their own on the driver's host.
+They meet in a small file per application and table in a private folder below the host's folder
+for temporary files.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from ..committer.read_base import NOTHING_READ, ReadBase
+from ..committer.state.job_state import Committed, OpenedJob
+from .filters import Selected, parse_filter
+from .worker import application, is_over
+
+logger = logging.getLogger("zero_rename.spark.table_reads")
+#: Filters kept of one table. Beyond, all partitions count as read.
+_MOST_FILTERS = 100
+
+
+@dataclass(frozen=True)
+class Noted:
+    """What an application has read of a table.
+
+    :param base: of each partition the smallest epoch that was read.
+    :param filters: partition filters that were read by: partitions that fit one and have no
+        epoch were not there.
+    :param ended: a write has ended since the table was loaded last.
+    """
+
+    base: ReadBase
+    filters: tuple[str, ...] = ()
+    ended: bool = False
+
+    def read(self, base: ReadBase, partition_filter: str | None) -> Noted:
+        """After a reader has planned on a state.
+
+        :param partition_filter: the condition for partitions that it was planned with.
+        """
+        epochs = dict(self.base.epochs)
+        for partition in base.epochs.keys() | (epochs.keys() if base.whole else set()):
+            found = [self.base.epoch(partition), base.epoch(partition)]
+            epochs[partition] = min(epoch for epoch in found if epoch is not None)
+        filters = self.filters
+        if partition_filter is not None and partition_filter not in filters:
+            filters = (*filters, partition_filter)
+        whole = self.base.whole or base.whole or len(filters) > _MOST_FILTERS
+        both = replace(self.base, epochs=epochs, whole=whole)
+        return replace(self, base=both, filters=() if whole else filters)
+
+    def wrote(self, done: Committed | None, replaced: bool) -> Noted:
+        """After a write has ended.
+
+        :param done: what it did; ``None``: nothing, it is aborted.
+        :param replaced: it replaced what its partitions held, so that it no longer matters what
+            that was. What it appended to is an epoch further, if nobody else came between.
+        """
+        epochs = dict(self.base.epochs)
+        for change in done.partitions if done is not None else ():
+            if replaced:
+                epochs[change.partition] = None
+            elif self.base.epoch(change.partition) == change.epoch - 1:
+                epochs[change.partition] = change.epoch
+        return replace(self, base=replace(self.base, epochs=epochs), ended=True)
+
+    def base_of(self, opened: OpenedJob) -> ReadBase:
+        """What a write goes by that has just opened."""
+        schema, columns = opened.schema, opened.partition_by
+        selected = [
+            Selected(parse_filter(text, schema, columns), schema, columns) for text in self.filters
+        ]
+        late = {
+            partition: 0
+            for partition in opened.base
+            if partition not in self.base.epochs and any(partition in s for s in selected)
+        }
+        return replace(self.base, epochs={**self.base.epochs, **late})
+
+    def encode(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @staticmethod
+    def decode(text: str) -> Noted:
+        found = json.loads(text)
+        return Noted(ReadBase(**found["base"]), tuple(found["filters"]), found["ended"])
+
+
+class TableReads:
+    """The note on one table, in a file that one process at a time changes.
+
+    Where it cannot be kept, which is logged, writes go by what is there when they open.
+
+    :param file: in a folder that exists; ``None``: nothing is noted.
+    """
+
+    def __init__(self, table: str, file: Path | None) -> None:
+        self._nothing = Noted(replace(NOTHING_READ, table=table))
+        self._table = table
+        self._file = file
+
+    @staticmethod
+    def here(table: str) -> TableReads:
+        """Those of the application that this worker belongs to."""
+        name = application()
+        if name is None:
+            return TableReads(table, None)
+        try:
+            folder = _folder(name)
+        except OSError as error:
+            logger.warning("%s: what is read of it cannot be noted: %s", table, error)
+            return TableReads(table, None)
+        digest = hashlib.sha256(table.encode()).hexdigest()[:32]
+        return TableReads(table, folder / f"{digest}.json")
+
+    def noted(self) -> Noted:
+        """What has been read that may be what a write is made of."""
+        return self._change(lambda noted: noted)
+
+    def loaded(self) -> None:
+        """Note that the table is loaded: what earlier writes were made of is over."""
+        self._change(lambda noted: self._nothing if noted.ended else noted)
+
+    def planned(self, base: ReadBase, partition_filter: str | None) -> None:
+        """Note a state that a reader has planned on. See :meth:`Noted.read`."""
+        self._change(lambda noted: noted.read(base, partition_filter))
+
+    def wrote(self, done: Committed | None, replaced: bool) -> None:
+        """Note that a write has ended. See :meth:`Noted.wrote`."""
+        self._change(lambda noted: noted if noted == self._nothing else noted.wrote(done, replaced))
+
+    def _change(self, change: Callable[[Noted], Noted]) -> Noted:
+        if self._file is None:
+            return self._nothing
+        try:
+            with open(self._file.with_suffix(".lock"), "w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                before = self._read(self._file)
+                after = change(before)
+                if after != before:
+                    part = self._file.with_suffix(".part")
+                    part.write_text(after.encode(), "utf-8")
+                    part.replace(self._file)
+                return after
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            logger.warning("%s: what is read of it cannot be noted: %s", self._table, error)
+            return self._nothing
+
+    def _read(self, file: Path) -> Noted:
+        try:
+            return Noted.decode(file.read_text("utf-8"))
+        except FileNotFoundError:
+            return self._nothing
+
+
+def _folder(name: str) -> Path:
+    """An application's private folder. Those of applications that are over are removed.
+
+    :raises OSError: it cannot be made, or is somebody else's.
+    """
+    every = Path(tempfile.gettempdir(), f"zero-rename-reads-{os.getuid()}")
+    every.mkdir(mode=0o700, exist_ok=True)
+    found = every.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise PermissionError(f"{every} is not this user's alone")
+    own = every / name
+    if not own.is_dir():
+        for other in every.iterdir():
+            if is_over(other.name):
+                shutil.rmtree(other, ignore_errors=True)
+        own.mkdir(mode=0o700, exist_ok=True)
+    return own

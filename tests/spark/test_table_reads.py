@@ -1,0 +1,160 @@
+"""What an application has read of a table: what counts for a write, and for how long."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from zero_rename.committer import (
+    Committed,
+    JobSpec,
+    OpenedJob,
+    PartitionCommit,
+    ReadBase,
+    TableRoot,
+)
+from zero_rename.committer.records.store_facts import StoreFacts
+from zero_rename.spark import table_reads
+from zero_rename.spark.table_reads import TableReads
+from zero_rename.spark.worker import is_over
+
+URL = "s3://bucket/t"
+
+
+@pytest.fixture
+def reads(tmp_path: Path) -> TableReads:
+    return TableReads(URL, tmp_path / "t.json")
+
+
+def whole(**epochs: int) -> ReadBase:
+    return ReadBase(URL, epochs)
+
+
+def some(**epochs: int) -> ReadBase:
+    return ReadBase(URL, epochs, whole=False)
+
+
+def commit(**epochs: int) -> Committed:
+    changes = tuple(PartitionCommit(name, epoch, 1, 1, 1, 0) for name, epoch in epochs.items())
+    return Committed("zr1-x", URL, changes, 0.0)
+
+
+def epochs(reads: TableReads, *names: str) -> list[int | None]:
+    return [reads.noted().base.epoch(name) for name in names]
+
+
+def test_nothing_was_read(reads: TableReads) -> None:
+    reads.loaded()
+    reads.wrote(commit(a=1), replaced=True)
+    assert epochs(reads, "a") == [None]
+
+
+def test_the_smallest_wins(reads: TableReads) -> None:
+    reads.planned(whole(a=3, b=1), None)
+    reads.planned(whole(a=2, b=4, c=1), None)
+    assert epochs(reads, "a", "b", "c", "d") == [2, 1, 0, 0]
+
+
+def test_what_was_not_read_does_not_count(reads: TableReads) -> None:
+    reads.planned(some(a=3), None)
+    reads.planned(some(b=2), None)
+    assert epochs(reads, "a", "b", "c") == [3, 2, None]
+    reads.planned(whole(a=5), None)
+    assert epochs(reads, "a", "b", "c") == [3, 0, 0]
+
+
+def test_a_load_alone_forgets_nothing(reads: TableReads) -> None:
+    reads.planned(whole(a=3), None)
+    reads.loaded()
+    reads.planned(whole(a=4), None)
+    assert epochs(reads, "a") == [3]
+
+
+@pytest.mark.parametrize("done", [commit(b=7), None])
+def test_a_load_after_a_write_forgets_what_was_read_before(
+    reads: TableReads, done: Committed | None
+) -> None:
+    reads.planned(whole(a=3), None)
+    reads.wrote(done, replaced=True)
+    assert epochs(reads, "a") == [3]  # The same frame may be written a second time.
+    reads.loaded()
+    assert epochs(reads, "a") == [None]
+    reads.planned(whole(a=4), None)
+    reads.loaded()
+    assert epochs(reads, "a") == [4]
+
+
+def test_what_an_overwrite_replaced_no_longer_counts(reads: TableReads) -> None:
+    reads.planned(whole(a=3, b=1), None)
+    reads.wrote(commit(a=4, c=1), replaced=True)
+    assert epochs(reads, "a", "b", "c") == [None, 1, None]
+    reads.planned(whole(a=6, c=2), None)
+    assert epochs(reads, "a", "c") == [6, 2]
+
+
+def test_an_own_append_is_no_conflict_and_anothers_is(reads: TableReads) -> None:
+    reads.planned(whole(a=3, b=1), None)
+    reads.wrote(commit(a=4, b=3, c=1), replaced=False)
+    assert epochs(reads, "a", "b", "c") == [4, 1, 1]
+
+
+def test_a_partition_that_came_and_fits_a_filter_was_not_there(reads: TableReads) -> None:
+    reads.planned(some(**{"p=2": 5}), "p >= 2")
+    heads: dict[str, str] = dict.fromkeys(("p=1", "p=2", "p=3"), "etag")
+    schema = pa.schema([("n", pa.int64()), ("p", pa.int32())])
+    facts = StoreFacts()
+    root = TableRoot.parse(URL)
+    opened = OpenedJob("zr1-x", root, JobSpec(schema), schema, ("p",), facts, heads)
+    base = reads.noted().base_of(opened)
+    assert [base.epoch(name) for name in heads] == [None, 5, 0]
+
+
+def test_the_note_does_not_grow_for_ever(reads: TableReads) -> None:
+    for number in range(150):
+        reads.planned(some(a=1), f"day > {number}")
+    noted = reads.noted()
+    assert (noted.filters, noted.base.whole) == ((), True)
+
+
+def test_each_application_has_a_folder_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(table_reads, "is_over", lambda name: name == "one")
+    names = iter(["one", "two", "two"])
+    monkeypatch.setattr(table_reads, "application", lambda: next(names))
+    TableReads.here(URL).planned(whole(a=1), None)
+    (folder,) = tmp_path.iterdir()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    TableReads.here(URL).planned(whole(a=2), None)
+    assert epochs(TableReads.here(URL), "a") == [2]
+    assert [path.name for path in folder.iterdir()] == ["two"]
+
+
+def test_somebody_elses_folder_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(table_reads, "application", lambda: "one")
+    folder = tmp_path / f"zero-rename-reads-{os.getuid()}"
+    folder.mkdir()
+    folder.chmod(0o777)
+    with caplog.at_level(logging.WARNING):
+        reads = TableReads.here(URL)
+    reads.planned(whole(a=1), None)
+    assert epochs(reads, "a") == [None]
+    assert "cannot be noted" in caplog.text
+
+
+def test_which_applications_are_over() -> None:
+    host = os.uname().nodename
+    started = Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19]
+    assert not is_over(f"{host}-jvm-{os.getpid()}-{started}")
+    assert is_over(f"{host}-jvm-{os.getpid()}-7")
+    assert not is_over("elsewhere-jvm-1-7")
+    assert not is_over("a folder of somebody's")
