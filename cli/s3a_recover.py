@@ -37,6 +37,15 @@ Folder = Annotated[
 Deep = Annotated[
     bool, typer.Option("--deep", help="List the whole table: a request per thousand files.")
 ]
+Staging = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Where the directory and partitioned committers keep their pending sets: "
+        "fs.s3a.committer.staging.tmp.path, as a path, an hdfs:// URL, or a copy. Without them a "
+        "job of theirs that died in its commit can only be left, or given up.",
+    ),
+]
 
 
 def s3a_jobs(
@@ -45,17 +54,22 @@ def s3a_jobs(
     dead: Dead = None,
     folder: Folder = None,
     deep: Deep = False,
+    staging: Staging = None,
     as_json: AsJson = False,
 ) -> None:
     """List what jobs of the S3A committers left, and whether they live."""
     from ..s3a.recovery.recover import RecoveryOptions
 
     options = RecoveryOptions(
-        patience=patience, dead=frozenset(dead or ()), folders=tuple(folder or ()), deep=deep
+        patience=patience,
+        dead=frozenset(dead or ()),
+        folders=tuple(folder or ()),
+        deep=deep,
+        staging=staging,
     )
     found = _run(table, options)
     columns = ("job", "left", "state", "silent for, s", "run", "tasks", "files", "written")
-    columns += ("outstanding", "other uploads", "destination", "why")
+    columns += ("outstanding", "unsure", "other uploads", "destination", "why")
     rows = [
         (
             job.job,
@@ -67,6 +81,7 @@ def s3a_jobs(
             job.files,
             job.written,
             job.outstanding,
+            job.unsure,
             job.extra,
             job.destination,
             job.state_reason,
@@ -108,16 +123,18 @@ def s3a_recover(
         bool,
         typer.Option(
             "--roll-forward",
-            help="Where another job committed since, and only you can tell: it was no retry.",
+            help="Where another job committed since, or ETags cannot be compared, and only you "
+            "can tell: it was no retry, the files are the job's.",
         ),
     ] = False,
     folder: Folder = None,
     deep: Deep = False,
+    staging: Staging = None,
     as_json: AsJson = False,
 ) -> None:
     """Roll dead jobs of the S3A committers forward or back; say which, and why."""
     from ..s3a.recovery.plan import APPEND, Action
-    from ..s3a.recovery.recover import JobOutcome, RecoveryOptions
+    from ..s3a.recovery.recover import UNSETTLED, RecoveryOptions
 
     with refusals():
         if mode not in (None, APPEND):
@@ -138,6 +155,7 @@ def s3a_recover(
         jobs=frozenset(job) if job else None,
         folders=tuple(folder or ()),
         deep=deep,
+        staging=staging,
     )
     found = _run(table, options)
     columns = ("job", "state", "outcome", "files", "completed", "removed", "aborted", "marker")
@@ -159,9 +177,7 @@ def s3a_recover(
     for one in found:
         for key in one.kept:
             typer.echo(f"{one.job}: left {key}", err=True)
-    if any(
-        one.outcome in (JobOutcome.FAILED, JobOutcome.UNKNOWN, JobOutcome.REFUSED) for one in found
-    ):
+    if any(one.outcome in UNSETTLED for one in found):
         raise typer.Exit(1)
 
 

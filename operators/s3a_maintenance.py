@@ -15,7 +15,7 @@ from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.runs.reports import text_table
 from ..s3a.recovery.liveness import State
 from ..s3a.recovery.plan import APPEND, Action
-from ..s3a.recovery.recover import JobOutcome, RecoveredJob, RecoveryOptions, recover_jobs
+from ..s3a.recovery.recover import UNSETTLED, RecoveredJob, RecoveryOptions, recover_jobs
 from ..s3a.runs.ledger import TryRecord
 from .maintenance import _seconds, _TableMaintenance
 
@@ -30,7 +30,6 @@ _AT_WORK = {"running", "queued", "scheduled", "restarting", "deferred", "up_for_
 _LOADED_AGAIN = {"success", "up_for_retry"}
 #: After these nobody loads unless somebody clears the task.
 _OVER = {"failed", "upstream_failed", "skipped", "removed"}
-_FAILED = (JobOutcome.FAILED, JobOutcome.UNKNOWN, JobOutcome.REFUSED)
 _DIRECTIONS = {"forward": Action.FORWARD, "back": Action.BACK}
 
 
@@ -47,7 +46,8 @@ class RecoverS3AJobsOperator(_TableMaintenance):
 
     Returns (XCom) ``tables``, each with ``jobs`` (every field of
     :class:`~zero_rename.s3a.recovery.recover.RecoveredJob`), ``outcomes`` (how many of each) and
-    ``failed``. The task fails where a job could not be settled or its metadata were refused.
+    ``failed``. The task fails where a job could not be settled, its metadata were refused, or
+    somebody who knows the load has to choose.
 
     :param tables: one table or several, whole or below the connection's table root.
         (templated)
@@ -58,10 +58,13 @@ class RecoverS3AJobsOperator(_TableMaintenance):
         ``None``: such a job stays unknown.
     :param mode: ``append`` where the jobs only add to their tables.
     :param direction: ``back`` rolls back even what could be rolled forward; ``forward`` where
-        another job has committed since, and only who knows the load can choose.
+        another job has committed since, or ETags cannot be compared, and only who knows the
+        load can choose.
     :param folders: partitions that jobs have as their destination, as paths below the table: a
         job that has no upload left shows only there.
     :param deep: list the tables whole instead; a request per thousand files.
+    :param staging: where the directory and partitioned committers keep their pending sets
+        (``fs.s3a.committer.staging.tmp.path``), as a path on the worker or an ``hdfs://`` URL.
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
@@ -76,6 +79,7 @@ class RecoverS3AJobsOperator(_TableMaintenance):
         direction: str | None = None,
         folders: Sequence[str] = (),
         deep: bool = False,
+        staging: str | None = None,
         zero_rename_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
@@ -88,6 +92,7 @@ class RecoverS3AJobsOperator(_TableMaintenance):
         self.direction = direction
         self.folders = folders
         self.deep = deep
+        self.staging = staging
         self._ti: Any = None
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -115,6 +120,7 @@ class RecoverS3AJobsOperator(_TableMaintenance):
             direction=_DIRECTIONS[self.direction] if self.direction else None,
             folders=tuple(self.folders),
             deep=self.deep,
+            staging=self.staging,
         )
 
     def _check(self, hook: ZeroRenameHook) -> None:
@@ -128,7 +134,7 @@ class RecoverS3AJobsOperator(_TableMaintenance):
         return {
             "jobs": [_plain(job) for job in found],
             "outcomes": {name: outcomes.count(name) for name in sorted(set(outcomes))},
-            "failed": sum(1 for job in found if job.outcome in _FAILED),
+            "failed": sum(1 for job in found if job.outcome in UNSETTLED),
         }
 
     def _log_jobs(self, table: Table, found: Sequence[RecoveredJob]) -> None:

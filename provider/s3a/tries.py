@@ -21,6 +21,7 @@ from ...committer.records.success_marker import SuccessMarker
 from ...committer.s3.deletion import remove
 from ...committer.s3.requests import Absent, Get, Step
 from ...s3a.hadoop.settings import Committer
+from ...s3a.recovery.plan import Action
 from ...s3a.recovery.recover import JobOutcome, RecoveryOptions, recover_jobs
 from ...s3a.runs import ledger
 from ...s3a.verification.committed_files import files_since
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from ...committer import Table
 
 _log = logging.getLogger(__name__)
+#: Rolled back; files that stay are looked for by name.
+_UNDOABLE = (JobOutcome.ROLLED_BACK, JobOutcome.FILES_LEFT)
 _SETTLED = (ledger.COMMITTED, ledger.UNDONE)
 
 
@@ -147,8 +150,11 @@ class Tries:
         forward = set()
         root = self._table.root
         folders = {w.record.partition for w in writes if w.record.partition}
+        # Of a staging committer's job, this run's own files are known by their names.
+        staged = Committer(record.committer).is_staging
         options = RecoveryOptions(
             apply=True,
+            direction=Action.BACK if staged else None,
             dead=frozenset({record.uuid}),
             jobs=frozenset(w.record.uuid for w in writes),
             folders=tuple(sorted(folders)),
@@ -157,7 +163,7 @@ class Tries:
             _log.info("Job %s of an earlier try: %s: %s", job.job, job.outcome, job.reason)
             if job.outcome is JobOutcome.ROLLED_FORWARD:
                 forward.add(job.job)
-            if job.outcome not in (JobOutcome.ROLLED_FORWARD, JobOutcome.ROLLED_BACK):
+            if job.outcome not in _UNDOABLE and job.outcome is not JobOutcome.ROLLED_FORWARD:
                 raise OutcomeUnknownError(
                     f"An earlier try left a job that could not be settled ({job.outcome}): "
                     f"{job.reason} Nothing was submitted.",

@@ -42,6 +42,12 @@ def staging_job(key: str) -> str:
     return names[-1] if names else ""
 
 
+def is_staged_name(key: str) -> bool:
+    """Whether a file has the name that a staging committer gives it: Spark's UUID of the write,
+    and the job's (``fs.s3a.committer.staging.unique-filenames``, which is on)."""
+    return len(uuids_in_name(key)) > 1
+
+
 @dataclass(frozen=True)
 class UploadClaim:
     """What one job's metadata say of its uploads.

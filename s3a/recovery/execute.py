@@ -31,9 +31,11 @@ from ..hadoop.magic_paths import parse
 from ..hadoop.upload_owners import list_uploads
 from ..runs.open_tries import note_recovered
 from .direction import Direction, decide, direction_key, withdraw
-from .leftovers import LeftoverJob, activity
+from .leftover_job import LeftoverJob
+from .leftovers import activity
 from .marker import MarkerOutcome, marker_body, write_marker
-from .plan import Action, Plan, PlannedFile, Presence, is_file_of
+from .plan import Action, Plan, PlannedFile, Presence
+from .whose_file import Match, compare
 
 _TRIES = Backoff(tries=5, first=0.5)
 #: Rounds of clearing up: the second look comes at once.
@@ -53,10 +55,12 @@ class FileOutcome(StrEnum):
     LOST = "lost"
     REFUSED = "refused"
     UNKNOWN = "unknown"
+    #: Complete, by whom and of what its ETag does not say.
+    UNSURE = "unsure"
 
 
 #: Outcomes after which the job's records must stay, for a repeat.
-_OPEN = (FileOutcome.LOST, FileOutcome.REFUSED, FileOutcome.UNKNOWN)
+_OPEN = (FileOutcome.LOST, FileOutcome.REFUSED, FileOutcome.UNKNOWN, FileOutcome.UNSURE)
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,8 @@ def carry_out(root: TableRoot, plan: Plan, before: Direction | None) -> Step[Exe
 def _has_moved(job: LeftoverJob) -> Step[bool]:
     """Whether a job's tree is another than the one that was judged: between looking and acting
     may lie the recovery of many other jobs, and this one's by somebody else."""
+    if job.staged is not None:
+        return not job.staged.is_unchanged()
     assert job.tree is not None
     listing = yield from list_objects(job.tree)
     items = [item for item in listing.objects if _is_of(job.tree, item.key)]
@@ -132,7 +138,7 @@ def _forward(root: TableRoot, plan: Plan, stands: Direction | None) -> Step[Exec
     marker = None
     if job.sets:  # Else an earlier recovery wrote it, before it deleted them.
         since = max(one.last_modified for one in job.sets)
-        body = marker_body(job.uuid, job.commits, len(job.sets))
+        body = marker_body(job.uuid, _committer(plan), job.commits, len(job.sets))
         marker = yield from write_marker(job.destination, job.uuid, body, since)
     if marker is MarkerOutcome.UNKNOWN:
         why = "all files are written, and whether its _SUCCESS is, the store did not say"
@@ -142,6 +148,13 @@ def _forward(root: TableRoot, plan: Plan, stands: Direction | None) -> Step[Exec
         yield from note_recovered(root, plan.judgement.record, job.uuid)
     execution = Execution(Action.FORWARD, files, marker=marker)
     return (yield from _clean_up(root, job, execution, stands))
+
+
+def _committer(plan: Plan) -> str:
+    """Its name in Hadoop's settings; of the staging ones, the store does not say which it was."""
+    if plan.judgement.record is not None:
+        return plan.judgement.record.committer
+    return "magic" if plan.job.staged is None else "staging"
 
 
 def _back(root: TableRoot, plan: Plan, stands: Direction | None) -> Step[Execution]:
@@ -176,7 +189,8 @@ def _complete(file: PlannedFile) -> Step[FileResult]:
         if isinstance(answer, Done):
             return FileResult(commit.key, FileOutcome.COMPLETED)
         found = yield Head(commit.key)
-        if isinstance(found, Found) and is_file_of(commit, found, file.since):
+        # The upload was under way a moment ago: what came since in its place is it.
+        if isinstance(found, Found) and compare(commit, found, file.since) is not Match.OTHER:
             return FileResult(commit.key, FileOutcome.THERE)
         refused = isinstance(answer, Refused)
         detail = answer.code if isinstance(answer, Refused) else answer.cause
@@ -204,8 +218,12 @@ def _undo(file: PlannedFile) -> Step[FileResult]:
 
 def _remove(file: PlannedFile, found: Found) -> Step[FileResult]:
     commit = file.commit
-    if not is_file_of(commit, found, file.since):
+    match = compare(commit, found, file.since)
+    if match is Match.OTHER:
         return FileResult(commit.key, FileOutcome.KEPT, "it is not this job's")
+    if match is Match.UNSURE and file.presence is not Presence.WRITTEN:
+        why = "it came while the job was rolled back, and its ETag proves nothing"
+        return FileResult(commit.key, FileOutcome.UNSURE, why)
     answer: Done | Refused | Unknown = Unknown("")
     for attempt in _TRIES.attempts():
         yield from _TRIES.pause(attempt)
@@ -239,7 +257,8 @@ def _clean_up(
     aborted, left = yield from _sweep(root, job.extra, gone)
     problem = f"{left} of its uploads are still listed after being aborted" if left else ""
     if not problem and job.tree is not None and stands is not None:
-        problem = yield from _delete_tree(job.tree, stands)
+        problem = job.staged.remove() if job.staged is not None else ""
+        problem = problem or (yield from _delete_tree(job.tree, stands))
     return replace(execution, aborted=aborted, problem=problem)
 
 
@@ -279,4 +298,4 @@ def _delete_tree(tree: str, stands: Direction) -> Step[str]:
 def _is_of(tree: str, key: str) -> bool:
     """Not another job's, in a magic root that jobs share."""
     path = parse(key)
-    return path is not None and path.tree == tree
+    return path is None or path.tree == tree

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 
 from ...committer.errors import RecordDamagedError
 from ...committer.layout import TableRoot
@@ -26,133 +25,15 @@ from ...committer.s3.requests import (
     ListedUpload,
     Step,
 )
-from ..hadoop.commit_files import PendingCommit, PendingSet
-from ..hadoop.magic_paths import (
-    DIRECTION_NAME,
-    SHARED_MAGIC,
-    MagicPath,
-    is_magic,
-    parse,
-    task_number,
-    why_outside,
-)
-from ..hadoop.upload_owners import UploadClaim, UploadOwners, list_uploads, staging_job
+from ..hadoop.commit_files import PendingSet
+from ..hadoop.magic_paths import DIRECTION_NAME, SHARED_MAGIC, MagicPath, is_magic, parse
+from ..hadoop.staging_dir import StagingFolder
+from ..hadoop.upload_owners import UploadOwners, list_uploads, staging_job
+from .leftover_job import Kind, LeftoverJob, LeftoverSet
+from .staged_jobs import staged_jobs
 
 #: More folders than this are not asked one by one: the table is listed as a whole.
 _FOLDERS = 100
-
-
-class Kind(StrEnum):
-    """What a job left."""
-
-    MAGIC = "magic"
-    #: Uploads only: a staging committer's, or of tasks that closed no file.
-    UPLOADS = "uploads"
-
-
-@dataclass(frozen=True)
-class LeftoverSet:
-    """One ``.pendingset``: ``read`` is ``None`` where it cannot be read, and ``damage`` says why.
-
-    :param last_modified: by the store's clock.
-    """
-
-    key: str
-    task: str
-    last_modified: float
-    read: PendingSet | None
-    damage: str = ""
-
-
-@dataclass(frozen=True)
-class LeftoverJob:
-    """What one job left below a table.
-
-    :param uuid: the committer's; of uploads alone, the UUID in their names; ``""`` for none.
-    :param destination: the job's output, a prefix without a slash at its end.
-    :param tree: the prefix of its magic tree, ``None`` where it left uploads only.
-    :param attempts: directories of application attempts that hold pending sets.
-    :param running: keys that files of uncommitted task attempts would have.
-    :param uploads: the uploads under way that are this job's.
-    :param oldest: when the first thing seen of it was made, by the store's clock; ``newest``
-        the last.
-    """
-
-    uuid: str
-    kind: Kind
-    destination: str
-    tree: str | None
-    sets: tuple[LeftoverSet, ...]
-    attempts: tuple[str, ...]
-    running: tuple[str, ...]
-    uploads: tuple[ListedUpload, ...]
-    oldest: float
-    newest: float
-    objects: int = 0
-
-    @property
-    def commits(self) -> tuple[PendingCommit, ...]:
-        """All that the readable pending sets name."""
-        return tuple(c for found in self.sets if found.read for c in found.read.commits)
-
-    @property
-    def listed(self) -> frozenset[tuple[str, str]]:
-        """(key, UploadId) of :attr:`commits`."""
-        return frozenset((commit.key, commit.upload_id) for commit in self.commits)
-
-    @property
-    def claim(self) -> UploadClaim:
-        """What its metadata say of its uploads."""
-        keys = {commit.key for commit in self.commits} | set(self.running)
-        return UploadClaim(self.uuid, self.listed, frozenset(keys))
-
-    @property
-    def extra(self) -> tuple[ListedUpload, ...]:
-        """Its uploads that no pending set names: of task attempts that did not commit."""
-        listed = self.listed
-        return tuple(u for u in self.uploads if (u.key, u.upload_id) not in listed)
-
-    @property
-    def unaccounted(self) -> tuple[ListedUpload, ...]:
-        """Those of :attr:`extra` whose file no committed task made: an attempt that lost to
-        another of the same task has the same key (HADOOP-17258)."""
-        keys = {commit.key for commit in self.commits}
-        return tuple(upload for upload in self.extra if upload.key not in keys)
-
-    @property
-    def task_gaps(self) -> tuple[int, ...]:
-        """Task numbers below the highest of which there is no pending set."""
-        numbers = {n for found in self.sets if (n := task_number(found.task)) is not None}
-        return tuple(n for n in range(max(numbers, default=-1)) if n not in numbers)
-
-    def refusals(self, root: TableRoot) -> tuple[str, ...]:
-        """Why its pending sets may not be carried out at all, neither way: they name what is
-        not this job's. Empty where nothing is wrong. Asks the store nothing."""
-        found: list[str] = []
-        seen: dict[str, str] = {}
-        if not self.uuid and len({one.read.job for one in self.sets if one.read}) > 1:
-            found.append("its pending sets are of several jobs, and its path names none")
-        for one in self.sets:
-            if one.read is None:
-                continue
-            name = one.key.rsplit("/", 1)[-1]
-            if one.read.job and self.uuid and one.read.job != self.uuid:
-                found.append(f"{name} is of another job, {one.read.job!r}")
-            for commit in one.read.commits:
-                if commit.job and self.uuid and commit.job != self.uuid:
-                    found.append(f"{name} names a file of another job, {commit.job!r}")
-                outside = why_outside(commit.bucket, commit.key, root, self.destination)
-                if outside:
-                    found.append(f"{name} {outside}")
-                if commit.key in seen:
-                    found.append(f"{name} and {seen[commit.key]} both name {commit.key!r}")
-                seen[commit.key] = name
-        if len(self.attempts) > 1:
-            found.append(
-                f"there are pending sets of {len(self.attempts)} application attempts "
-                f"({', '.join(self.attempts)}), of which a job commit would take the last alone"
-            )
-        return tuple(dict.fromkeys(found))
 
 
 @dataclass(frozen=True)
@@ -164,14 +45,21 @@ class Leftovers:
 
 
 def find_jobs(
-    root: TableRoot, folders: Collection[str] = (), deep: bool = False
+    root: TableRoot,
+    folders: Collection[str] = (),
+    deep: bool = False,
+    staging: StagingFolder | None = None,
 ) -> Step[Leftovers]:
     """Look for jobs.
 
     :param folders: further destinations below the root, as prefixes without slashes at the end:
         a job that wrote to a partition's folder and has no upload left shows nowhere else.
     :param deep: list the whole table instead, a request per thousand keys.
+    :param staging: where staging committers keep their pending sets.
+    :raises InvalidInputError: the staging folder cannot be listed.
     """
+    # Before the uploads: of a set that is seen, whatever upload is not listed was ended.
+    traces = staging.jobs() if staging is not None else ()
     uploads = yield from list_uploads(root)
     objects, now = yield from _magic_objects(root, uploads, folders, deep)
     trees: dict[str, list[tuple[ListedObject, MagicPath]]] = defaultdict(list)
@@ -185,6 +73,8 @@ def find_jobs(
         if any(other != tree and other.startswith(tree) for other in trees):
             del trees[tree]
     made = yield All(tuple(_job(tree, items) for tree, items in sorted(trees.items())))
+    if staging is not None:
+        made += staged_jobs(root, folders, staging, traces, uploads, now)
     jobs = _with_uploads(root, made, uploads)
     return Leftovers(tuple(sorted(jobs, key=lambda job: (job.oldest, job.uuid))), now)
 

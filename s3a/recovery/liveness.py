@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ...committer.job_spec import NOBODY, Owner
-from ..runs.ledger import HEARTBEAT_TIMEOUT, TryRecord, is_of
+from ...committer.layout import TableRoot
+from ...committer.s3.requests import All, Step
+from ..runs.ledger import HEARTBEAT_TIMEOUT, TryRecord, is_of, last_heartbeat
 from ..runs.open_tries import OpenTry
-from .leftovers import Kind, LeftoverJob
+from .leftover_job import Kind, LeftoverJob
 
 #: Seconds of silence below which a job counts as live where nobody says otherwise.
 QUIET = 3600.0
@@ -180,3 +182,22 @@ def _name(owner: Owner) -> str:
     mapped = f"[{owner.map_index}]" if owner.map_index not in (None, -1) else ""
     tried = f" try {owner.try_number}" if owner.try_number is not None else ""
     return f"{owner.dag_id}.{owner.task_id}{mapped} of run {owner.run_id}{tried}"
+
+
+def heartbeats(root: TableRoot, tries: Collection[OpenTry]) -> Step[dict[str, float]]:
+    """Seconds since the applications of tries said that they write, by the tries' UUIDs."""
+    runs = [known.record.uuid for known in tries if known.record is not None]
+    found = yield All(tuple(last_heartbeat(root, run) for run in runs))
+    return {run: silent for run, silent in zip(runs, found, strict=True) if silent is not None}
+
+
+def rival_of(job: LeftoverJob, judged: Collection[tuple[LeftoverJob, Judgement]]) -> str | None:
+    """A job that lives and began after this one's last task, within its destination or around
+    it."""
+    last = max((one.last_modified for one in job.sets), default=job.newest)
+    for other, judgement in judged:
+        near = f"{other.destination}/".startswith(f"{job.destination}/")
+        near = near or f"{job.destination}/".startswith(f"{other.destination}/")
+        if other is not job and judgement.state is State.LIVE and near and other.oldest >= last:
+            return other.uuid or "of uploads that name none"
+    return None

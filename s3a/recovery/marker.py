@@ -43,18 +43,27 @@ class DestinationMarker:
         return self.job or "one that its _SUCCESS does not name"
 
 
+def read_marker(found: Found | None) -> DestinationMarker:
+    """What the ``_SUCCESS`` of a destination says; an unreadable one is another job's."""
+    if found is None:
+        return DestinationMarker()
+    read = SuccessMarker.parse_or_none(found.body)
+    return DestinationMarker(found.etag, found.last_modified, read.job if read else None)
+
+
 def marker_key(destination: str) -> str:
     return f"{destination}/_SUCCESS"
 
 
 def marker_body(
     job: str,
+    committer: str,
     commits: Sequence[PendingCommit],
     tasks: int,
     clock: Callable[[], float] = time.time,
     host: Callable[[], str] = socket.gethostname,
 ) -> bytes:
-    """Hadoop's SuccessData, version 1, as the magic committer fills it."""
+    """Hadoop's SuccessData, version 1, as the committer of this name fills it."""
     counters = {
         "committer_commits_completed": len(commits),
         "committer_bytes_committed": sum(commit.length for commit in commits),
@@ -63,7 +72,7 @@ def marker_body(
     }
     head = {
         "hostname": host(),
-        "committer": "magic",
+        "committer": committer,
         "description": "Rolled forward by zero_rename after its driver died",
         "jobId": job,
         "jobIdSource": "zero_rename recovery",

@@ -1,4 +1,4 @@
-"""Plan for a dead S3A job: rolled forward, rolled back, or left, and why.
+"""Plan for a dead S3A job: rolled forward, rolled back, or left to a person, and why.
 
 The S3A architecture text's rule: a job commit completes nothing before its tests of the
 destination are done, so a file that is written shows that they were; then, if every pending set
@@ -16,19 +16,20 @@ task number is missing; tasks that had not begun behind the last one still canno
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from ...committer.layout import TableRoot
-from ...committer.records.success_marker import SuccessMarker
 from ...committer.s3.requests import All, Found, Head, Step
 from ..hadoop.commit_files import PendingCommit
+from ..hadoop.upload_owners import is_staged_name
 from .direction import Direction
-from .leftovers import Kind, LeftoverJob
+from .leftover_job import Kind, LeftoverJob
 from .liveness import Judgement, State
 from .marker import DestinationMarker
+from .unclaimed_files import Unclaimed
+from .whose_file import Match, compare
 
 #: Modes in which a job adds to what is there.
 APPEND = "append"
@@ -52,6 +53,8 @@ class Presence(StrEnum):
     MISSING = "missing"
     #: No upload, and an object at its key that is another's.
     FOREIGN = "foreign"
+    #: No upload, and an object at its key of which only a person can say that it is this file.
+    UNSURE = "unsure"
 
 
 @dataclass(frozen=True)
@@ -96,34 +99,6 @@ class Overrides:
     tasks: int | None = None
 
 
-def composite_etag(etags: Sequence[str]) -> str | None:
-    """The ETag S3 gives an object made of parts, where the parts' ETags are MD5 sums; ``None``
-    where they are not, as under SSE-KMS."""
-    try:
-        digests = b"".join(bytes.fromhex(etag) for etag in etags)
-    except ValueError:
-        return None
-    if not etags or len(digests) != 16 * len(etags):
-        return None
-    return f"{hashlib.md5(digests, usedforsecurity=False).hexdigest()}-{len(etags)}"
-
-
-def is_file_of(commit: PendingCommit, found: Found, since: float) -> bool:
-    """Whether an object is what completing a commit's upload makes.
-
-    Where the parts' ETags are no checksums, size, number of parts and time have to do: the file
-    appeared after its task had committed.
-
-    :param since: when it had, by the store's clock.
-    """
-    if found.size != commit.length:
-        return False
-    expected = composite_etag(commit.etags)
-    if expected is not None:
-        return found.etag == expected
-    return found.etag.endswith(f"-{len(commit.etags)}") and found.last_modified >= since
-
-
 def look_at_files(job: LeftoverJob) -> Step[tuple[PlannedFile, ...]]:
     """Where each file is that the job's pending sets name: one HEAD for each not outstanding."""
     under_way = {(upload.key, upload.upload_id) for upload in job.uploads}
@@ -144,8 +119,14 @@ def _look(
     found = yield Head(commit.key)
     if not isinstance(found, Found):
         return PlannedFile(commit, Presence.MISSING, since)
-    presence = Presence.WRITTEN if is_file_of(commit, found, since) else Presence.FOREIGN
-    return PlannedFile(commit, presence, since)
+    return PlannedFile(commit, _PRESENT[compare(commit, found, since)], since)
+
+
+_PRESENT = {
+    Match.SAME: Presence.WRITTEN,
+    Match.UNSURE: Presence.UNSURE,
+    Match.OTHER: Presence.FOREIGN,
+}
 
 
 @dataclass(frozen=True)
@@ -156,6 +137,7 @@ class Case:
     :param decided: what an earlier recovery began to do.
     :param rival: a job that lives and began after this one's last task: the retry, perhaps. Its
         set-up has removed the marker of whoever committed before.
+    :param unclaimed: complete files that no readable pending set names and that carry its name.
     """
 
     root: TableRoot
@@ -166,6 +148,18 @@ class Case:
     marker: DestinationMarker = field(default_factory=DestinationMarker)
     decided: Direction | None = None
     rival: str | None = None
+    unclaimed: Unclaimed = field(default_factory=Unclaimed)
+
+    @property
+    def is_vouched_for(self) -> bool:
+        """Whether files that cannot be compared may be taken for the job's: the caller says which
+        way, or an earlier recovery, which had compared what was there, completed them."""
+        went_forward = self.decided is not None and self.decided.forward
+        return self.overrides.direction is not None or went_forward
+
+    @property
+    def unsure(self) -> tuple[str, ...]:
+        return tuple(f.commit.key for f in self.files if f.presence is Presence.UNSURE)
 
     @property
     def lost(self) -> tuple[str, ...]:
@@ -199,8 +193,14 @@ class Case:
 
 def plan_job(case: Case) -> Plan:
     """Choose. Asks the store nothing."""
+    if case.is_vouched_for:
+        case = replace(case, files=tuple(_vouched_for(file) for file in case.files))
     action, reason = _choose(case)
     return Plan(case.job, case.judgement, action, reason, case.files)
+
+
+def _vouched_for(file: PlannedFile) -> PlannedFile:
+    return replace(file, presence=Presence.WRITTEN) if file.presence is Presence.UNSURE else file
 
 
 def _choose(case: Case) -> tuple[Action, str]:
@@ -212,16 +212,17 @@ def _choose(case: Case) -> tuple[Action, str]:
             "the store for it"
         )
     if job.kind is Kind.UPLOADS:
-        return Action.BACK, (
-            "it left uploads and no metadata in the store: a staging committer keeps its pending "
-            "sets on the cluster's file system, and a task that closed no file has none"
-        )
+        return _uploads_only(case)
     if (decided is None or decided.forward) and case.is_committed:
         return Action.FORWARD, "its _SUCCESS is there: its commit is done but for the clean-up"
     if decided is not None and decided.job != job.uuid:
         return Action.REFUSE, f"an earlier recovery's direction is for another job, {decided.job!r}"
+    if case.unsure:
+        return Action.ASK, _cannot_compare(case)
     if decided is not None and not (decided.forward and case.lost and since):
         return _go_on(decided, case.lost, _unreadable(job))
+    if (doubt := _unclaimed(case)) and case.overrides.direction is not Action.BACK:
+        return Action.ASK, f"{_unreadable(job)}, and {doubt}"
     against = _against(case)
     written = sum(1 for file in files if file.presence is Presence.WRITTEN)
     if since and written and case.overrides.direction is None:
@@ -233,7 +234,7 @@ def _choose(case: Case) -> tuple[Action, str]:
                 "back, else forward: only you can tell"
             )
     if against:
-        return Action.BACK, against
+        return _back(case, against)
     if not written:
         return _nothing_written(case)
     rest = len(files) - written
@@ -243,6 +244,77 @@ def _choose(case: Case) -> tuple[Action, str]:
         "so its commit had passed its tests, and "
         + (f"the uploads of the other {rest} are all there" if rest else "none is outstanding")
         + left
+    )
+
+
+def _back(case: Case, why: str) -> tuple[Action, str]:
+    """Back, unless the caller wants it forward: what that loses is not for us to choose."""
+    if case.overrides.direction is Action.FORWARD:
+        return Action.ASK, f"it is to be rolled forward, and cannot be: {why}. Roll it back or not"
+    return Action.BACK, why
+
+
+def _unclaimed(case: Case) -> str:
+    """What may be visible of a job some of whose pending sets cannot be read; ``""``: nothing."""
+    if case.unclaimed.is_unknown:
+        return (
+            "nothing that can be read says what its files are called, so whether some are "
+            "visible is not known. See to them, and roll it back"
+        )
+    if not case.unclaimed.keys:
+        return ""
+    return (
+        f"{_told(case.unclaimed.keys)} its UUID in their names: they may be its, which a name "
+        "does not prove. Remove them or not, and roll it back"
+    )
+
+
+def _uploads_only(case: Case) -> tuple[Action, str]:
+    """There is no metadata of it in the store, nor in a staging folder that was looked at."""
+    job, unclaimed = case.job, case.unclaimed
+    none = (
+        "it left uploads and no metadata in the store: a staging committer keeps its pending "
+        "sets on the cluster's file system, and a task that closed no file has none"
+    )
+    if job.uuid and case.marker.job == job.uuid:
+        return Action.BACK, "its _SUCCESS is there: these are uploads of attempts that lost"
+    if unclaimed.is_made_by_others:
+        return Action.BACK, f"{none}. Complete files have their keys: other attempts won"
+    if case.overrides.direction is Action.BACK:
+        return Action.BACK, f"{none}. The caller wants it rolled back"
+    if unclaimed.keys:
+        return Action.ASK, (
+            f"{none}. {_told(unclaimed.keys)} the UUID of its uploads: it died in its commit. "
+            f"{_WHERE} Where the folder is lost, remove these files and roll it back"
+        )
+    if case.judgement.state is State.SUPERSEDED:
+        return Action.BACK, f"{none}. {case.judgement.reason}"
+    if any(is_staged_name(upload.key) for upload in job.uploads):
+        return Action.ASK, (
+            f"the names of its uploads are a staging committer's, and {none}. What its tasks "
+            f"wrote is in these uploads alone. {_WHERE} Where it is loaded again, roll it back"
+        )
+    return Action.BACK, none
+
+
+_WHERE = (
+    "Name the staging folder (--staging, staging=: fs.s3a.committer.staging.tmp.path) that holds "
+    "its pending sets: it may be rolled forward with them."
+)
+
+
+def _told(keys: Sequence[str]) -> str:
+    return f"{len(keys)} complete files, such as {min(keys)!r}, carry"
+
+
+def _cannot_compare(case: Case) -> str:
+    keys = case.unsure
+    return (
+        f"{len(keys)} of its {len(case.files)} files are no uploads any more, and the objects at "
+        f"their keys, such as {keys[0]!r}, have their size and are as new, but their ETags are "
+        "not made of the parts' as those of unencrypted objects are (SSE-KMS and SSE-C, other "
+        "stores), so nothing proves that they are this job's. If they are, roll it forward; if "
+        "its rows are loaded again, roll it back, which removes them"
     )
 
 
@@ -303,30 +375,23 @@ def _nothing_written(case: Case) -> tuple[Action, str]:
     if overrides.mode != APPEND or judgement.mode not in (None, APPEND):
         mode = f"its mode is {judgement.mode}" if judgement.mode else "its mode is not said to be"
         mode += "" if judgement.mode else " append"
-        return Action.BACK, f"{none}, so nothing shows that its commit had begun, and {mode}"
+        return _back(case, f"{none}, so nothing shows that its commit had begun, and {mode}")
     if not judgement.stated:
-        return Action.BACK, (
-            f"{none}, and that it is dead follows from its silence only: nobody states it"
+        return _back(
+            case, f"{none}, and that it is dead follows from its silence only: nobody states it"
         )
     if job.unaccounted or job.running:
-        return Action.BACK, (
+        return _back(
+            case,
             f"{none}, and task attempts that did not commit left {len(job.unaccounted)} uploads "
-            f"({len(job.running)} closed files): it died while tasks were running"
+            f"({len(job.running)} closed files): it died while tasks were running",
         )
     if job.task_gaps:
-        return Action.BACK, f"{none}, and task {job.task_gaps[0]} has no pending set"
+        return _back(case, f"{none}, and task {job.task_gaps[0]} has no pending set")
     if case.since:
-        return Action.BACK, f"{none}, and {case.since}, which may be a retry of the same load"
+        return _back(case, f"{none}, and {case.since}, which may be a retry of the same load")
     counted = "" if overrides.tasks is not None else ". How many tasks it has is not known"
     return Action.FORWARD, (
         f"all {len(job.sets)} pending sets load, the uploads outstanding are its {len(case.files)} "
         f"files and no others, its mode is append, and it is stated to be dead{counted}"
     )
-
-
-def read_marker(found: Found | None) -> DestinationMarker:
-    """What the ``_SUCCESS`` of a destination says; an unreadable one is another job's."""
-    if found is None:
-        return DestinationMarker()
-    read = SuccessMarker.parse_or_none(found.body)
-    return DestinationMarker(found.etag, found.last_modified, read.job if read else None)

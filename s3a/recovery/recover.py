@@ -21,25 +21,20 @@ from ...committer.errors import (
 )
 from ...committer.job_spec import NOBODY, Owner
 from ...committer.layout import TableRoot
-from ...committer.s3.requests import All, Found, Get, Step
-from ..runs.ledger import TryRecord, last_heartbeat
-from ..runs.open_tries import OpenTry, forget_try, open_tries
-from .direction import Direction, read_direction
+from ...committer.s3.requests import Found, Get, Step
+from ..hadoop.staging_dir import StagingFolder
+from ..runs.ledger import TryRecord
+from ..runs.open_tries import forget_try, open_tries
+from .direction import read_direction
 from .execute import Execution, FileOutcome, carry_out
-from .leftovers import Kind, LeftoverJob, Leftovers, find_jobs
-from .liveness import Judgement, Knowledge, State, judge
-from .marker import MarkerOutcome, marker_key
-from .plan import Action, Case, Overrides, Plan, Presence, look_at_files, plan_job, read_marker
-from .unclaimed_files import visible_files
+from .leftover_job import Kind, LeftoverJob
+from .leftovers import Leftovers, find_jobs
+from .liveness import Judgement, Knowledge, State, heartbeats, judge, rival_of
+from .marker import MarkerOutcome, marker_key, read_marker
+from .plan import Action, Case, Overrides, Plan, Presence, look_at_files, plan_job
+from .unclaimed_files import unclaimed_files
 
 _log = logging.getLogger(__name__)
-_VISIBLE = {
-    Kind.UPLOADS: "complete files carry the UUID of its uploads: it died in its commit, or "
-    "committed and left these uploads of other attempts. Nothing in the store says which, so "
-    "they are left",
-    Kind.MAGIC: "complete files that no readable pending set names carry the UUID of its other "
-    "files. A name is no proof, so they are left",
-}
 
 
 class JobOutcome(StrEnum):
@@ -49,14 +44,30 @@ class JobOutcome(StrEnum):
     ROLLED_BACK = "rolled-back"
     WOULD_ROLL_FORWARD = "would-roll-forward"
     WOULD_ROLL_BACK = "would-roll-back"
-    #: It lives, or is not known not to, or only somebody who knows the load can choose.
+    #: It lives, or is not known not to.
     LEFT = "left"
+    #: Only somebody who knows the load can choose. Nothing was done.
+    NEEDS_DECISION = "needs-decision"
+    #: Rolled back, and files are visible that carry its UUID, which is no proof that they are its.
+    FILES_LEFT = "files-left"
     #: Its metadata name what is not its.
     REFUSED = "refused"
     #: The store refused something; a repeat goes on where this stopped.
     FAILED = "failed"
     #: The store did not say what happened; a repeat finds out.
     UNKNOWN = "unknown"
+
+
+#: Outcomes after which somebody has to look.
+UNSETTLED = frozenset(
+    {
+        JobOutcome.NEEDS_DECISION,
+        JobOutcome.FILES_LEFT,
+        JobOutcome.REFUSED,
+        JobOutcome.FAILED,
+        JobOutcome.UNKNOWN,
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -71,11 +82,15 @@ class RecoveryOptions:
     :param dead: UUIDs of jobs, or ids of runs, whose application is known to have ended.
     :param mode: ``append`` where the jobs add to what is there.
     :param direction: ``Action.BACK``: roll back even where rolling forward would do; or
-        ``Action.FORWARD`` where both would do and only the caller can tell.
+        ``Action.FORWARD`` where both would do and only the caller can tell. Either vouches for
+        files that are there and cannot be compared.
     :param tasks: how many tasks the job has, where known.
     :param jobs: only these UUIDs; ``None`` for all.
     :param folders: further destinations below the table, as paths relative to its root.
     :param deep: list the whole table for jobs that left nothing but their metadata.
+    :param staging: where the directory and partitioned committers keep their pending sets:
+        ``fs.s3a.committer.staging.tmp.path``, as :class:`~..hadoop.staging_dir.StagingFolder`
+        takes it.
     """
 
     apply: bool = False
@@ -88,6 +103,7 @@ class RecoveryOptions:
     jobs: Collection[str] | None = None
     folders: Collection[str] = ()
     deep: bool = False
+    staging: str | None = None
 
     def check(self, root: TableRoot) -> None:
         """:raises InvalidInputError: options that cannot be right."""
@@ -112,15 +128,15 @@ class RecoveredJob:
     characters of untrusted records are escaped.
 
     :param job: the committer's UUID; of uploads alone, the one in their names; ``""`` for none.
-    :param left: ``magic`` or ``uploads``.
+    :param left: ``magic``, ``staging`` or ``uploads``.
     :param destination: ``s3://bucket/prefix`` of the job's output.
     :param files: how many its pending sets name, of ``bytes`` in all; ``written`` of them were
-        when it was looked at, ``outstanding`` are uploads, ``missing`` neither; ``None`` where
-        nobody looked.
+        when it was looked at, ``outstanding`` are uploads, ``missing`` neither, and ``unsure``
+        such as cannot be compared; ``None`` where nobody looked.
     :param extra: uploads of task attempts that did not commit.
     :param completed: files completed now; ``removed`` and ``aborted`` files and uploads.
-    :param kept: keys of files that are visible and were left: not the job's, or of uploads
-        alone perhaps committed.
+    :param kept: keys of files that are visible and were left: not the job's, or not proved to
+        be its.
     :param marker: what became of its ``_SUCCESS``.
     """
 
@@ -137,6 +153,7 @@ class RecoveredJob:
     written: int | None = None
     outstanding: int | None = None
     missing: int | None = None
+    unsure: int | None = None
     extra: int = 0
     completed: int = 0
     removed: int = 0
@@ -156,21 +173,23 @@ def recover_jobs(
 
     :param ask: what has become of a try; ``None`` where that is not known.
     :returns: the jobs, oldest first.
-    :raises InvalidInputError: options that cannot be right.
+    :raises InvalidInputError: options that cannot be right, or a staging folder that cannot be
+        looked at from here.
     """
     options.check(root)
     folders = tuple(f"{root.prefix}/{folder.strip('/')}" for folder in options.folders)
-    found: Leftovers = yield from find_jobs(root, folders, options.deep)
+    staging = StagingFolder(options.staging) if options.staging is not None else None
+    found: Leftovers = yield from find_jobs(root, folders, options.deep, staging)
     # Tries after jobs: a try says that it begins before its job leaves anything.
     tries = yield from open_tries(root)
-    heartbeats = yield from _heartbeats(root, tries)
-    known = Knowledge(tries, options.dead, ask, heartbeats, options.patience)
+    sent = yield from heartbeats(root, tries)
+    known = Knowledge(tries, options.dead, ask, sent, options.patience)
     judged = [(job, judge(job, found.now, known)) for job in found.jobs]
     results = []
     for job, judgement in judged:
         if options.jobs is not None and job.uuid not in options.jobs:
             continue
-        rival = _rival(job, judged)
+        rival = rival_of(job, judged)
         result = yield from _one(root, job, judgement, found.now, options, rival)
         results.append(result)
         _log.info(
@@ -184,25 +203,6 @@ def recover_jobs(
         )
     yield from _forget_tries(root, judged, results)
     return tuple(results)
-
-
-def _heartbeats(root: TableRoot, tries: Collection[OpenTry]) -> Step[dict[str, float]]:
-    """Seconds since the applications of tries said that they write, by the tries' UUIDs."""
-    runs = [known.record.uuid for known in tries if known.record is not None]
-    found = yield All(tuple(last_heartbeat(root, run) for run in runs))
-    return {run: silent for run, silent in zip(runs, found, strict=True) if silent is not None}
-
-
-def _rival(job: LeftoverJob, judged: Collection[tuple[LeftoverJob, Judgement]]) -> str | None:
-    """A job that lives and began after this one's last task, within its destination or around
-    it."""
-    last = max((one.last_modified for one in job.sets), default=job.newest)
-    for other, judgement in judged:
-        near = f"{other.destination}/".startswith(f"{job.destination}/")
-        near = near or f"{job.destination}/".startswith(f"{other.destination}/")
-        if other is not job and judgement.state is State.LIVE and near and other.oldest >= last:
-            return other.uuid or "of uploads that name none"
-    return None
 
 
 def _one(
@@ -234,37 +234,52 @@ def _settle(
     rival: str | None,
 ) -> Step[RecoveredJob]:
     overrides = Overrides(options.mode, options.direction, options.tasks)
-    plan, before = yield from _plan(root, job, judgement, overrides, rival)
-    visible: tuple[str, ...] = ()
-    if plan.action is Action.BACK:
-        visible = yield from visible_files(job)
-    if visible:
-        plan = replace(plan, reason=f"{plan.reason}. {len(visible)} {_VISIBLE[job.kind]}")
+    try:
+        case = yield from _look(root, job, judgement, overrides, rival)
+    except RecordDamagedError as error:
+        return _result(root, job, judgement, now, JobOutcome.REFUSED, str(error))
+    plan = plan_job(case)
     may = judgement.state is not State.UNKNOWN or options.force
     outcome, reason = _without_acting(plan, may, options)
     if outcome is not None:
         return _result(root, job, judgement, now, outcome, reason, plan)
-    execution = yield from carry_out(root, plan, before)
+    execution = yield from carry_out(root, plan, case.decided)
     result = _acted(root, job, judgement, now, plan, execution)
-    return replace(result, kept=(*result.kept, *(_safe(key) for key in visible)))
+    return _with_unclaimed(result, case.unclaimed.keys)
 
 
-def _plan(
+def _look(
     root: TableRoot, job: LeftoverJob, judgement: Judgement, overrides: Overrides, rival: str | None
-) -> Step[tuple[Plan, Direction | None]]:
-    if job.refusals(root) or job.kind is Kind.UPLOADS:
-        # Nothing that untrusted metadata name is asked for.
-        return plan_job(Case(root, job, judgement, overrides)), None
-    assert job.tree is not None
-    try:
-        before = yield from read_direction(job.tree)
-    except RecordDamagedError as error:
-        return Plan(job, judgement, Action.REFUSE, str(error)), None
-    files = yield from look_at_files(job)
+) -> Step[Case]:
+    """:raises RecordDamagedError: an earlier recovery's direction cannot be read."""
+    case = Case(root, job, judgement, overrides, rival=rival)
+    if job.refusals(root):
+        return case  # Nothing that untrusted metadata name is asked for.
     found = yield Get(marker_key(job.destination))
-    marker = read_marker(found if isinstance(found, Found) else None)
-    case = Case(root, job, judgement, overrides, files, marker, before, rival)
-    return plan_job(case), before
+    unclaimed = yield from unclaimed_files(job)
+    case = replace(
+        case,
+        marker=read_marker(found if isinstance(found, Found) else None),
+        unclaimed=unclaimed,
+    )
+    if job.tree is None:
+        return case
+    before = yield from read_direction(job.tree)
+    files = yield from look_at_files(job)
+    return replace(case, files=files, decided=before)
+
+
+def _with_unclaimed(result: RecoveredJob, keys: Collection[str]) -> RecoveredJob:
+    """Say which files are visible that may be a job's that was rolled back."""
+    if not keys or result.outcome is not JobOutcome.ROLLED_BACK:
+        return result
+    told = f"{len(keys)} complete files carry its UUID in their names. A name is no proof, so"
+    return replace(
+        result,
+        outcome=JobOutcome.FILES_LEFT,
+        reason=f"{result.reason}. {told} they are left to you to remove",
+        kept=(*result.kept, *map(_safe, keys)),
+    )
 
 
 def _without_acting(
@@ -274,10 +289,11 @@ def _without_acting(
     if plan.action is Action.REFUSE:
         return JobOutcome.REFUSED, plan.reason
     if plan.action is Action.ASK:
-        return JobOutcome.LEFT, plan.reason
+        return JobOutcome.NEEDS_DECISION, plan.reason
     if not may:
         would = "roll it forward" if plan.action is Action.FORWARD else "roll it back"
-        return JobOutcome.LEFT, (
+        is_seen = options.apply and plan.count(Presence.WRITTEN) > 0
+        return JobOutcome.NEEDS_DECISION if is_seen else JobOutcome.LEFT, (
             f"whether it lives is not known, so it is left unless that is forced, which would "
             f"{would}: {plan.reason}"
         )
@@ -320,6 +336,7 @@ def _result(
     execution: Execution | None = None,
 ) -> RecoveredJob:
     kept = [f.key for f in execution.files if f.outcome is FileOutcome.KEPT] if execution else []
+    unsure = plan.count(Presence.UNSURE) if plan else None
     missing = plan.count(Presence.MISSING) + plan.count(Presence.FOREIGN) if plan else None
     return RecoveredJob(
         job=_safe(job.uuid),
@@ -335,6 +352,7 @@ def _result(
         written=plan.count(Presence.WRITTEN) if plan else None,
         outstanding=plan.count(Presence.OUTSTANDING) if plan else None,
         missing=missing,
+        unsure=unsure,
         extra=len(job.extra),
         completed=execution.count(FileOutcome.COMPLETED) if execution else 0,
         removed=execution.count(FileOutcome.REMOVED) if execution else 0,

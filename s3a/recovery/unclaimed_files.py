@@ -3,45 +3,71 @@
 A staging committer's driver that dies in its job commit leaves some files complete and the
 uploads of the others; a job that committed well may leave the upload of a task attempt that
 lost. The names of both carry the job's UUID, and nothing in the store tells them apart. Of a
-magic job, a pending set that cannot be read may have named files that are complete; they carry
-the UUID of Spark's write, as its other files do. What is known by its name alone is told, and
-never removed: names are easily made.
+job with metadata, a pending set that cannot be read may have named files that are complete; they
+carry the UUID of Spark's write, as its other files do. What is known by its name alone is told,
+and never removed: names are easily made.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ...committer.s3.listing import list_objects
 from ...committer.s3.requests import All, Step
 from ..hadoop.magic_paths import is_magic, uuids_in_name
-from .leftovers import Kind, LeftoverJob
+from .leftover_job import Kind, LeftoverJob
 
-#: More folders than this are not looked into.
+#: More folders than this are not asked one by one: the destination is listed as a whole.
 _FOLDERS = 100
 
 
-def visible_files(job: LeftoverJob) -> Step[tuple[str, ...]]:
-    """Keys of complete files that no readable pending set of the job names and that carry the
-    UUID of its files: of uploads alone in those uploads' folders, of a magic job anywhere below
-    its destination, a request per thousand keys.
+@dataclass(frozen=True)
+class Unclaimed:
+    """Keys of complete files that no readable pending set names and that carry a job's UUID.
 
-    Not of a task attempt that lost: where every upload has a complete file at its key, another
-    attempt of each task won, and the answer is empty.
+    :param is_made_by_others: every upload that the job left has a complete file at its key:
+        another attempt of each task won, and what carries the UUID is committed.
+    :param is_unknown: nothing that can be read says what its files are called.
     """
-    if job.kind is Kind.MAGIC:
-        if all(one.read is not None for one in job.sets):
-            return ()
-        named = {commit.key for commit in job.commits}
-        keys = named | {upload.key for upload in job.uploads} | set(job.running)
-        uuids = {uuid for key in keys for uuid in uuids_in_name(key)}
-        if not uuids:
-            return ()
-        listing = yield from list_objects(f"{job.destination}/")
-        found = {key for key in listing.keys if not is_magic(key)} - named
-        return tuple(sorted(key for key in found if uuids & set(uuids_in_name(key))))
+
+    keys: tuple[str, ...] = ()
+    is_made_by_others: bool = False
+    is_unknown: bool = False
+
+
+def unclaimed_files(job: LeftoverJob) -> Step[Unclaimed]:
+    """Look for them: of uploads alone in those uploads' folders, of a job some of whose pending
+    sets cannot be read anywhere below its destination; a request per thousand keys."""
+    if job.kind is Kind.UPLOADS:
+        return (yield from _beside_uploads(job))
+    if all(one.read is not None for one in job.sets):
+        return Unclaimed()
+    named = {commit.key for commit in job.commits}
+    keys = named | {upload.key for upload in job.uploads} | set(job.running)
+    uuids = {uuid for key in keys for uuid in uuids_in_name(key)}
+    uuids |= {job.uuid.lower()} if job.kind is Kind.STAGING else set()
+    if not uuids:
+        return Unclaimed(is_unknown=True)
+    found = yield from _complete(f"{job.destination}/", uuids)
+    return Unclaimed(tuple(sorted(found - named)))
+
+
+def _beside_uploads(job: LeftoverJob) -> Step[Unclaimed]:
+    if not job.uuid:
+        return Unclaimed()
     keys = {upload.key for upload in job.uploads}
-    folders = sorted({key.rpartition("/")[0] for key in keys}) if job.uuid else []
-    listed = yield All(
-        tuple(list_objects(f"{folder}/", direct=True) for folder in folders[:_FOLDERS])
-    )
-    found = {key for one in listed for key in one.keys if job.uuid in uuids_in_name(key)}
-    return () if keys <= found else tuple(sorted(found))
+    folders = {f"{key.rpartition('/')[0]}/" for key in keys}
+    direct = len(folders) <= _FOLDERS
+    places = sorted(folders) if direct else [f"{job.destination}/"]
+    listed = yield All(tuple(_complete(place, {job.uuid}, direct) for place in places))
+    found = set().union(*listed)
+    won = keys <= found
+    return Unclaimed(() if won else tuple(sorted(found)), won)
+
+
+def _complete(prefix: str, uuids: set[str], direct: bool = False) -> Step[set[str]]:
+    def is_its(key: str) -> bool:
+        return not is_magic(key) and not uuids.isdisjoint(uuids_in_name(key))
+
+    listing = yield from list_objects(prefix, direct, lambda item: is_its(item.key))
+    return set(listing.keys)

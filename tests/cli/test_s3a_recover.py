@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -11,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from support.faulty_server import FaultyServer, Received, Reply, s3_error
-from support.s3a_jobs import JOB, MagicJob
+from support.s3a_jobs import JOB, MagicJob, StagingJob
 from zero_rename.cli import app
 from zero_rename.committer.layout import TableRoot
 from zero_rename.committer.s3.backoff import Backoff
@@ -69,6 +70,26 @@ def test_a_job_is_reported_then_settled(job: MagicJob, s3_bucket: Any) -> None:
     assert as_json("s3a-recover", url, "--apply") == []
 
 
+def test_a_staging_committers_job(s3_bucket: Any, tmp_path: Path) -> None:
+    """Killed in its commit with both pending sets on disk: without them, nothing is done to it."""
+    root = TableRoot(s3_bucket.name, "wh/flights")
+    made = StagingJob(connect(s3_bucket.name).perform, root, staging=tmp_path).begin()
+    made.task(0)
+    made.task(1)
+    made.complete(made.files[0])
+    arguments = ("s3a-recover", root.url, "--dead", JOB, "--apply")
+    (found,) = as_json(*arguments, code=1)
+    assert found["outcome"] == "needs-decision"
+    assert len(s3_bucket.uploads()) == 3
+    (listed,) = as_json("s3a-jobs", root.url, "--staging", str(tmp_path))
+    assert (listed["left"], listed["files"], listed["state"]) == ("staging", 4, "live")
+    (done,) = as_json(*arguments, "--staging", str(tmp_path))
+    assert (done["outcome"], done["completed"]) == ("rolled-forward", 3)
+    assert s3_bucket.uploads() == []
+    assert s3_bucket.keys("wh/flights/day=") == made.keys
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
 def test_why_is_printed(job: MagicJob) -> None:
     printed = invoke("s3a-recover", job.root.url, "--patience", "0", "--roll-back").stdout
     assert "would-roll-back" in printed
@@ -120,6 +141,7 @@ def test_a_file_of_somebody_else_is_told(job: MagicJob, s3_bucket: Any) -> None:
         ("--roll-back", "--roll-forward"),
         ("--tasks", "3"),
         ("--folder", "../x"),
+        ("--staging", "tmp/staging"),
         ("--patience", "-1"),
     ],
 )

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import logging
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, ErrorType
 
 from support.airflow import Tables, run_task, task_context
-from support.s3a_jobs import JOB, OTHER, ROOT, MagicJob, a_try
+from support.s3a_jobs import JOB, OTHER, ROOT, MagicJob, StagingJob, a_try
 from zero_rename.committer import ZeroRenameError
 from zero_rename.committer.job_spec import Owner
 from zero_rename.committer.layout import TableRoot
@@ -207,3 +208,18 @@ class TestStates:
         scheduler = Scheduler("running")
         assert task_states(scheduler, logging.warning)(a_try()) is None
         assert scheduler.asked == []
+
+
+def test_a_staging_committers_job_needs_its_folder(tables: Tables, tmp_path: Path) -> None:
+    """Without it, somebody has to look: its uploads may be the only copy."""
+    root = TableRoot(tables.bucket.name, "wh/flights")
+    job = StagingJob(tables.table().driver.perform, root, staging=tmp_path).begin()
+    job.task(0)
+    job.task(1)
+    job.complete(job.files[0])
+    with pytest.raises(ZeroRenameError, match="1 jobs could not be settled"):
+        run(tables, apply=True, patience=0)
+    assert len(tables.bucket.uploads()) == 3
+    (table,) = run(tables, apply=True, patience=0, staging=str(tmp_path))["tables"]
+    assert table["outcomes"] == {"rolled-forward": 1}
+    assert tables.bucket.uploads() == []

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
@@ -177,6 +178,53 @@ class MagicJob:
         return sorted(made.key for made in self.files)
 
 
+@dataclass
+class StagingJob(MagicJob):
+    """A job of a staging committer: its pending sets are in a folder on this machine's disk.
+
+    :param staging: ``fs.s3a.committer.staging.tmp.path``.
+    """
+
+    staging: Path = Path()
+
+    @property
+    def place(self) -> Path:
+        return self.staging / "somebody" / self.uuid / "staging-uploads" / "_temporary" / "0"
+
+    def begin(self) -> StagingJob:
+        self.place.mkdir(parents=True)
+        return self
+
+    def name(self, task: int, partition: str = "day=1") -> str:
+        return f"{partition}/part-{task:05d}-{self.write}-{self.uuid}.c000.snappy.parquet"
+
+    def running(self, task: int, partition: str = "day=1", attempt: int = 0) -> MadeFile:
+        made = self.upload(self.name(task, partition))
+        name = f"attempt_202311142213_0001_m_{task:06d}_{attempt}"
+        path = self.place / "_temporary" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(self.document([made.commit(self.root.bucket, "", "", created=0)]))
+        return made
+
+    def pending_set(
+        self,
+        task: int,
+        commits: Sequence[dict[str, Any]],
+        attempt: str = "",
+        job: str | None = None,
+    ) -> None:
+        nobody = {"jobId": "", "taskId": "", "created": 0}
+        (self.place / Path(self.set_key(task)).name).write_bytes(
+            self.document([{**commit, **nobody} for commit in commits])
+        )
+
+    def set_key(self, task: int) -> str:
+        return str(self.place / f"task_202311142213_0001_m_{task:06d}")
+
+    def document(self, commits: Sequence[dict[str, Any]]) -> bytes:
+        return json.dumps({"version": 3, "jobId": "", "commits": list(commits)}).encode()
+
+
 class World:
     """A table of S3A jobs in memory, and its clock."""
 
@@ -188,6 +236,9 @@ class World:
 
     def job(self, **given: Any) -> MagicJob:
         return MagicJob(self.store.apply, **given).begin()
+
+    def staging_job(self, staging: Path, **given: Any) -> StagingJob:
+        return StagingJob(self.store.apply, staging=staging, **given).begin()
 
     def visible(self) -> list[str]:
         """What readers who list see: Spark's rule."""

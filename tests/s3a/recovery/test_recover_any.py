@@ -100,11 +100,13 @@ def test_all_or_none_or_untouched(left: Left, options: RecoveryOptions) -> None:
     if found.outcome is JobOutcome.ROLLED_FORWARD:
         if left.marker != JOB:
             check_forward(left, options, files, there)
-    elif found.outcome is JobOutcome.ROLLED_BACK:
+    elif found.outcome in (JobOutcome.ROLLED_BACK, JobOutcome.FILES_LEFT):
         assert all(there.get(made.key) != made.body for made, _ in readable)
         visible = {made.key for made, _ in hidden if there.get(made.key) == made.body}
-        if readable:  # Else nothing says what the names of its files are.
-            assert visible <= set(found.kept)
+        if visible:
+            assert options.direction is Action.BACK
+        if visible and readable:  # Else nothing says what the names of its files are.
+            assert (found.outcome, set(found.kept) >= visible) == (JobOutcome.FILES_LEFT, True)
         assert not {made.upload_id for made, _ in readable} & set(world.store.uploads)
     else:
         assert found.outcome in UNTOUCHED
@@ -119,8 +121,13 @@ def test_all_or_none_or_untouched(left: Left, options: RecoveryOptions) -> None:
         assert again == there, "a repeat changes nothing"
 
 
-SETTLED = (JobOutcome.ROLLED_FORWARD, JobOutcome.ROLLED_BACK)
-UNTOUCHED = (JobOutcome.LEFT, JobOutcome.WOULD_ROLL_BACK, JobOutcome.WOULD_ROLL_FORWARD)
+SETTLED = (JobOutcome.ROLLED_FORWARD, JobOutcome.ROLLED_BACK, JobOutcome.FILES_LEFT)
+UNTOUCHED = (
+    JobOutcome.NEEDS_DECISION,
+    JobOutcome.LEFT,
+    JobOutcome.WOULD_ROLL_BACK,
+    JobOutcome.WOULD_ROLL_FORWARD,
+)
 
 
 def check_forward(
