@@ -1,7 +1,7 @@
 """The commands. Each prints a table, or one JSON document with ``--json``.
 
 Exit codes: 0 done; 1 something needs a look (a job could not be settled, files differ); 2 the
-command was refused.
+command was refused. Those of ``s3a-uploads`` are Hadoop's.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from ..committer import Outcome, RepairAction, Table
-from . import s3a, s3a_recover
+from . import s3a, s3a_recover, s3a_uploads
 from .output import AsJson, plain, print_rows, refusals
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app.command()(s3a.checks)
 app.command()(s3a.committers)
 app.command()(s3a_recover.s3a_jobs)
 app.command()(s3a_recover.s3a_recover)
+app.command()(s3a_uploads.s3a_uploads)
 
 Url = Annotated[str, typer.Argument(metavar="TABLE", help="The table's root, s3://bucket/prefix.")]
 Patience = Annotated[

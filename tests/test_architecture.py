@@ -78,6 +78,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         "verification": {"hadoop"},
         "recovery": {"hadoop", "runs", "verification"},
         "write_plan": {"hadoop"},
+        "outstanding_uploads": {"hadoop"},
     },
     "spark": {
         "startup": set(),

@@ -21,14 +21,18 @@ _LISTS_BY_PREFIX = "AmazonS3"
 
 
 def list_uploads(root: TableRoot) -> Step[list[ListedUpload]]:
-    """The uploads under way below a table, but those of this package's own committer.
+    """The uploads under way below a table, but those of this package's own committer."""
+    return (yield from uploads_below(f"{root.prefix}/"))
+
+
+def uploads_below(prefix: str) -> Step[list[ListedUpload]]:
+    """The same below a folder, with a slash at its end; ``""`` for the whole bucket.
 
     A store may show none for a prefix and all for the bucket: where the first shows none, the
     second is asked, unless the store is known to do as it should.
     """
-    prefix = f"{root.prefix}/"
     found = yield from listing.list_uploads(prefix)
-    if not found and (yield ServerName()) != _LISTS_BY_PREFIX:
+    if not found and prefix and (yield ServerName()) != _LISTS_BY_PREFIX:
         found = yield from listing.list_uploads("")
     # A store that pages badly lists an upload twice.
     unique = {(u.key, u.upload_id): u for u in found if u.key.startswith(prefix)}

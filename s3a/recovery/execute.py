@@ -7,7 +7,7 @@ go when nothing is left that they would be needed for.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -16,7 +16,6 @@ from ...committer.s3.backoff import Backoff
 from ...committer.s3.deletion import remove
 from ...committer.s3.listing import list_objects
 from ...committer.s3.requests import (
-    AbortUpload,
     All,
     CompleteUpload,
     Delete,
@@ -27,8 +26,8 @@ from ...committer.s3.requests import (
     Step,
     Unknown,
 )
+from ..hadoop.abort_uploads import abort_upload, abort_uploads
 from ..hadoop.magic_paths import parse
-from ..hadoop.upload_owners import list_uploads
 from ..runs.open_tries import note_recovered
 from .direction import Direction, decide, direction_key, withdraw
 from .leftover_job import LeftoverJob
@@ -205,7 +204,7 @@ def _undo(file: PlannedFile) -> Step[FileResult]:
     In this order: an upload that is gone is never completed by anybody afterwards.
     """
     commit = file.commit
-    aborted = yield from _abort(commit.key, commit.upload_id)
+    aborted = yield from abort_upload(commit.key, commit.upload_id)
     if isinstance(aborted, Unknown):
         return FileResult(commit.key, FileOutcome.UNKNOWN, aborted.cause)
     if isinstance(aborted, Done) and file.presence is Presence.OUTSTANDING:
@@ -237,45 +236,19 @@ def _remove(file: PlannedFile, found: Found) -> Step[FileResult]:
     return FileResult(commit.key, FileOutcome.UNKNOWN, answer.cause)
 
 
-def _abort(key: str, upload_id: str) -> Step[Done | Refused | Unknown]:
-    answer: Done | Refused | Unknown = Unknown("")
-    for attempt in _TRIES.attempts():
-        yield from _TRIES.pause(attempt)
-        answer = yield AbortUpload(key, upload_id)
-        if not isinstance(answer, Unknown):
-            return answer
-    return answer
-
-
 def _clean_up(
     root: TableRoot, job: LeftoverJob, execution: Execution, stands: Direction | None
 ) -> Step[Execution]:
     """Abort what no task committed, then delete the magic tree, the direction last."""
-    gone = {(upload.key, upload.upload_id) for upload in job.extra}
+    extra = {(upload.key, upload.upload_id) for upload in job.extra}
     # Of a job that is rolled forward, nothing else is outstanding any more.
-    gone |= job.listed if execution.action is Action.BACK else frozenset()
-    aborted, left = yield from _sweep(root, job.extra, gone)
+    gone = extra | job.listed if execution.action is Action.BACK else extra
+    aborted, left = yield from abort_uploads(f"{root.prefix}/", extra, gone)
     problem = f"{left} of its uploads are still listed after being aborted" if left else ""
     if not problem and job.tree is not None and stands is not None:
         problem = job.staged.remove() if job.staged is not None else ""
         problem = problem or (yield from _delete_tree(job.tree, stands))
     return replace(execution, aborted=aborted, problem=problem)
-
-
-def _sweep(root: TableRoot, extra: Collection, gone: set[tuple[str, str]]) -> Step[tuple[int, int]]:
-    """Abort uploads until a listing shows none of them: a part that arrives late can leave an
-    aborted upload's parts behind."""
-    todo = {(upload.key, upload.upload_id) for upload in extra}
-    aborted: set[tuple[str, str]] = set()
-    for attempt in _ROUNDS.attempts():
-        yield from _ROUNDS.pause(attempt)
-        yield All(tuple(_abort(*one) for one in sorted(todo)))
-        aborted |= todo
-        listed = yield from list_uploads(root)
-        todo = {(u.key, u.upload_id) for u in listed} & gone
-        if not todo:
-            break
-    return len(aborted), len(todo)
 
 
 def _delete_tree(tree: str, stands: Direction) -> Step[str]:
