@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,6 +17,7 @@ import botocore.session
 from botocore import UNSIGNED
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.loaders import Loader, create_loader
 
 from ..errors import StoreRefusedError, ZeroRenameError
 from .error_translation import describe
@@ -81,9 +83,9 @@ class S3Clients:
         :raises StoreRefusedError: the profile, region or endpoint cannot be right.
         """
         with making_clients():
-            session = boto3.session.Session()
-            retrying = session.client("s3", config=_config(parallel, ATTEMPTS))
-            once = session.client("s3", config=_config(parallel, 1))
+            session = _session()
+            retrying = session.create_client("s3", config=_config(parallel, ATTEMPTS))
+            once = session.create_client("s3", config=_config(parallel, 1))
         return S3Clients(_adapt(retrying), _adapt(once), parallel)
 
     @staticmethod
@@ -96,7 +98,7 @@ class S3Clients:
         retries are replaced. Not taken over: event handlers registered on the client. Whoever
         needs those builds an :class:`S3Clients` by hand.
         """
-        session = botocore.session.get_session()
+        session = _session()
         # The public ways to hand over credentials take frozen strings, which would expire.
         session._credentials = client._get_credentials()  # pyright: ignore
         http = getattr(getattr(client, "_endpoint", None), "http_session", None)
@@ -128,6 +130,19 @@ class S3Clients:
         made = S3Clients.derived_from(self.retrying, self.parallel)
         made._heard.update(self._heard)
         return made
+
+
+def _session() -> botocore.session.Session:
+    """A session of its own but for the description of S3, which never changes: reading that is
+    most of the time that making a client takes."""
+    session = botocore.session.get_session()
+    session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
+    return session
+
+
+@cache
+def _loader(data_path: str | None) -> Loader:
+    return create_loader(data_path)
 
 
 @contextmanager
