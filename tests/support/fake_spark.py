@@ -7,12 +7,13 @@ line, variables, files. ``tests/operators/test_real_spark.py`` has the real one.
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_SUBMIT = """#!{python}
+from support import fork_server
+
+_SUBMIT = """
 import json, os, runpy, sys
 files = {{}}
 for option in ("--properties-file", "--py-files"):
@@ -84,9 +85,9 @@ class FakeSpark:
         source.write_text(application)
         self.bin.mkdir(exist_ok=True)
         script = self.bin / "spark-submit"
-        script.write_text(
-            _SUBMIT.format(python=sys.executable, record=str(self.record), application=str(source))
-        )
+        submit = self.folder / "submit.py"
+        submit.write_text(_SUBMIT.format(record=str(self.record), application=str(source)))
+        script.write_text(fork_server.client(str(submit)))
         script.chmod(0o755)
 
     def calls(self) -> list[dict[str, Any]]:
