@@ -6,10 +6,12 @@ import itertools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.loaders import JSONFileLoader
 from hypothesis import settings
 
 from support.counting import RequestCounter
@@ -21,16 +23,20 @@ from zero_rename.committer.s3.requests import Deleted, DeleteMany
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 
+# Their contents never change, and reading them is most of the time that a client takes.
+JSONFileLoader.load_file = cache(JSONFileLoader.load_file)
+
 #: Servers for a whole run; how far the simulation went, printed below the results.
 pytest_plugins = ("support.shared_servers", "simulation.summary")
 _numbers = itertools.count(1)
 #: Files and folders that take long, mostly by waiting: with one file a worker at a time, what
-#: begins last is waited for.
+#: begins last is waited for. A process has one Spark at a time: those with Hadoop's jars first,
+#: then those without.
 _LONG = (
-    "simulation",
-    "torture",
     "s3a/real/test_flights.py",
     "s3a/real",
+    "torture",
+    "simulation",
     "demo/test_airflow.py",
     "operators",
     "example_dags",

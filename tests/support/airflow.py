@@ -7,6 +7,7 @@ before the first import of Airflow, which is why the folders' conftest.py import
 from __future__ import annotations
 
 import atexit
+import fcntl
 import importlib.metadata
 import json
 import os
@@ -39,6 +40,7 @@ SETTINGS = {
 }
 os.environ.update(SETTINGS)
 
+from support.shared_servers import RUN_FOLDER  # noqa: E402
 from zero_rename.committer import JobSpec  # noqa: E402
 from zero_rename.committer.protocol.commit import commit_job  # noqa: E402
 from zero_rename.committer.s3.requests import Put  # noqa: E402
@@ -47,13 +49,20 @@ from zero_rename.provider.hooks import ZeroRenameHook  # noqa: E402
 
 @cache
 def migrate() -> Path:
-    """Make the home's database, once a session.
+    """Give the home a database: a copy of the one that is made once a run, for all its workers.
 
     :return: the home.
     """
     (HOME / "dags").mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "airflow", "db", "migrate"]
-    subprocess.run(command, env=os.environ, check=True, capture_output=True, timeout=800)
+    made = Path(os.environ[RUN_FOLDER], "airflow.db")
+    with made.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            command = [sys.executable, "-m", "airflow", "db", "migrate"]
+            subprocess.run(command, env=os.environ, check=True, capture_output=True, timeout=800)
+            shutil.copy(HOME / "airflow.db", made)
+        else:
+            shutil.copy(made, HOME / "airflow.db")
     return HOME
 
 

@@ -31,6 +31,8 @@ ROOT = Path(__file__).resolve().parents[2]
 _RAN_ON = "S3 server"
 _LACKS = "no S3 server"
 _RUN = pytest.StashKey["_Run"]()
+#: The variable that names a folder which all workers of a run share, gone with the run.
+RUN_FOLDER = "TEST_RUN_FOLDER"
 
 
 class _Run:
@@ -109,6 +111,7 @@ def pytest_configure(config: pytest.Config) -> None:
     else:
         run = _Run(Path(tempfile.mkdtemp(prefix="zero-rename-servers-")), os.getpid())
     config.stash[_RUN] = run
+    os.environ[RUN_FOLDER] = str(run.folder)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

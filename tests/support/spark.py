@@ -38,6 +38,25 @@ def settings(folder: Path) -> dict[str, str]:
     }
 
 
+def end_of_sessions() -> None:
+    """End the process's Spark and its JVM, where it has one, so that another can be started.
+
+    Not a matter of settings: the jars and the variables of a JVM are those that it began with.
+    """
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    gateway: Any = SparkContext._gateway
+    if gateway is None:
+        return
+    if SparkContext._active_spark_context is not None:
+        SparkSession.builder.getOrCreate().stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # what the JVM waits for
+    gateway.proc.wait(120)
+    SparkContext._gateway = SparkContext._jvm = None
+
+
 def environment(server: S3Server) -> dict[str, str]:
     """Variables for a process that starts Spark against the server."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
@@ -57,11 +76,15 @@ def environment(server: S3Server) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def spark(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A session on ``local[2,3]`` (two tasks at once, three attempts each), registered."""
+    """A session on ``local[2,3]`` (two tasks at once, three attempts each), registered.
+
+    What ran on Hadoop's own committers in this process comes before: see ``_LONG`` in conftest.py.
+    """
     from pyspark.sql import SparkSession
 
     from zero_rename.spark import register
 
+    end_of_sessions()
     before = dict(os.environ)
     os.environ.update(environment(s3_server))
     try:
@@ -75,7 +98,7 @@ def spark(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iter
         os.environ.update(before)
     register(session)
     yield session
-    session.stop()
+    end_of_sessions()
 
 
 def run_program(

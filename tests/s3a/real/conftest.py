@@ -19,6 +19,7 @@ from support.hadoop_committers import (
 )
 from support.moto_server import S3Server
 from support.shared_servers import shared_server
+from support.spark import end_of_sessions
 from tools.fetch_s3a_jars import cached_jars
 
 #: Set by `make test-s3a` and `make proof`: nothing is thinned out.
@@ -28,6 +29,8 @@ MARKERS = (
     "shows(*ids): what happens where these checks of zero_rename.s3a.checks.run are passed over",
     "thinned(**kept): by parameter, the values that every run keeps; what "
     "is left out shows the same of other committers, and runs with make test-s3a and make proof",
+    "of_the_jars: shows what the pinned jars do by themselves, at the cost of a JVM or a long "
+    "wait; runs with make test-s3a and make proof, since it changes when the pins do",
 )
 
 
@@ -49,7 +52,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _thinned_out(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
-    """What a run leaves out of each test that keeps some of its parameters at least."""
+    """What a run leaves out: of each test some parameters, and what is of the jars alone."""
+    yield from (item for item in items if item.get_closest_marker("of_the_jars"))
     for _, group in itertools.groupby(items, lambda item: item.nodeid.partition("[")[0]):
         tests = list(group)
         kept = [item for item in tests if _is_kept(item)]
@@ -78,6 +82,7 @@ def application(
     """Spark on ``local[2,2]``: two tasks at once, two attempts each."""
     from pyspark.sql import SparkSession
 
+    end_of_sessions()
     folder = tmp_path_factory.mktemp("s3a")
     jars = cached_jars()
     assert jars is not None
@@ -94,7 +99,7 @@ def application(
     try:
         yield Application(spark, s3a_store, folder)
     finally:
-        spark.stop()
+        end_of_sessions()
 
 
 @pytest.fixture(scope="session")

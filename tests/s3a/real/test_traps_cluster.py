@@ -16,7 +16,7 @@ from zero_rename.committer.errors import VerificationError
 from zero_rename.s3a.hadoop.settings import STAGING_KEY, Committer, S3ASettings
 from zero_rename.spark.startup.installation import spark_home
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.of_the_jars]
 shows = pytest.mark.shows
 
 _PROGRAM = """

@@ -14,7 +14,7 @@ from support.hadoop_committers import Application, Place, environment, static_se
 from tools.fetch_s3a_jars import cached_jars
 from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.of_the_jars]
 shows = pytest.mark.shows
 
 _PROGRAM = """

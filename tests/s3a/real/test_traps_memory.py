@@ -11,7 +11,7 @@ from support.dead_drivers import Death, kill_driver, pending_set
 from support.hadoop_committers import Application
 from zero_rename.s3a.hadoop.commit_files import PendingSet
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.of_the_jars]
 
 
 @pytest.mark.shows("in-memory-tracking")
