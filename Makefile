@@ -3,31 +3,32 @@ PYTHON ?= python3
 PY := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo servers s3a-jars test test-s3a torture proof lint lock clean
+.PHONY: help environment setup demo servers s3a-jars test test-s3a torture proof lint lock clean
 
 help:            ## What can be made
-	@sed -n 's/^\([a-z0-9-]*\): *[a-z]* *## */make \1\t/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z0-9-]*\):.*## */make \1\t/p' $(MAKEFILE_LIST)
 
-setup:           ## .venv, its packages, Java; quick when nothing changed
+environment:
+	@$(PYTHON) tools/bootstrap.py --no-class-archive
+
+setup: environment ## .venv, its packages, Java; quick when nothing changed
 	@$(PYTHON) tools/bootstrap.py
 
 demo: setup      ## Load real data through Airflow and Spark into an embedded S3
 	@$(PY) -m demo
 
-servers: setup   ## The S3 servers of the tests: S3Mock (60 MB, once), Ceph by apt where you are root
+servers: environment ## The S3 servers of the tests: S3Mock (60 MB, once), Ceph by apt where you are root
 	@$(PY) tools/s3_servers.py
 
-s3a-jars: setup  ## Hadoop's jars for tests/s3a/real, 700 MB, once
+s3a-jars: environment ## Hadoop's jars for tests/s3a/real, 700 MB, once
 	@$(PY) tools/fetch_s3a_jars.py
 
-test: lint       ## Lint, types and all tests; those of s3a/real where make s3a-jars was run
-	@$(PY) -m pytest --ignore tests/s3a/real --numprocesses 4 --dist loadfile --no-loadscope-reorder
-	@# By itself: a process has one Spark session, and these need one with Hadoop's jars.
-	@$(PY) -m pytest tests/s3a/real --numprocesses 4 --dist loadfile --no-loadscope-reorder
+test: setup lint $(if $(CI),servers s3a-jars) ## Lint, types and all tests; those of s3a/real where make s3a-jars was run
+	@$(PY) -m pytest --numprocesses 4 --dist loadscope --no-loadscope-reorder
 
 test-s3a: s3a-jars ## All tests with Hadoop's S3A committers, on a real S3 server
 	@$(PY) tools/s3_servers.py s3mock
-	@S3A_WHOLE=1 $(PY) -m pytest tests/s3a/real --numprocesses 3 --dist loadfile --no-loadscope-reorder
+	@S3A_WHOLE=1 $(PY) -m pytest tests/s3a/real --numprocesses 3 --dist loadscope --no-loadscope-reorder
 
 torture: setup   ## Kill writers at random moments and check every row; KILLS=200, SERVER=ceph
 	@PYTHONPATH=tests $(PY) -m torture --kills $(or $(KILLS),200)
@@ -35,7 +36,7 @@ torture: setup   ## Kill writers at random moments and check every row; KILLS=20
 proof: setup     ## What is too long for make test; writes docs/proof.md. PARTS="simulation torture s3a"
 	@PYTHONPATH=tests $(PY) -m proof $(PARTS)
 
-lint: setup      ## ruff and pyright
+lint: environment ## ruff and pyright
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m pyright

@@ -22,6 +22,8 @@ ROOT = Path(__file__).resolve().parent.parent
 LOCK = "requirements.lock"
 OLDEST_PYTHON = (3, 11)
 OLDEST_JAVA = 17
+#: The argument that leaves out what only Spark's start is quicker with.
+NO_ARCHIVE = "--no-class-archive"
 JAVA_PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless", "default-jre-headless")
 JAVA_REMEDY = (
     f"Spark needs Java {OLDEST_JAVA} or newer. On Debian or Ubuntu: sudo apt-get install "
@@ -40,6 +42,8 @@ def main() -> int:
         check_python(sys.version_info[:2])
         ensure_java()
         ensure_environment()
+        if sys.argv[1:] != [NO_ARCHIVE]:
+            ensure_class_archive()
     except SetupError as error:
         print(f"set-up: {error}", file=sys.stderr)
         return 1
@@ -131,8 +135,6 @@ def ensure_environment() -> None:
         # uv takes editable_mode=strict from pyproject.toml, and only in the checkout's folder.
         editable = ["--no-deps", "--no-build-isolation", "-e", "."]
         run([*uv, *editable, "--reinstall-package", "airflow-provider-zero-rename"])
-    with step("class archive, which halves the start of small Spark jobs"):
-        make_class_archive(python, venv / "tmp")
     stamp.write_text("\n".join(wanted))
 
 
@@ -143,12 +145,23 @@ def install_packages(venv: Path, python: Path, uv: list[str]) -> None:
         pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         run([*pip, locked("uv")])
     with step(f"packages of {LOCK}"):
-        run([*uv, "--compile-bytecode", "-r", LOCK])
+        run([*uv, "-r", LOCK])
         run([str(python), "tools/compile_pyspark.py"])
 
 
+def ensure_class_archive() -> None:
+    """Let the classes of the installed Spark be archived, where they are not."""
+    venv = ROOT / ".venv"
+    stamp = venv / "class-archive.sha256"
+    if stamp.exists() and stamp.read_text() == requirements():
+        return
+    with step("class archive, which halves the start of small Spark jobs"):
+        make_class_archive(venv / "bin" / "python", venv / "tmp")
+    stamp.write_text(requirements())
+
+
 def make_class_archive(python: Path, temporary: Path) -> None:
-    """Let Spark's classes be archived; all but the archive stays in the checkout."""
+    """All but the archive stays in the checkout."""
     temporary.mkdir(exist_ok=True)
     environment = dict(
         os.environ,

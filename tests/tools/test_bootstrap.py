@@ -172,6 +172,19 @@ def test_changed_requirements_are_installed(commands: list[str], checkout: Path)
     assert [c for c in commands if c.endswith(bootstrap.LOCK)]
 
 
+def test_the_class_archive_is_made_once_for_the_same_packages(
+    commands: list[str], checkout: Path
+) -> None:
+    for _ in range(2):
+        bootstrap.ensure_class_archive()
+    assert len([c for c in commands if "class_archive" in c]) == 1
+    commands.clear()
+    with open(checkout / bootstrap.LOCK, "a") as file:
+        file.write("\n# changed\n")
+    bootstrap.ensure_class_archive()
+    assert len([c for c in commands if "class_archive" in c]) == 1
+
+
 def test_a_failed_command_is_one_paragraph(checkout: Path) -> None:
     with pytest.raises(SetupError, match=r"failed with 3") as raised:
         bootstrap.run([sys.executable, "-c", "raise SystemExit(3)"])
