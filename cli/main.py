@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from ..committer import Outcome, RepairAction, Table
-from . import s3a, s3a_recover, s3a_uploads
+from . import s3a, s3a_check, s3a_recover, s3a_uploads
 from .output import AsJson, plain, print_rows, refusals
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app = typer.Typer(
 )
 
 app.command()(s3a.checks)
+app.command()(s3a_check.s3a_check)
 app.command()(s3a.committers)
 app.command()(s3a_recover.s3a_jobs)
 app.command()(s3a_recover.s3a_recover)

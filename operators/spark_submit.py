@@ -257,9 +257,6 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
             conf=self.conf or {},
             env_vars=self.env_vars or {},
             properties_file=self.properties_file,
-            jars=self.jars,
-            packages=self.packages,
-            retries=self.retries,
             longest_seconds=limit.total_seconds() if isinstance(limit, timedelta) else limit,
         )
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,11 +12,11 @@ from urllib.parse import urlsplit
 
 from ...committer.job_spec import Mode
 from ...committer.layout import TableRoot
-from ...s3a.checks.host_facts import buffer_facts, lifecycle_days
+from ...s3a.checks.host_facts import buffer_free_bytes, lifecycle_days
 from ...s3a.checks.job_facts import JobFacts
 from ...s3a.checks.run import CheckFinding, inspect, refuse, warnings
 from ...s3a.hadoop import effective_settings as layers
-from ...s3a.hadoop.class_path import Jars, look_for_jars
+from ...s3a.hadoop.properties_file import read_properties
 from ...s3a.hadoop.settings import (
     CONFLICT_MODE_OF,
     PARTITION_OVERWRITE_KEY,
@@ -34,7 +33,7 @@ from ...s3a.hadoop.source_scan import (
 )
 from ...s3a.write_plan import PlannedWrite, checked_mode, native_table_refused, plan
 from ..submit.preflight import find_spark
-from ..submit.properties import default_properties, read_properties
+from ..submit.properties import default_properties
 from ..submit.submission import Cluster
 from .options import check_options
 
@@ -64,9 +63,6 @@ class SparkCall:
     conf: Mapping[str, Any]
     env_vars: Mapping[str, Any]
     properties_file: str | None = None
-    jars: str | None = None
-    packages: str | None = None
-    retries: int | None = None
     longest_seconds: float | None = None
 
 
@@ -143,16 +139,12 @@ def check_submission(
     ]
     if not call.cluster.runs_driver:
         in_force.append(hadoop_layer(environ))
-    jars = _jars(call, in_force, environ)
     if table.exists():
         raise native_table_refused(load.root, load.committer)
     writes = load.writes
     first = writes[0] if writes else None
-    settings = layers.effective(
-        in_force, load.root.bucket, jars.spark_version, jars.has_cloud_classes
-    )
+    settings = layers.effective(in_force, load.root.bucket)
     is_here = call.cluster.is_local
-    free, shared = buffer_facts(settings, environ) if is_here else (None, ())
     source = _source(call.application)
     formats = tuple(sorted({"parquet", *written_formats(source)}))
     seen = JobFacts(
@@ -160,27 +152,19 @@ def check_submission(
         settings=settings,
         dropped=layers.dropped(in_force),
         destination=first.path if first else f"s3a://{load.root.bucket}/{load.root.prefix}",
-        spark_version=jars.spark_version,
-        jars=jars,
         is_cluster=not is_here,
         mode=checked_mode(load.mode, first) if first else None,
         save_mode=first.save_mode if first else None,
         has_other_partitions=first.partition is None if first and load.partitions else None,
-        native_table=False,
         formats=formats,
         # Those besides save(), which gives each of its writes a UUID of its own.
         writes=plain_writes(source) or None,
-        hive_table="hive" in formats or None,
-        buffer_free_bytes=free,
-        shared_dirs=shared,
+        buffer_free_bytes=buffer_free_bytes(settings, environ) if is_here else None,
         sensor_waits=True,
-        retries=call.retries,
         lifecycle_days=table.run(lifecycle_days(load.root)),
         longest_job_seconds=call.longest_seconds,
     )
-    plain = layers.effective(
-        in_force[1:], load.root.bucket, jars.spark_version, jars.has_cloud_classes
-    )
+    plain = layers.effective(in_force[1:], load.root.bucket)
     findings = tuple(
         dict.fromkeys((*inspect(seen), *_of_own_overwrites(load, seen, source, plain)))
     )
@@ -242,21 +226,3 @@ def _of_own_overwrites(
                 sensor_waits=not uses_save,
             )
         )
-
-
-def _jars(call: SparkCall, in_force: Sequence[layers.Layer], environ: Mapping[str, str]) -> Jars:
-    conf: dict[str, str] = {}
-    for _, settings in reversed(in_force):
-        conf |= settings
-    # The image or the node that runs a driver in the cluster cannot be seen from here.
-    home = None if call.cluster.runs_driver else _spark_home(environ)
-    return look_for_jars(home, conf, call.jars, call.packages, environ)
-
-
-def _spark_home(environ: Mapping[str, str]) -> Path | None:
-    """Spark's folder: named, or the one that spark-submit on PATH is in."""
-    if environ.get("SPARK_HOME"):
-        return Path(environ["SPARK_HOME"])
-    script = shutil.which("spark-submit", path=environ.get("PATH", os.defpath))
-    home = Path(script).resolve().parent.parent if script else None
-    return home if home is not None and (home / "jars").is_dir() else None

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from ...committer.errors import InvalidInputError
-
-#: A key, up to the first separator that is not escaped, and its value.
-_PAIR = re.compile(r"((?:\\.|[^\s=:\\])+)\s*[=:\s]?\s*(.*)", re.DOTALL)
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 #: YARN writes a container's environment into a script, as it is between double quotes
 #: (``ContainerLaunch.UnixShellScriptBuilder.env``): what bash reads there as more than itself.
 _SHELL = re.compile(r'["$`\\]')
-_LETTERS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
 #: Spark's own pattern, and the underscores of AWS_ACCESS_KEY_ID, for its UI and event log.
 _REDACTION = "(?i)secret|password|token|access[._]?key"
 
@@ -36,46 +30,6 @@ def write_properties(folder: Path, settings: Mapping[str, str], base: Path | Non
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write("\n".join(lines) + "\n")
     return target
-
-
-def read_properties(path: Path) -> dict[str, str]:
-    """The settings of a properties file, as ``java.util.Properties`` reads it.
-
-    :raises InvalidInputError: the file cannot be read.
-    """
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInputError(
-            f"The properties file {path} cannot be read ({type(error).__name__}); nothing was "
-            "submitted.",
-            remedy="Give a file that the worker's user can read.",
-        ) from error
-    found: dict[str, str] = {}
-    for line in _lines(text):
-        match = _PAIR.match(line)
-        if match:
-            found[_unescape(match[1])] = _unescape(match[2]).strip()
-    return found
-
-
-def _lines(text: str) -> Iterator[str]:
-    """Logical lines: without comments, those that end in a backslash joined with the next."""
-    rest = ""
-    for line in text.splitlines():
-        line = rest + line.lstrip()
-        rest = ""
-        if line.startswith(("#", "!")):
-            continue
-        if (len(line) - len(line.rstrip("\\"))) % 2:
-            rest = line[:-1]
-            continue
-        yield line
-    yield rest
-
-
-def _unescape(text: str) -> str:
-    return _ESCAPED.sub(lambda found: _LETTERS.get(found[1], found[1]), text)
 
 
 def default_properties(environ: Mapping[str, str]) -> Path | None:

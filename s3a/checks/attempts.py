@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...committer.job_spec import Mode
 from ..hadoop.effective_settings import CONNECTION, CORE_SITE, DAG_CONF, SPARK_DEFAULTS
 from ..hadoop.settings import ALGORITHM_KEY, APP_ATTEMPTS_KEY, UUID_KEY
 from .check import COMMITTERS, Severity, check
@@ -85,22 +84,6 @@ def task_retries(c: JobFacts) -> Iterator[str]:
     # local[N] runs every task once, whatever is set.
     if many and c.is_cluster and not c.attributes.atomic_task_commit:
         yield c.describe("spark.task.maxFailures", ALGORITHM_KEY)
-
-
-@check(
-    "retry-after-part-commit",
-    Severity.WARNING,
-    "a retry may add rows that the failed try has added",
-    reason="A driver that dies while it commits leaves some of its files visible. The next try "
-    "appends all rows again unless what was left is rolled back first.",
-    source="zero-rename committer paper, Table V (atomic job commit); AbstractS3ACommitter "
-    "(commitJob)",
-    remedy="Keep the operator's recovery between tries on (or run zero-rename s3a-recover), or "
-    "replace the partition instead of appending.",
-)
-def retry_after_part_commit(c: JobFacts) -> Iterator[str]:
-    if c.mode is Mode.APPEND and (c.retries or 0) > 0 and not c.attributes.atomic_job_commit:
-        yield f"retries={c.retries} with mode 'append'"
 
 
 @check(

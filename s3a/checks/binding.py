@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..hadoop.effective_settings import CORE_SITE, SPARK_CHOICE
 from ..hadoop.settings import (
     ALGORITHM_KEY,
     BINDING_PARQUET,
-    CLASSIC_PARQUET,
     COMMIT_PROTOCOL_KEY,
     FACTORY_CLASS_KEY,
     FACTORY_KEY,
@@ -20,11 +18,18 @@ from ..hadoop.settings import (
     S3A_FACTORY,
     Committer,
 )
-from .check import ALL, COMMITTERS, S3A, Severity, check
+from .check import COMMITTERS, S3A, Severity, check
 from .job_facts import JobFacts
 
 _NAMES = ("file", "directory", "partitioned", "magic", "")
 _BY_WORD = "Take the settings of committer=… as they are: they name all five keys."
+_PACKAGE = "org.apache.hadoop.fs.s3a.commit"
+#: The factory that makes one committer and no other.
+_FACTORIES = {
+    "magic": f"{_PACKAGE}.magic.MagicS3GuardCommitterFactory",
+    "directory": f"{_PACKAGE}.staging.DirectoryStagingCommitterFactory",
+    "partitioned": f"{_PACKAGE}.staging.PartitionedStagingCommitterFactory",
+}
 #: Formats that commit by themselves: the file committers have no part in them.
 _OWN_COMMIT = ("delta", "iceberg", "hudi")
 
@@ -54,48 +59,16 @@ def committer_name(c: JobFacts) -> Iterator[str]:
     "half-configured: Spark's commit protocol does not know the committer's working folder",
     reason="Spark's own protocol asks only a FileOutputCommitter where tasks shall write; with any "
     "other committer ORC, CSV and JSON tasks write straight into the destination, a failed job "
-    "leaves their files there, and _SUCCESS names none. Parquet is renamed, silently, unless it "
-    "has its binding class.",
+    "leaves their files there, and _SUCCESS names none. Parquet's own committer renames, silently, "
+    "unless it has its binding class; BindingPathOutputCommitter in its place cannot even be "
+    "made. The binding protocol passes both over, so there they do no harm.",
     source="HadoopMapReduceCommitProtocol.newTaskTempFile; tried with Spark 4.3.0 and Hadoop 3.5.0",
     remedy=f"Set {COMMIT_PROTOCOL_KEY}={PATH_PROTOCOL}, from the module spark-hadoop-cloud.",
     committers=COMMITTERS,
 )
 def commit_protocol_missing(c: JobFacts) -> Iterator[str]:
     if c.value(COMMIT_PROTOCOL_KEY) != PATH_PROTOCOL:
-        yield c.describe(NAME_KEY, COMMIT_PROTOCOL_KEY)
-
-
-@check(
-    "parquet-binding-missing",
-    Severity.WARNING,
-    "half-configured: Parquet keeps its own committer, which renames",
-    reason="Spark's binding protocol passes Parquet's committer over, so files are committed all "
-    "the same. With any other protocol that class is what runs: it renames, and leaves a _SUCCESS "
-    "of zero bytes, without a word.",
-    source="ParquetUtils.prepareWrite takes only subclasses of ParquetOutputCommitter "
-    "(SPARK-23977); both halves tried with Spark 4.3.0 and Hadoop 3.5.0",
-    remedy=f"Set {PARQUET_COMMITTER_KEY}={BINDING_PARQUET}.",
-    committers=COMMITTERS,
-)
-def parquet_binding_missing(c: JobFacts) -> Iterator[str]:
-    named = c.value(PARQUET_COMMITTER_KEY)
-    if named != BINDING_PARQUET and not named.endswith(".BindingPathOutputCommitter"):
-        yield c.describe(NAME_KEY, PARQUET_COMMITTER_KEY)
-
-
-@check(
-    "parquet-binding-wrong",
-    Severity.ERROR,
-    "Parquet's committer is a class that cannot be made",
-    reason="BindingPathOutputCommitter has no constructor of the kind that Spark calls: the job "
-    "fails with NoSuchMethodException when its first task has been set up.",
-    source="BindingPathOutputCommitter; SQLHadoopMapReduceCommitProtocol; tried with Spark 4.3.0 "
-    "and Hadoop 3.5.0",
-    remedy=f"Set {PARQUET_COMMITTER_KEY}={BINDING_PARQUET} (or {CLASSIC_PARQUET} for classic).",
-)
-def parquet_binding_wrong(c: JobFacts) -> Iterator[str]:
-    if c.value(PARQUET_COMMITTER_KEY).endswith(".BindingPathOutputCommitter"):
-        yield c.describe(PARQUET_COMMITTER_KEY)
+        yield c.describe(NAME_KEY, COMMIT_PROTOCOL_KEY, PARQUET_COMMITTER_KEY)
 
 
 @check(
@@ -103,14 +76,18 @@ def parquet_binding_wrong(c: JobFacts) -> Iterator[str]:
     Severity.ERROR,
     "classic with one of the binding classes of the other committers",
     reason="With Spark's binding protocol a FileOutputCommitter gets no staging folder for dynamic "
-    "overwrites (SPARK-56588), and the Parquet class asks a factory for what Spark has already.",
-    source="PathOutputCommitProtocol.setupCommitter; BindingParquetOutputCommitter",
+    "overwrites: the old rows stay, and every load adds its own to them. Without it the class "
+    "BindingPathOutputCommitter cannot be made, and BindingParquetOutputCommitter asks a factory "
+    "for what Spark has already.",
+    source="PathOutputCommitProtocol.setupCommitter, newTaskTempFile (SPARK-56588, mended in "
+    "4.2.0); BindingParquetOutputCommitter; tried with Spark 4.3.0 and Hadoop 3.5.0",
     remedy=_BY_WORD,
     committers=("classic",),
 )
 def classic_half_bound(c: JobFacts) -> Iterator[str]:
-    protocol = c.value(COMMIT_PROTOCOL_KEY) == PATH_PROTOCOL
-    if protocol or c.value(PARQUET_COMMITTER_KEY) == BINDING_PARQUET:
+    parquet = c.value(PARQUET_COMMITTER_KEY)
+    bound = parquet == BINDING_PARQUET or parquet.endswith(".BindingPathOutputCommitter")
+    if bound or c.value(COMMIT_PROTOCOL_KEY) == PATH_PROTOCOL:
         yield c.describe(COMMIT_PROTOCOL_KEY, PARQUET_COMMITTER_KEY)
 
 
@@ -120,15 +97,17 @@ def classic_half_bound(c: JobFacts) -> Iterator[str]:
     "another factory makes the committer",
     reason="mapreduce.outputcommitter.factory.class wins over the factories by scheme, and a named "
     "or manifest committer in it ignores fs.s3a.committer.name; the manifest committer needs "
-    "renames and refuses s3a.",
+    "renames and refuses s3a. S3A's own factory, and the one of the committer that was chosen, "
+    "are right in either place.",
     source="PathOutputCommitterFactory.getCommitterFactory; ManifestCommitter (refuses s3a)",
     remedy=f"Leave {FACTORY_CLASS_KEY} empty and {FACTORY_KEY} at {S3A_FACTORY}.",
+    committers=COMMITTERS,
 )
 def factory_overridden(c: JobFacts) -> Iterator[str]:
-    if c.value(FACTORY_CLASS_KEY):
-        yield c.describe(FACTORY_CLASS_KEY)
-    elif c.value(FACTORY_KEY) != S3A_FACTORY and c.s3a is not Committer.CLASSIC:
-        yield c.describe(FACTORY_KEY)
+    # The first wins where it is set. Spark's own protocol asks neither for Parquet.
+    key = FACTORY_CLASS_KEY if c.value(FACTORY_CLASS_KEY) else FACTORY_KEY
+    if c.value(key) not in (S3A_FACTORY, _FACTORIES[c.committer]):
+        yield c.describe(key)
 
 
 @check(
@@ -160,40 +139,6 @@ def multipart_disabled(c: JobFacts) -> Iterator[str]:
     key = "fs.s3a.multipart.uploads.enabled"
     if not c.is_on(key):
         yield c.describe(key)
-
-
-@check(
-    "silent-default",
-    Severity.WARNING,
-    "Spark has chosen a part of these settings by itself",
-    reason="Since 4.1 Spark sets each of five keys that is missing to the magic committer, as soon "
-    "as its two binding classes can be loaded and magic.enabled is not false; without the classes "
-    "it says and does nothing. What is configured in core-site.xml comes after that choice.",
-    source="SparkContext.enableMagicCommitterIfNeeded (SPARK-47618)",
-    remedy="Name all five keys, as committer=… does; for a renaming committer set "
-    f"spark.hadoop.{MAGIC_KEY}=false.",
-)
-def silent_default(c: JobFacts) -> Iterator[str]:
-    keys = (NAME_KEY, FACTORY_KEY, MAGIC_KEY, PARQUET_COMMITTER_KEY, COMMIT_PROTOCOL_KEY)
-    chosen = [k for k in keys if k in c.settings and c.settings[k].origin == SPARK_CHOICE]
-    if chosen:
-        yield c.describe(*chosen)
-
-
-@check(
-    "core-site-passed-over",
-    Severity.WARNING,
-    "the committer of core-site.xml will not be used",
-    reason="Spark's silent choice of magic goes into its own settings, which win over Hadoop's "
-    "files: a cluster that named another committer there gets magic after an upgrade to 4.1.",
-    source="SparkContext.enableMagicCommitterIfNeeded (SPARK-47618); SparkHadoopUtil",
-    remedy=f"Give spark.hadoop.{NAME_KEY} in spark-defaults.conf or by committer=….",
-    committers=ALL,
-)
-def core_site_passed_over(c: JobFacts) -> Iterator[str]:
-    named = c.settings.get(f"{CORE_SITE}:{NAME_KEY}")
-    if named is not None and named.value != c.value(NAME_KEY):
-        yield f"{CORE_SITE} says {named.value!r}, in force is {c.describe(NAME_KEY)}"
 
 
 @check(
@@ -301,9 +246,6 @@ def format_falls_back(c: JobFacts) -> Iterator[str]:
             yield "the application inserts into a table of Hive's own format"
         elif name in _OWN_COMMIT:
             yield f"the application writes {name}"
-    key = "spark.sql.hive.convertMetastoreParquet"
-    if c.hive_table and c.value(key) == "false":
-        yield f"{c.describe(key)}: Hive itself writes its Parquet tables"
     key = "spark.sql.sources.outputCommitterClass"
     if c.value(key) and c.value(COMMIT_PROTOCOL_KEY) != PATH_PROTOCOL:
         yield c.describe(key)

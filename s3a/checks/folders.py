@@ -11,10 +11,20 @@ from .check import STAGING, Severity, check
 from .job_facts import JobFacts
 
 _DEFAULT_FS = "fs.defaultFS"
-#: Folders of a machine that every user may write to.
-_SHARED = ("/tmp", "/var/tmp", "/dev/shm")
+#: Folders that each machine has of its own.
+_OWN = ("/tmp/", "/var/tmp/", "/dev/shm/", "/run/")
 #: Less room than this is called full: a few blocks of a few tasks.
 _LITTLE_ROOM = 2 * 1024**3
+
+
+def _is_placed(c: JobFacts) -> bool:
+    """Whether somebody has named a folder of a disk for staging: on purpose, and outside those
+    that each machine has of its own."""
+    setting = c.settings.get(STAGING_KEY)
+    if setting is None or setting.origin == DEFAULT:
+        return False
+    path = re.sub(r"^file:(//[^/]*)?", "", setting.value)
+    return path.startswith("/") and not path.startswith(_OWN)
 
 
 @check(
@@ -26,15 +36,16 @@ _LITTLE_ROOM = 2 * 1024**3
     "what executors left: the job ends well, _SUCCESS names no file, and every row is lost.",
     source="Paths.getMultipartUploadCommitsDirectory; StagingCommitter.createWrappedCommitter; "
     "tried with Spark 4.3.0 and Hadoop 3.5.0",
-    remedy="Set fs.defaultFS to HDFS or another file system that all machines share, or use magic, "
-    "which needs none.",
+    remedy="Set fs.defaultFS to HDFS or another file system that all machines share; or "
+    f"{STAGING_KEY} to a folder that all machines mount, such as file:///mnt/shared/staging; or "
+    "use magic, which needs neither.",
     committers=STAGING,
 )
 def staging_not_shared(c: JobFacts) -> Iterator[str]:
     setting = c.settings.get(_DEFAULT_FS)
-    local = setting is None or setting.value.startswith("file:")
     # Hadoop's default says nothing of a cluster whose own files were not read.
-    if c.is_cluster and local and setting is not None and setting.origin != DEFAULT:
+    said = setting is not None and setting.origin != DEFAULT
+    if c.is_cluster and said and c.value(_DEFAULT_FS).startswith("file:") and not _is_placed(c):
         yield c.describe(_DEFAULT_FS, STAGING_KEY)
 
 
@@ -43,15 +54,19 @@ def staging_not_shared(c: JobFacts) -> Iterator[str]:
     Severity.WARNING,
     "the cluster's shared file system is not known",
     reason="As staging-not-shared; fs.defaultFS is in the cluster's own core-site.xml, if "
-    "anywhere, and is looked at in the job.",
+    "anywhere, and is looked at in the job. Whether a folder that is named is on a disk that all "
+    "machines mount, only its owner knows.",
     source="Paths.getMultipartUploadCommitsDirectory",
-    remedy="Say spark.hadoop.fs.defaultFS, or use magic, which needs no shared file system.",
+    remedy="Say spark.hadoop.fs.defaultFS, or see that all machines mount the staging folder; or "
+    "use magic, which needs no shared file system.",
     committers=STAGING,
 )
 def staging_unknown(c: JobFacts) -> Iterator[str]:
     setting = c.settings.get(_DEFAULT_FS)
-    if c.is_cluster and (setting is None or setting.origin == DEFAULT):
-        yield c.describe(_DEFAULT_FS)
+    unsaid = setting is None or setting.origin == DEFAULT
+    mounted = c.value(_DEFAULT_FS).startswith("file:") and _is_placed(c)
+    if c.is_cluster and (unsaid or mounted):
+        yield c.describe(_DEFAULT_FS, STAGING_KEY)
 
 
 @check(
@@ -86,45 +101,6 @@ def staging_dir_shared(c: JobFacts) -> Iterator[str]:
 
 
 @check(
-    "buffer-dir-shared",
-    Severity.WARNING,
-    "a buffer folder that other users write to as well",
-    reason="Blocks and staged files lie there until they are uploaded: another user can fill it, "
-    "read it or stand in the way with a folder of the same name.",
-    source="LocalDirAllocator with fs.s3a.buffer.dir; Paths.getLocalTaskAttemptTempDir",
-    remedy="Leave it out (a folder of the user, or YARN's LOCAL_DIRS), or put ${user.name} "
-    "into it.",
-)
-def buffer_dir_shared(c: JobFacts) -> Iterator[str]:
-    if c.shared_dirs:
-        yield f"{c.describe(BUFFER_KEY)}: others may write to {', '.join(c.shared_dirs)}"
-        return
-    for folder in c.value(BUFFER_KEY).split(","):
-        path = folder.strip().removeprefix("file:")
-        if path.rstrip("/") in _SHARED or (
-            path.startswith(tuple(f"{place}/" for place in _SHARED)) and "${" not in path
-        ):
-            yield c.describe(BUFFER_KEY)
-            return
-
-
-@check(
-    "buffer-too-small",
-    Severity.ERROR,
-    "no room for what tasks stage",
-    reason="The staging committers keep all output of a task on local disk until it commits.",
-    source="StagingCommitter (work path); Paths.getLocalTaskAttemptTempDir",
-    remedy="Give a buffer_dir on a larger disk, write smaller tasks, or use magic, which keeps "
-    "only a few blocks.",
-    committers=STAGING,
-)
-def buffer_too_small(c: JobFacts) -> Iterator[str]:
-    free, needed = c.buffer_free_bytes, c.expected_bytes
-    if free is not None and needed is not None and free < needed:
-        yield f"{c.describe(BUFFER_KEY)} has {free:,} bytes free, {needed:,} are expected"
-
-
-@check(
     "buffer-nearly-full",
     Severity.WARNING,
     "little room where S3A buffers",
@@ -135,5 +111,5 @@ def buffer_too_small(c: JobFacts) -> Iterator[str]:
 )
 def buffer_nearly_full(c: JobFacts) -> Iterator[str]:
     free = c.buffer_free_bytes
-    if free is not None and free < _LITTLE_ROOM and not list(buffer_too_small(c)):
+    if free is not None and free < _LITTLE_ROOM:
         yield f"{c.describe(BUFFER_KEY)} has {free:,} bytes free"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import os
 import re
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -28,32 +27,24 @@ def lifecycle_days(root: TableRoot) -> Step[float | None]:
     return least_abort_days(found.rules, f"{root.prefix}/")
 
 
-def buffer_facts(
+def buffer_free_bytes(
     settings: Mapping[str, Setting], environ: Mapping[str, str] = os.environ
-) -> tuple[int | None, tuple[str, ...]]:
-    """Free bytes of the roomiest buffer folder, and the folders that others may write to.
+) -> int | None:
+    """Free bytes of the roomiest buffer folder; ``None`` where none is known.
 
     For this machine, so of use in the job or where Spark runs here. A folder that is not there
     yet is judged by the nearest one above it.
     """
     free: list[int] = []
-    shared: list[str] = []
     for text in _expanded(BUFFER_KEY, settings, environ).split(","):
         path = Path(text.strip().removeprefix("file:"))
         if not text.strip() or "${" in text or not path.is_absolute():
             continue
-        there = path
-        while not there.exists() and there != there.parent:
-            there = there.parent
-        status, volume = there.stat(), os.statvfs(there)
+        while not path.exists() and path != path.parent:
+            path = path.parent
+        volume = os.statvfs(path)
         free.append(volume.f_bavail * volume.f_frsize)
-        # A sticky folder such as /tmp keeps strangers from a folder that is made below it.
-        others = bool(status.st_mode & stat.S_IWOTH)
-        kept = there != path and bool(status.st_mode & stat.S_ISVTX)
-        foreign = there == path and status.st_uid not in (os.getuid(), 0)
-        if (others and not kept) or foreign:
-            shared.append(str(path))
-    return max(free, default=None), tuple(shared)
+    return max(free, default=None)
 
 
 def _expanded(key: str, settings: Mapping[str, Setting], environ: Mapping[str, str]) -> str:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...committer.job_spec import Mode
-from ..hadoop.class_path import CLOUD
-from ..hadoop.effective_settings import DEFAULT, version_of
+from ..hadoop.effective_settings import DEFAULT
 from ..hadoop.settings import (
-    COMMIT_PROTOCOL_KEY,
     CONFLICT_KEY,
     CONFLICT_MODE_OF,
     CONFLICT_MODES,
     PARTITION_OVERWRITE_KEY,
-    PATH_PROTOCOL,
     UNIQUE_KEY,
 )
 from .check import COMMITTERS, STAGING, Severity, check
@@ -52,28 +49,6 @@ def _conflict_mode(c: JobFacts) -> str:
 def dynamic_partition_overwrite(c: JobFacts) -> Iterator[str]:
     if _overwrites_dynamically(c):
         yield c.describe(PARTITION_OVERWRITE_KEY)
-
-
-@check(
-    "dynamic-overwrite-appends",
-    Severity.ERROR,
-    "dynamic partition overwrite that appends",
-    reason="With Spark's binding protocol and a renaming committer, tasks write beside the staging "
-    "folder and no partition is noted for removal: the old rows stay, and every load adds its own "
-    "to them.",
-    source="SPARK-56588: since Spark 3.4 (SPARK-40034), mended in 4.2.0; seen in "
-    "spark-hadoop-cloud 4.1.1 (PathOutputCommitProtocol.newTaskTempFile notes no partition)",
-    remedy="Use Spark's own protocol with classic, as committer='classic' sets it, or write the "
-    "partitions' folders one by one.",
-    committers=("classic",),
-)
-def dynamic_overwrite_appends(c: JobFacts) -> Iterator[str]:
-    bound = c.value(COMMIT_PROTOCOL_KEY) == PATH_PROTOCOL
-    version = c.jars.version(CLOUD) if c.jars else None
-    mended = version is not None and version_of(version) >= (4, 2)
-    if _overwrites_dynamically(c) and bound and not mended:
-        known = f", {CLOUD} {version}" if version else ""
-        yield f"{c.describe(PARTITION_OVERWRITE_KEY, COMMIT_PROTOCOL_KEY)}{known}"
 
 
 @check(
@@ -120,23 +95,6 @@ def overwrite_removes_first(c: JobFacts) -> Iterator[str]:
     static = c.save_mode is Mode.REPLACE and not _overwrites_dynamically(c)
     if static and not c.has_other_partitions:
         yield f"mode overwrite on {c.destination or 'the destination'}"
-
-
-@check(
-    "native-table-removed",
-    Severity.ERROR,
-    "a replace that removes a zero_rename table's records",
-    reason="The records under _zero_rename/ lie below the table's root; whoever deletes the root "
-    "deletes them, with the decisions that open jobs still need.",
-    source="InsertIntoHadoopFsRelationCommand; DirectoryStagingCommitter.preCommitJob; "
-    "docs/protocol.md",
-    remedy="Write with committer='zero_rename', append, or let S3A write another table.",
-)
-def native_table_removed(c: JobFacts) -> Iterator[str]:
-    if c.native_table and c.save_mode is Mode.REPLACE and not _overwrites_dynamically(c):
-        yield "mode overwrite on a zero_rename table"
-    if c.native_table and c.committer == "directory" and _conflict_mode(c) == "replace":
-        yield f"{c.describe(CONFLICT_KEY)} on a zero_rename table"
 
 
 @check(
@@ -233,35 +191,3 @@ def fail_refuses_table(c: JobFacts) -> Iterator[str]:
 def unique_filenames_off(c: JobFacts) -> Iterator[str]:
     if not c.is_on(UNIQUE_KEY) and _conflict_mode(c) == "append":
         yield c.describe(UNIQUE_KEY)
-
-
-@check(
-    "partitions-elsewhere",
-    Severity.ERROR,
-    "a table with partitions outside its folder",
-    reason="A file for such a partition has an absolute path of its own; the protocol has no way "
-    "to hold it back until the commit, and fails the task.",
-    source="PathOutputCommitProtocol.newTaskTempFileAbsPath (SPARK-41551)",
-    remedy="Move the partitions into the table's folder (ALTER TABLE … SET LOCATION), or write "
-    "each by its path.",
-    stage="in job",
-    committers=COMMITTERS,
-)
-def partitions_elsewhere(c: JobFacts) -> Iterator[str]:
-    if c.partitions_elsewhere:
-        yield "the metastore has partitions of this table at other paths"
-
-
-@check(
-    "partitions-unknown",
-    Severity.WARNING,
-    "a Hive table whose partitions' places are not known",
-    reason="If one lies outside the table's folder, the job fails when it reaches that partition.",
-    source="PathOutputCommitProtocol.newTaskTempFileAbsPath",
-    remedy="Let the application call zero_rename.spark.save, which looks at them, or write to a "
-    "path instead of a table.",
-    committers=COMMITTERS,
-)
-def partitions_unknown(c: JobFacts) -> Iterator[str]:
-    if c.hive_table and c.partitions_elsewhere is None:
-        yield "the application writes a table of the metastore"

@@ -9,7 +9,6 @@ from .check import COMMITTERS, Severity, check
 from .job_facts import JobFacts
 
 _CLEANUP = "fs.s3a.committer.magic.cleanup.enabled"
-_CONDITIONAL = "fs.s3a.create.conditional.enabled"
 _CONNECTIONS = "fs.s3a.connection.maximum"
 
 
@@ -134,17 +133,3 @@ def report_in_table(c: JobFacts) -> Iterator[str]:
         inside = report.removeprefix(table).split("/")[1:]
         if not any(part.startswith(("_", ".")) for part in inside):
             yield c.describe(REPORT_KEY)
-
-
-@check(
-    "conditional-create",
-    Severity.WARNING,
-    "conditional creation on a store that has none",
-    reason="The committers do without it, but streams that ask for it overwrite what they were to "
-    "leave alone, or fail on a header the store refuses.",
-    source="HADOOP-19256 (Hadoop 3.4.2); Hadoop's page on third-party stores",
-    remedy=f"Set spark.hadoop.{_CONDITIONAL}=false (conditional_create=False).",
-)
-def conditional_create(c: JobFacts) -> Iterator[str]:
-    if c.conditional_writes is False and c.is_on(_CONDITIONAL):
-        yield c.describe(_CONDITIONAL)

@@ -38,54 +38,21 @@ def _needed(c: JobFacts) -> str:
 
 
 @check(
-    "abort-uploads-shared",
-    Severity.ERROR,
-    "a job that aborts the uploads of others",
-    reason="When the job ends, well or not, it aborts every upload below its destination, "
-    "whoever began it: another day's load that has written and not committed loses its files, "
-    "and so does a zero_rename table whose decisions name uploads.",
-    source="AbstractS3ACommitter.abortPendingUploadsInCleanup; core-default.xml has it on",
-    remedy=f"Set spark.hadoop.{ABORT_UPLOADS_KEY}=false, as committer=… does, and let zero-rename "
-    "s3a-recover and a lifecycle rule clean up.",
-    committers=COMMITTERS,
-)
-def abort_uploads_shared(c: JobFacts) -> Iterator[str]:
-    key = _aborts(c)
-    if key and (c.other_jobs or c.native_table):
-        whose = "a zero_rename table is there" if c.native_table else "other jobs write there"
-        yield f"{c.describe(key)}, and {whose}"
-
-
-@check(
     "abort-uploads-on",
     Severity.WARNING,
     "a job that would abort the uploads of others",
-    reason="As abort-uploads-shared; it is not known whether another job writes below the "
-    "destination meanwhile.",
-    source="AbstractS3ACommitter.abortPendingUploadsInCleanup",
-    remedy=f"Set spark.hadoop.{ABORT_UPLOADS_KEY}=false, or make sure that jobs on one destination "
-    "follow each other.",
+    reason="When the job ends, well or not, it aborts every upload below its destination, "
+    "whoever began it: another day's load that has written and not committed loses its files.",
+    source="AbstractS3ACommitter.abortPendingUploadsInCleanup; core-default.xml has it on",
+    remedy=f"Set spark.hadoop.{ABORT_UPLOADS_KEY}=false, as committer=… does, and let zero-rename "
+    "s3a-recover and a lifecycle rule clean up; or make sure that jobs on one destination follow "
+    "each other.",
     committers=COMMITTERS,
 )
 def abort_uploads_on(c: JobFacts) -> Iterator[str]:
-    known = c.other_jobs is not None or c.native_table
     key = _aborts(c)
-    if key and not known:
+    if key:
         yield c.describe(key)
-
-
-@check(
-    "abort-uploads-old-key",
-    Severity.WARNING,
-    "the old name of abort.pending.uploads",
-    reason="Hadoop takes it for the new one: whichever of the two is set last wins.",
-    source="S3AFileSystem.addDeprecatedKeys",
-    remedy=f"Use {ABORT_UPLOADS_KEY} only.",
-    committers=COMMITTERS,
-)
-def abort_uploads_old_key(c: JobFacts) -> Iterator[str]:
-    if _OLD_ABORT_KEY in c.settings:
-        yield c.describe(_OLD_ABORT_KEY, ABORT_UPLOADS_KEY)
 
 
 @check(
@@ -132,21 +99,7 @@ def multipart_purge_on(c: JobFacts) -> Iterator[str]:
     committers=ALL,
 )
 def directory_purge(c: JobFacts) -> Iterator[str]:
-    if c.is_on(_DIRECTORY_PURGE) and not (c.other_jobs or c.native_table):
-        yield c.describe(_DIRECTORY_PURGE)
-
-
-@check(
-    "directory-purge-shared",
-    Severity.ERROR,
-    "deleting a folder takes other jobs' uploads",
-    reason="As directory-purge, and others do write below the destination.",
-    source="S3AFileSystem (fs.s3a.directory.operations.purge.uploads)",
-    remedy=f"Set spark.hadoop.{_DIRECTORY_PURGE}=false.",
-    committers=ALL,
-)
-def directory_purge_shared(c: JobFacts) -> Iterator[str]:
-    if c.is_on(_DIRECTORY_PURGE) and (c.other_jobs or c.native_table):
+    if c.is_on(_DIRECTORY_PURGE):
         yield c.describe(_DIRECTORY_PURGE)
 
 

@@ -15,17 +15,15 @@ them; on top of that, this module knows what Spark and Hadoop do with names:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .settings import (
-    BINDING_PARQUET,
     COMMIT_PROTOCOL_KEY,
     FACTORY_KEY,
     MAGIC_KEY,
     NAME_KEY,
     PARQUET_COMMITTER_KEY,
-    PATH_PROTOCOL,
     S3A_FACTORY,
     SQL_PROTOCOL,
 )
@@ -38,7 +36,6 @@ SPARK_DEFAULTS = "spark-defaults.conf"
 SESSION = "session"
 CORE_SITE = "core-site.xml"
 DEFAULT = "Spark's or Hadoop's default"
-SPARK_CHOICE = "Spark's own choice since 4.1 (SPARK-47618)"
 #: Layers in which a bare Hadoop key means something.
 _BARE_COUNTS = (SESSION, CORE_SITE, DEFAULT)
 _HADOOP = "spark.hadoop."
@@ -77,7 +74,6 @@ DEFAULTS: Mapping[str, str] = {
     "fs.s3a.connection.maximum": "500",
     "fs.s3a.buffer.dir": "${env.LOCAL_DIRS:-${hadoop.tmp.dir}}/s3a",
     "fs.s3a.retry.http.5xx.errors": "true",
-    "fs.s3a.create.conditional.enabled": "true",
     "hadoop.tmp.dir": "/tmp/hadoop-${user.name}",
 }
 #: Every option of Hadoop's that a check reads, for who looks them up one by one in a JVM.
@@ -103,31 +99,19 @@ class Setting:
     origin: str
 
 
-def effective(
-    layers: Sequence[Layer],
-    bucket: str | None = None,
-    spark_version: str | None = None,
-    cloud_classes: bool | None = None,
-) -> Mapping[str, Setting]:
+def effective(layers: Sequence[Layer], bucket: str | None = None) -> Mapping[str, Setting]:
     """The settings in force, Hadoop's by their bare names.
 
     :param layers: name and settings, the strongest first. Spark's and Hadoop's defaults are added
         after the last.
     :param bucket: whose ``fs.s3a.bucket.NAME.…`` settings count.
-    :param spark_version: such as ``4.3.0``; from 4.1 on, Spark chooses magic by itself where
-        nothing else is said and its binding classes can be loaded.
-    :param cloud_classes: whether they can; ``None``, not known, counts as no.
     """
     flat: dict[str, Setting] = {}
-    for origin, settings in _with_defaults(layers, spark_version, cloud_classes):
+    for origin, settings in (*layers, (DEFAULT, DEFAULTS)):
         for key, value in settings.items():
             name = _hadoop_name(origin, key)
             if name is not None:
                 flat.setdefault(name, Setting(str(value).strip(), origin))
-    for origin, settings in layers:
-        if origin == CORE_SITE and NAME_KEY in settings:
-            # Kept beside what is in force: Spark's own choice goes over it without a word.
-            flat[f"{CORE_SITE}:{NAME_KEY}"] = Setting(settings[NAME_KEY], CORE_SITE)
     return flat if bucket is None else _for_bucket(flat, bucket)
 
 
@@ -139,37 +123,6 @@ def dropped(layers: Sequence[Layer]) -> Mapping[str, Setting]:
             if origin not in _BARE_COUNTS and not key.startswith("spark."):
                 found.setdefault(key, Setting(str(value), origin))
     return found
-
-
-def _with_defaults(
-    layers: Sequence[Layer], spark_version: str | None, cloud_classes: bool | None
-) -> Iterator[Layer]:
-    # Spark's choice goes into SparkConf, so before Hadoop's own files.
-    own = [layer for layer in layers if layer[0] not in (CORE_SITE, DEFAULT)]
-    yield from own
-    yield SPARK_CHOICE, _silent_choice(own, spark_version, cloud_classes)
-    yield from (layer for layer in layers if layer[0] in (CORE_SITE, DEFAULT))
-    yield DEFAULT, DEFAULTS
-
-
-def _silent_choice(
-    layers: Sequence[Layer], spark_version: str | None, cloud_classes: bool | None
-) -> Mapping[str, str]:
-    """What ``SparkContext.enableMagicCommitterIfNeeded`` adds to the settings (SPARK-47618)."""
-    if not cloud_classes or not spark_version or version_of(spark_version) < (4, 1):
-        return {}
-    said = [
-        settings[_HADOOP + MAGIC_KEY] for _, settings in layers if _HADOOP + MAGIC_KEY in settings
-    ]
-    if said and said[0] != "true":
-        return {}
-    return {
-        _HADOOP + MAGIC_KEY: "true",
-        _HADOOP + NAME_KEY: "magic",
-        _HADOOP + FACTORY_KEY: S3A_FACTORY,
-        PARQUET_COMMITTER_KEY: BINDING_PARQUET,
-        COMMIT_PROTOCOL_KEY: PATH_PROTOCOL,
-    }
 
 
 def _hadoop_name(origin: str, key: str) -> str | None:
@@ -199,8 +152,3 @@ def reads_job_first(key: str) -> bool:
     """Whether the committers take this option from the job's configuration, so that a value for
     one bucket is passed over wherever the plain key is set."""
     return key.startswith("fs.s3a.committer.") and key != MAGIC_KEY
-
-
-def version_of(text: str) -> tuple[int, ...]:
-    """``4.3.0`` or ``3.4.1-amzn-0`` as numbers, up to three."""
-    return tuple(int(number) for number in re.findall(r"\d+", text)[:3]) or (0,)

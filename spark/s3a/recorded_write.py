@@ -84,14 +84,6 @@ class _Application:
     def check(self, writes: tuple[PlannedWrite, ...]) -> None:
         """Everything that may refuse, before the first byte is written."""
         target = self._target
-        missing = self._view.missing_jars
-        if missing:
-            raise SettingsRefusedError(
-                f"Spark does not have {' and '.join(missing)}, which the {target.committer} "
-                "committer needs; nothing was written.",
-                remedy="Put hadoop-aws (of Spark's Hadoop version), its AWS SDK bundle and "
-                "spark-hadoop-cloud on the class path; docs/airflow.md says how.",
-            )
         if self._table.exists():
             raise native_table_refused(target.root, target.committer)
         self._check_unique(target)
@@ -100,11 +92,8 @@ class _Application:
             "destination": writes[0].path,
             "mode": checked_mode(target.mode, writes[0]),
             "save_mode": writes[0].save_mode,
-            "partition_by": writes[0].partition_by,
             "has_other_partitions": writes[0].partition is None and bool(target.partition_by),
-            "native_table": False,
             "formats": ("parquet",),
-            "spark_version": self._view.spark_version,
             # A dynamic overwrite leaves no _SUCCESS; the operator goes by the record then.
             "sensor_waits": not writes[0].dynamic,
         }

@@ -13,11 +13,11 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...s3a.checks.host_facts import buffer_facts
+from ...s3a.checks.host_facts import buffer_free_bytes
 from ...s3a.checks.job_facts import JobFacts
 from ...s3a.checks.run import CheckFinding, inspect, refuse, warnings
 from ...s3a.hadoop import effective_settings as layers
-from ...s3a.hadoop.settings import BINDING_PARQUET, PATH_PROTOCOL
+from ...s3a.hadoop.settings import BINDING_PARQUET, PATH_PROTOCOL, Committer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +27,10 @@ _HADOOP = "spark.hadoop."
 _BUCKET = "fs.s3a.bucket."
 _SECRET = re.compile(r"(?i)key|secret|token|password|credential")
 _S3A_CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+_SDK_CLASSES = (
+    "software.amazon.awssdk.services.s3.S3Client",
+    "com.amazonaws.services.s3.AmazonS3",
+)
 
 
 class SessionView:
@@ -111,20 +115,16 @@ class SessionView:
         jvm: Any = self._session.sparkContext._jvm
         return bool(jvm.org.apache.spark.util.Utils.classIsLoadable(name))
 
-    @property
-    def missing_jars(self) -> tuple[str, ...]:
-        """The modules whose classes are not there."""
-        known = {
-            _S3A_CLASS: "hadoop-aws",
-            PATH_PROTOCOL: "spark-hadoop-cloud",
-            BINDING_PARQUET: "spark-hadoop-cloud",
-        }
-        missing = [jar for name, jar in known.items() if self.has_class(name) is False]
-        return tuple(dict.fromkeys(missing))
-
-    @property
-    def spark_version(self) -> str:
-        return self._session.version
+    def missing_classes(self, committer: str) -> tuple[str, ...]:
+        """Those that a committer needs and Spark cannot load, as far as that can be seen."""
+        needed = [_S3A_CLASS]
+        if committer != Committer.CLASSIC:
+            needed += [PATH_PROTOCOL, BINDING_PARQUET]
+        missing = [name for name in needed if self.has_class(name) is False]
+        # Which of the two S3A wants depends on its release (HADOOP-18073: version 2 since 3.4).
+        if not missing and not any(self.has_class(name) is not False for name in _SDK_CLASSES):
+            missing = [" or ".join(_SDK_CLASSES)]
+        return tuple(missing)
 
     @property
     def is_cluster(self) -> bool | None:
@@ -147,11 +147,10 @@ def check_session(
     """
     settings = view.settings(options, bucket)
     # The driver's machine; of executors elsewhere nothing is known here.
-    free, shared = (None, ()) if view.is_cluster else buffer_facts(settings)
     seen = JobFacts(
         settings=settings,
-        buffer_free_bytes=free,
-        shared_dirs=shared,
+        buffer_free_bytes=None if view.is_cluster else buffer_free_bytes(settings),
+        missing_classes=view.missing_classes(facts["committer"]),
         is_cluster=view.is_cluster,
         **facts,
     )

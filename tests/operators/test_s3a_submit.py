@@ -275,17 +275,6 @@ class TestChecks:
         run(operator(tables, committer="classic"))
         assert "[classic-renames]" in caplog.text
 
-    def test_missing_jars(
-        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Where Spark's own folder can be seen."""
-        (spark.folder / "jars").mkdir()
-        (spark.folder / "jars" / "spark-core_2.13-4.3.0.jar").touch()
-        (spark.folder / "jars" / "hadoop-client-api-3.5.0.jar").touch()
-        with pytest.raises(AirflowFailException, match="hadoop-aws"):
-            run(operator(tables))
-        assert spark.calls() == []
-
 
 class TestVerification:
     def test_an_application_that_wrote_nothing(self, tables: Tables, spark: FakeSpark) -> None:

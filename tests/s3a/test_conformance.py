@@ -55,9 +55,7 @@ class TestChecks:
 
     def facts(self, committer: str, conf: dict[str, str], known: dict[str, Any]) -> JobFacts:
         rendered = S3ASettings(Committer(committer)).spark_conf()
-        settings = effective(
-            [(DAG_CONF, conf), ("settings", rendered)], "bucket", "4.3.0", cloud_classes=True
-        )
+        settings = effective([(DAG_CONF, conf), ("settings", rendered)], "bucket")
         return replace(JobFacts(committer, settings, "s3a://bucket/table"), **known)
 
     @pytest.mark.parametrize(
@@ -97,13 +95,6 @@ class TestChecks:
                 {"sensor_waits": True},
                 "marker-off",
             ),
-            # S3A conformance 78
-            (
-                "directory",
-                {f"{COMMITTER}abort.pending.uploads": "true"},
-                {"other_jobs": True},
-                "abort-uploads-shared",
-            ),
             # S3A conformance 105
             (
                 "magic",
@@ -140,6 +131,8 @@ class TestChecks:
             ("magic", {f"{S3A}bucket.bucket.committer.name": "directory"}, "bucket-option-ignored"),
             # S3A conformance 67: of a table that has other partitions
             ("directory", {f"{COMMITTER}staging.conflict-mode": "fail"}, "fail-refuses-table"),
+            # S3A conformance 78
+            ("directory", {f"{COMMITTER}abort.pending.uploads": "true"}, "abort-uploads-on"),
             # S3A conformance 75
             (
                 "directory",

@@ -13,31 +13,19 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parent.parent
 REAL = TESTS / "s3a" / "real"
 
-_OTHER_VERSION = "it needs a second version of jars of hundreds of megabytes"
 _TWO_USERS = "it needs two users on one machine"
 _TIME = "it costs time, not rows"
 
 #: Why a check has no test that shows its damage, with what speaks for it.
 NOT_SHOWN = {
-    "buffer-dir-shared": f"{_TWO_USERS}; what is looked at is in "
-    "tests/s3a/checks/test_host_facts.py",
-    "cloud-jar-scala": f"{_OTHER_VERSION} and another Spark; Scala's binary compatibility",
-    "cloud-jar-version": f"{_OTHER_VERSION}; the whole of tests/s3a/real runs on the one pair of "
-    "different versions that it lets pass",
-    "conditional-create": "the stores that run here know If-None-Match, and Parquet writes of "
-    "Spark 4.3 do not ask for it; HADOOP-19256",
     "driver-restarts": "it needs YARN; OutputCommitter.isRecoverySupported is false, and what "
     "a second driver meets is in tests/s3a/real/test_killed_driver.py",
     "format-falls-back": "it needs Hive's metastore, Delta, Iceberg or Hudi; "
     "InsertIntoHiveTable and their own commit protocols",
-    "hadoop-aws-version": f"{_OTHER_VERSION}; Hadoop's troubleshooting page on hadoop-aws",
-    "in-memory-unknown": f"{_OTHER_VERSION}; HADOOP-19047 came with 3.4.1",
-    "jars-twice": f"{_OTHER_VERSION}; which class is met first is the JVM's affair",
     "lifecycle-missing": "the rule that is not there does nothing; that failed jobs leave uploads "
     "is in tests/s3a/real/test_tasks.py",
     "lifecycle-tight": "the stores that run here carry out no lifecycle rules by day; as "
     "lifecycle-too-short, which is shown, a day later",
-    "sdk-version": f"{_OTHER_VERSION}; HADOOP-19654",
     "speculation": "an attempt has to be overtaken while it copies; FileOutputCommitter, and the "
     "paper's Table V",
     "staging-dir-shared": f"{_TWO_USERS}; Paths.getMultipartUploadCommitsDirectory",

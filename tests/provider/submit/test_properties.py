@@ -11,9 +11,9 @@ from zero_rename.committer import InvalidInputError
 from zero_rename.provider.submit.properties import (
     cluster_settings,
     default_properties,
-    read_properties,
     write_properties,
 )
+from zero_rename.s3a.hadoop.properties_file import read_properties
 
 
 def test_only_its_owner_can_read_it(tmp_path: Path) -> None:

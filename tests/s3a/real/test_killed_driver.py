@@ -123,7 +123,6 @@ def test_staging_leaves_uploads_and_no_tree(
     assert len(set(application.rows(place)) - set(numbers(range(40)))) == 10
 
 
-@pytest.mark.shows("retry-after-part-commit")
 def test_a_retry_that_cleans_nothing_up_doubles_rows(
     application: Application, dead: Mapping[str, Death]
 ) -> None:

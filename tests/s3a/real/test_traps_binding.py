@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import zipfile
-
 import pytest
 
 from support.hadoop_committers import Application, Place, numbers
 from zero_rename.committer.errors import VerificationError
 from zero_rename.s3a.hadoop.settings import CLASSIC_PARQUET, SQL_PROTOCOL
-from zero_rename.spark.startup.installation import spark_home
 
 pytestmark = [
     pytest.mark.spark,
@@ -46,7 +43,7 @@ def test_a_setting_of_the_application_runs_another_committer(
 
 
 @S3A
-@shows("commit-protocol-missing", "parquet-binding-missing")
+@shows("commit-protocol-missing")
 def test_parquet_is_renamed_without_a_word(
     application: Application, place: Place, committer: str
 ) -> None:
@@ -92,17 +89,6 @@ def test_other_formats_are_committed_as_configured(
     assert place.verify(committer, None, since).files == 6
 
 
-@shows("parquet-binding-wrong")
-def test_a_class_that_cannot_be_made(application: Application, place: Place) -> None:
-    path_committer = "org.apache.hadoop.mapreduce.lib.output.BindingPathOutputCommitter"
-    wrong = {PROTOCOL: SQL_PROTOCOL, PARQUET: path_committer} | NO_TRIPWIRES
-    with (
-        application.with_committer("magic", wrong),
-        pytest.raises(Exception, match=r"NoSuchMethodException|BindingPathOutputCommitter"),
-    ):
-        application.write(place, application.frame(0))
-
-
 @shows("factory-overridden")
 def test_another_factory_wins(application: Application, place: Place) -> None:
     # S3A conformance 11, 109
@@ -145,16 +131,6 @@ def test_without_multipart_uploads(
         application.write(own_place, application.frame(0))
 
 
-@shows("silent-default", "core-site-passed-over")
-def test_spark_chooses_magic_over_core_site(application: Application, place: Place) -> None:
-    conf = application.spark.conf
-    assert conf.get(PROTOCOL).endswith("PathOutputCommitProtocol"), "nobody configured it"
-    site = application.spark._jvm.org.apache.hadoop.conf.Configuration()
-    assert site.get("fs.s3a.committer.name") == "directory", "the cluster's own choice"
-    application.write(place, application.frame(0))
-    assert place.marker()["committer"] == "magic"
-
-
 @shows("bucket-option-ignored")
 def test_a_committer_for_one_bucket_is_not_met(application: Application, own_place: Place) -> None:
     # S3A conformance 11
@@ -195,14 +171,6 @@ def test_the_rdd_api_goes_round_the_committer(application: Application, place: P
             )
     finally:
         hadoop.set(algorithm, before)
-
-
-@shows("hadoop-aws-missing")
-def test_pysparks_own_jars_have_no_s3a() -> None:
-    name = "org/apache/hadoop/fs/s3a/S3AFileSystem.class"
-    jars = list((spark_home() / "jars").glob("*.jar"))
-    assert jars
-    assert not any(name in zipfile.ZipFile(jar).namelist() for jar in jars)
 
 
 @shows("marker-off", "marker-off-unwatched")

@@ -86,7 +86,7 @@ def run(application: Application, place: Place, folder: Path, without: str) -> d
     return json.loads(lines[0].removeprefix("ANSWER"))
 
 
-@shows("cloud-jar-missing", "hadoop-keys-dropped")
+@shows("classes-missing", "hadoop-keys-dropped")
 def test_without_the_binding_classes(
     application: Application, place: Place, tmp_path: Path
 ) -> None:
@@ -99,16 +99,7 @@ def test_without_the_binding_classes(
     assert (found["dropped"], found["kept"]) == ("absent", "4")
 
 
-@shows("accelerator-missing")
-def test_without_the_accelerator(application: Application, place: Place, tmp_path: Path) -> None:
-    found = run(application, place, tmp_path, "analyticsaccelerator")
-    missing = "NoClassDefFoundError: software/amazon/s3/analyticsaccelerator"
-    for write in ("unconfigured", "classic stream", "configured"):
-        assert missing in found[write]
-    assert place.objects() == []
-
-
-@shows("sdk-missing")
+@shows("classes-missing")
 def test_without_the_sdk(application: Application, place: Place, tmp_path: Path) -> None:
     found = run(application, place, tmp_path, "bundle")
     assert "software/amazon/awssdk" in found["unconfigured"].replace(".", "/")

@@ -28,7 +28,6 @@ def causes(error: Any) -> str:
 
 
 @S3A
-@shows("partitions-elsewhere", "partitions-unknown")
 def test_a_partition_outside_the_tables_folder(
     application: Application, place: Place, committer: str
 ) -> None:
@@ -64,7 +63,7 @@ def test_markers_that_cannot_be_told_apart(
 
 
 @STAGING
-@shows("buffer-too-small", "buffer-nearly-full")
+@shows("buffer-nearly-full")
 def test_no_room_for_staged_files(
     application: Application, own_place: Place, committer: str
 ) -> None:

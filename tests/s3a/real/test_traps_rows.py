@@ -6,16 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import pyarrow as pa
 import pytest
 from torture.proxy import Proxy, Trap, When
 
 from support.dead_drivers import completion
 from support.hadoop_committers import COMMITTERS, Application, Place, numbers
 from support.recorded import check_recorded
-from zero_rename import Table
-from zero_rename.committer import JobSpec, Mode
-from zero_rename.committer.errors import VerificationError, ZeroRenameError
+from zero_rename.committer.errors import VerificationError
 from zero_rename.s3a.hadoop.commit_files import JobSummary
 from zero_rename.s3a.hadoop.settings import BINDING_PARQUET, PATH_PROTOCOL
 
@@ -151,18 +148,6 @@ class TestOverwrites:
                 application.write(place, bad, mode="overwrite")
         assert place.files() == []
 
-    @shows("native-table-removed")
-    def test_it_removes_a_native_tables_records(self, native_application: Application) -> None:
-        place = native_application.place()
-        table = Table(place.root.url, client=place.client)
-        rows = pa.table({"id": [1], "day": pa.array([1], pa.int32())})
-        with table.job(rows.schema, mode="append", partition_by=["day"]) as job:
-            job.write(rows)
-        assert place.has("_zero_rename/table.json")
-        with native_application.with_committer("magic"):
-            native_application.write(place, native_application.frame(100), mode="overwrite")
-        assert not place.has("_zero_rename/table.json")
-
     @shows("dynamic-partition-overwrite")
     @S3A
     def test_dynamic_is_refused(
@@ -178,7 +163,7 @@ class TestOverwrites:
             application.write(place, application.frame(100), mode="overwrite")
         assert application.rows(place) == numbers(range(40))
 
-    @shows("dynamic-overwrite-appends", "classic-half-bound")
+    @shows("classic-half-bound")
     def test_dynamic_appends_with_the_binding_protocol(
         self, application: Application, place: Place
     ) -> None:
@@ -209,7 +194,7 @@ class TestUploadsOfOthers:
         if application.store.name == "minio":
             pytest.skip("MinIO lists no uploads by prefix: S3A finds none to abort there")
 
-    @shows("abort-uploads-shared", "abort-uploads-on")
+    @shows("abort-uploads-on")
     @S3A
     def test_a_job_aborts_what_others_have_not_committed(
         self, application: Application, place: Place, committer: str
@@ -222,30 +207,6 @@ class TestUploadsOfOthers:
         with application.with_committer(committer, abort_pending_uploads=True):
             application.write(place, application.frame(100))
         assert place.uploads() == []
-
-    @shows("abort-uploads-shared")
-    def test_the_other_job_then_cannot_commit(self, native_application: Application) -> None:
-        """What a native job has uploaded and not completed."""
-        place = native_application.place()
-        table = Table(place.root.url, client=place.client)
-        rows = pa.table({"id": [1], "day": pa.array([1], pa.int32())})
-        opened = table.open_job(
-            JobSpec(mode=Mode.APPEND, schema=rows.schema, partition_by=("day",))
-        )
-        writer = table.task_writer(opened, 0, 0)
-        writer.write(rows)
-        result = writer.close()
-        with native_application.with_committer("magic", abort_pending_uploads=True):
-            native_application.write(place, native_application.frame(100))
-        with pytest.raises(ZeroRenameError):
-            table.commit(opened, [result])
-
-    @shows("abort-uploads-old-key")
-    def test_the_old_name_is_the_new_one(self, application: Application) -> None:
-        conf = application.spark._jvm.org.apache.hadoop.conf.Configuration()
-        conf.set("fs.s3a.committer.abort.pending.uploads", "false")
-        conf.set("fs.s3a.committer.staging.abort.pending.uploads", "true")
-        assert conf.get("fs.s3a.committer.abort.pending.uploads") == "true"
 
     @shows("multipart-purge", "multipart-purge-on")
     def test_a_file_system_purges_the_bucket(
@@ -260,7 +221,7 @@ class TestUploadsOfOthers:
             application.write(replace(own_place, prefix="elsewhere"), application.frame(0))
         assert own_place.uploads() == []
 
-    @shows("directory-purge", "directory-purge-shared")
+    @shows("directory-purge")
     def test_deleting_a_folder_takes_uploads(
         self, application: Application, own_place: Place
     ) -> None:

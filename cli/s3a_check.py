@@ -1,0 +1,127 @@
+"""The command that looks at S3A settings before anybody submits with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..committer.errors import InvalidInputError
+from .output import AsJson, print_rows, refusals
+
+if TYPE_CHECKING:
+    from ..s3a.checks.run import CheckFinding, JobFacts
+    from ..s3a.hadoop.effective_settings import Setting
+
+
+def s3a_check(
+    conf_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--conf-file", metavar="FILE", help="A properties file, such as spark-defaults.conf."
+        ),
+    ] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="As spark-submit's; wins over the file."),
+    ] = None,
+    hadoop_conf: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where core-site.xml is, as HADOOP_CONF_DIR."),
+    ] = None,
+    committer: Annotated[
+        str | None,
+        typer.Option(help="The committer that is wanted. Default: the one that the settings name."),
+    ] = None,
+    destination: Annotated[
+        str, typer.Option(metavar="URL", help="What will be written: s3a://bucket/table.")
+    ] = "",
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="Pass this check over, as spark.zero_rename.s3a.accept."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check S3A settings from files: what would be refused, what warned of. Exit code 1: errors."""
+    from ..s3a.checks.run import Severity, inspect
+
+    with refusals():
+        found = inspect(_facts(conf_file, conf or (), hadoop_conf, committer, destination, accept))
+    rows = [(f.check.id, f.check.severity, f.check.title, f.detail) for f in found]
+    print_rows(as_json, ("check", "severity", "what is wrong", "where"), rows, _documents(found))
+    if any(finding.check.severity is Severity.ERROR for finding in found):
+        raise typer.Exit(1)
+
+
+def _facts(
+    conf_file: Path | None,
+    conf: Sequence[str],
+    hadoop_conf: Path | None,
+    committer: str | None,
+    destination: str,
+    accept: Sequence[str] | None,
+) -> JobFacts:
+    from ..s3a.checks.check import ALL
+    from ..s3a.checks.run import ACCEPT_KEY, JobFacts
+    from ..s3a.hadoop import effective_settings as layers
+    from ..s3a.hadoop.properties_file import read_properties
+    from ..s3a.hadoop.site_files import hadoop_layer
+
+    if conf_file is None and not conf and hadoop_conf is None:
+        raise InvalidInputError(
+            "There is nothing to check.", remedy="Give --conf-file, --conf or --hadoop-conf."
+        )
+    if committer is not None and committer not in ALL:
+        raise InvalidInputError(
+            f"There is no committer {committer!r}.", remedy=f"Choose one of {', '.join(ALL)}."
+        )
+    given = [
+        ("--accept", {ACCEPT_KEY: ",".join(accept)} if accept else {}),
+        ("--conf", dict(map(_pair, conf))),
+        (layers.SPARK_DEFAULTS, read_properties(conf_file) if conf_file is not None else {}),
+        hadoop_layer({"HADOOP_CONF_DIR": str(hadoop_conf)} if hadoop_conf is not None else {}),
+    ]
+    bucket = destination.partition("://")[2].partition("/")[0]
+    settings = layers.effective(given, bucket or None)
+    master = settings.get("spark.master")
+    return JobFacts(
+        committer=committer or _named(settings),
+        settings=settings,
+        destination=destination,
+        dropped=layers.dropped(given),
+        is_cluster=None if master is None else not master.value.startswith("local"),
+    )
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not sign or not key:
+        raise InvalidInputError(f"--conf {text!r} has no value after an equals sign.")
+    return key, value
+
+
+def _named(settings: Mapping[str, Setting]) -> str:
+    """The committer of the settings; of an unknown name magic, so that the name is found wrong."""
+    from ..s3a.hadoop.settings import NAME_KEY
+
+    name = settings[NAME_KEY].value
+    return {"file": "classic", "": "classic", "directory": name, "partitioned": name}.get(
+        name, "magic"
+    )
+
+
+def _documents(found: Sequence[CheckFinding]) -> list[dict[str, Any]]:
+    return [
+        {
+            "check": finding.check.id,
+            "severity": finding.check.severity,
+            "title": finding.check.title,
+            "detail": finding.detail,
+            "reason": finding.check.reason,
+            "remedy": finding.check.remedy,
+            "source": finding.check.source,
+        }
+        for finding in found
+    ]

@@ -1,0 +1,333 @@
+"""Every check fires where users meet it: in the operator's submission, in ``save()``, or in
+``zero-rename s3a-check``; by settings that somebody has published, where there are some."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from support.memory_store import MemoryDriver, MemoryStore
+from support.session_stand_in import CIRCUMSTANCES, configured, session
+from zero_rename.cli import app
+from zero_rename.committer import Mode, SettingsRefusedError, Table
+from zero_rename.committer.layout import TableRoot
+from zero_rename.committer.s3.lifecycle import LifecycleRule
+from zero_rename.provider.s3a.configuration import Load, SparkCall, check_submission
+from zero_rename.provider.submit.submission import Cluster
+from zero_rename.s3a.checks.run import CHECKS
+from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
+from zero_rename.spark.s3a.session import SessionView, check_session
+
+ROOT = TableRoot("bucket", "wh/flights")
+HADOOP = "spark.hadoop."
+S3A = f"{HADOOP}fs.s3a."
+PROTOCOL = "spark.sql.sources.commitProtocolClass"
+CLOUD = "org.apache.spark.internal.io.cloud."
+SQL_PROTOCOL = "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
+FACTORY_CLASS = f"{HADOOP}mapreduce.outputcommitter.factory.class"
+OVERWRITE = "spark.sql.sources.partitionOverwriteMode"
+ALGORITHM = f"{HADOOP}mapreduce.fileoutputcommitter.algorithm.version"
+OWN = "df.write.mode('overwrite').partitionBy('day').parquet(table)\n"
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A task's submission. ``conf`` is the DAG's, ``defaults`` a ``spark-defaults.conf``."""
+
+    word: str = "magic"
+    conf: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    source: str = ""
+    mode: Mode | None = None
+    partitions: tuple[str, ...] = ()
+    master: str = "local[2]"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    rules: tuple[LifecycleRule, ...] = ()
+    seconds: float | None = None
+
+
+#: One submission for each check that the operator can meet.
+SUBMITTED: dict[str, Submitted] = {
+    # EMR's documentation of its own committer.
+    "committer-name": Submitted(conf={f"{S3A}committer.name": "magicv2"}),
+    # Half of what Hadoop's page "Committing work to S3" lists.
+    "commit-protocol-missing": Submitted(defaults={}, conf={PROTOCOL: SQL_PROTOCOL}),
+    # What Spark's page "Integration with Cloud Infrastructures" says for every job.
+    "classic-half-bound": Submitted("classic", {PROTOCOL: f"{CLOUD}PathOutputCommitProtocol"}),
+    "factory-overridden": Submitted(
+        conf={FACTORY_CLASS: "org.apache.hadoop.mapreduce.lib.output.NamedCommitterFactory"}
+    ),
+    "magic-disabled": Submitted(conf={f"{S3A}committer.magic.enabled": "false"}),
+    # Hadoop's page on third-party stores, for stores without multipart uploads.
+    "multipart-disabled": Submitted(conf={f"{S3A}multipart.uploads.enabled": "false"}),
+    "tripwire-off": Submitted(conf={ALGORITHM: "2"}),
+    "hadoop-keys-dropped": Submitted(defaults={"fs.s3a.committer.name": "magic"}),
+    "bucket-option-ignored": Submitted(conf={f"{S3A}bucket.bucket.committer.name": "directory"}),
+    "rdd-api": Submitted(source="rdd.saveAsTextFile(path)\n"),
+    "format-falls-back": Submitted(source="df.write.format('delta').save(path)\n"),
+    "dynamic-partition-overwrite": Submitted(conf={OVERWRITE: "dynamic"}, source=OWN),
+    "dynamic-overwrite-marker": Submitted("classic", {OVERWRITE: "dynamic"}, source=OWN),
+    "overwrite-removes-table": Submitted(
+        source=OWN, mode=Mode.REPLACE, partitions=("day=1", "day=2")
+    ),
+    "overwrite-removes-first": Submitted(mode=Mode.REPLACE, partitions=("day=1",)),
+    # Netflix's own committers call it so.
+    "conflict-mode-unknown": Submitted(
+        "directory", {f"{S3A}committer.staging.conflict-mode": "overwrite"}
+    ),
+    "conflict-mode-ignored": Submitted(conf={f"{S3A}committer.staging.conflict-mode": "replace"}),
+    "unique-filenames-off": Submitted(
+        "directory", {f"{S3A}committer.staging.unique-filenames": "false"}
+    ),
+    "uuid-shared": Submitted(defaults={f"{S3A}committer.uuid": "7e0c"}),
+    "uuid-optional": Submitted(conf={f"{S3A}committer.require.uuid": "false"}),
+    "speculation": Submitted("classic", {"spark.speculation": "true"}),
+    "task-retries": Submitted("classic", {"spark.task.maxFailures": "4"}, master="yarn"),
+    "driver-restarts": Submitted(conf={"spark.yarn.maxAppAttempts": "2"}),
+    "classic-renames": Submitted("classic"),
+    "classic-algorithm-2": Submitted("classic", {ALGORITHM: "2"}),
+    "classic-tripped": Submitted("classic", {ALGORITHM: "10"}),
+    # Hadoop's default, and the pages that repeat it.
+    "abort-uploads-on": Submitted(conf={f"{S3A}committer.abort.pending.uploads": "true"}),
+    # Hadoop's page on third-party stores recommends the purge where there are no rules.
+    "multipart-purge": Submitted(conf={f"{S3A}multipart.purge": "true"}),
+    "multipart-purge-on": Submitted(
+        conf={f"{S3A}multipart.purge": "true", f"{S3A}multipart.purge.age": "7d"}
+    ),
+    "directory-purge": Submitted(conf={f"{S3A}directory.operations.purge.uploads": "true"}),
+    "lifecycle-too-short": Submitted(rules=(LifecycleRule("a", "", 1),), seconds=30 * 3600),
+    "lifecycle-tight": Submitted(rules=(LifecycleRule("a", "", 1),), seconds=20 * 3600),
+    "lifecycle-missing": Submitted(),
+    "marker-off": Submitted(
+        conf={f"{HADOOP}mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
+    ),
+    "threads-above-connections": Submitted(
+        conf={f"{S3A}committer.threads": "64", f"{S3A}connection.maximum": "15"}
+    ),
+    # Hadoop's page on the committers gives it as the default.
+    "threads-negative": Submitted(conf={f"{S3A}committer.threads": "-4"}),
+    "in-memory-tracking": Submitted(
+        conf={f"{S3A}committer.magic.track.commits.in.memory.enabled": "true"}
+    ),
+    "magic-cleanup-off": Submitted(conf={f"{S3A}committer.magic.cleanup.enabled": "false"}),
+    "parquet-summary": Submitted(conf={f"{HADOOP}parquet.summary.metadata.level": "ALL"}),
+    "report-in-table": Submitted(
+        conf={f"{S3A}committer.summary.report.directory": "s3a://bucket/wh/flights/reports"}
+    ),
+    "staging-not-shared": Submitted(
+        "directory", {f"{HADOOP}fs.defaultFS": "file:///"}, master="spark://host:7077"
+    ),
+    "staging-unknown": Submitted("directory", master="yarn"),
+    "staging-on-s3": Submitted("directory", {f"{HADOOP}fs.defaultFS": "s3a://bucket"}),
+    "staging-dir-shared": Submitted(
+        "directory", {f"{S3A}committer.staging.tmp.path": "/tmp/staging"}
+    ),
+}
+#: Those that only the running job, or the command, can meet: how is in the tests below.
+ELSEWHERE = {
+    "classes-missing",
+    "buffer-nearly-full",
+    "fail-refuses-table",
+    "mode-not-kept",
+    "replace-removes-table",
+    "destination-scheme",
+    "marker-off-unwatched",
+}
+
+
+def findings(given: Submitted, folder: Path, caplog: pytest.LogCaptureFixture) -> str:
+    """What the operator logs, and refuses."""
+    application, defaults = folder / "job.py", folder / "spark-defaults.conf"
+    application.write_text(given.source)
+    defaults.write_text("".join(f"{k} {v}\n" for k, v in given.defaults.items()))
+    store = MemoryStore()
+    store.rules = given.rules
+    word = Committer(given.word)
+    call = SparkCall(
+        str(application),
+        Cluster(given.master, "client"),
+        given.conf,
+        {"HADOOP_CONF_DIR": str(folder)},
+        properties_file=str(defaults),
+        longest_seconds=given.seconds,
+    )
+    load = Load(word, ROOT, given.mode, given.partitions)
+    caplog.set_level(logging.WARNING)
+    table = Table(ROOT.url)
+    table.driver = MemoryDriver(store)  # pyright: ignore
+    try:
+        conf = S3ASettings(word, **given.options).spark_conf()
+        check_submission(load, call, conf, table)
+    except SettingsRefusedError as refused:
+        return f"{caplog.text}\n{refused}"
+    return caplog.text
+
+
+def test_every_check_has_its_door() -> None:
+    assert {*SUBMITTED, *ELSEWHERE} == {check.id for check in CHECKS}
+    assert not ELSEWHERE & set(SUBMITTED)
+
+
+@pytest.mark.parametrize("check", SUBMITTED)
+def test_a_submission_meets_it(
+    check: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert f"[{check}]" in findings(SUBMITTED[check], tmp_path, caplog)
+
+
+@pytest.mark.parametrize("check", SUBMITTED)
+def test_a_submission_that_accepts_it_does_not(
+    check: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = SUBMITTED[check]
+    accepting = {**given.conf, "spark.zero_rename.s3a.accept": check}
+    said = findings(Submitted(**{**vars(given), "conf": accepting}), tmp_path, caplog)
+    assert f"[{check}]" not in said
+
+
+#: Published configurations that are right for the word: none of them is refused.
+RIGHT = {
+    "Hadoop, Committing work to S3": Submitted(
+        conf={
+            f"{HADOOP}mapreduce.outputcommitter.factory.scheme.s3a": "org.apache.hadoop.fs.s3a"
+            ".commit.S3ACommitterFactory",
+            f"{S3A}committer.name": "magic",
+            f"{S3A}committer.magic.enabled": "true",
+            PROTOCOL: f"{CLOUD}PathOutputCommitProtocol",
+            "spark.sql.parquet.output.committer.class": f"{CLOUD}BindingParquetOutputCommitter",
+        }
+    ),
+    "a Parquet class that the protocol passes over": Submitted(
+        conf={
+            "spark.sql.parquet.output.committer.class": "org.apache.hadoop.mapreduce.lib.output."
+            "BindingPathOutputCommitter"
+        }
+    ),
+    "the factory for every scheme": Submitted(
+        conf={FACTORY_CLASS: "org.apache.hadoop.fs.s3a.commit.S3ACommitterFactory"}
+    ),
+    "a volume that all machines of a cluster mount": Submitted(
+        "directory",
+        {
+            f"{HADOOP}fs.defaultFS": "file:///",
+            f"{S3A}committer.staging.tmp.path": "file:///mnt/shared/staging",
+        },
+        master="k8s://https://host",
+    ),
+    "one user in a container": Submitted(conf={f"{S3A}buffer.dir": "/tmp/s3a"}),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_is_right_is_not_refused(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = findings(RIGHT[name], tmp_path, caplog)
+    assert "nothing was submitted" not in said
+    quiet = {"lifecycle-missing", "staging-unknown", "staging-dir-shared"}
+    assert {check.id for check in CHECKS if f"[{check.id}]" in said} <= quiet
+
+
+class TestInTheJob:
+    def test_classes(self) -> None:
+        missing = ("org.apache.hadoop.fs.s3a.S3AFileSystem",)
+        view = SessionView(session(*configured(), missing=missing))
+        with pytest.raises(SettingsRefusedError, match="classes-missing"):
+            check_session(view, CIRCUMSTANCES, {}, "bucket")
+
+    @pytest.mark.parametrize(
+        ("mode", "check"), [("fail", "fail-refuses-table"), ("replace", "replace-removes-table")]
+    )
+    def test_conflict_modes_of_the_whole_table(
+        self, mode: str, check: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        conf = S3ASettings(Committer.DIRECTORY, conflict_mode=mode).spark_conf()
+        hadoop = {key.removeprefix(HADOOP): value for key, value in conf.items()}
+        facts = {"committer": "directory", "has_other_partitions": True}
+        said = ""
+        try:
+            check_session(SessionView(session(conf, hadoop)), facts, {}, "bucket")
+        except SettingsRefusedError as refused:
+            said = str(refused)
+        assert f"[{check}]" in said + caplog.text
+
+    def test_an_append_that_the_session_makes_a_replace(self) -> None:
+        conf = S3ASettings(Committer.DIRECTORY, conflict_mode="replace").spark_conf()
+        hadoop = {key.removeprefix(HADOOP): value for key, value in conf.items()}
+        facts = {"committer": "directory", "mode": Mode.APPEND, "save_mode": Mode.APPEND}
+        view = SessionView(session(conf, hadoop))
+        with pytest.raises(SettingsRefusedError, match="mode-not-kept"):
+            check_session(view, facts, {}, "bucket")
+
+    def test_little_room(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setattr("zero_rename.s3a.checks.folders._LITTLE_ROOM", 10**18)
+        conf, hadoop = configured()
+        view = SessionView(session(conf, {**hadoop, "fs.s3a.buffer.dir": str(tmp_path)}))
+        check_session(view, CIRCUMSTANCES, {}, "bucket")
+        assert "[buffer-nearly-full]" in caplog.text
+
+
+class TestTheCommand:
+    @pytest.fixture
+    def file(self, tmp_path: Path) -> Path:
+        """As in Hadoop's page, and then changed."""
+        conf = dict(RIGHT["Hadoop, Committing work to S3"].conf)
+        conf |= {f"{S3A}committer.magic.enabled": "false", "fs.s3a.endpoint": "http://dropped"}
+        made = tmp_path / "spark-defaults.conf"
+        made.write_text("# ours\n" + "".join(f"{key}   {value}\n" for key, value in conf.items()))
+        return made
+
+    def run(self, *arguments: str, code: int = 0) -> str:
+        result = CliRunner().invoke(app, ["s3a-check", *arguments])
+        assert result.exit_code == code, result.output
+        return result.stdout + result.stderr
+
+    def test_a_file_of_defaults(self, file: Path) -> None:
+        said = self.run("--conf-file", str(file), code=1)
+        assert "magic-disabled" in said
+        assert "hadoop-keys-dropped" in said
+        on = f"{S3A}committer.magic.enabled=true"
+        assert "magic-disabled" not in self.run("--conf-file", str(file), "--conf", on)
+
+    def test_a_check_is_accepted(self, file: Path) -> None:
+        said = self.run("--conf-file", str(file), "--accept", "magic-disabled", "--json")
+        assert "magic-disabled" not in said.replace("accept", "")
+        self.run("--conf-file", str(file), "--accept", "magic-off", code=2)
+
+    def test_what_is_written_and_by_which_committer(self, file: Path) -> None:
+        marker = f"{HADOOP}mapreduce.fileoutputcommitter.marksuccessfuljobs=false"
+        said = self.run(
+            *("--conf-file", str(file), "--destination", "s3://bucket/t", "--conf", marker), code=1
+        )
+        assert "destination-scheme" in said
+        assert "marker-off-unwatched" in said
+        assert "committer-name" in self.run(
+            "--conf-file", str(file), "--committer", "directory", code=1
+        )
+
+    def test_a_clusters_own_file(self, tmp_path: Path) -> None:
+        name = "<name>fs.s3a.committer.name</name><value>magicv2</value>"
+        (tmp_path / "core-site.xml").write_text(
+            f"<configuration><property>{name}</property></configuration>"
+        )
+        assert "committer-name" in self.run("--hadoop-conf", str(tmp_path), code=1)
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            (),
+            ("--conf", "x"),
+            ("--conf", "a=b", "--committer", "staging"),
+            ("--conf-file", "/nowhere"),
+        ],
+    )
+    def test_arguments_that_cannot_be(self, arguments: tuple[str, ...]) -> None:
+        self.run(*arguments, code=2)
