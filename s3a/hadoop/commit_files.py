@@ -12,6 +12,7 @@ done with a record's bucket and key is for the caller to check.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -46,21 +47,35 @@ def _etag(value: Any) -> str:
     return etag
 
 
+def _text(value: Any) -> str:
+    """One string for all that are equal: a job's records repeat its bucket, its UUID and its tasks
+    in every file's."""
+    if not isinstance(value, str):
+        raise Unfit("is not a string")
+    return sys.intern(value)
+
+
+def _checked(value: Any) -> str:
+    if not _text(value):
+        raise Unfit("is empty")
+    return ""
+
+
 ETag = Annotated[str, Converted(str, _etag)]
 Filled = Annotated[str, Checked(bool, "is empty")]
+Repeated = Annotated[str, Converted(str, _text)]
 #: From string to string, where a null value counts as none.
 Notes = Annotated[Mapping[str, str | None], DEFAULTED]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PendingCommit:
     """One file of which all parts are uploaded, and the upload not completed.
 
     :param key: the key it will appear under, in ``bucket``; neither is trusted.
     :param etags: of parts 1…n, without quotes. Hadoop's own check lets an empty list pass; no
         store completes such an upload.
-    :param uri: ``s3a://…``, for people: in the magic committer's records the path of the task's
-        own file, not of the finished one.
+    :param uri: ``""``: it has to be there, as Hadoop says, and is for people only.
     :param length: bytes of the finished object.
     :param job: the committer's UUID; empty in a ``.pending`` of the magic committer, which sets
         it when the task commits.
@@ -68,15 +83,15 @@ class PendingCommit:
     :param created_ms: by the clock of the host that wrote it, 0 where it does not say.
     """
 
-    bucket: Filled
+    bucket: Annotated[Repeated, Checked(bool, "is empty")]
     key: Annotated[Filled, Named("destinationKey")]
     upload_id: Annotated[Filled, Named("uploadId")]
     etags: tuple[ETag, ...]
-    uri: Filled
+    uri: Annotated[str, Converted(str, _checked)]
     version: Annotated[int, Checked(VERSION.__eq__, f"is not {VERSION}")]
     length: Annotated[Count, DEFAULTED] = 0
-    job: Annotated[str, Named("jobId"), DEFAULTED] = ""
-    task: Annotated[str, Named("taskId"), DEFAULTED] = ""
+    job: Annotated[Repeated, Named("jobId"), DEFAULTED] = ""
+    task: Annotated[Repeated, Named("taskId"), DEFAULTED] = ""
     created_ms: Annotated[int, Named("created"), DEFAULTED] = 0
     extra: Annotated[Notes, Named("extraData")] = field(default_factory=dict, hash=False)
 

@@ -66,18 +66,25 @@ class UploadClaim:
     keys: frozenset[str]
 
 
+#: More than one job claims it.
+_SEVERAL = -1
+
+
 class UploadOwners:
-    """The jobs that lay claim to uploads, by their places in the order they were given in."""
+    """The jobs that lay claim to uploads, by their places in the order they were given in.
+
+    Names and keys are as many as files: each has one number, and none a set of its own.
+    """
 
     def __init__(self, claims: Iterable[UploadClaim]) -> None:
-        self._named: dict[tuple[str, str], set[int]] = defaultdict(set)
-        self._keys: dict[str, set[int]] = defaultdict(set)
+        self._named: dict[tuple[str, str], int] = {}
+        self._keys: dict[str, int] = {}
         self._uuids: dict[str, set[int]] = defaultdict(set)
         for index, claim in enumerate(claims):
             for named in claim.uploads:
-                self._named[named].add(index)
+                self._named[named] = _SEVERAL if named in self._named else index
             for key in claim.keys:
-                self._keys[key].add(index)
+                self._keys[key] = _SEVERAL if key in self._keys else index
                 for uuid in uuids_in_name(key):
                     self._uuids[uuid].add(index)
             if claim.uuid:
@@ -85,14 +92,9 @@ class UploadOwners:
 
     def owner_of(self, upload: ListedUpload) -> int | None:
         """The job of an upload; ``None`` where nothing or more than one job claims it."""
-        by_name = [self._uuids.get(uuid, set()) for uuid in uuids_in_name(upload.key)]
-        for claims in (
-            self._named.get((upload.key, upload.upload_id), set()),
-            self._keys.get(upload.key, set()),
-            set().union(*by_name),
-        ):
-            if len(claims) == 1:
-                return next(iter(claims))
-            if claims:
-                return None
-        return None
+        index = self._named.get((upload.key, upload.upload_id), self._keys.get(upload.key))
+        if index is None:
+            by_name = [self._uuids.get(uuid, set()) for uuid in uuids_in_name(upload.key)]
+            claims = set().union(*by_name)
+            index = next(iter(claims)) if len(claims) == 1 else None
+        return None if index == _SEVERAL else index

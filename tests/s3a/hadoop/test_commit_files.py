@@ -255,7 +255,6 @@ class TestRecorded:
     def test_a_pending_file_of_a_running_task(self) -> None:
         read = PendingCommit.parse(recorded("magic.pending"), "k")
         assert (read.job, read.task) == ("", "")
-        assert "/__base/day=" in read.uri
         assert "__magic" not in read.key
 
     @pytest.mark.parametrize("committer", ["magic", "directory", "partitioned"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import tracemalloc
 from collections.abc import Iterable
 from typing import Any
 
@@ -32,6 +33,7 @@ from zero_rename.committer.s3.requests import (
     Unknown,
 )
 from zero_rename.s3a.hadoop.commit_files import JobSummary
+from zero_rename.s3a.recovery.leftovers import find_jobs
 from zero_rename.s3a.recovery.liveness import State
 from zero_rename.s3a.recovery.plan import Action
 from zero_rename.s3a.recovery.recover import (
@@ -1068,3 +1070,18 @@ class TestDoubt:
             (job.write, JobOutcome.LEFT)
         ]
         assert stray.key in world.store.upload_keys()
+
+
+def test_a_job_of_many_files_takes_little_memory(world: World) -> None:
+    """Of each file there is kept what is needed to complete its upload, once."""
+    job, files = world.job(), 4000
+    for task in range(40):
+        job.task(task, [f"day={n}" for n in range(files // 40)])
+    tracemalloc.start()
+    try:
+        found = world.driver.run(find_jobs(ROOT))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(found.jobs[0].commits) == files
+    assert peak / files < 1300, "bytes a file, those of its listed upload among them"
