@@ -65,8 +65,10 @@ def new_write_id() -> str:
 
 
 def is_hidden(name: str) -> bool:
-    """Whether Spark, Hive and Trino skip a file or directory of this name."""
-    return name.startswith(("_", "."))
+    """Whether Spark skips a file or directory of this name, so that nothing in it is data: not the
+    partition directory of a column such as ``_x``
+    (``org.apache.spark.util.HadoopFSUtils.shouldFilterOutPathName``)."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import json
 import re
 
 from ..committer.read_base import NOTHING_READ, ReadBase
-from ..committer.text_values import whole
+from ..committer.text_values import TextList, whole
 
 _BYTES = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 _SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
@@ -48,6 +48,14 @@ def text(value: str) -> str:
     if not value.strip():
         raise ValueError("is empty")
     return value.strip()
+
+
+def named(items: TextList, text: str) -> tuple[str, ...]:
+    """One text or more. None would read nothing, or protect nothing, in silence."""
+    found = items.decode(text)
+    if not found:
+        raise ValueError("names none")
+    return found
 
 
 def pairs(value: str) -> dict[str, str]:

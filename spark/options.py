@@ -64,7 +64,7 @@ class WriterOptions:
         "mode",
     )
     replace_partitions: tuple[str, ...] = option(
-        texts.PATHS.decode,
+        partial(values.named, texts.PATHS),
         "With mode overwrite: the partitions to replace, `day=2013-01-01;day=2013-01-02`, or as a "
         "JSON list. They are emptied even if no row arrives, and rows for any other are refused.",
         (),
@@ -75,7 +75,7 @@ class WriterOptions:
         values.flag, "With mode overwrite: empty every partition of the table.", False
     )
     only_partitions: tuple[str, ...] = option(
-        texts.PATHS.decode,
+        partial(values.named, texts.PATHS),
         "The only partitions that rows may be for, `day=2013-01-01;day=2013-01-02`, in either "
         "mode: others are refused before anything is visible.",
         (),
@@ -241,12 +241,13 @@ class ReaderOptions:
         values.text, "The table's root, `s3://bucket/prefix`: the argument of `load()`."
     )
     columns: tuple[str, ...] | None = option(
-        texts.NAMES.decode,
+        partial(values.named, texts.NAMES),
         "The columns to read, separated by commas, or as a JSON list. Spark does not tell Python "
         "data sources which columns a query needs, so all are read where this is left out.",
     )
     partitions: tuple[str, ...] | None = option(
-        texts.PATHS.decode, "The partitions to read, `day=2013-01-01;day=2013-01-02`."
+        partial(values.named, texts.PATHS),
+        "The partitions to read, `day=2013-01-01;day=2013-01-02`.",
     )
     partition_filter: str | None = option(
         values.text,

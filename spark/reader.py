@@ -36,6 +36,17 @@ if TYPE_CHECKING:
 #: What opening a file costs, in bytes that could be read meanwhile (as Spark's
 #: ``spark.sql.files.openCostInBytes``).
 _OPEN_COST = 4 * 1024 * 1024
+_ANEW = (
+    'Load the table anew, by spark.read.format("zero_rename").load(…), and run the query on that: '
+    "a data frame keeps the state that its first query has planned on, however often it is run."
+)
+_LOAD = (
+    'Read with spark.read.format("zero_rename").load("s3://bucket/table"). Tables of Spark\'s '
+    "catalog (saveAsTable, writeTo, CREATE TABLE) cannot be read by their names: Spark hands a "
+    "Python data source nothing that the catalog knows. Of one that was written with a path, the "
+    "rows are there. A name for SQL is made by CREATE TEMPORARY VIEW name USING zero_rename "
+    "OPTIONS (path 's3://bucket/table')."
+)
 
 
 @dataclass(frozen=True)
@@ -60,11 +71,16 @@ def known_table(given: Mapping[str, str]) -> KnownTable:
     :raises TableNotFoundError: no table there.
     """
     check_versions()
+    if {"owner", "provider"} <= given.keys():
+        raise InvalidInputError(
+            "CREATE TABLE … USING zero_rename was refused: Spark could not read the table.",
+            remedy=_LOAD,
+        )
     options = read_reader_options(given)
     if options.path is None:
         raise InvalidInputError(
             "The read reached zero_rename without a table root.",
-            remedy='Read with spark.read.format("zero_rename").load("s3://bucket/table").',
+            remedy=_LOAD,
         )
     table = Table(options.path)
     TableReads.here(table.root.url).loaded()
@@ -117,7 +133,7 @@ class TableReader(DataSourceReader):
             raise TableMismatchError(
                 "The table's schema changed while the query was planned.",
                 table=known.root,
-                remedy="Run the query again.",
+                remedy=_ANEW,
             )
         open_ended = named is None and wanted is not None
         TableReads.here(known.root).planned(
@@ -142,7 +158,7 @@ class TableReader(DataSourceReader):
                     yield for_spark(batch, self._schema)
             except SnapshotGoneError as error:
                 error.table = error.table or known.root
-                error.remedy = error.remedy or "Run the query again: it will see the new state."
+                error.remedy = _ANEW
                 raise
 
 

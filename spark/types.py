@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from ..committer.schema.compatibility import normalise
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
+logger = logging.getLogger("zero_rename.spark.types")
 #: Where Spark keeps the schema of a Parquet file (``ParquetReadSupport.SPARK_METADATA_KEY``).
 #: Partition columns are not in it: they are not in the file either.
 ROW_METADATA = b"org.apache.spark.sql.parquet.row.metadata"
@@ -110,9 +112,11 @@ def spark_schema(schema: pa.Schema, columns: Sequence[str] | None = None) -> Str
     from pyspark.sql import types as st
 
     kept = (schema.metadata or {}).get(ROW_METADATA)
-    known = {} if kept is None else {f.name: f for f in st.StructType.fromJson(json.loads(kept))}
+    written = json.loads(kept)["fields"] if kept is not None else []
+    wanted = schema.names if columns is None else columns
+    known = {f["name"]: _stored_field(f) for f in written if f["name"] in wanted}
     fields = []
-    for name in schema.names if columns is None else columns:
+    for name in wanted:
         index = schema.get_field_index(name)
         if index < 0:
             raise InvalidInputError(
@@ -121,6 +125,39 @@ def spark_schema(schema: pa.Schema, columns: Sequence[str] | None = None) -> Str
             )
         fields.append(known.get(name) or _spark_field(name, schema.field(index).type))
     return st.StructType(fields)
+
+
+def _stored_field(stored: dict[str, Any]) -> Any:
+    """A column as Spark has written it down; user-defined types that this Python cannot import
+    are the types that they are stored as."""
+    from pyspark.sql.types import StructField
+
+    return StructField.fromJson(_importable(stored, stored["name"]))
+
+
+def _importable(form: Any, column: str) -> Any:
+    """The JSON form of a type, without the user-defined types in it that cannot be imported."""
+    from pyspark.sql.types import UserDefinedType
+
+    if isinstance(form, list):
+        return [_importable(item, column) for item in form]
+    if not isinstance(form, dict):
+        return form
+    if form.get("type") == "udt":
+        try:
+            UserDefinedType.fromJson(form)
+        except Exception as error:  # The user's module may raise anything.
+            logger.warning(
+                "the column %r is read as what its type %s is stored as: that cannot be imported "
+                "here (%s: %s)",
+                column,
+                form.get("pyClass") or form.get("class"),
+                type(error).__name__,
+                error,
+            )
+            return _importable(form["sqlType"], column)
+        return form
+    return {name: _importable(value, column) for name, value in form.items()}
 
 
 def _spark_field(name: str, kind: pa.DataType) -> Any:

@@ -327,7 +327,8 @@ def _found(key: str, answer: dict[str, Any], body: bytes) -> store.Found:
         answer["LastModified"].timestamp(),
         _date(answer),
         body,
-        answer.get("Metadata", {}),
+        # Names are parts of headers, whose case does not count: stores and proxies alter it.
+        {name.lower(): value for name, value in answer.get("Metadata", {}).items()},
     )
 
 

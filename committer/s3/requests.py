@@ -233,6 +233,7 @@ class Found:
     :param size: bytes of the whole object, also where a part was asked for.
     :param date: the answer's Date header.
     :param body: the bytes asked for; empty for ``Head``.
+    :param metadata: user metadata, by names in lower case.
     """
 
     key: str

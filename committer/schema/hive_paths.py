@@ -63,10 +63,10 @@ def check_column(name: str) -> None:
     remedy = "Rename the column, or partition by another."
     if not name:
         raise InvalidInputError("A partition column without a name.", remedy=remedy)
-    if is_hidden(name):
+    if is_hidden(f"{name}="):
         raise InvalidInputError(
-            f"The partition column {name!r} makes directories that begin with '_' or '.', which "
-            "Spark, Hive and Trino skip: its rows would not be seen.",
+            f"The partition column {name!r} makes directories that begin with '.', which Spark, "
+            "Hive and Trino skip: its rows would not be seen.",
             remedy=remedy,
         )
     _check_characters(name, f"The partition column {name!r}")

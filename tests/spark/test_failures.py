@@ -235,7 +235,34 @@ def test_sql_reaches_the_writer_without_options(spark, s3_bucket, url):
         with pytest.raises(Exception, match="without a table root") as caught:
             attempt()
         assert ".save(" in message(caught)
+    with pytest.raises(Exception, match="cannot be read by their names"):
+        spark.table("by_sql").count()
     spark.sql("drop table by_sql")
+    with pytest.raises(Exception, match="CREATE TABLE … USING zero_rename was refused"):
+        spark.sql(f"create table by_path using zero_rename options (path '{url}')")
+
+
+def test_sql_writes_through_a_temporary_view(spark, url):
+    write(spark.sql("select 1 n, 'a' p"), url, partitionBy="p")
+    spark.sql(f"create temporary view by_view using zero_rename options (path '{url}')")
+    spark.sql("insert into by_view values (2, 'b')")
+    spark.sql("insert overwrite by_view values (3, 'a')")
+    assert spark.sql("select n, p from by_view order by n").collect() == [(2, "b"), (3, "a")]
+    spark.catalog.dropTempView("by_view")
+    read(spark, url, partitions="p=b").createOrReplaceTempView("by_part")
+    with pytest.raises(Exception, match="option for reading only"):
+        spark.sql("insert into by_part values (4, 'b')")
+    spark.catalog.dropTempView("by_part")
+
+
+def test_a_table_that_is_registered_is_not_read_as_another(spark, url):
+    """Spark hands the writer of saveAsTable what it hands that of save()."""
+    frame = spark.sql("select 1 n")
+    frame.write.format("zero_rename").mode("append").option("path", url).saveAsTable("by_name")
+    with pytest.raises(Exception, match="the rows are there"):
+        spark.table("by_name").count()
+    spark.sql("drop table by_name")
+    assert rows(read(spark, url)) == [{"n": 1}]
 
 
 def test_streams_are_refused(spark, tmp_path, url):

@@ -26,6 +26,17 @@ from zero_rename.spark.options import (
 )
 
 
+@pytest.mark.parametrize("text", ["", " ", "[]"])
+def test_a_list_of_nothing_is_refused(text):
+    """Read as none, it would count no row, or let an overwrite replace what receives rows."""
+    for name in ("columns", "partitions"):
+        with pytest.raises(InvalidInputError, match="names none"):
+            read_reader_options({name: text})
+    for name in ("replacePartitions", "onlyPartitions"):
+        with pytest.raises(InvalidInputError, match="names none"):
+            read_writer_options({name: text}, {})
+
+
 def test_no_options_are_the_committers_defaults():
     options = read_writer_options({}, {})
     assert options == WriterOptions()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import random
 
+import pyarrow as pa
 import pytest
 
 from support.spark_tables import data_keys, read, rows, write
-from zero_rename.committer import DataFile, Table
-from zero_rename.spark.reader import pack
+from zero_rename.committer import DataFile, SnapshotGoneError, Table
+from zero_rename.spark.reader import TableReader, known_table, pack
 
+SCHEMA = pa.schema([("n", pa.int64())])
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
@@ -43,6 +45,22 @@ def test_files_are_packed_in_their_order():
         ["k3", "k4"],
     ]
     assert len(pack(files(1, 1, 1), 1)) == 3
+
+
+def test_a_state_that_is_gone_is_read_anew_after_a_load(s3_bucket):
+    """Spark plans a data frame once: the reader that it keeps cannot see the new state."""
+    url = f"s3://{s3_bucket.name}/t"
+    for n in (1, 2):
+        with Table(url).job(SCHEMA, mode="overwrite") as job:
+            job.write(pa.table({"n": [n]}, SCHEMA))
+        known = known_table({"path": url})
+        reader = TableReader(known, known.spark_schema)
+        (group,) = reader.partitions()
+        assert [batch.to_pydict() for batch in reader.read(group)] == [{"n": [n]}]
+    with Table(url).job(mode="overwrite") as job:
+        job.write(pa.table({"n": [3]}, SCHEMA))
+    with pytest.raises(SnapshotGoneError, match="Load the table anew"):
+        list(reader.read(group))
 
 
 @pytest.mark.spark

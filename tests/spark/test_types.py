@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pyarrow as pa
@@ -44,3 +45,37 @@ class TestOlderPySpark:
         assert stored.field("at").type == pa.timestamp("us", tz="UTC")
         assert ROW_METADATA in stored.metadata
         assert arrow_schema(spark_schema(stored)).names == ["n", "at", "p"]
+
+
+class TestUserDefinedTypes:
+    @staticmethod
+    def stored(name: str) -> pa.Schema:
+        """A table that another application has written, whose types are not installed here."""
+        written = {
+            "type": "udt",
+            "class": "org.example.PointUDT",
+            "pyClass": "example.geometry.PointUDT",
+            "sqlType": st.StructType([st.StructField("x", st.DoubleType())]).jsonValue(),
+        }
+        points = {"type": "array", "elementType": written, "containsNull": True}
+        fields = [
+            {"name": "n", "type": "integer", "nullable": True, "metadata": {}},
+            {"name": name, "type": points, "nullable": True, "metadata": {}},
+        ]
+        metadata = {ROW_METADATA: json.dumps({"type": "struct", "fields": fields}).encode()}
+        point = pa.struct([("x", pa.float64())])
+        return pa.schema([("n", pa.int32()), (name, pa.list_(point))], metadata)
+
+    def test_one_that_is_not_here_is_read_as_what_it_is_stored_as(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        found = spark_schema(self.stored("points"))
+        assert found.simpleString() == "struct<n:int,points:array<struct<x:double>>>"
+        assert "'points'" in caplog.text
+        assert "example.geometry.PointUDT" in caplog.text
+
+    def test_it_is_not_looked_for_where_other_columns_are_read(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        assert spark_schema(self.stored("points"), ["n"]).simpleString() == "struct<n:int>"
+        assert caplog.text == ""

@@ -134,25 +134,25 @@ VALUES = [
 
 def test_partition_values(spark, s3_bucket, tmp_path, url):
     values = [(n, value, dt.date(2013, 1, n + 1)) for n, value in enumerate(VALUES)]
-    frame = spark.createDataFrame(values, "n int, p string, day date")
-    write(frame, url, partitionBy="p,day")
+    frame = spark.createDataFrame(values, "n int, _p string, day date")
+    write(frame, url, partitionBy="_p,day")
     assert rows(read(spark, url)) == rows(frame)
 
     folder = download(s3_bucket, "lake/table", tmp_path)
     spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
     try:
-        plain = spark.read.parquet(str(folder)).selectExpr("n", "p", "to_date(day) as day")
+        plain = spark.read.parquet(str(folder)).selectExpr("n", "_p", "to_date(day) as day")
         assert rows(plain) == rows(frame)
     finally:
         spark.conf.unset("spark.sql.sources.partitionColumnTypeInference.enabled")
     with duckdb.connect() as duck:
         found = duck.execute(
-            "select n, nullif(p, '__HIVE_DEFAULT_PARTITION__') from read_parquet("
+            "select n, nullif(_p, '__HIVE_DEFAULT_PARTITION__') from read_parquet("
             f"'{folder}/**/*.parquet', hive_partitioning = true, hive_types_autocast = false)"
         ).fetchall()
         assert sorted(found) == [(n, value) for n, value, _ in values]
-    assert data_keys(s3_bucket, "lake/table/p=a%2Fb/day=2013-01-03/")
-    assert data_keys(s3_bucket, "lake/table/p=%252F/day=2013-01-06/")
+    assert data_keys(s3_bucket, "lake/table/_p=a%2Fb/day=2013-01-03/")
+    assert data_keys(s3_bucket, "lake/table/_p=%252F/day=2013-01-06/")
 
 
 def test_options_of_files(s3_bucket, tmp_path, spark, url):

@@ -590,6 +590,15 @@ REFUSALS = {
 }
 
 
+@pytest.mark.parametrize("name", ["x-amz-meta-zero-rename-job", "X-Amz-Meta-Zero-Rename-Job"])
+def test_the_case_of_metadata_names_does_not_count(name: str, at: Any) -> None:
+    """They are parts of headers: a store or a proxy may alter it."""
+    headers = {"ETag": '"e"', "Last-Modified": http_date(0), name: "zr1-X"}
+    with FaultyServer(always(Reply(200, b"", headers))) as server:
+        found = at(server.endpoint).run(Head("k"))
+    assert found.metadata == {"zero-rename-job": "zr1-X"}
+
+
 class TestRefusals:
     @pytest.mark.parametrize("request_", [Get("k"), Put("k", b"", if_none_match=True)], ids=repr)
     @pytest.mark.parametrize(("status", "code"), REFUSALS, ids=lambda value: str(value))

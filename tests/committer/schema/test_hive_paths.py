@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from support.arrow_data import PARTITION_VALUES
 from zero_rename.committer.errors import InvalidInputError, UnsupportedTypeError
-from zero_rename.committer.layout import UNPARTITIONED
+from zero_rename.committer.layout import UNPARTITIONED, TableRoot
 from zero_rename.committer.schema.hive_paths import (
     NULL,
     check_partition_type,
@@ -127,7 +127,16 @@ def test_values_beyond_python_are_refused() -> None:
         format_values("p", broken)
 
 
-@pytest.mark.parametrize("column", ["_hidden", ".hidden", ""])
+def test_a_column_with_an_underscore_makes_directories_that_readers_see() -> None:
+    """Spark skips ``_x``, and reads ``_x=1``."""
+    assert partition_path({"_x": 1}) == "_x=1"
+    root = TableRoot("b", "t")
+    assert root.partition_of_data_key("t/_x=1/a.parquet") == "_x=1"
+    for hidden in ("t/_x/a.parquet", "t/.x=1/a.parquet", "t/_x=1/_SUCCESS", "t/_x=1/.a=b"):
+        assert root.partition_of_data_key(hidden) is None
+
+
+@pytest.mark.parametrize("column", [".hidden", ""])
 def test_columns_readers_skip_are_refused(column: str) -> None:
     with pytest.raises(InvalidInputError):
         partition_path({column: 1})
