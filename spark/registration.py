@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..committer.handoff import OPEN_JOBS
 from .data_source import ZeroRenameDataSource
 from .heartbeat import Heartbeat
+from .interrupt import activate, cancel_on_interrupt
 from .startup.preflight import check_versions, check_worker_python
 
 if TYPE_CHECKING:
@@ -30,8 +31,10 @@ def register(spark: SparkSession) -> None:
     """Make ``format("zero_rename")`` known to a session, with all it can do.
 
     Where the package is installed for the workers' Python, Spark finds the format by itself.
-    This is for the rest: a package that came by ``--py-files``, and heartbeats for the jobs
-    this application opens (see :mod:`.heartbeat`). May be called again, and for several sessions.
+    This is for the rest: a package that came by ``--py-files``, heartbeats for the jobs this
+    application opens (see :mod:`.heartbeat`), and Ctrl-C (see :mod:`.interrupt`). May be called
+    again, and for several sessions; has to be in every thread that writes and after Ctrl-C, where
+    Spark would not find the format.
 
     :param spark: a session; of Spark Connect, it is registered without heartbeats.
     :raises InvalidInputError: the workers' Python on this machine cannot work.
@@ -41,6 +44,8 @@ def register(spark: SparkSession) -> None:
         spark.dataSource.register(ZeroRenameDataSource)
         return
     _check_workers(spark)
+    activate(spark)
+    cancel_on_interrupt(spark.sparkContext)
     heartbeat = _heartbeat(spark.sparkContext)
     with _environment(spark.sparkContext, OPEN_JOBS, str(heartbeat.folder)):
         # The environment at this moment is kept with the registered class.
