@@ -29,6 +29,7 @@ from .errors import (
     VerificationError,
     ZeroRenameError,
 )
+from .interrupted import JobInterrupted
 from .job_spec import (
     Coordination,
     DuringApply,
@@ -77,6 +78,7 @@ __all__ = [
     "FindingKind",
     "InvalidInputError",
     "JobFencedError",
+    "JobInterrupted",
     "JobSpec",
     "JobState",
     "ManifestReference",

@@ -13,21 +13,37 @@ _log = logging.getLogger("zero_rename.committer.periodic")
 
 
 @contextmanager
-def repeating(send: Callable[[], object], interval: float) -> Iterator[None]:
-    """Send heartbeats while the block runs, the first after ``interval`` seconds.
+def repeating(
+    send: Callable[[], object],
+    interval: float,
+    first_after: float | None = None,
+    linger: float | None = None,
+) -> Iterator[None]:
+    """Send heartbeats while the block runs.
 
     One that cannot be sent is logged, and the next is tried an interval later: whoever judges
     silence allows for several. When the block has ended none is under way any more: a late one
     would stand over what is written next.
 
-    :param send: sends one. What it raises but :class:`ZeroRenameError` ends them.
+    The thread is a daemon: it keeps no process alive that has nothing else to do, and a fork does
+    not copy it.
+
+    :param send: sends one; that it returns ``False`` ends them. What it raises but
+        :class:`ZeroRenameError` ends them, too.
+    :param interval: seconds between two.
+    :param first_after: seconds until the first; ``None`` for an interval.
+    :param linger: seconds that the end of the block waits for one under way, where a late one does
+        no harm; ``None`` waits until it has ended.
     """
     ended = threading.Event()
 
     def keep_on() -> None:
-        while not ended.wait(interval):
+        pause = interval if first_after is None else first_after
+        while not ended.wait(pause):
+            pause = interval
             try:
-                send()
+                if send() is False:
+                    return
             except ZeroRenameError as error:
                 _log.warning("No heartbeat could be sent: %s", error)
 
@@ -37,4 +53,4 @@ def repeating(send: Callable[[], object], interval: float) -> Iterator[None]:
         yield
     finally:
         ended.set()
-        thread.join()
+        thread.join(linger)

@@ -5,23 +5,43 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 
 import pyarrow as pa
 
-from .errors import InvalidInputError, OutcomeUnknownError, ZeroRenameError
+from .errors import (
+    InvalidInputError,
+    OutcomeUnknownError,
+    UnfinishedAbortError,
+    UnfinishedCommitError,
+    ZeroRenameError,
+)
+from .interrupted import JobInterrupted, fate
 from .job_spec import JobSpec, Owner
 from .parquet.task_writer import TaskWriter
+from .periodic import repeating
 from .protocol.commit import abort_job, commit_job
 from .protocol.open import open_job
 from .s3.driver import BotoDriver
-from .s3.requests import ObjectSettings
+from .s3.requests import Delete, ObjectSettings
 from .s3.upload_stream import DelayedOutputStream
 from .sigterm import JobTerminated, Termination
 from .state.context import Context
-from .state.job_state import Committed, OpenedJob
+from .state.heartbeat import send_heartbeat
+from .state.job_state import Committed, JobState, OpenedJob
 
 logger = logging.getLogger("zero_rename.committer.write_job")
+#: Seconds between heartbeats.
+INTERVAL = 30.0
+#: Seconds until the first. Jobs that are over by then cost no request; those that are not get the
+#: short patience that comes with a first one, instead of their maximum duration.
+FIRST_AFTER = 10.0
+#: Seconds that the end of a block waits for a heartbeat under way. A late one does no harm: it is
+#: conditional on the open record that it read.
+_LINGER = 2.0
 
 
 class WriteJob:
@@ -30,10 +50,20 @@ class WriteJob:
     Entering the block opens the job, leaving it commits, an exception in it aborts.
     ``committed`` then tells what was done.
 
+    Heartbeats are sent from a thread while the job is open, so that nobody takes a job for dead
+    that only waits. They end with the block, and at the latest when the job has been open for its
+    ``max_duration``: the job of a process that hangs counts as dead ten minutes later. A process
+    that is stopped, or whose threads cannot run, sends none. A forked child sends none either, and
+    cannot write, commit or abort: the job is its parent's.
+
     SIGTERM, where the block runs in the main thread, raises :class:`.sigterm.JobTerminated`
     in it: the job is aborted within :data:`.sigterm.GRACE` seconds, or found to be committed,
     and the handler that was there before has its turn. What cannot be cleaned up in that time is
     left to recovery.
+
+    Ctrl-C aborts the job, too. In the block the ``KeyboardInterrupt`` carries a note that says so;
+    while the job commits it becomes :class:`.interrupted.JobInterrupted`, which says whether the
+    job is committed.
     """
 
     def __init__(self, driver: BotoDriver, context: Context, spec: JobSpec) -> None:
@@ -43,6 +73,8 @@ class WriteJob:
         self._opened: OpenedJob | None = None
         self._writer: TaskWriter | None = None
         self._termination = Termination()
+        self._heartbeats = ExitStack()
+        self._pid = os.getpid()
         self.committed: Committed | None = None
 
     @property
@@ -51,12 +83,11 @@ class WriteJob:
         return self._opened.job if self._opened else None
 
     def __enter__(self) -> WriteJob:
+        self._pid = os.getpid()
         # Opening is not interrupted: a job whose id nobody knows yet could not be aborted.
         self._termination.install()
         try:
-            self._opened = self._driver.run(open_job(self._context, self._spec))
-            if self._opened.repeated is None:
-                self._writer = task_writer(self._driver, self._opened, task=0, attempt=0)
+            self._open()
             self._termination.interrupt()
         except BaseException as error:
             self._abort_and_release(error)
@@ -66,8 +97,10 @@ class WriteJob:
     def write(self, data: pa.Table | pa.RecordBatch) -> None:
         """Write rows, in any partitions.
 
-        :raises InvalidInputError: the job is not open, or the rows do not fit.
+        :raises InvalidInputError: the job is not open, or is another process's, or the rows do
+            not fit.
         """
+        self._refuse_children()
         if self._opened is None or self.committed is not None:
             raise InvalidInputError(
                 "A job is written to inside its with block.", table=self._context.root.url
@@ -82,19 +115,57 @@ class WriteJob:
         traceback: TracebackType | None,
     ) -> None:
         if error is not None:
-            self._abort_and_release(error)
+            if self._pid == os.getpid():
+                self._abort_and_release(error)
             return
+        self._refuse_children()
         try:
             self._commit()
+        finally:
+            self._release()
+
+    def _open(self) -> None:
+        # Named here, so that a job can be taken back whose opening is broken off.
+        job = self._context.job_id()
+        context = replace(self._context, job_id=lambda: job)
+        try:
+            opened = self._driver.run(open_job(context, self._spec))
+        except KeyboardInterrupt as error:
+            # Nothing but the open record was written: there are no tasks yet.
+            self._driver.run(Delete(context.root.open_key(job)))
+            error.add_note(f"A job of {context.root.url} was not opened; nothing was written.")
+            raise
+        self._opened = opened
+        if opened.repeated is not None:
+            return
+        self._writer = task_writer(self._driver, opened, task=0, attempt=0)
+        if opened.facts.conditional_put:
+            send = _Heartbeat(self._driver, self._context, opened)
+            self._heartbeats.enter_context(repeating(send, INTERVAL, FIRST_AFTER, _LINGER))
+
+    def _refuse_children(self) -> None:
+        if self._pid != os.getpid():
+            raise InvalidInputError(
+                f"The job was opened by process {self._pid}, which forked this one; only that one "
+                "writes and commits it. This process changed nothing.",
+                table=self._context.root.url,
+                job=self.job,
+                remedy="Open the job after the fork, or hand the rows to the process that opened "
+                "it.",
+            )
+
+    def _release(self) -> None:
+        try:
+            self._heartbeats.close()
         finally:
             self._termination.release()
 
     def _abort_and_release(self, error: BaseException) -> None:
         try:
             if self._opened is not None:
-                self._abort(self._opened, error)
+                self._tell(self._opened, error, *self._abort(self._opened))
         finally:
-            self._termination.release()
+            self._release()
 
     def _commit(self) -> None:
         if self._opened is None:
@@ -103,8 +174,13 @@ class WriteJob:
             self._commit_or_skip(self._opened)
         except OutcomeUnknownError:
             raise  # Nothing may be cleaned up.
-        except (ZeroRenameError, JobTerminated) as failure:
-            self._abort(self._opened, failure)
+        except KeyboardInterrupt as interrupt:
+            state, cause = self._abort(self._opened)
+            raise JobInterrupted(
+                self._opened.job, self._opened.root.url, state, cause
+            ) from interrupt
+        except BaseException as failure:
+            self._tell(self._opened, failure, *self._abort(self._opened))
             raise
 
     def _commit_or_skip(self, opened: OpenedJob) -> None:
@@ -116,11 +192,15 @@ class WriteJob:
         # From here on a commit decision may stand, and the uploads are then the job's rows: only
         # an abort decision allows aborting them, which abort_job sees to.
         self._writer = None
+        if not opened.facts.atomic:
+            # A heartbeat that is checked before the close and carried out after it would bring the
+            # open record back; and where one writer is allowed at a time nobody looks for any.
+            self._heartbeats.close()
         step = commit_job(self._context, opened, [result], expected_tasks=1)
         self.committed = self._driver.run(step)
 
-    def _abort(self, opened: OpenedJob, error: BaseException) -> None:
-        """Abort; a failure of that is attached to ``error`` and never replaces it."""
+    def _abort(self, opened: OpenedJob) -> tuple[JobState, str]:
+        """Abort; return what the job is then, and what went wrong with that."""
         try:
             self._termination.defer()
             if self._termination.expired:
@@ -129,12 +209,29 @@ class WriteJob:
                 self._writer.abort()
             outcome = self._driver.run(abort_job(self._context, opened, ()))
         except JobTerminated:
-            note = "The time for cleaning up is over; recovery will finish it."
+            return JobState.UNKNOWN, "The time for cleaning up is over"
+        except KeyboardInterrupt:
+            return JobState.UNKNOWN, "aborting it was interrupted, too"
+        except UnfinishedAbortError as failure:
+            return JobState.ABORTED, str(failure)
+        except UnfinishedCommitError as failure:
+            return JobState.COMMITTED, str(failure)
         except ZeroRenameError as failure:
-            note = f"Aborting the job failed too, recovery will finish it: {failure}"
-        else:
-            committed = isinstance(outcome, Committed)
-            note = f"The job {opened.job} is committed all the same." if committed else ""
+            return JobState.UNKNOWN, str(failure)
+        if not isinstance(outcome, Committed):
+            return JobState.ABORTED, ""
+        self.committed = outcome
+        return JobState.COMMITTED, ""
+
+    def _tell(self, opened: OpenedJob, error: BaseException, state: JobState, cause: str) -> None:
+        """Attach to ``error`` what became of the job; it is never replaced."""
+        note = ""
+        if isinstance(error, KeyboardInterrupt):
+            note = fate(opened.job, opened.root.url, state, cause)
+        elif cause:
+            note = f"Aborting the job failed too, recovery will finish it: {cause}"
+        elif state is JobState.COMMITTED:
+            note = f"The job {opened.job} is committed all the same."
         if note:
             error.add_note(note)
         if isinstance(error, JobTerminated):
@@ -142,6 +239,28 @@ class WriteJob:
             logger.warning(
                 "%s: SIGTERM: %s", opened.root.url, note or f"job {opened.job} is aborted."
             )
+
+
+@dataclass
+class _Heartbeat:
+    """Sends one heartbeat of a job at a call; ``False`` when none is to follow."""
+
+    driver: BotoDriver
+    context: Context
+    opened: OpenedJob
+    began: float = field(default_factory=time.monotonic)
+
+    def __call__(self) -> bool:
+        if time.monotonic() - self.began > self.opened.spec.max_duration:
+            logger.warning(
+                "%s: job %s has been open for longer than its max_duration, %g seconds: no more "
+                "heartbeats are sent, and others may take it for dead",
+                self.opened.root.url,
+                self.opened.job,
+                self.opened.spec.max_duration,
+            )
+            return False
+        return self.driver.run(send_heartbeat(self.context, self.opened.job, INTERVAL))
 
 
 def task_writer(driver: BotoDriver, opened: OpenedJob, task: int, attempt: int) -> TaskWriter:

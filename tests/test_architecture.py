@@ -55,13 +55,16 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
             "protocol",
         },
         "parquet": {"errors", "job_spec", "s3", "layout", "schema", "records"},
+        "interrupted": {
+            *("errors", "job_spec", "s3", "layout", "schema", "records", "state"),
+        },
         "doctor": {
             *("errors", "job_spec", "s3", "layout", "schema", "records", "state"),
             *("protocol", "maintenance"),
         },
         "write_job": {
             *("errors", "job_spec", "s3", "layout", "schema", "records", "state"),
-            *("protocol", "parquet", "sigterm", "periodic"),
+            *("protocol", "parquet", "sigterm", "periodic", "interrupted"),
         },
         "job_states": {
             *("job_spec", "s3", "layout", "records", "state", "protocol", "maintenance"),

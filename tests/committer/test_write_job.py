@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from support.forked import in_a_child, quietly
 from zero_rename import Table
 from zero_rename.committer import write_job
 from zero_rename.committer.errors import (
@@ -25,8 +26,10 @@ from zero_rename.committer.errors import (
     StoreUnreachableError,
     UnfinishedCommitError,
 )
+from zero_rename.committer.interrupted import JobInterrupted
 from zero_rename.committer.s3.requests import CompleteUpload, CreateUpload, Put
 from zero_rename.committer.sigterm import JobTerminated, Termination
+from zero_rename.committer.state import probe as probe_module
 from zero_rename.committer.state.job_state import JobState
 from zero_rename.committer.write_job import WriteJob
 
@@ -294,6 +297,179 @@ def when(monkeypatch: pytest.MonkeyPatch, table: Table, wanted: Any) -> None:
             terminate()
 
     monkeypatch.setattr(table.driver, "_observe", observe)
+
+
+class TestInterrupt:
+    """Ctrl-C: whoever pressed it is told what became of the job."""
+
+    def test_in_the_block_it_aborts_and_says_so(self, table: Table, s3_bucket: Any) -> None:
+        written = job(table)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            write_and(written, press)
+        assert caught.value.__notes__ == [
+            f"Job {written.job} of {table.root.url} is aborted: nothing of it is visible, and it "
+            "can be run again."
+        ]
+        assert_aborted(table, s3_bucket, written)
+
+    @pytest.mark.parametrize("kind", ["heads", "jobs"])
+    def test_before_the_decision_it_aborts(
+        self, table: Table, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch, kind: str
+    ) -> None:
+        def at(request: Any) -> bool:
+            return isinstance(request, Put) and f"/{kind}/" in request.key
+
+        written = job(table)
+        with pytest.raises(JobInterrupted, match="is aborted: nothing of it is visible") as caught:
+            write_and(written, partial(press_when, monkeypatch, table, at))
+        assert str(written.job) in str(caught.value)
+        assert table.root.url in str(caught.value)
+        assert caught.value.state is JobState.ABORTED
+        assert_aborted(table, s3_bucket, written)
+
+    def test_after_the_decision_the_job_is_committed(
+        self, table: Table, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        written = job(table)
+        at = partial(press_when, monkeypatch, table, lambda r: isinstance(r, CompleteUpload))
+        with pytest.raises(JobInterrupted, match="is committed: its rows are visible") as caught:
+            write_and(written, at)
+        assert str(written.job) in str(caught.value)
+        assert "must not be run again" in str(caught.value)
+        assert caught.value.state is JobState.COMMITTED
+        assert written.committed is not None
+        assert table.to_arrow().num_rows == 3
+        assert table.is_closed(str(written.job))
+        assert s3_bucket.uploads() == []
+
+    @pytest.mark.parametrize("then", ["unreachable", "pressed again"])
+    def test_where_nobody_knows_it_says_how_to_find_out(
+        self, table: Table, monkeypatch: pytest.MonkeyPatch, then: str
+    ) -> None:
+        def aborting(*_: Any) -> None:
+            if then == "unreachable":
+                unreachable()
+            press()
+
+        monkeypatch.setattr(write_job, "abort_job", aborting)
+        written = job(table)
+        at = partial(press_when, monkeypatch, table, lambda r: isinstance(r, CompleteUpload))
+        with pytest.raises(JobInterrupted, match="not known") as caught:
+            write_and(written, at)
+        assert str(written.job) in str(caught.value)
+        assert f"zero-rename jobs {table.root.url}" in str(caught.value)
+        assert f"zero-rename recover {table.root.url}" in str(caught.value)
+        assert caught.value.state is JobState.UNKNOWN
+
+    def test_while_it_opens_nothing_is_left(
+        self, table: Table, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        press_when(monkeypatch, table, lambda request: "/table.json" in request.key)
+        with pytest.raises(KeyboardInterrupt) as caught, job(table):
+            pytest.fail("the block was entered")
+        assert "was not opened" in caught.value.__notes__[0]
+        assert table.open_jobs() == []
+
+    def test_an_error_nobody_thought_of_aborts_too(
+        self, table: Table, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def spoil() -> None:
+            monkeypatch.setattr(write_job, "commit_job", lambda *_, **__: fail())
+
+        written = job(table)
+        with pytest.raises(ZeroDivisionError):
+            write_and(written, spoil)
+        assert_aborted(table, s3_bucket, written)
+
+
+def press() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def press_when(monkeypatch: pytest.MonkeyPatch, table: Table, wanted: Any) -> None:
+    """Press Ctrl-C once, when the table is about to send such a request."""
+    pressed = []
+
+    def observe(request: Any) -> None:
+        if not pressed and wanted(request):
+            pressed.append(request)
+            press()
+
+    monkeypatch.setattr(table.driver, "_observe", observe)
+
+
+class TestHeartbeats:
+    """A job that waits must not look dead to others."""
+
+    @pytest.fixture(autouse=True)
+    def soon(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(write_job, "INTERVAL", 0.02)
+        monkeypatch.setattr(write_job, "FIRST_AFTER", 0.01)
+        # moto checks and writes in two steps, so that nobody sends any while a job commits there.
+        monkeypatch.setattr(probe_module, "_NOT_ATOMIC", ())
+
+    def test_they_go_on_through_block_and_commit_and_end_with_it(
+        self, table: Table, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        beaten = threading.Event()
+
+        def observe(request: Any) -> None:
+            if isinstance(request, Put) and "/open/" in request.key and request.if_match:
+                beaten.set()
+            elif isinstance(request, Put) and "/jobs/" in request.key:
+                beaten.clear()
+                assert beaten.wait(60)
+
+        with job(table) as written:
+            written.write(DATA)
+            monkeypatch.setattr(table.driver, "_observe", observe)
+            assert beaten.wait(60)
+            (open_job,) = table.open_jobs()
+            assert open_job.job == written.job
+        assert written.committed is not None
+        assert beating() == []
+        assert table.is_closed(str(written.job))
+
+    def test_an_aborted_job_sends_none_any_more(self, table: Table) -> None:
+        written = job(table)
+        with pytest.raises(ZeroDivisionError):
+            write_and(written, fail)
+        assert beating() == []
+        assert table.is_closed(str(written.job))
+
+    def test_a_process_that_hangs_lives_no_longer_than_its_job_may(
+        self, table: Table, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with job(table, max_duration=0.1) as written:
+            written.write(DATA)
+            for thread in beating():
+                thread.join(60)
+            assert beating() == []
+            assert f"{written.job} has been open for longer than its max_duration" in caplog.text
+        assert table.to_arrow().num_rows == 3
+
+    @quietly
+    def test_a_forked_child_leaves_the_job_to_its_parent(self, table: Table) -> None:
+        with job(table) as written:
+            written.write(DATA)
+
+            def leave() -> int:
+                written.__exit__(SystemExit, SystemExit(), None)
+                for use in (
+                    lambda: written.write(DATA),
+                    lambda: written.__exit__(None, None, None),
+                ):
+                    with pytest.raises(InvalidInputError, match=f"process {os.getppid()}"):
+                        use()
+                return len(beating())
+
+            assert in_a_child(leave) == 0
+            assert table.job_state(str(written.job)) is JobState.UNDECIDED
+        assert table.to_arrow().num_rows == 3
+
+
+def beating() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "zero-rename-periodic"]
 
 
 PROGRAM = """

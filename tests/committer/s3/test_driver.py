@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from support.faulty_server import (
     http_date,
     s3_error,
 )
+from support.forked import in_a_child, quietly
 from support.memory_store import Behaviour, ManualClock, MemoryDriver, MemoryStore
 from support.moto_server import S3Server
 from zero_rename.committer.errors import (
@@ -499,15 +499,13 @@ class TestParallel:
             thread.join(120)
         assert [len(result) for result in results] == [4] * 4
 
-    @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-    @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+    @quietly
     def test_a_driver_works_in_a_forked_child(self, driver: BotoDriver) -> None:
         """PySpark's daemon forks its workers; the threads of a pool stay behind."""
         driver.run(All(tuple(Head("a") for _ in range(4))))
         assert in_a_child(lambda: len(driver.run(All(tuple(Head("a") for _ in range(4)))))) == 4
 
-    @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-    @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+    @quietly
     def test_a_forked_child_has_connections_of_its_own(self, at: Any) -> None:
         """On a connection that two processes share, each may read the answer to the other."""
         with FaultyServer(always(Reply(200, b"x", {"Last-Modified": http_date(0)}))) as server:
@@ -519,8 +517,8 @@ class TestParallel:
             assert first == third
             assert second != first
 
-    @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-    @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+    @quietly
+    @quietly
     def test_a_fork_while_another_thread_makes_the_pool(
         self, driver: BotoDriver, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -546,25 +544,6 @@ class TestParallel:
         finally:
             made.set()
             other.join(60)
-
-
-def in_a_child(work: Callable[[], int]) -> int:
-    """What ``work`` comes to in a forked process; at most 200."""
-    child = os.fork()
-    if child == 0:
-        code = 255
-        try:
-            code = work()
-        finally:
-            os._exit(code)
-    deadline = time.monotonic() + 60
-    while (ended := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < deadline:
-        time.sleep(0.02)
-    if ended[0] == 0:
-        os.kill(child, 9)
-        os.waitpid(child, 0)
-        pytest.fail("the child hangs")
-    return os.waitstatus_to_exitcode(ended[1])
 
 
 @pytest.fixture
