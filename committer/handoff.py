@@ -99,6 +99,11 @@ class Handoff:
     task: str | None = _variable("ZERO_RENAME_TASK", _text, "The task.")
     map_index: int | None = _variable("ZERO_RENAME_MAP_INDEX", values.whole, "The map index.")
     try_number: int | None = _variable("ZERO_RENAME_TRY_NUMBER", values.whole, "The task's try.")
+    series: str | None = _variable(
+        "ZERO_RENAME_SERIES",
+        _text,
+        "What tells the task's tries since its run was made or cleared from those before.",
+    )
     s3a_run: str | None = _variable(
         "ZERO_RENAME_S3A_RUN",
         _text,

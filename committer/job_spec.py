@@ -88,7 +88,10 @@ class Coordination(StrEnum):
 
 @dataclass(frozen=True)
 class Owner:
-    """Who runs a job. Written to its open record and its markers; never credentials."""
+    """Who runs a job. Written to its open record and its markers; never credentials.
+
+    :param series: tells the tries of a run since it was made or cleared from those before.
+    """
 
     dag_id: str | None = None
     run_id: str | None = None
@@ -98,6 +101,7 @@ class Owner:
     application: str | None = None
     host: str | None = None
     pid: int | None = None
+    series: str | None = None
 
 
 NOBODY = Owner()

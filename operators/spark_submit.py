@@ -30,9 +30,13 @@ from ..provider.runs.outcomes import (
     log_what_is_left,
     nothing_committed,
     settled,
-    try_of,
 )
-from ..provider.runs.partitions import ANY, check_partition, resolve_partitions
+from ..provider.runs.partitions import (
+    ANY,
+    check_partition,
+    check_partition_format,
+    resolve_partitions,
+)
 from ..provider.runs.reports import commit_report, one_line
 from ..provider.runs.task_run import TaskRun, check_on_repeat
 from ..provider.s3a.options import check_options
@@ -195,7 +199,7 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         partitions: tuple[str, ...],
     ) -> dict[str, Any]:
         earlier = table.once_job(run.once)
-        committed_by = try_of(table, earlier) if earlier is not None else None
+        committed_by = table.owner_of(earlier) if earlier is not None else None
         on_repeat = run.on_repeat(self.on_repeat, committed_by)
         if earlier is not None and on_repeat == "skip":
             report = commit_report(settled(table, earlier))
@@ -382,6 +386,8 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
             check_committer(self.committer or "")
         if isinstance(self.partition, str) and self.partition != ANY and known(self.partition):
             check_partition(self.partition)
+        if known(self.partition_format):
+            check_partition_format(self.partition_format or "", self.partition_timezone)
         check_options(self.s3a_options)
         refuse_in_settings(self.conf, "conf")
         refuse_in_arguments(self.application_args, "application_args")

@@ -164,6 +164,9 @@ class WriterOptions:
     try_number: int | None = option(
         texts.whole, "… the try. Not part of `once`.", None, "try_number"
     )
+    series: str | None = option(
+        values.text, "… what tells its tries since a clear from those before.", None, "series"
+    )
 
     def mode(self, overwrite: bool) -> Mode:
         """What Spark's save mode and the options come to.
@@ -219,6 +222,7 @@ class WriterOptions:
             task_id=self.task,
             map_index=self.map_index,
             try_number=self.try_number,
+            series=self.series,
             application=application,
             host=socket.gethostname(),
             pid=os.getpid(),

@@ -40,12 +40,6 @@ def settled(table: Table, job: str) -> Committed:
     return committed
 
 
-def try_of(table: Table, job: str) -> int | None:
-    """The try that made a committed job, by its decision; ``None`` where that does not say."""
-    owner = table.owner_of(job)
-    return None if owner is None else owner.try_number
-
-
 def check_partitions(committed: Committed, allowed: Collection[str]) -> None:
     """See that a job changed no partition but those its run is about.
 

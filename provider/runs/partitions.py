@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -12,6 +13,12 @@ from ...committer.errors import InvalidInputError
 
 #: For jobs that write whatever partitions their rows have, and for unpartitioned tables.
 ANY = "*"
+#: ``strftime`` codes that tell times of one day apart, and those that tell which offset they have.
+_TIME_OF_DAY, _OFFSET = frozenset("HIklMSfpPcXrRT"), frozenset("zZs")
+_CODE = re.compile(r"%[-_0^#:]*\d*[EO]?(.)")
+#: Years in which a zone's clock changes are looked for, and days between two looks: its offsets
+#: last longer, Morocco's of Ramadan included.
+_YEARS, _STEP = (2000, 2038), timedelta(days=7)
 _COMPONENT = re.compile(r"[^=/]+=[^/]+")
 _REMEDY = (
     "Give partition='year=2013/month=1/day=5' (templates work), or "
@@ -34,6 +41,25 @@ def check_partition(partition: str) -> str:
                 "order of columns; a value's own '/' is written %2F.",
             )
     return path
+
+
+def check_partition_format(partition_format: str, timezone: str) -> ZoneInfo:
+    """See that no two moments whose runs differ make one partition; return the time zone.
+
+    :raises InvalidInputError: no such zone, or one whose clock goes back, so that a time of the
+        day comes twice, and the format does not tell the two apart.
+    """
+    zone = _zone(timezone)
+    codes = set(_CODE.findall(partition_format))
+    if codes & _TIME_OF_DAY and not codes & _OFFSET and _goes_back(timezone):
+        raise InvalidInputError(
+            f"In {timezone} clocks go back once a year or did so, and an hour comes twice: by "
+            f"partition_format={partition_format!r} the run of the second one would write into the "
+            "partition of the first.",
+            remedy="Take the hour in UTC (leave partition_timezone out), or add the offset, as in "
+            "'hour=%H%z'.",
+        )
+    return zone
 
 
 def resolve_partitions(
@@ -75,16 +101,35 @@ def _named(partition: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _formatted(date: datetime, partition_format: str, timezone: str) -> str:
+    zone = check_partition_format(partition_format, timezone)
+    # A plain datetime: pendulum's own formatting gives '%-d' another meaning.
+    plain = datetime.fromtimestamp(date.timestamp(), zone)
+    return plain.strftime(partition_format)
+
+
+@lru_cache
+def _goes_back(timezone: str) -> bool:
+    """Whether a zone's offset ever falls."""
+    zone = ZoneInfo(timezone)
+    at, end = (datetime(year, 1, 1, tzinfo=UTC) for year in _YEARS)
+    before = at.astimezone(zone).utcoffset()
+    while at < end:
+        at += _STEP
+        now = at.astimezone(zone).utcoffset()
+        if now is not None and before is not None and now < before:
+            return True
+        before = now
+    return False
+
+
+def _zone(timezone: str) -> ZoneInfo:
     try:
-        zone = ZoneInfo(timezone)
+        return ZoneInfo(timezone)
     except (ZoneInfoNotFoundError, ValueError) as error:
         raise InvalidInputError(
             f"There is no time zone {timezone!r}.",
             remedy="Give partition_timezone such as 'UTC' or 'Europe/Berlin'.",
         ) from error
-    # A plain datetime: pendulum's own formatting gives '%-d' another meaning.
-    plain = datetime.fromtimestamp(date.timestamp(), zone)
-    return plain.strftime(partition_format)
 
 
 def _missing(key: Any, date: datetime | None, partition_format: str | None) -> str:

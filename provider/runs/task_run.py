@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from ...committer.errors import InvalidInputError
 from ...committer.handoff import Handoff
+
+if TYPE_CHECKING:
+    from ...committer import Owner
 
 #: What the operators take for ``on_repeat``; ``auto`` becomes one of the others.
 ON_REPEAT = ("auto", "skip", "replace_own", "append")
@@ -38,7 +41,9 @@ class TaskRun:
 
     :param try_number: counts on over retries *and* clears.
     :param first_try: the try with which the present series began: 1, or the first after the
-        task was last cleared.
+        task was last cleared; as far as the task's retries are what they were then.
+    :param series: tells this series of tries from those before the task was cleared, and from
+        those of a run of the same id that was deleted; ``None`` where the context has no run.
     """
 
     dag_id: str
@@ -47,6 +52,7 @@ class TaskRun:
     map_index: int
     try_number: int
     first_try: int
+    series: str | None = None
 
     @staticmethod
     def of(context: Mapping[str, Any]) -> TaskRun:
@@ -67,13 +73,14 @@ class TaskRun:
             map_index=-1 if map_index is None else int(map_index),
             try_number=try_number,
             first_try=min(first_try, try_number),
+            series=_series(context.get("dag_run"), max_tries),
         )
 
     @property
     def once(self) -> str:
         return once_key(self.dag_id, self.run_id, self.task_id, self.map_index)
 
-    def on_repeat(self, asked: str, committed_by: int | None = None) -> str:
+    def on_repeat(self, asked: str, committed_by: Owner | None = None) -> str:
         """What to do if this run has committed before.
 
         ``auto``: where an earlier try of the present series committed, this is a retry, and
@@ -83,13 +90,20 @@ class TaskRun:
         that leaves the right rows either way.
 
         :param asked: one of :data:`ON_REPEAT`.
-        :param committed_by: the try that committed; ``None`` where none has or it is not known.
+        :param committed_by: the owner of that commit; ``None`` where there is none or it is not
+            known.
         """
         if asked != "auto":
             return asked
-        if committed_by is None:
+        number = None if committed_by is None else committed_by.try_number
+        if committed_by is None or number is None:
             return "skip" if self.first_try == 1 else "replace_own"
-        return "skip" if self.first_try <= committed_by < self.try_number else "replace_own"
+        if committed_by.series is None or self.series is None:
+            return "skip" if self.first_try <= number < self.try_number else "replace_own"
+        # The series alone would miss a clear that left the run's state alone, after which max_tries
+        # is what it was because the task's retries were lowered by just as much.
+        mine = committed_by.series == self.series and self.first_try <= number <= self.try_number
+        return "skip" if mine else "replace_own"
 
     def handoff(self) -> Handoff:
         """What its application is told of it: the job's ``once`` key and owner."""
@@ -100,6 +114,7 @@ class TaskRun:
             task=self.task_id,
             map_index=self.map_index,
             try_number=self.try_number,
+            series=self.series,
         )
 
     def owns(self, owner: Any) -> bool:
@@ -118,6 +133,19 @@ class TaskRun:
             f"task {self.task_id!r} of DAG {self.dag_id!r}, run {self.run_id!r}{mapped}, "
             f"try {self.try_number}"
         )
+
+
+def _series(dag_run: Any, max_tries: int | None) -> str | None:
+    """What is the same in all tries of a series and in no other.
+
+    A run that is deleted and made anew begins at another time. Clearing raises the run's
+    clear_number, unless the run's state is to stay as it is, and changes the task's max_tries
+    (airflow.models.taskinstance, clear_task_instances).
+    """
+    began = getattr(dag_run, "start_date", None)
+    if began is None:
+        return None
+    return f"{began.isoformat()} {getattr(dag_run, 'clear_number', 0) or 0} {max_tries}"
 
 
 def check_on_repeat(value: str) -> str:

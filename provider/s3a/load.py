@@ -53,7 +53,7 @@ def loaded_by_s3a(
     found = Tries(table, run.once, report_of, insist=on_repeat == "append").settle()
     if found is None:
         return None
-    decided = run.on_repeat(on_repeat, found.try_number)
+    decided = run.on_repeat(on_repeat, found.record.owner)
     if decided == "skip":
         check_come_back(table, run.once)
         report = found.report | {"repeated": True}
@@ -218,4 +218,5 @@ def _owner(run: TaskRun) -> Owner:
         task_id=run.task_id,
         map_index=run.map_index,
         try_number=run.try_number,
+        series=run.series,
     )

@@ -47,6 +47,7 @@ HANDOFFS = st.builds(
     task=st.none() | TEXT,
     map_index=NUMBER,
     try_number=NUMBER,
+    series=st.none() | TEXT,
     s3a_run=st.none() | TEXT,
 )
 FULL = Handoff(
@@ -63,6 +64,7 @@ FULL = Handoff(
     task="a % of = things",
     map_index=-1,
     try_number=2,
+    series="2013-02-02T00:00:00+00:00 0 2",
     s3a_run="5b1e",
 )
 
@@ -111,6 +113,7 @@ def test_variables_a_person_reads() -> None:
         "ZERO_RENAME_TASK": "a % of = things",
         "ZERO_RENAME_MAP_INDEX": "-1",
         "ZERO_RENAME_TRY_NUMBER": "2",
+        "ZERO_RENAME_SERIES": "2013-02-02T00:00:00+00:00 0 2",
         "ZERO_RENAME_S3A_RUN": "5b1e",
     }
 

@@ -70,6 +70,7 @@ class TestALoad:
             "ZERO_RENAME_TASK": "load",
             "ZERO_RENAME_MAP_INDEX": "4",
             "ZERO_RENAME_TRY_NUMBER": "2",
+            "ZERO_RENAME_SERIES": "2013-02-02T00:00:00+00:00 0 0",
         }
         assert env["PYSPARK_PYTHON"] == sys.executable
 
@@ -204,6 +205,25 @@ class TestTries:
         first, again = run(operator(tables)), run(operator(tables))
         assert again["job"] != first["job"]
         assert sum(file.rows for file in tables.table().files()) == 1
+
+    def test_the_second_try_of_a_run_made_anew_loads_too(
+        self, tables: Tables, spark: FakeSpark
+    ) -> None:
+        """What the run that was deleted has loaded is not this run's work."""
+        first = run(operator(tables, retries=2))
+        made = datetime(2013, 2, 3, tzinfo=UTC)
+        again = run(operator(tables, retries=2), try_number=2, made=made)
+        assert again["job"] != first["job"]
+        assert again["repeated"] is False
+        assert sum(file.rows for file in tables.table().files()) == 1
+
+    def test_a_cleared_task_loads_though_its_retries_were_raised(
+        self, tables: Tables, spark: FakeSpark
+    ) -> None:
+        first = run(operator(tables, retries=2))
+        again = run(operator(tables, retries=5), try_number=2, max_tries=3, clear_number=1)
+        assert again["job"] != first["job"]
+        assert again["repeated"] is False
 
     @pytest.mark.parametrize(("on_repeat", "rows"), [("append", 2), ("replace_own", 1)])
     def test_on_repeat(self, tables: Tables, spark: FakeSpark, on_repeat: str, rows: int) -> None:
@@ -388,6 +408,8 @@ class TestTheCall:
             ({"on_repeat": "never"}, "on_repeat='never'"),
             ({"partition": "2013-02-01"}, "not a partition path"),
             ({"table": ""}, "table is empty"),
+            ({"partition_format": "h=%H", "partition_timezone": "Europe/Berlin"}, "comes twice"),
+            ({"partition_format": "day=%d", "partition_timezone": "Mars"}, "time zone 'Mars'"),
         ],
     )
     def test_bad_arguments_break_the_import(self, arguments: dict[str, Any], message: str) -> None:

@@ -81,6 +81,7 @@ def test_every_option_is_read():
         "task": "t",
         "mapIndex": "-1",
         "tryNumber": "2",
+        "series": "s",
     }
     expected = WriterOptions(
         path="s3://bucket/t",
@@ -112,6 +113,7 @@ def test_every_option_is_read():
         task="t",
         map_index=-1,
         try_number=2,
+        series="s",
     )
     assert set(given) == {camel(field.name) for field in dataclasses.fields(WriterOptions)}
     assert read_writer_options({name.lower(): value for name, value in given.items()}, {}) == (
@@ -208,6 +210,7 @@ ENVIRONMENT = {
     "ZERO_RENAME_TASK": "t",
     "ZERO_RENAME_MAP_INDEX": "3",
     "ZERO_RENAME_TRY_NUMBER": "1",
+    "ZERO_RENAME_SERIES": "2013-02-02T00:00:00+00:00 0 2",
 }
 
 
@@ -224,6 +227,7 @@ def test_the_environment_completes_the_options():
         task="t",
         map_index=3,
         try_number=1,
+        series="2013-02-02T00:00:00+00:00 0 2",
     )
 
 

@@ -78,11 +78,15 @@ def task_context(
     max_tries: int | None = None,
     map_index: int = -1,
     run_id: str = "scheduled__2013-02-02",
+    made: datetime = datetime(2013, 2, 2, tzinfo=UTC),
+    clear_number: int = 0,
     start: datetime | None = datetime(2013, 2, 1, tzinfo=UTC),
     **members: Any,
 ) -> dict[str, Any]:
     """A task's context as far as our operators read it, without database or supervisor.
 
+    :param made: when the run began; one that is made anew has another.
+    :param clear_number: how often something of the run was cleared.
     :param start: of the data interval; ``None`` for a run without one.
     :param members: further entries, such as ``partition_key``.
     """
@@ -97,7 +101,9 @@ def task_context(
         task=task,
         stats_tags={},
     )
-    context = {"ti": ti, "task": task, "run_id": run_id, "params": {}, "outlet_events": {}}
+    dag_run = SimpleNamespace(run_id=run_id, start_date=made, clear_number=clear_number)
+    context = {"ti": ti, "task": task, "run_id": run_id, "dag_run": dag_run, "params": {}}
+    context["outlet_events"] = {}
     if start is not None:
         context["data_interval_start"] = start
     return {**context, **members}

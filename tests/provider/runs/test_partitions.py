@@ -7,7 +7,11 @@ import pendulum
 import pytest
 
 from zero_rename.committer import InvalidInputError
-from zero_rename.provider.runs.partitions import check_partition, resolve_partitions
+from zero_rename.provider.runs.partitions import (
+    check_partition,
+    check_partition_format,
+    resolve_partitions,
+)
 
 DAY = "year=%Y/month=%-m/day=%-d"
 START = {"data_interval_start": datetime(2013, 2, 1, tzinfo=UTC)}
@@ -45,6 +49,46 @@ def test_the_date_is_taken_in_the_time_zone_asked_for() -> None:
     assert resolve_partitions(context, None, DAY, "Europe/Berlin") == ("year=2013/month=2/day=1",)
     with pytest.raises(InvalidInputError, match="time zone 'Mars'"):
         resolve_partitions(context, None, DAY, "Mars")
+
+
+HOURS = "day=%Y-%m-%d/hour=%-H"
+AUTUMN = [datetime(2013, 10, 27, hour, tzinfo=UTC) for hour in range(4)]
+
+
+@pytest.mark.parametrize("partition_format", [HOURS, "hour=%I%p", "minute=%M", "at=%X", "at=%H:%f"])
+def test_hours_that_a_clock_change_repeats_are_refused(partition_format: str) -> None:
+    """00:00 and 01:00 UTC are both 02:00 in Berlin: the second hour would replace the first."""
+    with pytest.raises(InvalidInputError, match=r"Europe/Berlin.*twice") as caught:
+        check_partition_format(partition_format, "Europe/Berlin")
+    assert "%z" in str(caught.value)
+    for begun in AUTUMN:
+        with pytest.raises(InvalidInputError, match="twice"):
+            resolve_partitions(
+                {"data_interval_start": begun}, None, partition_format, "Europe/Berlin"
+            )
+
+
+@pytest.mark.parametrize(
+    ("partition_format", "timezone"),
+    [
+        (DAY, "Europe/Berlin"),
+        (HOURS, "UTC"),
+        (HOURS, "Etc/GMT-2"),
+        (HOURS, "Asia/Kolkata"),
+        ("day=%Y-%m-%d/hour=%H%z", "Europe/Berlin"),
+        ("hour=%H %Z", "Europe/Berlin"),
+        ("at=%s", "Europe/Berlin"),
+        ("day=%d%%H", "Europe/Berlin"),
+    ],
+)
+def test_no_two_hours_share_a_partition(partition_format: str, timezone: str) -> None:
+    check_partition_format(partition_format, timezone)
+    if "%H" in partition_format and "%%" not in partition_format:
+        found = [
+            resolve_partitions({"data_interval_start": at}, None, partition_format, timezone)
+            for at in AUTUMN
+        ]
+        assert len(set(found)) == len(AUTUMN)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -9,8 +11,8 @@ from zero_rename.committer import InvalidInputError, Owner
 from zero_rename.provider.runs.task_run import TaskRun, check_on_repeat, once_key
 
 
-def run(**context) -> TaskRun:
-    return TaskRun.of(task_context(SimpleNamespace(task_id="load", retries=2), **context))
+def run(retries: int = 2, **context: Any) -> TaskRun:
+    return TaskRun.of(task_context(SimpleNamespace(task_id="load", retries=retries), **context))
 
 
 def test_the_key_names_the_run_and_not_the_try() -> None:
@@ -47,13 +49,44 @@ def test_no_two_runs_share_a_key() -> None:
         (1, 9, 1, None, "skip"),
     ],
 )
-def test_a_retry_skips_and_a_cleared_task_replaces(
+def test_of_a_commit_that_does_not_say_its_series_the_try_decides(
     try_number: int, max_tries: int, first_try: int, committed_by: int | None, expected: str
 ) -> None:
     found = run(try_number=try_number, max_tries=max_tries)
     assert found.first_try == first_try
-    assert found.on_repeat("auto", committed_by) == expected
-    assert found.on_repeat("append", committed_by) == "append"
+    by = None if committed_by is None else Owner(try_number=committed_by)
+    assert found.on_repeat("auto", by) == expected
+    assert found.on_repeat("append", by) == "append"
+
+
+LATER = datetime(2013, 2, 3, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        # A retry.
+        ({}, {"try_number": 2}, "skip"),
+        # The same try once more: its worker died, and it was queued again.
+        ({"try_number": 2}, {"try_number": 2}, "skip"),
+        # The run was made anew, and this is its first try, or its second.
+        ({}, {"made": LATER}, "replace_own"),
+        ({}, {"made": LATER, "try_number": 2}, "replace_own"),
+        # Cleared, and retries raised from 2 to 5, or lowered to 1, in the DAG file since.
+        ({}, {"try_number": 2, "max_tries": 3, "clear_number": 1, "retries": 5}, "replace_own"),
+        ({}, {"try_number": 2, "max_tries": 2, "clear_number": 1, "retries": 1}, "replace_own"),
+        # The same where clearing left the run's own state alone.
+        ({}, {"try_number": 2, "max_tries": 3, "retries": 5}, "replace_own"),
+        ({}, {"try_number": 2, "max_tries": 2, "retries": 1}, "replace_own"),
+    ],
+)
+def test_a_retry_skips_and_a_cleared_task_or_a_run_made_anew_replaces(
+    first: dict[str, Any], second: dict[str, Any], expected: str
+) -> None:
+    committed = run(**{"max_tries": 2, **first})
+    now = run(**{"max_tries": 2, **second})
+    by = Owner(try_number=committed.try_number, series=committed.series)
+    assert now.on_repeat("auto", by) == expected
 
 
 def test_a_context_without_max_tries() -> None:
@@ -62,6 +95,7 @@ def test_a_context_without_max_tries() -> None:
     )
     found = TaskRun.of({"ti": ti})
     assert (found.first_try, found.map_index, found.once) == (1, -1, "d/r/t")
+    assert found.series is None
 
 
 def test_ownership() -> None:
