@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from ..errors import (
     DamagedError,
+    JobFencedError,
     OutcomeUnknownError,
     StoreUnfitError,
     TableMismatchError,
@@ -41,6 +42,12 @@ class OpenEntry:
     silent_for: float
     last_modified: float
 
+    @property
+    def order(self) -> tuple[float, str]:
+        """Tells which of two jobs opened later: by the store's clock; within its second, by id."""
+        opened_at = self.record.opened_at
+        return (self.last_modified if opened_at is None else opened_at, self.record.job)
+
 
 def open_job(context: Context, spec: JobSpec) -> Step[OpenedJob]:
     """Begin a job.
@@ -50,6 +57,7 @@ def open_job(context: Context, spec: JobSpec) -> Step[OpenedJob]:
     :raises InvalidInputError: options or columns that cannot be right; nothing was sent.
     :raises TableMismatchError: another schema, layout or coordination than the table's.
     :raises StoreUnfitError: the store cannot hold the protocol, or cannot hold a second writer.
+    :raises JobFencedError: another try of the same run opens at the same time, and goes on.
     """
     spec = replace(spec, schema=normalise(spec.schema))
     check_types(spec.schema, spec.partition_by or ())
@@ -224,27 +232,44 @@ def _once_state(context: Context, spec: JobSpec) -> Step[HeadState | None]:
 
 def _look_at_others(context: Context, mine: str, spec: JobSpec, others: set[str]) -> Step[set[str]]:
     """Fence earlier tries of this run; refuse a second live writer where races are not safe."""
-    names = sorted(others)
-    entries = yield All(tuple(read_open(context, job) for job in names))
-    alive = set()
-    for job, entry in zip(names, entries, strict=True):
-        if entry is None:
-            continue
-        if spec.once is not None and entry.record.once == spec.once:
-            aborting = abort_job_id(context, entry.record, entry.last_modified)
-            yield from about_other(context.root, mine, job, aborting)
-        else:
-            alive.add(job)
+    found = yield All(tuple(read_open(context, job) for job in sorted(others)))
+    entries = [entry for entry in found if entry is not None]
+    tries = [e for e in entries if spec.once is not None and e.record.once == spec.once]
+    if tries:
+        yield from _give_way(context, mine, tries)
+    for entry in tries:
+        aborting = abort_job_id(context, entry.record, entry.last_modified)
+        yield from about_other(context.root, mine, entry.record.job, aborting)
+    alive = {entry.record.job for entry in entries if entry not in tries}
     if alive and not context.facts.atomic:
         yield from _refuse_second_writer(context, entries, alive)
     return alive
 
 
+def _give_way(context: Context, mine: str, tries: list[OpenEntry]) -> Step[None]:
+    """Of tries of a run that open together the last one goes on: else each would fence the other.
+
+    :raises JobFencedError: another one opened later, or has fenced this one.
+    """
+    own = yield from read_open(context, mine)
+    for entry in tries:
+        if own is None or entry.order > own.order:
+            if own is not None and (yield from read_decision(context, entry.record.job)):
+                continue  # It is not at work any more, or its work is reported below.
+            raise JobFencedError(
+                f"Another try of this run, job {entry.record.job}, was opened at the same time, "
+                "and that one goes on. This one wrote nothing.",
+                table=context.root.url,
+                job=mine,
+                remedy="Nothing is to be done if that try commits; else run the job again.",
+            )
+
+
 def _refuse_second_writer(
-    context: Context, entries: list[OpenEntry | None], alive: set[str]
+    context: Context, entries: list[OpenEntry], alive: set[str]
 ) -> Step[None]:
     for entry in entries:
-        if entry is None or entry.record.job not in alive:
+        if entry.record.job not in alive:
             continue
         decided = yield from read_decision(context, entry.record.job)
         if decided is not None or entry.silent_for > entry.record.patience:

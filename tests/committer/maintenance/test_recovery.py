@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from support.memory_store import Behaviour, ManualClock, MemoryStore
-from support.protocol import DAY1, DAY2, ROOT, World
+from support.memory_store import Behaviour, ManualClock, MemoryStore, flatten
+from support.protocol import DAY1, DAY2, ROOT, SCHEMA, World
 from zero_rename.committer import (
     CommitStateUnknownError,
     Committed,
     DamagedError,
     DuringApply,
+    JobFencedError,
+    JobSpec,
     Mode,
     OnRepeat,
     RefusedError,
@@ -23,7 +27,10 @@ from zero_rename.committer import (
     Verdict,
     ZeroRenameError,
 )
+from zero_rename.committer.layout import new_write_id
+from zero_rename.committer.maintenance.recovery import open_jobs
 from zero_rename.committer.protocol.claim import ClaimRequest, claim_all
+from zero_rename.committer.protocol.open import open_job
 from zero_rename.committer.records.decision import Decision
 from zero_rename.committer.records.head import Slot
 from zero_rename.committer.s3.requests import (
@@ -31,6 +38,8 @@ from zero_rename.committer.s3.requests import (
     CompleteUpload,
     CreateUpload,
     Delete,
+    Get,
+    ListObjects,
     ObjectSettings,
     Put,
     Refused,
@@ -379,6 +388,35 @@ class TestBeforeThereIsATable:
             World().recover()
 
 
+ONCE_SPEC = JobSpec(SCHEMA, partition_by=("day",), once="run")
+
+
+class Halfway:
+    """A step of a process that goes on only when a test says so.
+
+    :param until: it stops before its first request of this kind.
+    """
+
+    def __init__(self, world: World, step: Any, until: type) -> None:
+        self._world = world
+        self._step = flatten(step)
+        self._next = self._step.send(None)
+        self.go_on_to(until)
+
+    def go_on_to(self, kind: type, key: str = "") -> None:
+        """Carry out what comes before the next request of a kind."""
+        while not (isinstance(self._next, kind) and key in getattr(self._next, "key", key)):
+            self._next = self._step.send(self._world.driver.perform(self._next))
+
+    def end(self) -> Any:
+        """Carry out the rest; return or raise what the step does."""
+        while True:
+            try:
+                self._next = self._step.send(self._world.driver.perform(self._next))
+            except StopIteration as stop:
+                return stop.value
+
+
 class TestOnce:
     """Airflow retries: the tries of one run do its work once."""
 
@@ -429,6 +467,49 @@ class TestOnce:
         with pytest.raises(RefusedError):
             world.commit(zombie, left)
         assert len(world.jobs_of(DAY1)) == 1
+        world.assert_clean()
+
+    @pytest.mark.parametrize("first_by", ["the store's clock", "its job id"])
+    @pytest.mark.parametrize("ends_first", [0, 1])
+    def test_of_two_tries_that_open_together_one_wins(self, first_by: str, ends_first: int) -> None:
+        """Both see the other's open record before either has fenced anybody."""
+        clock = ManualClock()
+        store = MemoryStore(clock=clock)
+        World(store).load(DAY2)
+        worlds, opening = [World(store), World(store)], []
+        for number, world in enumerate(worlds):
+            # By the clock the second one is later, though its id is the smaller one.
+            letter = "BA"[number] if first_by == "the store's clock" else "AB"[number]
+            job = f"zr1-{letter * 26}"
+            world.context = replace(world.context, job_id=lambda job=job: job)
+            spec = JobSpec(SCHEMA, partition_by=("day",), once="run")
+            opening.append(Halfway(world, open_job(world.context, spec), until=ListObjects))
+            if first_by == "the store's clock":
+                clock.advance(5)
+        for half in opening:
+            half.go_on_to(Get, ROOT.once_key("run"))
+        ended = {}
+        for number in (ends_first, 1 - ends_first):
+            with suppress(JobFencedError):
+                ended[number] = opening[number].end()
+        assert list(ended) == [1]
+        report = worlds[1].commit(ended[1], worlds[1].write(ended[1], DAY1))
+        assert worlds[1].jobs_of(DAY1) == [report.job]
+        worlds[1].assert_clean()
+
+    def test_a_later_try_that_was_fenced_itself_is_not_waited_for(self) -> None:
+        clock = ManualClock()
+        world = World(MemoryStore(clock=clock))
+        world.load(DAY2)
+        opened = World(world.store)
+        early = Halfway(opened, open_job(opened.context, ONCE_SPEC), until=ListObjects)
+        (opened_as,) = (job.job for job in world.driver.run(open_jobs(world.context)))
+        clock.advance(5)
+        Halfway(world, open_job(world.context, ONCE_SPEC), until=ListObjects)
+        (late,) = {job.job for job in world.driver.run(open_jobs(world.context))} - {opened_as}
+        world.driver.run(decide(world.context, Decision.abort(late, new_write_id())))
+        assert early.end().repeated is None
+        world.recover(patience=0)
         world.assert_clean()
 
     def test_a_decided_try_that_died_before_applying_counts(self) -> None:
