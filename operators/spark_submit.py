@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -31,18 +31,13 @@ from ..provider.runs.outcomes import (
     nothing_committed,
     settled,
 )
-from ..provider.runs.partitions import (
-    ANY,
-    check_partition,
-    check_partition_format,
-    resolve_partitions,
-)
+from ..provider.runs.partitions import resolve_partitions
 from ..provider.runs.reports import commit_report, one_line
-from ..provider.runs.task_run import TaskRun, check_on_repeat
-from ..provider.s3a.options import check_options
-from ..provider.submit.credentials import refuse_in_arguments, refuse_in_settings
+from ..provider.runs.task_run import TaskRun
+from ..provider.submit.credentials import refuse_in_settings
 from ..provider.submit.submission import Cluster, MaskingSparkSubmitHook, Submission, prepare
 from ..s3a.hadoop.settings import Committer
+from .load_arguments import check_arguments
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -146,7 +141,7 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         self.zero_rename_conn_id = zero_rename_conn_id
         self._submission: Submission | None = None
         self._console_url = ""
-        self._check_arguments(parsing=True)
+        check_arguments(self, parsing=True)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Submit unless this run has committed already; then report its job.
@@ -159,7 +154,7 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         from ..provider.s3a.load import loaded_by_s3a
 
         try:
-            self._check_arguments()
+            check_arguments(self)
             run = TaskRun.of(context)
             partitions = self._partitions(context)
             hook = ZeroRenameHook(self.zero_rename_conn_id)
@@ -364,36 +359,3 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
             event.extra = {name: report[name] for name in ("job", "rows", "files", "bytes")}
             if self.asset_partitions and report["partitions"]:
                 event.add_partitions([p["partition"] for p in report["partitions"]])
-
-    def _check_arguments(self, parsing: bool = False) -> None:
-        """Refuse what cannot be right; while parsing, what is a template is left for later.
-
-        :raises InvalidInputError: names the argument and what it may be.
-        """
-
-        def known(value: str | None) -> bool:
-            return value is not None and not (parsing and "{{" in value)
-
-        if not self.table:
-            raise InvalidInputError("table is empty.", remedy="Name the table that is written.")
-        if known(self.mode):
-            Mode.parse(self.mode or "")
-        if known(self.on_conflict) and self.on_conflict not in list(OnConflict):
-            raise _unknown("on_conflict", self.on_conflict, OnConflict)
-        if known(self.on_repeat):
-            check_on_repeat(self.on_repeat)
-        if known(self.committer):
-            check_committer(self.committer or "")
-        if isinstance(self.partition, str) and self.partition != ANY and known(self.partition):
-            check_partition(self.partition)
-        if known(self.partition_format):
-            check_partition_format(self.partition_format or "", self.partition_timezone)
-        check_options(self.s3a_options)
-        refuse_in_settings(self.conf, "conf")
-        refuse_in_arguments(self.application_args, "application_args")
-
-
-def _unknown(name: str, value: object, choices: Iterable[str]) -> InvalidInputError:
-    return InvalidInputError(
-        f"{name}={value!r} is unknown.", remedy=f"Choose one of {', '.join(choices)}."
-    )

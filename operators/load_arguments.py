@@ -1,0 +1,64 @@
+"""Arguments of a load, checked while a DAG file is parsed, and again when they are rendered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from ..committer.errors import InvalidInputError
+from ..committer.job_spec import Mode, OnConflict
+from ..provider.connection import check_committer
+from ..provider.runs.partitions import ANY, check_partition, check_partition_format
+from ..provider.runs.task_run import check_on_repeat
+from ..provider.s3a.options import check_options
+from ..provider.submit.credentials import refuse_in_arguments, refuse_in_settings
+
+
+class LoadArguments(Protocol):
+    """The arguments, by their names on the operator."""
+
+    table: str
+    partition: Any
+    partition_format: str | None
+    partition_timezone: str
+    mode: str | None
+    on_conflict: str | None
+    on_repeat: str
+    committer: str | None
+    s3a_options: Any
+    conf: Any
+    application_args: Any
+
+
+def check_arguments(task: LoadArguments, parsing: bool = False) -> None:
+    """Refuse what cannot be right; while parsing, what is a template is left for later.
+
+    :raises InvalidInputError: names the argument and what it may be.
+    """
+
+    def known(value: str | None) -> bool:
+        return value is not None and not (parsing and "{{" in value)
+
+    if not task.table:
+        raise InvalidInputError("table is empty.", remedy="Name the table that is written.")
+    if known(task.mode):
+        Mode.parse(task.mode or "")
+    if known(task.on_conflict) and task.on_conflict not in list(OnConflict):
+        raise _unknown("on_conflict", task.on_conflict, OnConflict)
+    if known(task.on_repeat):
+        check_on_repeat(task.on_repeat)
+    if known(task.committer):
+        check_committer(task.committer or "")
+    if isinstance(task.partition, str) and task.partition != ANY and known(task.partition):
+        check_partition(task.partition)
+    if known(task.partition_format):
+        check_partition_format(task.partition_format or "", task.partition_timezone)
+    check_options(task.s3a_options)
+    refuse_in_settings(task.conf, "conf")
+    refuse_in_arguments(task.application_args, "application_args")
+
+
+def _unknown(name: str, value: object, choices: Iterable[str]) -> InvalidInputError:
+    return InvalidInputError(
+        f"{name}={value!r} is unknown.", remedy=f"Choose one of {', '.join(choices)}."
+    )
