@@ -76,7 +76,8 @@ def _change(
         files=target.files,
         dropped_job=target.drops,
     )
-    exclusive = opened.spec.mode is Mode.FAIL_IF_EXISTS
+    # A cleared run that empties a partition of what it wrote there may find others' files.
+    exclusive = opened.spec.mode is Mode.FAIL_IF_EXISTS and bool(target.files)
     if not (first or target.replaces or target.drops or exclusive):
         return change
     listed = yield from list_data(context.root, target.partition)
@@ -86,11 +87,11 @@ def _change(
         for item in listed
         if job_in_key(item.key) != opened.job
     )
-    if exclusive and there:
-        raise destination_exists(opened, target.partition, there)
     if target.replaces:
         return replace(change, removals=there)
     own = tuple(f for f in there if target.drops and job_in_key(f.key) == target.drops)
-    others = (f for f in there if f not in own)
+    others = tuple(f for f in there if f not in own)
+    if exclusive and others:
+        raise destination_exists(opened, target.partition, others)
     adopted = tuple(f for f in others if first or f in target.keeps)
     return replace(change, removals=own, adopted=adopted)

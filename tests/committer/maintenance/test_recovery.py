@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from support.memory_store import Behaviour, ManualClock, MemoryStore, flatten
-from support.protocol import DAY1, DAY2, ROOT, SCHEMA, World
+from support.protocol import DAY1, DAY2, DAY3, ROOT, SCHEMA, World
 from zero_rename.committer import (
     CommitStateUnknownError,
     Committed,
     DamagedError,
+    DestinationExistsError,
     DuringApply,
     JobFencedError,
     JobSpec,
@@ -444,6 +445,22 @@ class TestOnce:
         assert world.jobs_of(DAY1) == [other.job, again.job]
         assert world.jobs_of(DAY2) == []
         assert not [key for key in world.listed(DAY1) if first.job in key]
+
+    def test_a_cleared_run_that_must_find_nothing_finds_its_own_rows_only(self) -> None:
+        world = World()
+        policy: Any = {"mode": Mode.FAIL_IF_EXISTS, "once": "run"}
+        first = world.load(DAY1, DAY2, **policy)
+        again = world.load(DAY1, **policy, on_repeat=OnRepeat.REPLACE_OWN)
+        assert world.jobs_of(DAY1) == [again.job]
+        assert world.jobs_of(DAY2) == []
+        assert not [key for key in world.listed(DAY1) if first.job in key]
+        other = world.load(DAY1)
+        with pytest.raises(DestinationExistsError):
+            world.load(DAY1, **policy, on_repeat=OnRepeat.REPLACE_OWN)
+        assert world.jobs_of(DAY1) == [again.job, other.job]
+        world.load(DAY3, **policy, on_repeat=OnRepeat.REPLACE_OWN)
+        assert world.jobs_of(DAY1) == [other.job]
+        world.assert_clean()
 
     def test_replace_own_finds_folded_rows(self) -> None:
         world = World()
