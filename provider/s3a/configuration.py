@@ -31,6 +31,7 @@ from ...s3a.hadoop.source_scan import (
     uses_this_package,
     written_formats,
 )
+from ...s3a.runs import ledger
 from ...s3a.write_plan import PlannedWrite, checked_mode, native_table_refused, plan
 from ..submit.preflight import find_spark
 from ..submit.properties import default_properties
@@ -101,6 +102,9 @@ def render(
     check_options(given)
     if load.committer is Committer.PARTITIONED and load.mode is not None:
         given.setdefault("conflict_mode", CONFLICT_MODE_OF[load.mode])
+    # Where an application without save() leaves the report of its one write.
+    reports = f"s3a://{load.root.bucket}/{ledger.report_prefix(load.root, run, 0)}"
+    given.setdefault("summary_report_dir", reports)
     settings = S3ASettings(load.committer, uuid=run, **store_of(hook), **given)
     conf = settings.spark_conf()
     if passes_keys:

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from ...committer.errors import VerificationError
 from ...committer.layout import TableRoot
+from ...committer.parquet.footers import count_rows
+from ...s3a.hadoop.settings import Committer
 from ...s3a.runs import ledger
 from ...s3a.verification.committed_files import files_since
-from ...s3a.verification.verify import Expectation, verify_job
-from ..runs.row_counts import count_rows
+from ...s3a.verification.expectation import Expectation
+from ...s3a.verification.verify import verify_job
+from ...s3a.verification.written_rows import check_rows
 from .tries import marker_job
 
 if TYPE_CHECKING:
@@ -86,8 +89,10 @@ def _verified(table: Table, known: ledger.Known[ledger.WriteRecord]) -> Job:
         # No marker is written (SPARK-35279): the record says that Spark has returned.
         files = table.run(files_since(table.root, int(known.since * 1000)))
         return _job(table, write, files)
-    expected = Expectation(write.committer, write.uuid, int(known.since * 1000))
-    found = table.run(verify_job(root, expected))
+    since_ms = int(known.since * 1000)
+    expected = Expectation(write.committer, write.uuid, since_ms, write.rows, write.among)
+    reports = ledger.report_dir(table.root, write)
+    found = table.run(verify_job(root, expected, report_dir=reports))
     for warning in found.warnings:
         _log.warning("Job %s: %s", write.uuid, warning)
     return _job(table, write, dict(found.sizes))
@@ -102,6 +107,8 @@ def _job(table: Table, write: ledger.WriteRecord, files: dict[str, int]) -> Job:
             one = Contents(1, None if rows is None else rows[key], size)
             partitions[name] = partitions.get(name, Contents()) + one
     counted = None if rows is None else sum(rows.values())
+    names_none = write.committer == Committer.CLASSIC
+    check_rows(table.root, write.uuid, write.rows, counted, at_least=names_none)
     return Job(write.uuid, len(files), sum(files.values()), counted, partitions)
 
 

@@ -32,7 +32,7 @@ from typing import Annotated, Any, Generic, TypeVar
 from urllib.parse import quote
 
 from ...committer.errors import StoreUnreachableError
-from ...committer.job_spec import Owner
+from ...committer.job_spec import Mode, Owner
 from ...committer.layout import CONTROL, TableRoot, new_write_id
 from ...committer.records.codec import decode, encode
 from ...committer.records.marks import DEFAULTED, LEFT_OUT, Count
@@ -44,13 +44,13 @@ from ...committer.s3.requests import (
     Done,
     Found,
     Get,
-    ListObjects,
     Put,
     Step,
     Unknown,
 )
 from ..hadoop.commit_files import JobSummary
-from ..hadoop.job_reports import summary_of
+from ..hadoop.job_reports import find_report
+from ..hadoop.settings import Committer
 
 #: States of a try.
 SUBMITTED, COMMITTED, FAILED = "submitted", "committed", "failed"
@@ -155,6 +155,10 @@ class WriteRecord:
         partitions makes one for each.
     :param emptied: partitions that the write emptied besides, since no row of theirs arrived.
     :param opened_at: seconds by the store's clock.
+    :param rows: how many Spark wrote; ``None`` while it writes, and where nobody counted them.
+    :param among: the only partitions that its rows can be in; none for any.
+    :param reports: the folder of its committer's report, ``s3a://bucket/key``, where the session
+        names one; else it is :func:`report_prefix`.
     """
 
     uuid: str
@@ -170,6 +174,22 @@ class WriteRecord:
     emptied: tuple[str, ...] = ()
     state: str = WRITING
     opened_at: float = 0.0
+    rows: Annotated[int | None, LEFT_OUT] = None
+    among: Annotated[tuple[str, ...], LEFT_OUT] = ()
+    reports: Annotated[str | None, LEFT_OUT] = None
+
+    @property
+    def empties(self) -> bool:
+        """Whether the write has to empty partitions after its job: those named that got no row.
+        Until its state is :data:`WRITTEN` it is not done, whatever the committer says."""
+        named = self.partition is None and bool(self.among)
+        return named and self.mode == Mode.REPLACE and self.committer == Committer.PARTITIONED
+
+    @property
+    def is_adding(self) -> bool:
+        """Whether the same write once more would add its rows to those that are there. Otherwise
+        what is there is replaced, or met by fail-if-exists."""
+        return self.mode not in (Mode.REPLACE, Mode.FAIL_IF_EXISTS)
 
     def encode(self) -> bytes:
         return encode("s3a write", new_write_id(), self)
@@ -235,12 +255,16 @@ def report_prefix(root: TableRoot, run: str, number: int) -> str:
     return f"{_beside(root, 's3a-reports')}{run}/{number}"
 
 
+def report_dir(root: TableRoot, write: WriteRecord) -> str:
+    """The folder of a write's report, ``s3a://bucket/key``."""
+    return write.reports or f"s3a://{root.bucket}/{report_prefix(root, write.run, write.number)}"
+
+
 def read_report(root: TableRoot, write: WriteRecord) -> Step[JobSummary | None]:
     """The committer's report of a write; ``None`` where it left none of this job."""
-    prefix = f"{report_prefix(root, write.run, write.number)}/"
-    page = yield ListObjects(prefix)
-    keys = [item.key for item in page.objects if item.key.endswith(".json")]
-    return (yield from summary_of(write.uuid, keys))
+    since_ms = int(write.opened_at * 1000)
+    report, _ = yield from find_report(root.bucket, write.uuid, report_dir(root, write), since_ms)
+    return report
 
 
 def _beside(root: TableRoot, kind: str) -> str:

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from ...committer.errors import RecordDamagedError, VerificationError
-from ...committer.layout import TableRoot
-from ...committer.records.success_marker import FILENAMES_LIMIT
+from ...committer.layout import UNPARTITIONED, TableRoot
+from ...committer.records.success_marker import FILENAMES_LIMIT, SuccessMarker
 from ...committer.s3.listing import list_objects
 from ...committer.s3.requests import Absent, All, Found, Get, Head, Step
 from ..hadoop.commit_files import JobSummary, PendingSet
@@ -28,14 +28,17 @@ from ..hadoop.magic_paths import (
     why_outside,
 )
 from ..hadoop.upload_owners import list_uploads
+from .expectation import Expectation
 
 _TEMPORARY = "_temporary"
 _SHOWN = 5
 _NOT_AGAIN = "Compare the table's rows with the source before loading anything again."
 
 
-def committed_files(root: TableRoot, summary: JobSummary, since_ms: int) -> Step[dict[str, int]]:
-    """Keys and sizes of the files a marker stands for.
+def committed_files(
+    root: TableRoot, summary: JobSummary, expectation: Expectation
+) -> Step[dict[str, int]]:
+    """Keys and sizes of the files that a marker or report stands for.
 
     :raises VerificationError: files that it names are not there, are outside the destination, or
         do not add up to what the job counted.
@@ -49,7 +52,7 @@ def committed_files(root: TableRoot, summary: JobSummary, since_ms: int) -> Step
                 f"The _SUCCESS marker {outside}.", table=root.url, job=job, remedy=_NOT_AGAIN
             )
     if not named:
-        yield from _check_empty(root, summary, since_ms)
+        yield from _check_empty(root, summary, expectation)
         return {}
     if len(named) < FILENAMES_LIMIT or summary.files == len(named):
         files = yield from _sizes(named)
@@ -83,24 +86,30 @@ def _check_totals(root: TableRoot, summary: JobSummary, files: Mapping[str, int]
             )
 
 
-def _check_empty(root: TableRoot, summary: JobSummary, since_ms: int) -> Step[None]:
+def _check_empty(root: TableRoot, summary: JobSummary, expectation: Expectation) -> Step[None]:
     """A committer without files to commit: nothing was written, or tasks went past it."""
+    job = summary.marker.job
     if summary.files:
         raise VerificationError(
             f"The job committed {summary.files} files, and its marker names none.",
             table=root.url,
-            job=summary.marker.job,
+            job=job,
             remedy=_NOT_AGAIN,
         )
-    came = yield from files_since(root, since_ms)
-    if came:
+    if expectation.rows == 0:
+        # Whatever came since is of jobs beside this one.
+        return
+    came = yield from may_be_its(root, job, expectation.since_ms, expectation.partitions)
+    if came or expectation.rows:
+        wrote = f", though Spark wrote {expectation.rows} rows" if expectation.rows else ""
+        files = f"{len(came)} came since the job began: {_some(sorted(came))}" if came else "none"
         raise VerificationError(
-            f"The committer committed no file, and {len(came)} came since the job began: "
-            f"{_some(sorted(came))}. Tasks wrote directly into the table, which nothing undoes "
-            "when one of them fails; or another job wrote beside this one.",
+            f"The committer committed no file{wrote}; of files, {files}. Tasks wrote directly "
+            "into the table, which nothing undoes when one of them fails; or another job wrote "
+            "beside this one.",
             table=root.url,
-            job=summary.marker.job,
-            key=min(came),
+            job=job,
+            key=min(came) if came else None,
             remedy="Set spark.sql.sources.commitProtocolClass to PathOutputCommitProtocol, as "
             "the operator's settings do: formats other than Parquet are bound to the committer "
             "by it alone.",
@@ -137,6 +146,33 @@ def files_since(root: TableRoot, since_ms: int) -> Step[dict[str, int]]:
         item.key: item.size
         for item in listing.objects
         if int(item.last_modified) >= since_ms // 1000
+    }
+
+
+def may_be_its(
+    root: TableRoot, job: str, since_ms: int, partitions: Collection[str]
+) -> Step[dict[str, int]]:
+    """Keys and sizes of the files that came since then and may be a job's.
+
+    Left out are those that lie in partitions of which the job can have no row, and those of the
+    write whose ``_SUCCESS`` lies there, if that is another job's.
+
+    :param partitions: the only ones that it may have written; none for any.
+    """
+    came = yield from files_since(root, since_ms)
+    found = yield Get(root.marker_key(UNPARTITIONED))
+    marker = None if isinstance(found, Absent) else SuccessMarker.parse_or_none(found.body)
+    others: set[str] = set()
+    if marker is not None and marker.job != job:
+        others = {name.removeprefix("/") for name in marker.filenames}
+    # Spark's own UUID of that write, which its unnamed files have in their names as well.
+    writes = set.intersection(*(set(uuids_in_name(key)) for key in others)) if others else set()
+    return {
+        key: size
+        for key, size in came.items()
+        if key not in others
+        and not writes & set(uuids_in_name(key))
+        and (not partitions or root.partition_of_data_key(key) in partitions)
     }
 
 

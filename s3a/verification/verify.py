@@ -10,7 +10,6 @@ that fails for it would load the rows again.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,10 +17,9 @@ from ...committer.errors import InvalidInputError, RecordDamagedError, Verificat
 from ...committer.layout import UNPARTITIONED, TableRoot
 from ...committer.records.success_marker import COMMITTER as NATIVE
 from ...committer.records.success_marker import SuccessMarker
-from ...committer.s3.listing import list_objects
 from ...committer.s3.requests import Absent, Found, Get, Step
 from ..hadoop.commit_files import JobSummary
-from ..hadoop.job_reports import summary_of
+from ..hadoop.job_reports import find_report
 from ..hadoop.settings import MARKER_KEY, Committer
 from .committed_files import (
     committed_files,
@@ -30,24 +28,9 @@ from .committed_files import (
     pending_files,
     temporary_left,
 )
+from .expectation import Expectation
 
 _LOOK = "Look at the application's log and its settings before anything reads the table."
-
-
-@dataclass(frozen=True)
-class Expectation:
-    """What the application should have done.
-
-    :param committer: ``magic``, ``directory``, ``partitioned`` or ``classic``.
-    :param uuid: handed in as ``fs.s3a.committer.uuid``; ``None`` where the application writes
-        more than once under UUIDs of Spark's own: then any marker that is new enough is its.
-    :param since_ms: when the job began, milliseconds by the *store's* clock (the ``Date`` of an
-        answer): a marker that the store wrote in an earlier second is another job's.
-    """
-
-    committer: str
-    uuid: str | None
-    since_ms: int
 
 
 @dataclass(frozen=True)
@@ -85,36 +68,51 @@ def verify_job(
 
     :param root: the job's destination: a table, or one partition's folder.
     :param report_dir: ``fs.s3a.committer.summary.report.directory``, where it was set; read where
-        it is in the table's bucket. A report stands for the marker where there is none, or where
-        a later job has replaced it.
-    :raises VerificationError: the marker is missing, empty, too old, or of another committer or
-        job; files are missing or of other sizes; or uploads are left whose files are not there.
+        it is in the table's bucket. Where the job's report is there the marker is not looked at:
+        another job may have replaced or removed it since.
+    :raises VerificationError: neither the report nor the marker says that this job committed, by
+        that committer; files are missing or of other sizes; or uploads are left whose files are
+        not there.
     """
     committer = _committer(expectation.committer)
-    found = yield Get(root.marker_key(UNPARTITIONED))
     if committer is Committer.CLASSIC:
+        found = yield Get(root.marker_key(UNPARTITIONED))
         return (yield from _verify_classic(root, found, expectation))
-    warnings: list[str] = []
+    summary, notes = yield from _summary(root, expectation, report_dir)
+    warnings = list(notes)
+    job = summary.marker.job
+    _check_outcome(root, summary.marker, expectation)
+    sizes = yield from committed_files(root, summary, expectation)
+    sizes |= yield from pending_files(root, job, warnings)
+    yield from left_uploads(root, job, sizes, warnings)
+    return Verified(job, summary.marker.committer, sizes, tuple(warnings))
+
+
+def _summary(
+    root: TableRoot, expectation: Expectation, report_dir: str | None
+) -> Step[tuple[JobSummary, tuple[str, ...]]]:
+    """What says that the job committed: its own report, or else the marker; and sentences about
+    what could not be seen."""
+    report, notes = yield from _report(root, expectation.uuid, report_dir, expectation)
+    if report is not None and report.marker.success:
+        return report, notes
+    found = yield Get(root.marker_key(UNPARTITIONED))
     try:
         summary = yield from _of_marker(root, found, expectation)
-        report, notes = yield from find_report(
-            root, summary.marker.job, report_dir, expectation.since_ms
-        )
-        warnings += notes
     except VerificationError as error:
-        report, _ = yield from find_report(
-            root, expectation.uuid or "", report_dir, expectation.since_ms
-        )
-        if report is None or not report.marker.success:
-            raise _with_report(error, report) from None
-        warnings.append(f"{error.message} The job's own report says that it committed.")
-        summary = report
-    _check_outcome(root, summary.marker, expectation)
+        raise _with_report(error, report) from None
+    if expectation.uuid is None:
+        report, notes = yield from _report(root, summary.marker.job, report_dir, expectation)
     _check_report(root, summary.marker.job, report)
-    sizes = yield from committed_files(root, summary, expectation.since_ms)
-    sizes |= yield from pending_files(root, summary.marker.job, warnings)
-    yield from left_uploads(root, summary.marker.job, sizes, warnings)
-    return Verified(summary.marker.job, summary.marker.committer, sizes, tuple(warnings))
+    return summary, notes
+
+
+def _report(
+    root: TableRoot, job: str | None, report_dir: str | None, expectation: Expectation
+) -> Step[tuple[JobSummary | None, tuple[str, ...]]]:
+    if job is None or report_dir is None:
+        return None, ()
+    return (yield from find_report(root.bucket, job, report_dir, expectation.since_ms))
 
 
 def _committer(name: str) -> Committer:
@@ -275,29 +273,6 @@ def _verify_classic(
         warnings.append(left)
     files = yield from files_since(root, expectation.since_ms)
     return Verified("", Committer.CLASSIC.value, files, tuple(warnings))
-
-
-def find_report(
-    root: TableRoot, job: str, report_dir: str | None, since_ms: int = 0
-) -> Step[tuple[JobSummary | None, tuple[str, ...]]]:
-    """A job's summary report, and a sentence where it could not be looked for.
-
-    Its name has the id of the MapReduce job, which nobody was told; so all that are new enough
-    are read, the newest first, until one is of the job.
-    """
-    if report_dir is None:
-        return None, ()
-    # Not a table's root: it may well lie in a folder that readers skip.
-    folder = re.fullmatch(r"s3[an]?://([^/]+)/(.*?)/*", report_dir)
-    if folder is None or folder[1] != root.bucket:
-        return None, (f"The report in {report_dir} was not read: it is not in the table's bucket.",)
-    listing = yield from list_objects(f"{folder[2]}/summary-".lstrip("/"))
-    recent = [item for item in listing.objects if int(item.last_modified) >= since_ms // 1000]
-    newest = sorted(recent, key=lambda item: item.last_modified, reverse=True)
-    summary = yield from summary_of(job, [item.key for item in newest])
-    if summary is not None:
-        return summary, ()
-    return None, (f"There is no report of the job in {report_dir}.",)
 
 
 def _says(report: JobSummary) -> str:

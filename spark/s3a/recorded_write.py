@@ -14,10 +14,13 @@ from ...committer.errors import (
     OutcomeUnknownError,
     SettingsRefusedError,
     UnfinishedCommitError,
+    VerificationError,
     ZeroRenameError,
 )
 from ...committer.handoff import Handoff
 from ...committer.job_spec import Mode
+from ...committer.layout import TableRoot
+from ...committer.parquet.footers import count_rows
 from ...committer.periodic import repeating
 from ...committer.s3.deletion import remove
 from ...committer.s3.listing import first_object
@@ -26,6 +29,9 @@ from ...committer.state.data_listing import list_data
 from ...committer.table import Table
 from ...s3a.hadoop.settings import REPORT_KEY, UNIQUE_KEY, UUID_KEY, Committer
 from ...s3a.runs import ledger
+from ...s3a.verification.committed_files import committed_files, files_since
+from ...s3a.verification.expectation import Expectation
+from ...s3a.verification.written_rows import check_rows
 from ...s3a.write_plan import (
     SAVE_MODES,
     PlannedWrite,
@@ -37,6 +43,8 @@ from ..write_target import WriteTarget
 from .fence import Fence
 from .hadoop_client import client_of
 from .job_tags import Operations
+from .partition_columns import check_timestamps
+from .row_count import RowCount
 from .session import SessionView, check_session
 
 if TYPE_CHECKING:
@@ -58,6 +66,7 @@ def save_by_s3a(frame: DataFrame, target: WriteTarget, handoff: Handoff) -> None
     writes = plan(committer, target.mode, target.root, target.partition_by, target.partitions)
     view = SessionView(frame.sparkSession)
     job = _Application(target, view, handoff)
+    check_timestamps(frame, target.partition_by, target.root.url)
     job.check(writes)
     for part, write in enumerate(writes, 1):
         job.write(_rows(frame, target, write), write, part, len(writes))
@@ -126,17 +135,25 @@ class _Application:
         """Carry out one write, on record from before its start until after its end."""
         record = self._begin(write, part, parts)
         fence = self._fence(frame.sparkSession, record)
+        count = RowCount(record.uuid)
+        done = record
         try:
             with repeating(fence.heartbeat, ledger.HEARTBEAT_INTERVAL):
-                self._spark_writes(frame, write, record)
+                self._spark_writes(count.of(frame), write, record)
+                done = replace(record, state=ledger.WRITTEN, rows=count.rows())
+                self._check_rows(done)
                 emptied = self._empty_the_rest(record)
+        except VerificationError:
+            # Committed, and not as it was written: a retry finds it out again, from the record.
+            self._note(done)
+            raise
         except Exception as error:
             if not _lost_spark(error):
                 self._note(replace(record, state=ledger.FAILED))
             if fence.reason:
                 raise self._fenced(record, fence.reason) from error
             raise
-        done = replace(record, state=ledger.WRITTEN, emptied=emptied)
+        done = replace(done, emptied=emptied)
         self._records.run(ledger.put_write(self._ledger, done))
         if fence.reason:
             raise self._too_late(done, fence.reason)
@@ -161,6 +178,8 @@ class _Application:
             dynamic=write.dynamic,
             part=part,
             parts=parts,
+            among=() if write.partition else self._target.partitions,
+            reports=self._own_reports(),
         )
         if self._given_run and number == 1:
             self._check_alone()
@@ -175,6 +194,13 @@ class _Application:
                 remedy="Nothing is to be done: that try loads the rows.",
             )
         return record
+
+    def _own_reports(self) -> str | None:
+        """The folder that the session names for reports; ``None`` where it is the one in which
+        the operator looks for that of an application without ``save()``, or there is none."""
+        given = self._view.hadoop(REPORT_KEY) or ""
+        ours = ledger.report_prefix(self._ledger, self._run, 0)
+        return None if given in ("", f"s3a://{self._ledger.bucket}/{ours}") else given
 
     def _check_alone(self) -> None:
         """A driver that YARN has started again would write once more what the first one wrote,
@@ -196,15 +222,45 @@ class _Application:
         options = {**self._target.options, **write.options}
         if record.committer != Committer.CLASSIC:
             options[UUID_KEY] = record.uuid
-            if not self._view.hadoop(REPORT_KEY):
-                # It outlives the marker, which the next job's takes the place of.
-                folder = ledger.report_prefix(self._ledger, self._run, record.number)
-                options[REPORT_KEY] = f"s3a://{self._ledger.bucket}/{folder}"
+            # It outlives the marker, whose place the next job's takes.
+            options[REPORT_KEY] = ledger.report_dir(self._ledger, record)
         writer = frame.write.format("parquet").mode(SAVE_MODES[write.save_mode]).options(**options)
         if write.partition_by:
             writer = writer.partitionBy(*write.partition_by)
         with Operations(frame.sparkSession, record.uuid):
             writer.save(write.path)
+
+    def _check_rows(self, record: ledger.WriteRecord) -> None:
+        """See that the files of the job hold the rows that Spark wrote.
+
+        :raises VerificationError: they do not, or are not all there.
+        """
+        try:
+            files = self._files_of(record)
+        except VerificationError:
+            raise
+        except ZeroRenameError as error:
+            logger.warning("The rows of job %s could not be compared: %s", record.uuid, error)
+            return
+        if files is None:
+            logger.warning("Job %s left no report: its rows are not compared", record.uuid)
+            return
+        rows = count_rows(self._table.driver, files)
+        hold = None if rows is None else sum(rows.values())
+        # Files of a classic job do not say whose they are: those of others count, too.
+        others = record.committer == Committer.CLASSIC
+        check_rows(self._target.root, record.uuid, record.rows, hold, at_least=others)
+
+    def _files_of(self, record: ledger.WriteRecord) -> Mapping[str, int] | None:
+        root = TableRoot.parse(record.destination)
+        since_ms = int(record.opened_at * 1000)
+        if record.committer == Committer.CLASSIC:
+            return self._table.run(files_since(root, since_ms))
+        report = self._records.run(ledger.read_report(self._ledger, record))
+        if report is None:
+            return None
+        expected = Expectation(record.committer, record.uuid, since_ms, record.rows, record.among)
+        return self._table.run(committed_files(root, report, expected))
 
     def _fence(self, session: SparkSession, record: ledger.WriteRecord) -> Fence:
         def renew() -> None:

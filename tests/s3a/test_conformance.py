@@ -35,7 +35,8 @@ from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
 from zero_rename.s3a.recovery.liveness import State
 from zero_rename.s3a.recovery.plan import Action
 from zero_rename.s3a.recovery.recover import JobOutcome, RecoveredJob, RecoveryOptions, recover_jobs
-from zero_rename.s3a.verification.verify import Expectation, Verified, verify_job
+from zero_rename.s3a.verification.expectation import Expectation
+from zero_rename.s3a.verification.verify import Verified, verify_job
 
 HADOOP = "spark.hadoop."
 S3A = f"{HADOOP}fs.s3a."

@@ -23,7 +23,8 @@ from support.spark import SETTINGS
 from zero_rename.committer.layout import TableRoot
 from zero_rename.committer.s3.driver import BotoDriver, connect
 from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
-from zero_rename.s3a.verification.verify import Expectation, Verified, verify_job
+from zero_rename.s3a.verification.expectation import Expectation
+from zero_rename.s3a.verification.verify import Verified, verify_job
 from zero_rename.spark.startup.launch import SMALL_JOB_FLAGS, worker_python
 
 #: A cluster that chose its committer before Spark 4.1 chose one.

@@ -19,6 +19,7 @@ from zero_rename.committer import (
     OutcomeUnknownError,
     SettingsRefusedError,
     UnfinishedCommitError,
+    VerificationError,
 )
 from zero_rename.committer.job_spec import Owner
 from zero_rename.s3a.hadoop.settings import Committer
@@ -147,6 +148,22 @@ def test_what_only_hadoop_knows_of_the_store(
     with application.with_committer("magic", own):
         load(own_place, days(application, (1, 1)), "magic")
     assert ids(application, own_place) == {1: [1]}
+
+
+def test_rows_that_share_a_file_are_missed(
+    application: Application, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An hour that a clock change repeats: two partition values, one folder, one file's name."""
+    times = "timestamp '2026-10-25 00:30:00 UTC' + make_interval(0, 0, 0, 0, id % 2) as at"
+    frame = application.spark.range(0, 20, 1, 1).selectExpr("id", times)
+    zone = {"spark.sql.session.timeZone": "Europe/Berlin"}
+    with application.with_committer("magic", zone):
+        with pytest.raises(SettingsRefusedError, match="column at is a timestamp"):
+            save(frame, place.root.url, partition_by=["at"], committer="magic")
+        assert place.files() == []
+        monkeypatch.setattr(s3a_writer, "check_timestamps", lambda *_: None)
+        with pytest.raises(VerificationError, match=r"Spark wrote 20 rows, .* hold 10"):
+            save(frame, place.root.url, partition_by=["at"], committer="magic")
 
 
 def test_an_overwrite_of_whatever_rows_arrive(application: Application, place: Place) -> None:
