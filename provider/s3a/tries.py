@@ -10,21 +10,23 @@ where rows would be doubled (append), and loaded again where it cannot harm (rep
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ...committer.errors import OutcomeUnknownError, RefusedError, VerificationError
-from ...committer.job_spec import Mode
 from ...committer.layout import UNPARTITIONED, TableRoot
 from ...committer.records.success_marker import SuccessMarker
 from ...committer.s3.deletion import remove
 from ...committer.s3.requests import Absent, Get, Step
+from ...s3a.hadoop.magic_paths import uuids_in_name
 from ...s3a.hadoop.settings import Committer
 from ...s3a.recovery.plan import Action
 from ...s3a.recovery.recover import JobOutcome, RecoveryOptions, recover_jobs
 from ...s3a.runs import ledger
-from ...s3a.verification.committed_files import files_since
+from ...s3a.verification.committed_files import files_since, may_be_its
 
 if TYPE_CHECKING:
     from ...committer import Table
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 #: Rolled back; files that stay are looked for by name.
 _UNDOABLE = (JobOutcome.ROLLED_BACK, JobOutcome.FILES_LEFT)
+#: Seconds between two looks at a try that may be writing.
+_LOOK_EVERY = 5.0
+_SHOWN = 5
 _SETTLED = (ledger.COMMITTED, ledger.UNDONE)
 
 
@@ -55,6 +60,7 @@ class Tries:
 
     :param report_of: makes the report of a try's committed writes.
     :param insist: load again also where that may double rows; a person has said so.
+    :param pause: waits so many seconds for a try's application to be silent for long enough.
     """
 
     def __init__(
@@ -63,8 +69,10 @@ class Tries:
         once: str,
         report_of: Callable[[ledger.TryRecord, list[ledger.Known]], dict[str, Any]],
         insist: bool = False,
+        pause: Callable[[float], object] = time.sleep,
     ) -> None:
         self._table = table
+        self._pause = pause
         self._once = once
         self._insist = insist
         self._report_of = report_of
@@ -86,10 +94,7 @@ class Tries:
 
     def _settled(self, known: ledger.Known[ledger.TryRecord]) -> ledger.TryRecord:
         record, root = known.record, self._table.root
-        writes = list(self._table.run(ledger.writes_of(root, record.uuid)))
-        check_dead(self._table, record, writes)
-        if not writes:
-            writes = [self._raw_write(known)]
+        writes = self._writes_of_the_dead(record) or [self._raw_write(known)]
         unsure = [w for w in writes if not is_committed(self._table, w)]
         if unsure:
             forward = self._recover(record, writes) | self._finished_by_others(record)
@@ -110,6 +115,33 @@ class Tries:
         _log.info("Try %s of this run is %s", record.owner.try_number, done.state)
         return done
 
+    def _writes_of_the_dead(
+        self, record: ledger.TryRecord
+    ) -> list[ledger.Known[ledger.WriteRecord]]:
+        """A try's writes, once its application has been silent for long enough: a killed one is
+        so soon, and one at work sends its next heartbeat before.
+
+        :raises OutcomeUnknownError: it sent one.
+        """
+        seen: dict[str, float] = {}
+        while True:
+            writes = list(self._table.run(ledger.writes_of(self._table.root, record.uuid)))
+            at_work = [w for w in writes if _may_be_writing(w)]
+            if not at_work:
+                return writes
+            rest = max(ledger.HEARTBEAT_TIMEOUT - write.silent_for for write in at_work)
+            if not seen:
+                _log.info(
+                    "Try %s of this run was writing a moment ago; if it sends no heartbeat for "
+                    "%.0f s more, its application has ended",
+                    record.owner.try_number,
+                    rest,
+                )
+            elif any(seen.get(w.record.uuid) != w.at for w in at_work):
+                check_dead(self._table, record, writes)
+            seen = {write.record.uuid: write.at for write in writes}
+            self._pause(min(rest, _LOOK_EVERY))
+
     def _reported(
         self, record: ledger.TryRecord, writes: list[ledger.Known[ledger.WriteRecord]]
     ) -> dict[str, Any] | None:
@@ -121,7 +153,7 @@ class Tries:
         try:
             return self._report_of(record, writes)
         except VerificationError:
-            if not self._insist and any(_adds(write.record) for write in writes):
+            if not self._insist and any(write.record.is_adding for write in writes):
                 raise
             return None
 
@@ -194,53 +226,79 @@ class Tries:
         """
         if self._insist:
             return
-        done = [w for w in writes if w not in unsure and _adds(w.record)]
+        done = [w.record.uuid for w in writes if w not in unsure and w.record.is_adding]
         if done:
+            reports = ledger.report_prefix(self._table.root, record.uuid, 0).rpartition("/")[0]
             raise self._doubtful(
                 record,
                 f"{len(done)} of its writes committed and others did not, so loading all again "
                 "would add their rows twice",
+                f"Remove the files of {', '.join(done)}, which their reports below {reports}/ "
+                "name, and submit with on_repeat='append'. Or add what is missing by hand, and "
+                "mark the task as successful.",
             )
         for write in unsure:
-            if _adds(write.record):
+            if write.record.is_adding:
                 self._undo_write(record, write)
 
     def _undo_write(
         self, record: ledger.TryRecord, write: ledger.Known[ledger.WriteRecord]
     ) -> None:
-        root = TableRoot.parse(write.record.destination)
-        files = self._table.run(files_since(root, int(write.since * 1000)))
-        if Committer(write.record.committer).is_staging:
-            # Their names carry the job's UUID, so these are its files and no other's.
-            mine = [key for key in files if write.record.uuid in key]
-            left = self._table.run(remove((key, None) for key in mine))
-            if left:
-                cause = next(iter(left.values()))
-                raise self._doubtful(
-                    record,
-                    f"its job {write.record.uuid} left {len(mine)} files in {root.url}, and the "
-                    f"store did not confirm that they are removed ({cause})",
-                )
-            if mine:
-                _log.warning("Removed %s files of job %s", len(mine), write.record.uuid)
+        job, since_ms = write.record, int(write.since * 1000)
+        root = TableRoot.parse(job.destination)
+        if Committer(job.committer).is_staging:
+            self._remove_own(record, job, self._table.run(files_since(root, since_ms)))
             return
+        files = self._table.run(may_be_its(root, job.uuid, since_ms, job.among))
         if files:
             raise self._doubtful(
                 record,
-                f"since it began, {len(files)} files came to {root.url}, such as {min(files)}; "
-                f"they may be its own, which the {write.record.committer} committer does not mark",
+                f"since it began, files came to {root.url} that may be its own, since the "
+                f"{job.committer} committer does not mark them: {_by_write(files)}",
+                "They may hold all of its rows, none, or a part: a commit that fails half-way "
+                "takes back some of its files only. Find out which are its own, remove those, and "
+                "submit with on_repeat='append'; mark the task as successful only where every row "
+                "is there. With mode='overwrite' and a partition a retry needs no such question.",
             )
 
-    def _doubtful(self, record: ledger.TryRecord, why: str) -> RefusedError:
+    def _remove_own(
+        self, record: ledger.TryRecord, job: ledger.WriteRecord, files: Iterable[str]
+    ) -> None:
+        """Remove a staging job's files: their names carry its UUID, so they are no other's."""
+        mine = [key for key in files if job.uuid in key]
+        left = self._table.run(remove((key, None) for key in mine))
+        if left:
+            cause = next(iter(left.values()))
+            raise self._doubtful(
+                record,
+                f"its job {job.uuid} left {len(mine)} files in {job.destination}, and the store "
+                f"did not confirm that they are removed ({cause})",
+                "Let the task be retried when the store allows deletes.",
+            )
+        if mine:
+            _log.warning("Removed %s files of job %s", len(mine), job.uuid)
+
+    def _doubtful(self, record: ledger.TryRecord, why: str, remedy: str) -> RefusedError:
         return RefusedError(
             f"Try {record.owner.try_number} of this run ended without saying what it added: {why}. "
             "Nothing was submitted.",
             table=self._table.root.url,
             job=record.uuid,
-            remedy="See whether its rows are there. If they are not, submit with "
-            "on_repeat='append'; if they are, mark the task as successful. With mode='overwrite' "
-            "and a partition a retry needs no such question.",
+            remedy=remedy,
         )
+
+
+def _by_write(files: Iterable[str]) -> str:
+    """Files by the UUID that Spark puts into the names of one write."""
+    writes = Counter(" ".join(uuids_in_name(key)[:1]) for key in files)
+    return ", ".join(
+        f"{count} with {uuid} in their names" if uuid else f"{count} without a UUID"
+        for uuid, count in writes.most_common(_SHOWN)
+    )
+
+
+def _may_be_writing(write: ledger.Known[ledger.WriteRecord]) -> bool:
+    return write.record.state == ledger.WRITING and write.silent_for < ledger.HEARTBEAT_TIMEOUT
 
 
 def check_dead(
@@ -251,7 +309,7 @@ def check_dead(
     :raises OutcomeUnknownError: it sent a heartbeat lately.
     """
     for write in writes:
-        if write.record.state == ledger.WRITING and write.silent_for < ledger.HEARTBEAT_TIMEOUT:
+        if _may_be_writing(write):
             raise OutcomeUnknownError(
                 f"The application of try {record.owner.try_number} is still writing: it sent "
                 f"a heartbeat {write.silent_for:.0f} s ago. Nothing was submitted.",
@@ -267,19 +325,13 @@ def is_committed(table: Table, write: ledger.Known[ledger.WriteRecord]) -> bool:
     record = write.record
     if record.state == ledger.WRITTEN:
         return True
-    if record.committer == Committer.CLASSIC:
+    if record.committer == Committer.CLASSIC or record.empties:
         return False
     root = TableRoot.parse(record.destination)
     if table.run(marker_job(root)) == record.uuid:
         return True
     report = table.run(ledger.read_report(table.root, record))
     return report is not None and report.marker.success
-
-
-def _adds(record: ledger.WriteRecord) -> bool:
-    """Whether the same write once more would add its rows to those that are there. Otherwise what
-    is there is replaced, or met by fail-if-exists."""
-    return record.mode not in (Mode.REPLACE, Mode.FAIL_IF_EXISTS)
 
 
 def marker_job(root: TableRoot) -> Step[str | None]:

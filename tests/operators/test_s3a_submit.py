@@ -17,6 +17,8 @@ from support.moto_server import ACCESS_KEY, SECRET_KEY
 from support.s3a_stand_in import APPLICATION, marker
 from zero_rename.committer import OutcomeUnknownError, RefusedError, VerificationError
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
+from zero_rename.provider.s3a import tries as tries_module
+from zero_rename.provider.s3a.tries import Tries
 from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.open_tries import open_tries
 from zero_rename.sensors.success_manifest import SuccessManifestSensor
@@ -80,6 +82,11 @@ def tries(tables: Tables) -> list[str]:
 def rows(tables: Tables) -> list[str]:
     """The tries whose rows are in the table."""
     return sorted(tables.table().to_arrow(["flight"]).column("flight").to_pylist())
+
+
+def writes_of(tables: Tables, record: ledger.TryRecord) -> list[ledger.Known[ledger.WriteRecord]]:
+    table = tables.table()
+    return list(table.driver.run(ledger.writes_of(table.root, record.uuid)))
 
 
 def settings(spark: FakeSpark, call: int = 0) -> dict[str, str]:
@@ -303,6 +310,27 @@ class TestVerification:
         assert run(operator(tables, mode="overwrite"), try_number=2)["repeated"] is False
         assert rows(tables) == ["2"]
 
+    def test_rows_that_are_not_in_the_files(
+        self, tables: Tables, spark: FakeSpark, stage: Callable[..., None]
+    ) -> None:
+        """Nor does the retry take the try for committed, or add its rows again."""
+        stage("written", rows="240")
+        for number in (1, 2):
+            with pytest.raises(VerificationError, match=r"Spark wrote 240 rows, .* hold 1"):
+                run(operator(tables), try_number=number)
+        assert len(spark.calls()) == 1
+
+    @pytest.mark.parametrize("without", ["another job's", "no"])
+    def test_days_that_are_loaded_side_by_side(
+        self, tables: Tables, spark: FakeSpark, without: str
+    ) -> None:
+        """A later job's marker took the place of this one's, or it has removed it and not
+        committed yet: this one's report says that it committed."""
+        body = repr(marker("other", "magic", {})) if without == "another job's" else "None"
+        spark.runs(OVERTAKEN % body)
+        report = run(operator(tables))
+        assert (report["files"], report["rows"], report["partition"]) == (1, 1, "day=1")
+
     def test_one_write_without_save(self, tables: Tables, spark: FakeSpark) -> None:
         spark.runs(RAW)
         report = run(operator(tables))
@@ -324,6 +352,16 @@ try:
     main()
 except SystemExit:
     pass
+"""
+OVERTAKEN = """
+import os
+from support.s3a_stand_in import main
+from zero_rename.committer import Table
+main()
+table, body = Table(os.environ["ZERO_RENAME_TABLE"]), %s
+place = {"Bucket": table.root.bucket, "Key": f"{table.root.prefix}/_SUCCESS"}
+client = table.driver.clients.retrying
+client.put_object(Body=body, **place) if body else client.delete_object(**place)
 """
 RAW = """
 import os
@@ -361,17 +399,41 @@ class TestTries:
             Bucket=root.bucket, Key=f"{root.prefix}/_SUCCESS", Body=marker("other", "magic", {})
         )
         report = run(operator(tables), try_number=2)
-        assert (report["repeated"], report["files"], report["partitions"]) == (True, 1, [])
+        assert (report["repeated"], report["files"], report["partition"]) == (True, 1, "day=1")
         assert (len(spark.calls()), rows(tables)) == (1, ["1"])
 
     def test_an_application_that_still_writes(
         self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        """Its next heartbeat says so."""
         monkeypatch.setenv("TEST_STAGE", "begun")
         killed(operator(tables))
+        (first,) = [k.record for k in records(tables)]
+        (begun,) = writes_of(tables, first)
+        waited: list[float] = []
+
+        def sends_a_heartbeat(seconds: float) -> None:
+            waited.append(seconds)
+            table = tables.table()
+            while writes_of(tables, first)[0].at == begun.at:  # The store's times: whole seconds.
+                table.driver.run(ledger.put_write(table.root, begun.record))
+
+        tries = Tries(tables.table(), ONCE, lambda *_: {}, pause=sends_a_heartbeat)
         with pytest.raises(OutcomeUnknownError, match="is still writing"):
-            run(operator(tables), try_number=2)
-        assert len(spark.calls()) == 1
+            tries.settle()
+        assert (len(spark.calls()), len(waited)) == (1, 1)
+
+    def test_one_that_was_killed_a_moment_ago(
+        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Waited for, until it is known not to send another heartbeat."""
+        monkeypatch.setenv("TEST_STAGE", "begun")
+        killed(operator(tables))
+        monkeypatch.setattr(ledger, "HEARTBEAT_TIMEOUT", 3.0)
+        monkeypatch.setattr(tries_module, "_LOOK_EVERY", 0.2)
+        monkeypatch.setenv("TEST_STAGE", "written")
+        assert run(operator(tables), try_number=2)["repeated"] is False
+        assert (len(spark.calls()), rows(tables)) == (2, ["2"])
 
     @pytest.mark.parametrize("fails", [True, False])
     def test_a_try_that_left_nothing(
@@ -393,12 +455,29 @@ class TestTries:
         killed(operator(tables, committer=committer))
         stage("written")
         task = operator(tables, committer=committer)
-        with pytest.raises(RefusedError, match="without saying what it added"):
+        with pytest.raises(RefusedError, match="without saying what it added") as e:
             run(task, try_number=2)
         assert len(spark.calls()) == 1
+        # A part of its rows may be there: neither loading again nor leaving it so is right then.
+        assert "1 without a UUID" in str(e.value)
+        assert "remove those, and submit with on_repeat='append'" in str(e.value)
         insists = operator(tables, committer=committer, on_repeat="append")
         assert run(insists, try_number=3)["repeated"] is False
         assert rows(tables) == ["1", "3"]
+
+    def test_a_file_that_came_to_another_partition_is_none_of_it(
+        self, tables: Tables, spark: FakeSpark, stage: Callable[..., None]
+    ) -> None:
+        """save() lets a load write the partitions only that its task names."""
+        stage("begun")
+        killed(operator(tables))
+        root = tables.table().root
+        tables.bucket.client.put_object(
+            Bucket=root.bucket, Key=f"{root.prefix}/day=2/part-0.parquet", Body=b"PAR1"
+        )
+        stage("written")
+        assert run(operator(tables), try_number=2)["repeated"] is False
+        assert len(spark.calls()) == 2
 
     @pytest.mark.parametrize("committer", ["directory", "partitioned"])
     def test_files_that_carry_their_jobs_uuid_are_removed(
@@ -436,8 +515,10 @@ class TestTries:
         stage("begun", writes="2")
         killed(operator(tables))
         stage("written")
-        with pytest.raises(RefusedError, match="1 of its writes committed"):
+        (first,) = [k.record for k in records(tables)]
+        with pytest.raises(RefusedError, match="1 of its writes committed") as e:
             run(operator(tables), try_number=2)
+        assert f"Remove the files of {ledger.write_uuid(first.uuid, 1)}" in str(e.value)
         assert len(spark.calls()) == 1
 
     def test_a_replace_of_two_partitions_of_which_one_is_done(
