@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..hadoop.effective_settings import CONNECTION, CORE_SITE, DAG_CONF, SPARK_DEFAULTS
-from ..hadoop.settings import ALGORITHM_KEY, APP_ATTEMPTS_KEY, UUID_KEY
+from ..hadoop.settings import ALGORITHM_KEY, UUID_KEY
 from .check import COMMITTERS, Severity, check
 from .job_facts import JobFacts
 
@@ -35,41 +35,6 @@ def uuid_shared(c: JobFacts) -> Iterator[str]:
 
 
 @check(
-    "uuid-optional",
-    Severity.WARNING,
-    "a write may do without a UUID of Spark's",
-    reason="Before 3.0.2 and 3.1.1 Spark named jobs by the second in which they began: two of one "
-    "second shared a staging folder. A UUID that a task makes up for itself is refused when the "
-    "task is set up.",
-    source="SPARK-33230, SPARK-33402; HADOOP-17318; AbstractS3ACommitter.buildJobUUID, setupTask",
-    remedy="Set spark.hadoop.fs.s3a.committer.require.uuid=true and leave generate.uuid off.",
-    committers=COMMITTERS,
-)
-def uuid_optional(c: JobFacts) -> Iterator[str]:
-    require, generate = "fs.s3a.committer.require.uuid", "fs.s3a.committer.generate.uuid"
-    if c.is_on(generate):
-        yield c.describe(generate)
-    elif not c.is_on(require):
-        yield c.describe(require)
-
-
-@check(
-    "speculation",
-    Severity.ERROR,
-    "speculation with a committer that cannot take it",
-    reason="Two attempts of one task commit by copying the same names: the later removes what the "
-    "earlier is still copying, and what a killed attempt has copied stays. Table V has the "
-    "committers' answers (zero-rename committers).",
-    source="zero-rename committer paper, Table V; FileOutputCommitter.commitTask on S3; "
-    "MAPREDUCE-7282",
-    remedy="Set spark.speculation=false, or use another committer.",
-)
-def speculation(c: JobFacts) -> Iterator[str]:
-    if c.is_on("spark.speculation") and not c.attributes.speculative_tasks:
-        yield c.describe("spark.speculation")
-
-
-@check(
     "task-retries",
     Severity.WARNING,
     "Spark repeats tasks whose commit is not atomic",
@@ -87,22 +52,6 @@ def task_retries(c: JobFacts) -> Iterator[str]:
 
 
 @check(
-    "driver-restarts",
-    Severity.WARNING,
-    "YARN may start the driver again",
-    reason="A second driver does the whole job again, on top of what the first had committed: "
-    "none of these committers goes on with another's job.",
-    source="OutputCommitter.isRecoverySupported; zero-rename committer paper, Table V "
-    "(recoverable job)",
-    remedy=f"Set {APP_ATTEMPTS_KEY}=1, and let Airflow repeat the task.",
-)
-def driver_restarts(c: JobFacts) -> Iterator[str]:
-    attempts = c.number(APP_ATTEMPTS_KEY)
-    if attempts is not None and attempts > 1 and not c.attributes.recoverable_job:
-        yield c.describe(APP_ATTEMPTS_KEY)
-
-
-@check(
     "classic-renames",
     Severity.WARNING,
     "classic renames, and S3 has no renames",
@@ -117,32 +66,3 @@ def driver_restarts(c: JobFacts) -> Iterator[str]:
 )
 def classic_renames(c: JobFacts) -> Iterator[str]:
     yield c.describe(ALGORITHM_KEY)
-
-
-@check(
-    "classic-algorithm-2",
-    Severity.WARNING,
-    "tasks whose files are visible before their job commits",
-    reason="Algorithm 2 moves a task's files into the destination at once: readers see a job that "
-    "is still running, and a job that fails leaves the rows of every task that had ended.",
-    source="MAPREDUCE-7282; FileOutputCommitter (algorithm 2 is Hadoop's default, 1 Spark's)",
-    remedy=f"Set spark.hadoop.{ALGORITHM_KEY}=1.",
-    committers=("classic",),
-)
-def classic_algorithm_2(c: JobFacts) -> Iterator[str]:
-    if c.value(ALGORITHM_KEY) == "2":
-        yield c.describe(ALGORITHM_KEY)
-
-
-@check(
-    "classic-tripped",
-    Severity.ERROR,
-    "classic with the tripwires of the other committers",
-    reason="FileOutputCommitter takes the algorithms 1 and 2 only, and refuses to be made.",
-    source="FileOutputCommitter's constructor",
-    remedy=f"Set spark.hadoop.{ALGORITHM_KEY}=1, or choose another committer.",
-    committers=("classic",),
-)
-def classic_tripped(c: JobFacts) -> Iterator[str]:
-    if c.value(ALGORITHM_KEY) not in ("1", "2"):
-        yield c.describe(ALGORITHM_KEY)

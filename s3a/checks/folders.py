@@ -1,4 +1,4 @@
-"""Folders for what is not committed: staging on the cluster, buffers on each machine."""
+"""Folders for what is no row: staging on the cluster, buffers on each machine, reports."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from ..hadoop.effective_settings import DEFAULT
-from ..hadoop.settings import BUFFER_KEY, STAGING_KEY
-from .check import STAGING, Severity, check
+from ..hadoop.settings import BUFFER_KEY, REPORT_KEY, STAGING_KEY
+from .check import COMMITTERS, STAGING, Severity, check
 from .job_facts import JobFacts
 
 _DEFAULT_FS = "fs.defaultFS"
@@ -70,37 +70,6 @@ def staging_unknown(c: JobFacts) -> Iterator[str]:
 
 
 @check(
-    "staging-on-s3",
-    Severity.WARNING,
-    "what is pending is kept on S3 and renamed there",
-    reason="The lists of uploads go through a FileOutputCommitter: on S3 its renames are copies, "
-    "and a task's commit is not atomic.",
-    source="StagingCommitter.createWrappedCommitter",
-    remedy="Keep the default file system on HDFS, or use magic.",
-    committers=STAGING,
-)
-def staging_on_s3(c: JobFacts) -> Iterator[str]:
-    if re.match(r"s3[an]?://", c.value(_DEFAULT_FS)):
-        yield c.describe(_DEFAULT_FS)
-
-
-@check(
-    "staging-dir-shared",
-    Severity.WARNING,
-    "one staging folder for all users",
-    reason="Each user gets a folder below it, made by whoever comes first with that user's rights: "
-    "the next one may not write there; and a clean-up by age takes what jobs still need.",
-    source="Paths.tempDirForStaging, getMultipartUploadCommitsDirectory",
-    remedy="Leave it at tmp/staging, which is below each user's home, or put ${user.name} into it.",
-    committers=STAGING,
-)
-def staging_dir_shared(c: JobFacts) -> Iterator[str]:
-    path = re.sub(r"^[a-z0-9]+://[^/]*", "", c.value(STAGING_KEY))
-    if path.startswith("/") and "${user.name}" not in path and not path.startswith("/user/"):
-        yield c.describe(STAGING_KEY)
-
-
-@check(
     "buffer-nearly-full",
     Severity.WARNING,
     "little room where S3A buffers",
@@ -113,3 +82,20 @@ def buffer_nearly_full(c: JobFacts) -> Iterator[str]:
     free = c.buffer_free_bytes
     if free is not None and free < _LITTLE_ROOM:
         yield f"{c.describe(BUFFER_KEY)} has {free:,} bytes free"
+
+
+@check(
+    "report-in-table",
+    Severity.ERROR,
+    "job reports among the table's files",
+    reason="Readers take summary-….json below the table for a data file, and fail on it.",
+    source="AbstractS3ACommitter.maybeSaveSummary; createJobSummaryFilename",
+    remedy="Give summary_report_dir another place.",
+    committers=COMMITTERS,
+)
+def report_in_table(c: JobFacts) -> Iterator[str]:
+    table, report = c.destination.rstrip("/"), c.value(REPORT_KEY).rstrip("/")
+    if table and (report == table or report.startswith(f"{table}/")):
+        inside = report.removeprefix(table).split("/")[1:]
+        if not any(part.startswith(("_", ".")) for part in inside):
+            yield c.describe(REPORT_KEY)

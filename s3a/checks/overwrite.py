@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...committer.job_spec import Mode
-from ..hadoop.effective_settings import DEFAULT
 from ..hadoop.settings import (
     CONFLICT_KEY,
     CONFLICT_MODE_OF,
-    CONFLICT_MODES,
     PARTITION_OVERWRITE_KEY,
-    UNIQUE_KEY,
 )
-from .check import COMMITTERS, STAGING, Severity, check
+from .check import COMMITTERS, Severity, check
 from .job_facts import JobFacts
 
 _ONE_PARTITION = (
@@ -120,35 +117,6 @@ def mode_not_kept(c: JobFacts) -> Iterator[str]:
 
 
 @check(
-    "conflict-mode-unknown",
-    Severity.ERROR,
-    "a conflict mode that does not exist",
-    reason="The committer refuses to be made, in every task.",
-    source="ConflictResolution; StagingCommitter.getConflictResolutionMode",
-    remedy=f"Choose one of {', '.join(CONFLICT_MODES)}.",
-    committers=STAGING,
-)
-def conflict_mode_unknown(c: JobFacts) -> Iterator[str]:
-    if _conflict_mode(c) not in CONFLICT_MODES:
-        yield c.describe(CONFLICT_KEY)
-
-
-@check(
-    "conflict-mode-ignored",
-    Severity.WARNING,
-    "a conflict mode that this committer does not read",
-    reason="Only directory and partitioned look at it; the others add files to what is there.",
-    source="StagingCommitter.getConflictResolutionMode",
-    remedy="Use directory or partitioned, or take it out.",
-    committers=("magic", "classic"),
-)
-def conflict_mode_ignored(c: JobFacts) -> Iterator[str]:
-    setting = c.settings.get(CONFLICT_KEY)
-    if setting is not None and setting.origin != DEFAULT and setting.value.lower() != "append":
-        yield c.describe(CONFLICT_KEY)
-
-
-@check(
     "replace-removes-table",
     Severity.ERROR,
     "a replace that removes the partitions this job does not write",
@@ -176,18 +144,3 @@ def replace_removes_table(c: JobFacts) -> Iterator[str]:
 def fail_refuses_table(c: JobFacts) -> Iterator[str]:
     if _conflict_mode(c) == "fail" and c.has_other_partitions:
         yield f"{c.describe(CONFLICT_KEY)}, and the table has partitions"
-
-
-@check(
-    "unique-filenames-off",
-    Severity.WARNING,
-    "files without the job's UUID in their names",
-    reason="Names that repeat overwrite each other: an append then replaces files of an earlier "
-    "job. Spark's own names carry a UUID, those of other writers may not.",
-    source="StagingCommitter.getFinalKey; Paths.addUUID",
-    remedy=f"Set spark.hadoop.{UNIQUE_KEY}=true.",
-    committers=STAGING,
-)
-def unique_filenames_off(c: JobFacts) -> Iterator[str]:
-    if not c.is_on(UNIQUE_KEY) and _conflict_mode(c) == "append":
-        yield c.describe(UNIQUE_KEY)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from ...committer.errors import InvalidInputError, SettingsRefusedError
-from . import attempts, binding, classes, folders, overwrite, store, uploads
+from . import attempts, binding, classes, contradictions, folders, overwrite, uploads
 from .check import REGISTRY, Check, CheckFinding, Severity
 from .job_facts import JobFacts
 
@@ -33,12 +33,12 @@ __all__ = [
 ACCEPT_KEY = "spark.zero_rename.s3a.accept"
 #: The themes, in the order in which they are documented.
 THEMES = (
+    contradictions,
     binding,
     classes,
     overwrite,
     attempts,
     uploads,
-    store,
     folders,
 )
 _ORDER = {theme.__name__: place for place, theme in enumerate(THEMES)}

@@ -12,9 +12,7 @@ from ..hadoop.settings import ABORT_UPLOADS_KEY
 from .check import ALL, COMMITTERS, Severity, check
 from .job_facts import JobFacts
 
-_OLD_ABORT_KEY = "fs.s3a.committer.staging.abort.pending.uploads"
 _PURGE, _PURGE_AGE = "fs.s3a.multipart.purge", "fs.s3a.multipart.purge.age"
-_DIRECTORY_PURGE = "fs.s3a.directory.operations.purge.uploads"
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "": 1}
 
 
@@ -28,31 +26,8 @@ def _longest(c: JobFacts) -> float:
     return c.longest_job_seconds or JobSpec.max_duration
 
 
-def _aborts(c: JobFacts) -> str | None:
-    """The key by which uploads of others are aborted; the old name is the new one to Hadoop."""
-    return next((key for key in (ABORT_UPLOADS_KEY, _OLD_ABORT_KEY) if c.is_on(key)), None)
-
-
 def _needed(c: JobFacts) -> str:
     return f"a job may take {_longest(c) / 3600:.0f} h, its recovery {RECOVERY / 3600:.0f} h more"
-
-
-@check(
-    "abort-uploads-on",
-    Severity.WARNING,
-    "a job that would abort the uploads of others",
-    reason="When the job ends, well or not, it aborts every upload below its destination, "
-    "whoever began it: another day's load that has written and not committed loses its files.",
-    source="AbstractS3ACommitter.abortPendingUploadsInCleanup; core-default.xml has it on",
-    remedy=f"Set spark.hadoop.{ABORT_UPLOADS_KEY}=false, as committer=… does, and let zero-rename "
-    "s3a-recover and a lifecycle rule clean up; or make sure that jobs on one destination follow "
-    "each other.",
-    committers=COMMITTERS,
-)
-def abort_uploads_on(c: JobFacts) -> Iterator[str]:
-    key = _aborts(c)
-    if key:
-        yield c.describe(key)
 
 
 @check(
@@ -85,22 +60,6 @@ def multipart_purge(c: JobFacts) -> Iterator[str]:
 def multipart_purge_on(c: JobFacts) -> Iterator[str]:
     if c.is_on(_PURGE) and not list(multipart_purge(c)):
         yield c.describe(_PURGE, _PURGE_AGE)
-
-
-@check(
-    "directory-purge",
-    Severity.WARNING,
-    "deleting or renaming a folder aborts the uploads below it",
-    reason="Of any age and of any job: a task that removes a folder it thinks its own takes the "
-    "files of another job that has not committed.",
-    source="S3AFileSystem (fs.s3a.directory.operations.purge.uploads); Hadoop's page on "
-    "third-party stores",
-    remedy=f"Set spark.hadoop.{_DIRECTORY_PURGE}=false.",
-    committers=ALL,
-)
-def directory_purge(c: JobFacts) -> Iterator[str]:
-    if c.is_on(_DIRECTORY_PURGE):
-        yield c.describe(_DIRECTORY_PURGE)
 
 
 @check(
