@@ -159,6 +159,8 @@ class TableReader(DataSourceReader):
             except SnapshotGoneError as error:
                 error.table = error.table or known.root
                 error.remedy = _ANEW
+                # Where tasks run on the driver's host, as in local mode, it hears of this.
+                TableReads.here(known.root).ended()
                 raise
 
 

@@ -5,7 +5,8 @@ been read long before, and another job may have committed since. Nothing tells a
 readers feed it, so it goes by all of this application's, the smallest epoch of each partition.
 
 What was read stays noted until it no longer can be what a new write is made of: until a write
-into the table has ended, by commit or abort, *and* the table was loaded anew after it. What
+into the table has ended, by commit or abort, or a state that was to be read was gone, *and* the
+table was loaded anew after it. What
 an overwrite has replaced no longer counts at all: that was the application's own doing.
 
 Loads, plans, openings and commits each run in a Python worker of their own on the driver's host.
@@ -23,10 +24,11 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from ..committer.errors import InvalidInputError
 from ..committer.read_base import NOTHING_READ, ReadBase
 from ..committer.state.job_state import Committed, OpenedJob
 from .filters import Selected, parse_filter
@@ -84,10 +86,7 @@ class Noted:
 
     def base_of(self, opened: OpenedJob) -> ReadBase:
         """What a write goes by that has just opened."""
-        schema, columns = opened.schema, opened.partition_by
-        selected = [
-            Selected(parse_filter(text, schema, columns), schema, columns) for text in self.filters
-        ]
+        selected = [_selected(text, opened) for text in self.filters]
         late = {
             partition: 0
             for partition in opened.base
@@ -102,6 +101,16 @@ class Noted:
     def decode(text: str) -> Noted:
         found = json.loads(text)
         return Noted(ReadBase(**found["base"]), tuple(found["filters"]), found["ended"])
+
+
+def _selected(partition_filter: str, opened: OpenedJob) -> Collection[str]:
+    """The partitions that fit a filter; all of a table that has been made anew since, with other
+    columns."""
+    schema, columns = opened.schema, opened.partition_by
+    try:
+        return Selected(parse_filter(partition_filter, schema, columns), schema, columns)
+    except InvalidInputError:
+        return opened.base.keys()
 
 
 class TableReads:
@@ -146,6 +155,10 @@ class TableReads:
     def wrote(self, done: Committed | None, replaced: bool) -> None:
         """Note that a write has ended. See :meth:`Noted.wrote`."""
         self._change(lambda noted: noted if noted == self._nothing else noted.wrote(done, replaced))
+
+    def ended(self) -> None:
+        """Note that a reader cannot read its state any more, so that no write comes of it."""
+        self.wrote(None, replaced=False)
 
     def _change(self, change: Callable[[Noted], Noted]) -> Noted:
         if self._file is None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -68,23 +68,16 @@ def open_writer(schema: StructType, overwrite: bool, given: Mapping[str, str]) -
     options = read_writer_options(given)
     table = Table(_path(options.path))
     stored = table_schema(schema, options.partition_by or ())
+    names = {option.name for option in fields(WriterOptions)}
+    policy = {f.name: getattr(options, f.name) for f in fields(JobSpec) if f.name in names}
+    for name in ("replace_partitions", "only_partitions"):
+        policy[name] = _named(table, options, stored, policy[name])
     spec = JobSpec(
         schema=stored,
         mode=options.mode(overwrite),
-        partition_by=options.partition_by,
-        replace_partitions=_named(table, options, stored, options.replace_partitions),
-        only_partitions=_named(table, options, stored, options.only_partitions),
-        replace_table=options.replace_table,
-        on_conflict=options.on_conflict,
-        base=options.base,
-        during_apply=options.during_apply,
-        success_markers=options.success_markers,
-        once=options.once,
-        on_repeat=options.on_repeat,
-        coordination=options.coordination,
-        max_duration=options.max_duration,
         owner=options.owner(application()),
         files=options.files(),
+        **policy,
     )
     opened = table.open_job(spec)
     by_reads = _goes_by_reads(spec)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from zero_rename import Table
-from zero_rename.committer import InvalidInputError
+from zero_rename.committer import CommitConflictError, InvalidInputError, ReadBase
 
 DATA = pa.table({"value": [1, 2, 3], "month": [1, 2, 12]})
 
@@ -19,6 +19,26 @@ def table(s3_bucket: Any) -> Table:
     with table.job(DATA.schema, partition_by=["month"]) as job:
         job.write(DATA)
     return table
+
+
+class TestBase:
+    """A job whose rows come from the table says which state it has read."""
+
+    def test_what_another_job_committed_since_is_not_written_over(self, table: Table) -> None:
+        state = table.snapshot()
+        with table.job() as other:
+            other.write(pa.table({"value": [20], "month": [2]}))
+        rows = pa.table({"value": [200], "month": [2]})
+        for base in (state, ReadBase.decode(state.base.encode())):
+            with (
+                pytest.raises(CommitConflictError, match="since this job read the table: month=2"),
+                table.job(mode="overwrite", base=base) as job,
+            ):
+                job.write(rows)
+        assert sorted(table.to_arrow()["value"].to_pylist()) == [1, 2, 3, 20]
+        with table.job(mode="overwrite", base=table.snapshot()) as job:
+            job.write(rows)
+        assert sorted(table.to_arrow()["value"].to_pylist()) == [1, 3, 200]
 
 
 class TestPartitionsToRead:

@@ -5,21 +5,27 @@ from __future__ import annotations
 import logging
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from zero_rename.committer import (
+    UNPARTITIONED,
     Committed,
     JobSpec,
     OpenedJob,
     PartitionCommit,
     ReadBase,
+    SnapshotGoneError,
+    Table,
     TableRoot,
 )
 from zero_rename.committer.records.store_facts import StoreFacts
 from zero_rename.spark import table_reads
+from zero_rename.spark.reader import TableReader, known_table
 from zero_rename.spark.table_reads import TableReads
 from zero_rename.spark.worker import is_over
 
@@ -112,6 +118,8 @@ def test_a_partition_that_came_and_fits_a_filter_was_not_there(reads: TableReads
     opened = OpenedJob("zr1-x", root, JobSpec(schema), schema, ("p",), facts, heads)
     base = reads.noted().base_of(opened)
     assert [base.epoch(name) for name in heads] == [None, 5, 0]
+    anew = replace(opened, partition_by=("n",), base={"n=1": "etag"})
+    assert reads.noted().base_of(anew).epoch("n=1") == 0
 
 
 def test_the_note_does_not_grow_for_ever(reads: TableReads) -> None:
@@ -158,3 +166,28 @@ def test_which_applications_are_over() -> None:
     assert is_over(f"{host}-jvm-{os.getpid()}-7")
     assert not is_over("elsewhere-jvm-1-7")
     assert not is_over("a folder of somebody's")
+
+
+def test_a_state_that_is_gone_no_longer_counts_once_the_table_is_loaded(
+    s3_bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(table_reads, "application", lambda: "one")
+    url = f"s3://{s3_bucket.name}/t"
+    data = pa.table({"n": [1]})
+
+    def overwrite() -> None:
+        with Table(url).job(data.schema, mode="overwrite") as job:
+            job.write(data)
+
+    overwrite()
+    known = known_table({"path": url})
+    reader = TableReader(known, known.spark_schema)
+    (group,) = reader.partitions()
+    assert epochs(TableReads.here(url), UNPARTITIONED) == [1]
+    overwrite()
+    with pytest.raises(SnapshotGoneError):
+        list(reader.read(group))
+    assert epochs(TableReads.here(url), UNPARTITIONED) == [1]
+    known_table({"path": url})
+    assert epochs(TableReads.here(url), UNPARTITIONED) == [None]
