@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ from support.protocol import DAY1, DAY2, DAY3, ROOT, World
 from zero_rename.committer import (
     CommitConflictError,
     InvalidInputError,
+    JobFencedError,
     Mode,
     OnConflict,
     ReadBase,
@@ -78,6 +82,39 @@ class TestConflicts:
         for mode in (Mode.REPLACE, Mode.APPEND):
             with pytest.raises(CommitConflictError, match=DAY1):
                 world.load(DAY1, mode=mode, base=base)
+
+
+def append_at(strike: int) -> tuple[bool, bool]:
+    """A job that reads a partition and replaces it by what it has read, while another appends to
+    it as the first one's request of a number is sent.
+
+    :return: whether there was such a request, and whether the rows of both are accounted for.
+    """
+    world = World()
+    world.load(DAY1)
+    other = world.with_context()
+    appended: list[str] = []
+    requests = itertools.count()
+
+    def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+        if next(requests) == strike:
+            with contextlib.suppress(CommitConflictError):  # The other one may be too late, too.
+                appended.append(other.load(DAY1).job)
+        return apply(request)
+
+    world.driver.fault = fault
+    state = world.snapshot()
+    with contextlib.suppress(CommitConflictError, JobFencedError):
+        overwrite(world, state.base, DAY1)
+    seen = [file.job for file in state.files] + other.jobs_of(DAY1)
+    return next(requests) > strike, all(job in seen for job in appended)
+
+
+def test_an_append_is_never_lost_whenever_it_comes() -> None:
+    outcomes = itertools.takewhile(lambda found: found[0], map(append_at, itertools.count()))
+    kept = [kept for _, kept in outcomes]
+    assert len(kept) > 20
+    assert all(kept), f"lost at the requests {[n for n, ok in enumerate(kept) if not ok]}"
 
 
 class TestNoConflicts:
