@@ -46,9 +46,11 @@ logger = logging.getLogger("zero_rename.spark.writer")
 #: Seconds between two lines of log on a long commit.
 _REPORT_EVERY = 5.0
 _ANEW = (
-    "Load the table anew, by spark.read…load(…), and write what comes of that: what was read "
-    "before then counts no longer. If the rows do not depend on what this application has read, "
-    "say so by the option base=now; or choose onConflict=last_wins."
+    "Of each partition the oldest state counts that this application has read, since nothing tells "
+    "which one the rows come from. Load the table anew now, by spark.read…load(…), and write what "
+    "comes of that: what was read before this refusal then counts no longer. Or name the state, by "
+    "the option base, base=now if the rows do not depend on the table; or choose "
+    "onConflict=last_wins."
 )
 
 
