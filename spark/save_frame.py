@@ -62,8 +62,10 @@ def save(
     :param options: further options of the writer: ``format("zero_rename")``'s natively, else
         Parquet's, such as ``compression``.
     :raises InvalidInputError: a call that cannot be right, or one that contradicts the operator.
-    :raises SettingsRefusedError: the session's settings would lose or double rows. In either case
-        nothing was written.
+    :raises SettingsRefusedError: the session's settings, or a partition column's type, would lose
+        or double rows. In either case nothing was written.
+    :raises VerificationError: with a committer of Hadoop's: the job committed, and its files do
+        not hold the rows that Spark wrote.
     """
     handoff = Handoff.decode(os.environ)
     given = dict(options or {})

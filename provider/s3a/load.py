@@ -194,6 +194,7 @@ class S3ALoad:
             destination=self._table.root.url,
             mode=self._try.mode or "",
             state=ledger.WRITTEN,
+            among=self.load.partitions,
         )
         return ledger.Known(write, 0.0, self._try.opened_at, self._try.opened_at)
 

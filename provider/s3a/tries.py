@@ -101,7 +101,8 @@ class Tries:
             unsure = [
                 w
                 for w in unsure
-                if w.record.uuid not in forward and not is_committed(self._table, w)
+                if (w.record.uuid not in forward or w.record.empties)
+                and not is_committed(self._table, w)
             ]
         last = writes[-1].record
         report = self._reported(record, writes) if not unsure and last.part == last.parts else None

@@ -78,7 +78,7 @@ def verify_job(
     if committer is Committer.CLASSIC:
         found = yield Get(root.marker_key(UNPARTITIONED))
         return (yield from _verify_classic(root, found, expectation))
-    summary, notes = yield from _summary(root, expectation, report_dir)
+    summary, notes = yield from find_summary(root, expectation, report_dir)
     warnings = list(notes)
     job = summary.marker.job
     _check_outcome(root, summary.marker, expectation)
@@ -88,11 +88,14 @@ def verify_job(
     return Verified(job, summary.marker.committer, sizes, tuple(warnings))
 
 
-def _summary(
+def find_summary(
     root: TableRoot, expectation: Expectation, report_dir: str | None
 ) -> Step[tuple[JobSummary, tuple[str, ...]]]:
-    """What says that the job committed: its own report, or else the marker; and sentences about
-    what could not be seen."""
+    """What says that a job committed: its own report, or else the marker; and sentences about
+    what could not be seen. Arguments are those of :func:`verify_job`.
+
+    :raises VerificationError: neither does.
+    """
     report, notes = yield from _report(root, expectation.uuid, report_dir, expectation)
     if report is not None and report.marker.success:
         return report, notes

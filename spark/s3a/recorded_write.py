@@ -31,6 +31,7 @@ from ...s3a.hadoop.settings import REPORT_KEY, UNIQUE_KEY, UUID_KEY, Committer
 from ...s3a.runs import ledger
 from ...s3a.verification.committed_files import committed_files, files_since
 from ...s3a.verification.expectation import Expectation
+from ...s3a.verification.verify import find_summary
 from ...s3a.verification.written_rows import check_rows
 from ...s3a.write_plan import (
     SAVE_MODES,
@@ -243,7 +244,9 @@ class _Application:
             logger.warning("The rows of job %s could not be compared: %s", record.uuid, error)
             return
         if files is None:
-            logger.warning("Job %s left no report: its rows are not compared", record.uuid)
+            logger.warning(
+                "No report of job %s is to be seen, so its rows are not compared", record.uuid
+            )
             return
         rows = count_rows(self._table.driver, files)
         hold = None if rows is None else sum(rows.values())
@@ -256,11 +259,14 @@ class _Application:
         since_ms = int(record.opened_at * 1000)
         if record.committer == Committer.CLASSIC:
             return self._table.run(files_since(root, since_ms))
-        report = self._records.run(ledger.read_report(self._ledger, record))
-        if report is None:
-            return None
         expected = Expectation(record.committer, record.uuid, since_ms, record.rows, record.among)
-        return self._table.run(committed_files(root, report, expected))
+        reports = ledger.report_dir(self._ledger, record)
+        try:
+            summary, _ = self._table.run(find_summary(root, expected, reports))
+        except VerificationError:
+            # Spark says that it committed; another job's marker may stand for this one's.
+            return None
+        return self._table.run(committed_files(root, summary, expected))
 
     def _fence(self, session: SparkSession, record: ledger.WriteRecord) -> Fence:
         def renew() -> None:

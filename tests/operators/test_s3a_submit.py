@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -509,6 +510,17 @@ class TestTries:
         run(operator(tables, committer=committer, mode="overwrite"), try_number=2)
         assert rows(tables) == ["2"]
 
+    def test_a_replace_that_may_not_have_emptied_all_its_partitions(
+        self, tables: Tables, stage: Callable[..., None]
+    ) -> None:
+        """Partitioned leaves those as they were that got no row: save() empties them afterwards,
+        and was killed before it could say so."""
+        stage("marked")
+        killed(operator(tables, committer="partitioned", mode="overwrite"))
+        stage("written")
+        report = run(operator(tables, committer="partitioned", mode="overwrite"), try_number=2)
+        assert (report["repeated"], rows(tables)) == (False, ["2"])
+
     def test_two_writes_of_which_one_committed(
         self, tables: Tables, spark: FakeSpark, stage: Callable[..., None]
     ) -> None:
@@ -605,7 +617,8 @@ class TestTries:
     def test_a_run_that_was_made_anew_is_another(self, tables: Tables) -> None:
         """Its first try is number 1 again, and has a UUID of its own."""
         first = run(operator(tables, mode="overwrite"))
-        again = run(operator(tables, mode="overwrite"))
+        made = datetime(2013, 2, 3, tzinfo=UTC)
+        again = run(operator(tables, mode="overwrite"), made=made)
         assert first["job"] != again["job"]
         assert rows(tables) == ["1"]
 

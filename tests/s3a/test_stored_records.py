@@ -56,6 +56,22 @@ RECORDS: dict[str, tuple[Any, Callable[[bytes, str], Any]]] = {
         ),
         WriteRecord.decode,
     ),
+    "write-counted.json": (
+        WriteRecord(
+            uuid=f"{RUN[:-4]}0001",
+            run=RUN,
+            number=1,
+            committer="magic",
+            destination="s3://bucket/flights",
+            mode="append",
+            state=WRITTEN,
+            opened_at=1_767_225_600.0,
+            rows=240,
+            among=("day=1",),
+            reports="s3a://bucket/reports",
+        ),
+        WriteRecord.decode,
+    ),
 }
 
 

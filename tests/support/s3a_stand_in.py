@@ -39,8 +39,9 @@ def main() -> None:
         earlier.carry_out("written", False)
     number = 0
     for _ in range(writes):
-        # Magic replaces partition by partition.
-        targets = partitions if replacing else [None]
+        # All but partitioned replace partition by partition.
+        by_folder = replacing and os.environ["ZERO_RENAME_COMMITTER"] != "partitioned"
+        targets = partitions if by_folder else [None]
         for part, target in enumerate(targets, 1):
             number += 1
             last = number == writes * len(targets)
