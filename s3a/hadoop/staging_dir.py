@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -96,9 +97,12 @@ class StagingFolder:
     def jobs(self) -> tuple[StagedJob, ...]:
         """The jobs that have a folder there.
 
-        :raises OSError: it cannot be listed.
+        :raises InvalidInputError: it cannot be listed, as where other users' folders are in it.
         """
-        return self._below(self._path)
+        try:
+            return self._below(self._path)
+        except OSError as error:
+            raise _unseen(self.folder, str(error).splitlines()[0]) from error
 
     def read(self, path: str) -> bytes:
         """:raises OSError: it cannot be read."""
@@ -117,7 +121,9 @@ class StagingFolder:
 
         :raises OSError: it cannot be deleted.
         """
-        if self._files.get_file_info(job.tree).type.name != "NotFound":
+        if self._files.get_file_info(job.tree).type.name == "NotFound":
+            return
+        with suppress(FileNotFoundError):  # Another recovery was quicker.
             self._files.delete_dir(job.tree)
 
     def _below(self, path: str) -> tuple[StagedJob, ...]:
@@ -151,8 +157,9 @@ def _mtime(item: fs.FileInfo) -> float:
 def _unseen(folder: str, why: str) -> InvalidInputError:
     return InvalidInputError(
         f"The staging folder {folder!r} cannot be looked at from here: {why}.",
-        remedy="Name a folder of this machine or an hdfs:// URL (which needs Hadoop's client, "
-        "libhdfs), or copy it: hdfs dfs -get -p.",
+        remedy="Name a folder of this machine, that of the user alone where others are not to be "
+        "read, or an hdfs:// URL (which needs Hadoop's client, libhdfs); or copy it: "
+        "hdfs dfs -get -p.",
     )
 
 

@@ -270,6 +270,20 @@ class TestWithoutItsFolder:
         assert world.visible() == [won.key]
 
 
+def test_a_folder_with_others_in_it(
+    world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    halfway(world, folder)
+
+    def refuse(*_: Any) -> None:
+        raise PermissionError("staging/somebody-else: not yours")
+
+    monkeypatch.setattr("zero_rename.s3a.hadoop.staging_dir.StagingFolder._below", refuse)
+    with pytest.raises(InvalidInputError, match="not yours"):
+        recover(world, folder)
+    assert len(world.store.uploads) == 3
+
+
 @pytest.mark.parametrize("given", ["/nowhere/staging", "tmp/staging", "s3a://bucket/tmp"])
 def test_a_folder_that_cannot_be_looked_at(world: World, given: str) -> None:
     with pytest.raises(InvalidInputError, match="cannot be looked at from here"):
