@@ -6,12 +6,10 @@ can be read, the files that are not written are exactly the uploads outstanding,
 them finishes the job. A job of mode *append* makes no such tests, and can be rolled forward with
 nothing written yet.
 
-That last part has a limit: nothing in the store says how many tasks a job has. A job that died
-while tasks were running looks like one that died before its commit, but for the uploads of the
-tasks that ran and for gaps in the tasks' numbers. So an append of which nothing is written is
-rolled forward only when its mode and its death are stated, no task attempt left anything, and no
-task number is missing; tasks that had not begun behind the last one still cannot be seen, and
-``tasks`` is there to say how many there are.
+That last part has a limit: nothing in the store says how many tasks a job has. So an append of
+which nothing is written is rolled forward only when its mode and its death are stated, no task
+attempt left anything, and no task number is missing; tasks that had not begun behind the last one
+still cannot be seen, and ``tasks`` is there to say how many there are.
 """
 
 from __future__ import annotations
@@ -194,7 +192,7 @@ class Case:
 def plan_job(case: Case) -> Plan:
     """Choose. Asks the store nothing."""
     if case.is_vouched_for:
-        case = replace(case, files=tuple(_vouched_for(file) for file in case.files))
+        case = replace(case, files=tuple(map(_vouched_for, case.files)))
     action, reason = _choose(case)
     return Plan(case.job, case.judgement, action, reason, case.files)
 
@@ -237,6 +235,12 @@ def _choose(case: Case) -> tuple[Action, str]:
         return _back(case, against)
     if not written:
         return _nothing_written(case)
+    if job.staged is not None and job.unaccounted and case.overrides.direction is None:
+        return Action.ASK, (
+            f"there are {len(job.unaccounted)} uploads of it that no pending set names, such as "
+            f"of {job.unaccounted[0].key!r}: is the folder a copy that is not whole? Else roll it "
+            "forward, which aborts them"
+        )
     rest = len(files) - written
     left = f". {len(job.extra)} uploads of attempts that lost are aborted" if job.extra else ""
     return Action.FORWARD, (
@@ -264,7 +268,7 @@ def _unclaimed(case: Case) -> str:
     if not case.unclaimed.keys:
         return ""
     return (
-        f"{_told(case.unclaimed.keys)} its UUID in their names: they may be its, which a name "
+        f"{case.unclaimed.told} its UUID in their names: they may be its, which a name "
         "does not prove. Remove them or not, and roll it back"
     )
 
@@ -284,7 +288,7 @@ def _uploads_only(case: Case) -> tuple[Action, str]:
         return Action.BACK, f"{none}. The caller wants it rolled back"
     if unclaimed.keys:
         return Action.ASK, (
-            f"{none}. {_told(unclaimed.keys)} the UUID of its uploads: it died in its commit. "
+            f"{none}. {unclaimed.told} the UUID of its uploads: it died in its commit. "
             f"{_WHERE} Where the folder is lost, remove these files and roll it back"
         )
     if case.judgement.state is State.SUPERSEDED:
@@ -301,10 +305,6 @@ _WHERE = (
     "Name the staging folder (--staging, staging=: fs.s3a.committer.staging.tmp.path) that holds "
     "its pending sets: it may be rolled forward with them."
 )
-
-
-def _told(keys: Sequence[str]) -> str:
-    return f"{len(keys)} complete files, such as {min(keys)!r}, carry"
 
 
 def _cannot_compare(case: Case) -> str:

@@ -34,6 +34,11 @@ class Unclaimed:
     is_made_by_others: bool = False
     is_unknown: bool = False
 
+    @property
+    def told(self) -> str:
+        """What they are, to be followed by an object."""
+        return f"{len(self.keys)} complete files, such as {min(self.keys)!r}, carry"
+
 
 def unclaimed_files(job: LeftoverJob) -> Step[Unclaimed]:
     """Look for them: of uploads alone in those uploads' folders, of a job some of whose pending

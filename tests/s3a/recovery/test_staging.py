@@ -145,6 +145,18 @@ class TestWithItsFolder:
         found = recover(world, folder, direction=Action.BACK)
         assert (found.outcome, found.kept) == (JobOutcome.FILES_LEFT, (job.files[2].key,))
 
+    def test_a_folder_that_is_not_whole(self, world: World, folder: Path) -> None:
+        """As a copy of which a part is missing: uploads that no set names may be a task's."""
+        job = halfway(world, folder)
+        Path(job.set_key(1)).unlink()
+        before = untouched(world, folder)
+        found = recover(world, folder)
+        assert found.outcome is JobOutcome.NEEDS_DECISION
+        assert "2 uploads of it that no pending set names" in found.reason
+        assert untouched(world, folder) == before
+        found = recover(world, folder, direction=Action.FORWARD)
+        assert (found.outcome, found.completed, found.aborted) == (JobOutcome.ROLLED_FORWARD, 1, 2)
+
     def test_a_partitions_folder_as_destination(self, world: World, folder: Path) -> None:
         job = world.staging_job(folder)
         for task in range(2):
