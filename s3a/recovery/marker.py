@@ -28,11 +28,15 @@ class MarkerOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class DestinationMarker:
-    """A destination's marker: ``job`` is ``None`` where there is none or it does not say."""
+    """A destination's marker: ``job`` is ``None`` where there is none or it does not say.
+
+    :param keys: of files that its job committed, as many as it names.
+    """
 
     etag: str = ""
     last_modified: float = 0.0
     job: str | None = None
+    keys: frozenset[str] = frozenset()
 
     def is_newer_than(self, moment: float) -> bool:
         """Whether it was not written before a moment, by the store's clock in whole seconds."""
@@ -48,7 +52,10 @@ def read_marker(found: Found | None) -> DestinationMarker:
     if found is None:
         return DestinationMarker()
     read = SuccessMarker.parse_or_none(found.body)
-    return DestinationMarker(found.etag, found.last_modified, read.job if read else None)
+    if read is None:
+        return DestinationMarker(found.etag, found.last_modified)
+    keys = frozenset(name.lstrip("/") for name in read.filenames)
+    return DestinationMarker(found.etag, found.last_modified, read.job, keys)
 
 
 def marker_key(destination: str) -> str:

@@ -280,10 +280,10 @@ def _uploads_only(case: Case) -> tuple[Action, str]:
         "it left uploads and no metadata in the store: a staging committer keeps its pending "
         "sets on the cluster's file system, and a task that closed no file has none"
     )
-    if job.uuid and case.marker.job == job.uuid:
-        return Action.BACK, "its _SUCCESS is there: these are uploads of attempts that lost"
-    if unclaimed.is_made_by_others:
-        return Action.BACK, f"{none}. Complete files have their keys: other attempts won"
+    if unclaimed.is_committed:
+        return Action.BACK, (
+            f"{none}. Other attempts won: its _SUCCESS is there, or files have its keys"
+        )
     if case.overrides.direction is Action.BACK:
         return Action.BACK, f"{none}. The caller wants it rolled back"
     if unclaimed.keys:

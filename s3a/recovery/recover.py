@@ -256,12 +256,9 @@ def _look(
     if job.refusals(root):
         return case  # Nothing that untrusted metadata name is asked for.
     found = yield Get(marker_key(job.destination))
-    unclaimed = yield from unclaimed_files(job)
-    case = replace(
-        case,
-        marker=read_marker(found if isinstance(found, Found) else None),
-        unclaimed=unclaimed,
-    )
+    marker = read_marker(found if isinstance(found, Found) else None)
+    unclaimed = yield from unclaimed_files(job, marker)
+    case = replace(case, marker=marker, unclaimed=unclaimed)
     if job.tree is None:
         return case
     before = yield from read_direction(job.tree)

@@ -16,6 +16,7 @@ from ...committer.s3.listing import list_objects
 from ...committer.s3.requests import All, Step
 from ..hadoop.magic_paths import is_magic, uuids_in_name
 from .leftover_job import Kind, LeftoverJob
+from .marker import DestinationMarker
 
 #: More folders than this are not asked one by one: the destination is listed as a whole.
 _FOLDERS = 100
@@ -25,13 +26,14 @@ _FOLDERS = 100
 class Unclaimed:
     """Keys of complete files that no readable pending set names and that carry a job's UUID.
 
-    :param is_made_by_others: every upload that the job left has a complete file at its key:
-        another attempt of each task won, and what carries the UUID is committed.
+    :param is_committed: they are none of these: the destination's ``_SUCCESS`` is the job's or
+        names some of them, or every upload that the job left has a complete file at its key.
+        Other attempts of its tasks won.
     :param is_unknown: nothing that can be read says what its files are called.
     """
 
     keys: tuple[str, ...] = ()
-    is_made_by_others: bool = False
+    is_committed: bool = False
     is_unknown: bool = False
 
     @property
@@ -40,11 +42,11 @@ class Unclaimed:
         return f"{len(self.keys)} complete files, such as {min(self.keys)!r}, carry"
 
 
-def unclaimed_files(job: LeftoverJob) -> Step[Unclaimed]:
+def unclaimed_files(job: LeftoverJob, marker: DestinationMarker) -> Step[Unclaimed]:
     """Look for them: of uploads alone in those uploads' folders, of a job some of whose pending
     sets cannot be read anywhere below its destination; a request per thousand keys."""
     if job.kind is Kind.UPLOADS:
-        return (yield from _beside_uploads(job))
+        return (yield from _beside_uploads(job, marker))
     if all(one.read is not None for one in job.sets):
         return Unclaimed()
     named = {commit.key for commit in job.commits}
@@ -57,7 +59,7 @@ def unclaimed_files(job: LeftoverJob) -> Step[Unclaimed]:
     return Unclaimed(tuple(sorted(found - named)))
 
 
-def _beside_uploads(job: LeftoverJob) -> Step[Unclaimed]:
+def _beside_uploads(job: LeftoverJob, marker: DestinationMarker) -> Step[Unclaimed]:
     if not job.uuid:
         return Unclaimed()
     keys = {upload.key for upload in job.uploads}
@@ -66,8 +68,9 @@ def _beside_uploads(job: LeftoverJob) -> Step[Unclaimed]:
     places = sorted(folders) if direct else [f"{job.destination}/"]
     listed = yield All(tuple(_complete(place, {job.uuid}, direct) for place in places))
     found = set().union(*listed)
-    won = keys <= found
-    return Unclaimed(() if won else tuple(sorted(found)), won)
+    if keys <= found or marker.job == job.uuid or marker.keys & found:
+        return Unclaimed(is_committed=True)
+    return Unclaimed(tuple(sorted(found)))
 
 
 def _complete(prefix: str, uuids: set[str], direct: bool = False) -> Step[set[str]]:

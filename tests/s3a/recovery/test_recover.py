@@ -87,9 +87,10 @@ def marker(world: World, folder: str = "") -> SuccessMarker:
     return SuccessMarker.parse(world.store.objects[key].body, key)
 
 
-def put_marker(world: World, job: str) -> None:
+def put_marker(world: World, job: str, names: Iterable[str] = ()) -> None:
     name = "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1"
-    body = json.dumps({"name": name, "jobId": job, "committer": "magic"}).encode()
+    said = {"name": name, "jobId": job, "committer": "magic", "filenames": list(names)}
+    body = json.dumps(said).encode()
     world.store.apply(Put(f"{ROOT.prefix}/_SUCCESS", body))
 
 
@@ -383,6 +384,22 @@ class TestBack:
         found = recover(world, RecoveryOptions(apply=True, patience=0))
         assert (found.outcome, found.aborted, found.kept) == (JobOutcome.ROLLED_BACK, 1, ())
         assert "complete files" not in found.reason
+        assert world.visible() == [done.key]
+
+    def test_an_attempt_that_lost_and_wrote_other_files_than_the_one_that_won(
+        self, world: World
+    ) -> None:
+        """The marker names files of the same write: it is committed."""
+        job = MagicJob(world.store.apply)
+        done = job.upload(job.name(0))
+        job.upload(job.name(0, "day=2"))
+        job.complete(done)
+        job.upload(job.name(0, "day=1"))
+        lost = RecoveryOptions(apply=True, patience=0)
+        assert recover(world, lost).outcome is JobOutcome.NEEDS_DECISION
+        put_marker(world, OTHER, [f"/{done.key}"])
+        found = recover(world, lost)
+        assert (found.outcome, found.aborted, found.kept) == (JobOutcome.ROLLED_BACK, 2, ())
         assert world.visible() == [done.key]
 
 

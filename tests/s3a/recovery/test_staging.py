@@ -282,6 +282,16 @@ class TestWithoutItsFolder:
         assert world.visible() == [won.key]
 
 
+def test_a_job_whose_marker_stands(world: World, folder: Path) -> None:
+    """It is committed, and its folder gone: what is left are uploads of attempts that lost."""
+    job = halfway(world, folder)
+    recover(world, folder)
+    job.upload(job.name(7))
+    found = recover(world, None)
+    assert (found.outcome, found.aborted, found.kept) == (JobOutcome.ROLLED_BACK, 1, ())
+    assert world.visible() == job.keys
+
+
 def test_a_folder_with_others_in_it(
     world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
