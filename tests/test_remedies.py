@@ -230,7 +230,7 @@ def choices() -> dict[str, set[str]]:
 
 
 #: Partition columns of examples of paths.
-EXAMPLE_COLUMNS = {"name", "column", "year", "day"}
+EXAMPLE_COLUMNS = {"name", "column", "year", "day", "hour"}
 #: What of spark-submit's own command line is spoken of.
 SPARK_SUBMIT = {"--conf", "--jars", "--packages", "--py-files", "--properties-file"}
 #: After ``make``, these are English.
