@@ -82,6 +82,10 @@ def purge(
     older_than: Annotated[
         float | None, typer.Option(help="With --foreign: their least age, in seconds.", min=3600.0)
     ] = None,
+    job: Annotated[
+        list[str] | None,
+        typer.Option(help="Abort the uploads of this job, too, if the table has no record of it."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option(help="Only say what would be done.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -89,11 +93,12 @@ def purge(
     if foreign and older_than is None:
         raise typer.BadParameter("--foreign needs --older-than SECONDS")
     with refusals():
-        report = Table(table).purge(older_than, foreign, dry_run, patience)
+        report = Table(table).purge(older_than, foreign, dry_run, patience, job or ())
     rows = [(entry.key, entry.action, entry.reason) for entry in report.entries]
     rows += [(outcome.job, outcome.outcome, outcome.detail) for outcome in report.recovered]
     print_rows(as_json, ("upload or job", "action", "why"), rows, dataclasses.asdict(report))
-    if any(outcome.outcome is Outcome.FAILED for outcome in report.recovered):
+    if report.failed:
+        typer.echo(f"{report.failed} of these are not done; run it again.", err=True)
         raise typer.Exit(1)
 
 

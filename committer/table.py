@@ -211,12 +211,14 @@ class Table(JobStates):
         foreign: bool = False,
         dry_run: bool = False,
         patience: float | None = None,
+        jobs: Collection[str] = (),
     ) -> PurgeReport:
         """Recover, then abort the uploads that nobody will complete.
 
         :param older_than: with ``foreign``, the least age in seconds of foreign uploads.
         :param foreign: abort uploads that no job of this package made, by age.
         :param dry_run: only say what would be done.
+        :param jobs: abort the uploads of these jobs, too, where the table has no record of them.
         :raises ValueError: ``foreign`` without ``older_than``.
         """
         if foreign and older_than is None:
@@ -225,6 +227,7 @@ class Table(JobStates):
             self._context,
             patience=patience,
             foreign_older_than=older_than if foreign else None,
+            jobs=jobs,
             dry_run=dry_run,
         )
         return self.driver.run(step)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,14 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from ..committer import Table
+    from ..committer.maintenance.purge import PurgeEntry
+
+#: Uploads in a report by XCom, which lies in Airflow's database.
+_MOST = 100
+#: Uploads in one message of the log.
+_LINES = 1000
+#: What needs a look comes first.
+_ORDER = ("failed", "aborted", "would-abort", "kept")
 
 
 class _TableMaintenance(BaseOperator):
@@ -61,13 +71,7 @@ class _TableMaintenance(BaseOperator):
                 errors.append(error)
             else:
                 reports.append({"table": table.root.url, **report})
-                if report.get("failed"):
-                    errors.append(
-                        ZeroRenameError(
-                            f"{report['failed']} jobs could not be settled; the log says why.",
-                            table=table.root.url,
-                        )
-                    )
+                errors += _failures(table, report)
         if errors:
             for other in errors[1:]:
                 errors[0].add_note(str(other))
@@ -120,8 +124,10 @@ class PurgeStaleUploadsOperator(_TableMaintenance):
     What belongs to a job is judged by its records alone, whatever its age. Uploads that no job
     of this package made, such as those of Spark's own writers, are aborted only with
     ``foreign=True`` and by age. Returns (XCom) ``tables``, each with ``uploads`` (``key``,
-    ``upload_id``, ``job``, ``initiated``, ``action``, ``reason``), ``aborted``, ``kept``,
-    ``would_abort``, ``recovered`` and ``failed``.
+    ``upload_id``, ``job``, ``initiated``, ``action``, ``reason``; 100 at most, those that could
+    not be aborted first), ``uploads_left_off``, ``aborted``, ``kept``, ``would_abort``,
+    ``failed_uploads``, ``recovered`` and ``failed``. Fails when an upload is still listed after
+    it was aborted.
 
     :param tables: one table or several, whole or below the connection's table root.
         (templated)
@@ -178,39 +184,46 @@ class PurgeStaleUploadsOperator(_TableMaintenance):
             patience=_seconds(self.patience),
         )
         report = self._log_recovered(table, found.recovered)
-        uploads = [
-            {
-                "key": entry.key,
-                "upload_id": entry.upload_id,
-                "job": entry.job,
-                "initiated": entry.initiated,
-                "action": str(entry.action),
-                "reason": entry.reason,
-            }
-            for entry in found.entries
-        ]
-        self._log_uploads(table, uploads)
-        actions = [upload["action"] for upload in uploads]
+        entries = sorted(found.entries, key=lambda entry: _ORDER.index(entry.action))
+        self._log_uploads(table, entries)
+        counts = Counter(str(entry.action) for entry in entries)
         return report | {
-            "uploads": uploads,
-            "aborted": actions.count("aborted"),
-            "would_abort": actions.count("would-abort"),
-            "kept": actions.count("kept"),
+            "uploads": [asdict(entry) | {"action": str(entry.action)} for entry in entries[:_MOST]],
+            "uploads_left_off": max(0, len(entries) - _MOST),
+            "aborted": counts["aborted"],
+            "would_abort": counts["would-abort"],
+            "kept": counts["kept"],
+            "failed_uploads": counts["failed"],
         }
 
-    def _log_uploads(self, table: Table, uploads: Sequence[dict[str, Any]]) -> None:
-        rows = [
-            (
-                upload["action"],
-                datetime.fromtimestamp(upload["initiated"], UTC).isoformat(timespec="seconds"),
-                upload["key"],
-                upload["reason"],
-            )
-            for upload in uploads
-        ]
+    def _log_uploads(self, table: Table, entries: Sequence[PurgeEntry]) -> None:
+        """The whole list, in pieces: one message of a hundred thousand lines suits no log."""
+        if not entries:
+            self.log.info("%s\nno multipart uploads", table.root.url)
         header = ("action", "initiated", "key", "reason")
-        listed = text_table(header, rows) if rows else "no multipart uploads"
-        self.log.info("%s\n%s", table.root.url, listed)
+        for start in range(0, len(entries), _LINES):
+            rows = [
+                (
+                    entry.action,
+                    datetime.fromtimestamp(entry.initiated, UTC).isoformat(timespec="seconds"),
+                    entry.key,
+                    entry.reason,
+                )
+                for entry in entries[start : start + _LINES]
+            ]
+            self.log.info("%s\n%s", table.root.url, text_table(header, rows))
+
+
+def _failures(table: Table, report: dict[str, Any]) -> list[ZeroRenameError]:
+    counted = (
+        (report.get("failed"), "jobs could not be settled"),
+        (report.get("failed_uploads"), "uploads could not be aborted"),
+    )
+    return [
+        ZeroRenameError(f"{count} {what}; the log says why.", table=table.root.url)
+        for count, what in counted
+        if count
+    ]
 
 
 def _seconds(value: float | timedelta | None) -> float | None:

@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ..job_spec import Coordination
-from ..layout import job_in_key
 from ..protocol.apply import finish
 from ..protocol.close import list_uploads
-from ..protocol.open import list_open, read_open
+from ..protocol.open import read_open
 from ..records.decision import Decision
 from ..records.head import HeadState, head_at
+from ..s3.backoff import Backoff
+from ..s3.deletion import abort_uploads
 from ..s3.listing import list_objects
-from ..s3.requests import (
-    AbortUpload,
-    All,
-    Found,
-    Get,
-    Head,
-    ListedUpload,
-    Refused,
-    Step,
-)
+from ..s3.requests import All, Found, Get, ListedUpload, Step
 from ..state.context import Context
-from ..state.decide import decide, read_decision
+from ..state.decide import decide
 from ..state.heads import list_heads, release_claim
+from .purge_plan import Judged, Wanted, judge_uploads
 from .recovery import Outcome, Recovered, known, recover
+
+#: The second round comes at once.
+_ROUNDS = Backoff(tries=5, first=0.5, at_once=2)
 
 
 class PurgeAction(StrEnum):
+    """Failed: it was to be aborted and is still listed."""
+
     ABORTED = "aborted"
     WOULD_ABORT = "would-abort"
     KEPT = "kept"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True)
@@ -54,18 +54,26 @@ class PurgeReport:
     entries: tuple[PurgeEntry, ...]
     recovered: tuple[Recovered, ...]
 
+    @property
+    def failed(self) -> int:
+        """Uploads that are still there and jobs that could not be settled."""
+        uploads = sum(entry.action is PurgeAction.FAILED for entry in self.entries)
+        return uploads + sum(job.outcome is Outcome.FAILED for job in self.recovered)
+
 
 def purge(
     context: Context,
     *,
     patience: float | None = None,
     foreign_older_than: float | None = None,
+    jobs: Collection[str] = (),
     dry_run: bool = False,
 ) -> Step[PurgeReport]:
     """Recover, then abort the uploads that nobody will complete.
 
     :param foreign_older_than: abort foreign uploads initiated so many seconds ago; ``None``
         leaves them.
+    :param jobs: abort the uploads of these jobs too where the table has no record of them.
     :param dry_run: say what would be done; nothing is recovered or aborted.
     """
     facts, coordination = yield from known(context)
@@ -75,37 +83,41 @@ def purge(
         recovered = yield from recover(context, patience)
         if coordination is Coordination.STORE:
             recovered += yield from release_dead_claims(context)
-    # Uploads first, then the open records: a job that opens in between has no upload listed.
-    uploads = yield from list_uploads(context)
-    still_open = yield from list_open(context)
-    jobs = sorted({j for u in uploads if (j := job_in_key(u.key)) and j not in still_open})
-    found = yield All(tuple(read_decision(context, job) for job in jobs))
-    decisions = dict(zip(jobs, found, strict=True))
-    # The age of a foreign upload is told by the store's clock, as when it was initiated.
-    asked = (yield Head(context.root.table_key)) if foreign_older_than is not None else None
-    now = None if asked is None else asked.date
-    entries = []
-    for upload in uploads:
-        job = job_in_key(upload.key)
-        if upload.key.startswith(context.root.probe_key("")):
-            # A probe runs while its job is open, and its upload names no job.
-            abort = not still_open
-            reason = "left by a probe" if abort else "a probe's, and a job is open"
-        elif job is None or (job not in still_open and decisions[job] is None):
-            abort, reason = _judge_foreign(upload, foreign_older_than, now)
-        elif job in still_open:
-            abort, reason = False, "its job is open"
-        else:
-            decision = decisions[job].decision
-            named = (upload.key, upload.upload_id) in decision.upload_ids
-            abort = not named
-            reason = (
-                "the committed decision names it"
-                if named
-                else f"its job is closed ({decision.verdict}) and its decision does not name it"
-            )
-        entries.append((yield from _carry_out(upload, job, abort, reason, dry_run)))
-    return PurgeReport(tuple(entries), tuple(recovered))
+    judged = yield from judge_uploads(context, Wanted(foreign_older_than, frozenset(jobs)))
+    left: dict[ListedUpload, str] = {}
+    if not dry_run:
+        left = yield from _aborted(context, [it.upload for it in judged if it.abort])
+    entries = tuple(_entry(it, dry_run, left.get(it.upload)) for it in judged)
+    return PurgeReport(entries, tuple(recovered))
+
+
+def _aborted(context: Context, uploads: Collection[ListedUpload]) -> Step[dict[ListedUpload, str]]:
+    """Abort uploads until none of them is listed any more.
+
+    :returns: those that still are, each with what the store said last.
+    """
+    left = {(upload.key, upload.upload_id): upload for upload in uploads}
+    said: dict[ListedUpload, str] = {}
+    for attempt in _ROUNDS.attempts():
+        if not left:
+            break
+        yield from _ROUNDS.pause(attempt)
+        said = yield from abort_uploads(tuple(left.values()))
+        listed = yield from list_uploads(context)
+        there = {(upload.key, upload.upload_id) for upload in listed}
+        left = {name: upload for name, upload in left.items() if name in there}
+    return {u: said.get(u) or "the store said that it did" for u in left.values()}
+
+
+def _entry(it: Judged, dry_run: bool, failure: str | None) -> PurgeEntry:
+    action, reason = PurgeAction.KEPT, it.reason
+    if it.abort:
+        action = PurgeAction.WOULD_ABORT if dry_run else PurgeAction.ABORTED
+    if failure is not None:
+        action = PurgeAction.FAILED
+        reason += f"; it is still listed after {_ROUNDS.tries} rounds of aborting ({failure})"
+    upload = it.upload
+    return PurgeEntry(upload.key, upload.upload_id, it.job, upload.initiated, action, reason)
 
 
 def release_dead_claims(context: Context) -> Step[list[Recovered]]:
@@ -140,28 +152,3 @@ def all_heads(context: Context) -> Step[list[HeadState]]:
     keys = (*(listed.slot.key for listed in partitions.values()), *runs.keys)
     found = yield All(tuple(Get(key) for key in keys))
     return [head_at(context.root, item) for item in found if isinstance(item, Found)]
-
-
-def _judge_foreign(
-    upload: ListedUpload, older_than: float | None, now: float | None
-) -> tuple[bool, str]:
-    if older_than is None or now is None:
-        return False, "foreign: left unless foreign uploads are asked for, by age"
-    age = now - upload.initiated
-    if age < older_than:
-        return False, f"foreign and {age:.0f} s old, younger than {older_than:.0f} s"
-    return True, f"foreign and {age:.0f} s old"
-
-
-def _carry_out(
-    upload: ListedUpload, job: str | None, abort: bool, reason: str, dry_run: bool
-) -> Step[PurgeEntry]:
-    action = PurgeAction.KEPT
-    if abort:
-        action = PurgeAction.WOULD_ABORT
-        if not dry_run:
-            answer = yield AbortUpload(upload.key, upload.upload_id)
-            gone = isinstance(answer, Refused)
-            reason += "; it was gone already" if gone else ""
-            action = PurgeAction.ABORTED
-    return PurgeEntry(upload.key, upload.upload_id, job, upload.initiated, action, reason)

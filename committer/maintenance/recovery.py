@@ -123,7 +123,7 @@ def _report_only(context: Context) -> Step[list[Recovered]]:
         silent = f"silent for {job.age_seconds:.0f} s"
         detail = {
             None: f"undecided, {silent}; nothing of it is visible. If its process is dead, delete "
-            "its open record and purge its uploads as foreign ones, by age",
+            f"its open record, then: zero-rename purge {context.root.url} --job {job.job}",
             Verdict.ABORT: f"aborted, its clean-up is not finished, {silent}. If its process is "
             "dead, delete its open record and purge",
             Verdict.COMMIT: f"committed and not finished, {silent}; it may be half visible. If "

@@ -1,11 +1,12 @@
-"""Removing many objects, with every answer looked at."""
+"""Removing many objects and aborting many uploads, with every answer looked at."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 
-from .requests import DeleteMany, Step, Unknown
+from ..errors import StoreRefusedError, StoreUnreachableError
+from .requests import AbortUpload, All, DeleteMany, Done, ListedUpload, Refused, Step, Unknown
 
 #: DeleteObjects takes no more keys than this.
 _AT_ONCE = 1000
@@ -29,3 +30,24 @@ def remove(items: Iterable[tuple[str, str | None]]) -> Step[Mapping[str, str]]:
         if failed:
             return failed
     return {}
+
+
+def abort_uploads(uploads: Collection[ListedUpload]) -> Step[dict[ListedUpload, str]]:
+    """Abort uploads, as many at once as the driver has connections. A listing tells which went:
+    a part that arrives late can leave parts behind even after *done*.
+
+    :returns: those that the store did not say were aborted, each with what it said instead.
+    """
+    said = yield All(tuple(_abort(upload) for upload in uploads))
+    return {upload: cause for upload, cause in zip(uploads, said, strict=True) if cause}
+
+
+def _abort(upload: ListedUpload) -> Step[str]:
+    """:returns: what the store said, ``""`` for *done*."""
+    try:
+        answer = yield AbortUpload(upload.key, upload.upload_id)
+    except (StoreRefusedError, StoreUnreachableError) as error:
+        return error.message
+    if isinstance(answer, Done):
+        return ""
+    return answer.code if isinstance(answer, Refused) else answer.cause

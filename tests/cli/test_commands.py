@@ -15,6 +15,8 @@ from zero_rename import JobSpec, Table
 from zero_rename.cli import app
 from zero_rename.committer import DataLostError, UnfinishedCommitError
 from zero_rename.committer.s3.backoff import Backoff
+from zero_rename.committer.s3.driver import BotoDriver
+from zero_rename.committer.s3.requests import AbortUpload, Unknown
 
 DATA = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})
 
@@ -86,6 +88,30 @@ def test_purge_names_each_upload_and_why(table: Table, s3_bucket: Any) -> None:
     assert s3_bucket.uploads() == [key]
     assert as_json(*arguments)["entries"][0]["action"] == "aborted"
     assert s3_bucket.uploads() == []
+
+
+def test_purge_fails_loudly_where_aborting_does(
+    table: Table, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carry_out = BotoDriver.perform
+
+    def perform(self: BotoDriver, request: Any) -> Any:
+        if isinstance(request, AbortUpload):
+            return Unknown("503 SlowDown")
+        return carry_out(self, request)
+
+    monkeypatch.setattr(BotoDriver, "perform", perform)
+    monkeypatch.setattr("zero_rename.committer.maintenance.purge._ROUNDS", Backoff(2, 0.01))
+    (job,) = {file.job for file in table.files()}
+    key = f"flights/day=1/part-00009-{job}-0000.parquet"
+    s3_bucket.client.create_multipart_upload(Bucket=s3_bucket.name, Key=key)
+    (entry,) = as_json("purge", table.root.url, code=1)["entries"]
+    assert (entry["key"], entry["action"]) == (key, "failed")
+    assert "503 SlowDown" in entry["reason"]
+    printed = invoke("purge", table.root.url)
+    assert printed.exit_code == 1
+    assert "1 of these are not done" in printed.stderr
+    assert s3_bucket.uploads() == [key]
 
 
 def test_purge_wants_an_age_for_foreign_uploads(table: Table) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -8,7 +9,10 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from support.airflow import Tables, connection_variable, run_task, task_context
-from zero_rename.committer import TableNotFoundError
+from zero_rename.committer import TableNotFoundError, ZeroRenameError
+from zero_rename.committer.s3.backoff import Backoff
+from zero_rename.committer.s3.driver import BotoDriver
+from zero_rename.committer.s3.requests import AbortUpload, Refused
 from zero_rename.operators.maintenance import PurgeStaleUploadsOperator, RecoverJobsOperator
 
 
@@ -91,6 +95,35 @@ class TestPurge:
         assert "younger than 3153600000 s" in report["uploads"][0]["reason"]
         (report,) = run(PurgeStaleUploadsOperator, tables.url(), foreign=True)["tables"]
         assert [u["key"] for u in report["uploads"] if u["action"] == "aborted"] == [key]
+        assert tables.bucket.uploads() == []
+
+    def test_an_upload_that_stays_fails_the_task(
+        self, tables: Tables, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        tables.load(1)
+        key = foreign_upload(tables)
+        carry_out = BotoDriver.perform
+
+        def perform(self: BotoDriver, request: Any) -> Any:
+            if isinstance(request, AbortUpload):
+                return Refused("MethodNotAllowed")
+            return carry_out(self, request)
+
+        monkeypatch.setattr(BotoDriver, "perform", perform)
+        monkeypatch.setattr("zero_rename.committer.maintenance.purge._ROUNDS", Backoff(2, 0.01))
+        with pytest.raises(ZeroRenameError, match="1 uploads could not be aborted"):
+            run(PurgeStaleUploadsOperator, tables.url(), foreign=True)
+        assert tables.bucket.uploads() == [key]
+
+    def test_what_goes_into_xcom_is_bounded(self, tables: Tables) -> None:
+        tables.load(1)
+        with ThreadPoolExecutor(8) as pool:
+            keys = [f"wh/flights/day=1/part-{n:05d}-2b1f.snappy.parquet" for n in range(130)]
+            create = tables.bucket.client.create_multipart_upload
+            list(pool.map(lambda key: create(Bucket=tables.bucket.name, Key=key), keys))
+        (report,) = run(PurgeStaleUploadsOperator, tables.url(), foreign=True)["tables"]
+        assert (report["aborted"], len(report["uploads"])) == (130, 100)
+        assert report["uploads_left_off"] == 30
         assert tables.bucket.uploads() == []
 
     def test_the_age_is_the_connections_else_the_configurations(

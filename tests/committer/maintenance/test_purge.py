@@ -1,0 +1,189 @@
+"""Purge says what is true: what could not be aborted, and whose an upload is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from support.memory_store import Behaviour, ManualClock, MemoryStore
+from support.protocol import DAY1, ROOT, World
+from zero_rename.committer import StoreRefusedError
+from zero_rename.committer.layout import TableRoot
+from zero_rename.committer.s3.requests import (
+    AbortUpload,
+    CompleteUpload,
+    CreateUpload,
+    Delete,
+    ListUploads,
+    Put,
+    Refused,
+    Unknown,
+    UploadPart,
+)
+
+DAY = 24 * 3600.0
+Answer = Callable[[Any, Callable[[Any], Any]], Any]
+
+
+class Crash(BaseException):
+    """The process dies."""
+
+
+def upload(world: World, key: str) -> str:
+    created = world.store.apply(CreateUpload(key))
+    world.store.apply(UploadPart(key, created.upload_id, 1, b"x"))
+    return created.upload_id
+
+
+def leftovers(world: World, count: int) -> list[str]:
+    """Uploads of a job that is closed."""
+    job = world.load(DAY1).job
+    keys = [f"flights/day=1/part-{n:05d}-{job}-0009.parquet" for n in range(count)]
+    for key in keys:
+        upload(world, key)
+    return keys
+
+
+def aborts(answer: Answer) -> Answer:
+    """A fault that answers aborts, and nothing else."""
+
+    def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+        return answer(request, apply) if isinstance(request, AbortUpload) else apply(request)
+
+    return fault
+
+
+def actions(world: World, **options: Any) -> dict[str, str]:
+    return {entry.key: str(entry.action) for entry in world.purge(**options).entries}
+
+
+def _raises(request: Any, apply: Any) -> Any:
+    raise StoreRefusedError("The store refused AbortUpload: these credentials lack a right.")
+
+
+class TestFailures:
+    @pytest.mark.parametrize(
+        ("answer", "said"),
+        [
+            (lambda request, apply: Unknown("503 SlowDown"), "503 SlowDown"),
+            (lambda request, apply: Refused("MethodNotAllowed"), "MethodNotAllowed"),
+            (_raises, "lack a right"),
+        ],
+        ids=["503", "405", "403"],
+    )
+    def test_what_is_still_there_is_not_called_aborted(self, answer: Answer, said: str) -> None:
+        world = World()
+        keys = leftovers(world, 3)
+        world.driver.fault = aborts(answer)
+        report = world.purge()
+        assert [str(entry.action) for entry in report.entries] == ["failed"] * 3
+        assert said in report.entries[0].reason
+        assert report.failed == 3
+        assert world.store.upload_keys() == keys
+
+    def test_one_that_cannot_be_aborted_does_not_keep_the_others(self) -> None:
+        world = World()
+        first, second = leftovers(world, 2)
+        world.driver.fault = aborts(lambda r, apply: Unknown("500") if r.key == first else apply(r))
+        assert actions(world) == {first: "failed", second: "aborted"}
+        assert world.store.upload_keys() == [first]
+
+    def test_one_that_is_still_listed_is_aborted_again(self) -> None:
+        """A part that arrives late leaves parts behind, although the store said *done*."""
+        world = World()
+        (key,) = leftovers(world, 1)
+        late = iter([True])
+
+        def answer(request: Any, apply: Callable[[Any], Any]) -> Any:
+            done = apply(request)
+            if next(late, False):
+                world.store.uploads[request.upload_id] = kept
+            return done
+
+        (kept,) = world.store.uploads.values()
+        world.driver.fault = aborts(answer)
+        assert actions(world) == {key: "aborted"}
+        assert world.store.upload_keys() == []
+
+    def test_nothing_to_abort_costs_one_listing(self) -> None:
+        world = World()
+        world.load(DAY1)
+        world.driver.requests.clear()
+        world.purge()
+        assert sum(isinstance(request, ListUploads) for request in world.driver.requests) == 1
+
+
+class TestWhose:
+    def nested(self, store: MemoryStore) -> World:
+        """A table in a folder of the table in ``flights``."""
+        world = World(store)
+        world.context = type(world.context)(TableRoot("bucket", "flights/inner"))
+        return world
+
+    def test_a_committed_job_of_a_table_below_this_one_keeps_its_uploads(self) -> None:
+        clock = ManualClock(1_000_000.0)
+        outer = World(MemoryStore(clock=clock))
+        outer.load(DAY1)
+        inner = self.nested(outer.store)
+        opened = inner.open()
+        result = inner.write(opened, DAY1)
+
+        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+            if isinstance(request, CompleteUpload) and request.key == result.files[0].key:
+                raise Crash
+            return apply(request)
+
+        inner.driver.fault = fault
+        with pytest.raises(Crash):
+            inner.commit(opened, result)
+        spark = "flights/inner/day=1/part-00000-2f9a.snappy.parquet"
+        upload(inner, spark)
+        clock.advance(10 * DAY)
+        (first, second) = outer.purge(foreign_older_than=DAY).entries
+        assert {str(first.action), str(second.action)} == {"kept"}
+        assert "s3://bucket/flights/inner" in first.reason
+        again = self.nested(outer.store)
+        again.recover()
+        assert again.jobs_of(DAY1) == [opened.job]
+        assert again.purge(foreign_older_than=DAY).entries[0].key == spark
+        again.assert_clean()
+
+    def test_the_table_above_keeps_its_uploads_when_the_inner_one_is_purged(self) -> None:
+        clock = ManualClock(1_000_000.0)
+        outer = World(MemoryStore(clock=clock))
+        outer.load(DAY1)
+        inner = World(outer.store)
+        inner.context = type(inner.context)(TableRoot("bucket", "flights/day=1"))
+        inner.load(DAY1)
+        opened = outer.open()
+        result = outer.write(opened, DAY1)
+        clock.advance(10 * DAY)
+        (entry,) = inner.purge(foreign_older_than=DAY).entries
+        assert (entry.key, str(entry.action)) == (result.files[0].key, "kept")
+        outer.commit(opened, result)
+
+    def test_a_job_without_records_is_never_foreign_but_may_be_named(self) -> None:
+        clock = ManualClock(1_000_000.0)
+        world = World(MemoryStore(clock=clock, behaviour=Behaviour()))
+        world.load(DAY1)
+        opened = world.open()
+        (file,) = world.write(opened, DAY1).files
+        world.store.apply(Delete(ROOT.open_key(opened.job)))
+        clock.advance(10 * DAY)
+        assert actions(world, foreign_older_than=DAY) == {file.key: "kept"}
+        assert actions(world, jobs=["zr1-" + "0" * 26]) == {file.key: "kept"}
+        assert actions(world, jobs=[opened.job]) == {file.key: "aborted"}
+        assert world.store.upload_keys() == []
+
+    def test_uploads_of_a_job_whose_decision_cannot_be_read_are_kept(self) -> None:
+        world = World()
+        (kept,) = leftovers(world, 1)
+        (job,) = world.jobs_of(DAY1)
+        world.store.apply(Put(ROOT.decision_key(job), b'{"format":1'))
+        (other, _) = leftovers(world, 2)
+        found = actions(world)
+        assert found.pop(kept) == "kept"
+        assert set(found.values()) == {"aborted"}
+        assert other in found
