@@ -7,11 +7,21 @@ command was refused. Those of ``s3a-uploads`` are Hadoop's.
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
-from ..committer import Outcome, RepairAction, Table
+from ..committer import (
+    Context,
+    DamagedError,
+    Outcome,
+    RepairAction,
+    Snapshot,
+    Table,
+    TableNotFoundError,
+)
+from ..committer.protocol.snapshot import survey
 from . import s3a, s3a_check, s3a_recover, s3a_uploads
 from .output import AsJson, plain, print_rows, refusals
 
@@ -48,7 +58,7 @@ def jobs(table: Url, as_json: AsJson = False) -> None:
     rows = [
         (
             job.job,
-            job.decided or "undecided",
+            "damaged" if job.damage else job.decided or "undecided",
             f"{job.age_seconds:.0f}",
             job.owner.dag_id or job.owner.application,
             job.owner.run_id,
@@ -59,6 +69,9 @@ def jobs(table: Url, as_json: AsJson = False) -> None:
     ]
     columns = ("job", "decision", "silent for, s", "DAG or application", "run", "try", "host")
     print_rows(as_json, columns, rows, plain(found))
+    for job in found:
+        if job.damage:
+            typer.echo(f"{job.job}: {job.damage}", err=True)
 
 
 @app.command()
@@ -106,11 +119,15 @@ def purge(
 def show(table: Url, as_json: AsJson = False) -> None:
     """Show the table's partitions as a reader sees them."""
     with refusals():
-        snapshot = Table(table).snapshot()
-    names = sorted({*snapshot.epochs, *(file.partition for file in snapshot.files)})
-    document = []
-    for name in names:
-        files = [file for file in snapshot.files if file.partition == name]
+        snapshot, damaged = _surveyed(Table(table))
+    by_partition = snapshot.by_partition()
+    document: list[dict[str, Any]] = []
+    for name in sorted({*snapshot.epochs, *by_partition, *damaged}):
+        if name in damaged:
+            cells = dict.fromkeys(("epoch", "files", "rows", "bytes"))
+            document.append({"partition": name, **cells, "damage": str(damaged[name])})
+            continue
+        files = by_partition.get(name, [])
         counted = all(not file.is_foreign for file in files)
         document.append(
             {
@@ -119,10 +136,25 @@ def show(table: Url, as_json: AsJson = False) -> None:
                 "files": len(files),
                 "rows": sum(file.rows for file in files) if counted else None,
                 "bytes": sum(file.size for file in files),
+                "damage": None,
             }
         )
     columns = ("partition", "epoch", "files", "rows", "bytes")
-    print_rows(as_json, columns, [tuple(entry.values()) for entry in document], document)
+    rows = [tuple(entry[name] for name in columns) for entry in document]
+    print_rows(as_json, columns, rows, document)
+    for name, error in sorted(damaged.items()):
+        typer.echo(f"{name} cannot be read: {error}", err=True)
+    if damaged:
+        raise typer.Exit(1)
+
+
+def _surveyed(table: Table) -> tuple[Snapshot, Mapping[str, DamagedError]]:
+    """What a reader sees of a table, and the partitions that cannot be read."""
+    try:
+        found = table.run(survey(Context(table.root)))
+    except TableNotFoundError:
+        return table.snapshot(), {}  # Another committer's files, if there are any.
+    return found.snapshot, found.damaged
 
 
 @app.command()

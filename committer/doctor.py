@@ -3,50 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 
 from .errors import DamagedError
 from .job_spec import Coordination, JobSpec
 from .layout import TableRoot
-from .maintenance.purge import PurgeAction, all_heads, purge
-from .protocol.open import OpenEntry, list_open, read_open
+from .maintenance.job_problems import about_heads, about_jobs
+from .maintenance.problem import Problem, about_damage
+from .maintenance.purge_plan import Judged, Wanted, Whose, judge_uploads
+from .protocol.open import list_open, read_open
 from .protocol.snapshot import read_table
-from .records.head import HeadState
 from .records.table_record import TableRecord
 from .s3.lifecycle import LifecycleRule
 from .s3.requests import All, ListLifecycleRules, Step, Unknown
 from .state.context import Context
-from .state.decide import read_decision
-from .state.heads import read_head
 
 DAY = 24 * 3600.0
-#: Seconds after which a decided job that is still open counts as abandoned.
-APPLYING = 3600.0
 #: Seconds a table may wait for somebody to run recovery.
 RECOVERY = DAY
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Something that is or will be wrong.
-
-    :param what: in a few words.
-    :param subject: the key, job, rule or store concerned.
-    :param detail: what was found.
-    :param remedy: what to do.
-    """
-
-    what: str
-    subject: str
-    detail: str
-    remedy: str
 
 
 def examine(context: Context, max_duration: float | None = None) -> Step[list[Problem]]:
     """Everything that the store's objects, uploads and lifecycle rules tell. Changes nothing.
 
-    Costs one request for every head and open job.
+    Costs one request for every head, open job and decision that a head names.
 
     :param max_duration: seconds the longest job may run; ``None`` takes the default of jobs, or
         an open job's own where that is longer.
@@ -56,22 +37,15 @@ def examine(context: Context, max_duration: float | None = None) -> Step[list[Pr
     context = replace(context, facts=table.facts)
     found = _about_store(context, table)
     sections: Sequence[Callable[[Context, TableRecord], Step[list[Problem]]]] = (
-        _about_jobs,
-        _about_claims,
+        about_jobs,
+        about_heads,
         _about_uploads,
     )
     for section in sections:
         try:
             found += yield from section(context, table)
         except DamagedError as error:
-            found.append(
-                Problem(
-                    "damaged",
-                    error.key or context.root.url,
-                    error.message,
-                    error.remedy or "Restore the object from a version or backup.",
-                )
-            )
+            found.append(about_damage(context.root, error))
     return found + (yield from _about_lifecycle(context, max_duration))
 
 
@@ -101,77 +75,40 @@ def _about_store(context: Context, table: TableRecord) -> list[Problem]:
     return []
 
 
-def _about_jobs(context: Context, table: TableRecord) -> Step[list[Problem]]:
-    jobs = yield from list_open(context)
-    found = yield All(tuple(_about_job(context, job, table) for job in sorted(jobs)))
-    return [complaint for complaint in found if complaint is not None]
-
-
-def _about_job(context: Context, job: str, table: TableRecord) -> Step[Problem | None]:
-    entry: OpenEntry | None = yield from read_open(context, job)
-    if entry is None:
-        return None
-    decided = yield from read_decision(context, job)
-    allowed = entry.record.patience if decided is None else APPLYING
-    if entry.silent_for < allowed:
-        return None
-    state = "undecided" if decided is None else f"decided ({decided.decision.verdict})"
-    url = context.root.url
-    remedy = f"Settle it: zero-rename recover {url}"
-    if decided is not None and decided.decision.is_commit:
-        remedy += f"; where that says files are lost: zero-rename repair {url} --job {job}"
-    if table.coordination is Coordination.NONE:
-        remedy = f"Nobody but its owner can finish it; see zero-rename recover {url}"
-    detail = f"{state} and silent for {entry.silent_for:.0f} s, {allowed:.0f} s are usual"
-    return Problem("job left open", job, detail, remedy)
-
-
-def _about_claims(context: Context, table: TableRecord) -> Step[list[Problem]]:
-    if table.coordination is Coordination.NONE:
-        return []
-    states = yield from all_heads(context)
-    claimed = [state for state in states if state.head.claim is not None]
-    found = yield All(tuple(_about_claim(context, state) for state in claimed))
-    return [complaint for complaint in found if complaint is not None]
-
-
-def _about_claim(context: Context, state: HeadState) -> Step[Problem | None]:
-    job = state.head.claim
-    assert job is not None
-    if (yield from read_open(context, job)) is not None:
-        return None
-    again = yield from read_head(context, state.slot)
-    if again.etag != state.etag:
-        return None  # Its job closed in between.
-    return Problem(
-        "claim of a dead job",
-        state.slot.key,
-        f"The head carries the claim of {job}, which has no open record.",
-        f"Take it off: zero-rename purge {context.root.url}",
-    )
-
-
 def _about_uploads(context: Context, table: TableRecord) -> Step[list[Problem]]:
-    report = yield from purge(context, foreign_older_than=DAY, dry_run=True)
-    groups: dict[bool, list[str]] = {}
-    for entry in report.entries:
-        if entry.action is PurgeAction.WOULD_ABORT:
-            groups.setdefault(entry.reason.startswith("foreign"), []).append(entry.key)
+    judged = yield from judge_uploads(context, Wanted(foreign_older_than=DAY))
+    url = context.root.url
+    stored = "they are stored and paid for, and nobody sees them."
+    groups = {
+        Whose.OURS: ("left-over uploads", "of closed jobs", ""),
+        Whose.FOREIGN: (
+            "foreign uploads",
+            "that no job of this package made, older than a day",
+            f" --foreign --older-than {DAY:.0f}",
+        ),
+    }
     found = []
-    for foreign, keys in sorted(groups.items()):
-        whose = (
-            "that no job of this package made, older than a day" if foreign else "of closed jobs"
+    for whose, (what, of_whom, options) in groups.items():
+        keys = [it.upload.key for it in judged if it.abort and it.whose is whose]
+        if keys:
+            detail = f"{len(keys)} uploads {of_whom}: {stored}"
+            remedy = f"Abort them: zero-rename purge {url}{options}"
+            found.append(Problem(what, keys[0], detail, remedy))
+    return found + _about_unknown(context, judged)
+
+
+def _about_unknown(context: Context, judged: Sequence[Judged]) -> list[Problem]:
+    unknown = {it.job: it.upload.key for it in judged if it.whose is Whose.UNKNOWN and it.job}
+    return [
+        Problem(
+            "uploads of an unknown job",
+            key,
+            f"The table has no record of {job}: it is another table's, or its records were "
+            "deleted.",
+            f"If it is nobody's: zero-rename purge {context.root.url} --job {job}",
         )
-        options = f" --foreign --older-than {DAY:.0f}" if foreign else ""
-        found.append(
-            Problem(
-                "foreign uploads" if foreign else "left-over uploads",
-                keys[0],
-                f"{len(keys)} uploads {whose}: they are stored and paid for, and nobody sees them.",
-                f"Abort them: zero-rename purge {context.root.url}{options}",
-            )
-        )
-    return found
+        for job, key in sorted(unknown.items())
+    ]
 
 
 def _about_lifecycle(context: Context, max_duration: float | None) -> Step[list[Problem]]:
@@ -187,7 +124,7 @@ def _longest_job(context: Context) -> Step[float]:
     entries = yield All(
         tuple(read_open(context, job) for job in sorted((yield from list_open(context))))
     )
-    durations = [entry.record.max_duration for entry in entries if entry is not None]
+    durations = [entry.record.max_duration for entry in entries if entry and entry.record]
     return max([JobSpec.max_duration, *durations])
 
 

@@ -1,6 +1,5 @@
 """Exports of `zero_rename.committer`."""
 
-from .doctor import Problem
 from .errors import (
     CommitConflictError,
     CommitStateUnknownError,
@@ -42,6 +41,7 @@ from .job_spec import (
     SuccessMarkers,
 )
 from .layout import UNPARTITIONED, TableRoot
+from .maintenance.problem import Problem
 from .maintenance.purge import PurgeAction, PurgeEntry, PurgeReport
 from .maintenance.recovery import OpenJob, Outcome, Recovered
 from .maintenance.repair import RepairAction, Repaired

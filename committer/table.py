@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from .doctor import Problem, examine
+from .doctor import examine
 from .errors import InvalidInputError, TableNotFoundError
 from .job_spec import (
     MAX_DURATION,
@@ -26,6 +26,7 @@ from .job_spec import (
 )
 from .job_states import JobStates
 from .layout import UNPARTITIONED, TableRoot
+from .maintenance.problem import Problem
 from .maintenance.purge import PurgeReport, purge
 from .maintenance.recovery import Recovered, recover
 from .maintenance.repair import Repaired, repair
@@ -218,19 +219,14 @@ class Table(JobStates):
         :param older_than: with ``foreign``, the least age in seconds of foreign uploads.
         :param foreign: abort uploads that no job of this package made, by age.
         :param dry_run: only say what would be done.
-        :param jobs: abort the uploads of these jobs, too, where the table has no record of them.
+        :param jobs: abort the uploads of these, too, where the table has no record of them.
         :raises ValueError: ``foreign`` without ``older_than``.
         """
         if foreign and older_than is None:
             raise ValueError("purge(foreign=True) needs older_than, in seconds")
-        step = purge(
-            self._context,
-            patience=patience,
-            foreign_older_than=older_than if foreign else None,
-            jobs=jobs,
-            dry_run=dry_run,
-        )
-        return self.driver.run(step)
+        age = older_than if foreign else None
+        options: dict[str, Any] = {"patience": patience, "jobs": jobs, "dry_run": dry_run}
+        return self.driver.run(purge(self._context, foreign_older_than=age, **options))
 
     def repair(self, accept_loss: bool = False, job: str | None = None) -> list[Repaired]:
         """Look at open committed jobs for files whose uploads are gone.

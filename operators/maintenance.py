@@ -54,9 +54,10 @@ class _TableMaintenance(BaseOperator):
 
         :return: ``tables``: one report a table, each with its ``table``.
         :raises AirflowFailException: a call that no retry can mend.
-        :raises ZeroRenameError: the first error met, with the others as notes.
+        :raises Exception: the first error met, with the others as notes.
         """
-        reports, errors = [], []
+        reports: list[dict[str, Any]] = []
+        errors: list[Exception] = []
         try:
             hook = ZeroRenameHook(self.zero_rename_conn_id)
             tables = [hook.get_table(name) for name in self._names()]
@@ -68,6 +69,10 @@ class _TableMaintenance(BaseOperator):
                 report = self._treat(table, hook)
             except ZeroRenameError as error:
                 self.log.error("%s: %s", table.root.url, error)
+                errors.append(error)
+            except Exception as error:
+                # Raised below, when the other tables have been treated.
+                self.log.exception("%s", table.root.url)
                 errors.append(error)
             else:
                 reports.append({"table": table.root.url, **report})

@@ -6,19 +6,20 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from ..errors import DamagedError
 from ..job_spec import Coordination
 from ..protocol.apply import finish
 from ..protocol.close import list_uploads
 from ..protocol.open import read_open
 from ..records.decision import Decision
-from ..records.head import HeadState, head_at
+from ..records.head import HeadState
 from ..s3.backoff import Backoff
 from ..s3.deletion import abort_uploads
-from ..s3.listing import list_objects
-from ..s3.requests import All, Found, Get, ListedUpload, Step
+from ..s3.requests import ListedUpload, Step
 from ..state.context import Context
 from ..state.decide import decide
-from ..state.heads import list_heads, release_claim
+from ..state.heads import all_heads, release_claim
+from ..state.tolerance import or_damage
 from .purge_plan import Judged, Wanted, judge_uploads
 from .recovery import Outcome, Recovered, known, recover
 
@@ -130,25 +131,22 @@ def release_dead_claims(context: Context) -> Step[list[Recovered]]:
     states = yield from all_heads(context)
     outcomes = []
     for state in states:
+        if isinstance(state, DamagedError):
+            outcomes.append(Recovered("", Outcome.FAILED, str(state)))
+            continue
         job = state.head.claim
         if job is None or (yield from read_open(context, job)) is not None:
             continue
-        decided = yield from decide(context, Decision.abort(job, context.write_id()))
-        if decided.decision.is_commit:
-            yield from finish(context, decided)
-            outcomes.append(Recovered(job, Outcome.COMMITTED, f"applied {state.slot.name}"))
-        else:
-            yield from release_claim(context, state.slot, job)
-            outcomes.append(
-                Recovered(job, Outcome.ABORTED, f"took its claim off {state.slot.name}")
-            )
+        outcomes.append((yield from _release(context, state, job)))
     return outcomes
 
 
-def all_heads(context: Context) -> Step[list[HeadState]]:
-    """The heads of all partitions and of all runs."""
-    partitions = yield from list_heads(context)
-    runs = yield from list_objects(context.root.once_prefix)
-    keys = (*(listed.slot.key for listed in partitions.values()), *runs.keys)
-    found = yield All(tuple(Get(key) for key in keys))
-    return [head_at(context.root, item) for item in found if isinstance(item, Found)]
+def _release(context: Context, state: HeadState, job: str) -> Step[Recovered]:
+    decided = yield from or_damage(decide(context, Decision.abort(job, context.write_id())))
+    if isinstance(decided, DamagedError):
+        return Recovered(job, Outcome.FAILED, str(decided))
+    if decided.decision.is_commit:
+        yield from finish(context, decided)
+        return Recovered(job, Outcome.COMMITTED, f"applied {state.slot.name}")
+    yield from release_claim(context, state.slot, job)
+    return Recovered(job, Outcome.ABORTED, f"took its claim off {state.slot.name}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from itertools import takewhile
 
 from ..errors import DamagedError
@@ -14,6 +15,16 @@ from ..s3.requests import All, Found, Head, ListedUpload, Step
 from ..state.context import Context
 from ..state.decide import Decided, read_decision
 from ..state.tolerance import or_damage
+
+
+class Whose(StrEnum):
+    """Of which job an upload is: one of this table, one that it has no record of, one of a table
+    below it, or of none that this package made."""
+
+    OURS = "ours"
+    UNKNOWN = "unknown"
+    NESTED = "nested"
+    FOREIGN = "foreign"
 
 
 @dataclass(frozen=True)
@@ -28,11 +39,7 @@ class Judged:
     job: str | None
     abort: bool
     reason: str
-
-    @property
-    def is_foreign(self) -> bool:
-        """Whether no job of this package made it, nor a probe of its store."""
-        return self.job is None and self.reason.startswith("foreign")
+    whose: Whose
 
 
 @dataclass(frozen=True)
@@ -108,10 +115,19 @@ class _Judge:
 
     def judged(self, upload: ListedUpload) -> Judged:
         job = job_in_key(upload.key)
-        abort, reason = self._verdict(upload, job)
-        return Judged(upload, job, abort, reason)
+        table = next((t for t in self.nested if upload.key.startswith(f"{t.prefix}/")), None)
+        ours = self._ours(upload, job)
+        if ours is not None:
+            return Judged(upload, job, *ours, Whose.OURS)
+        if table is not None:
+            reason = f"of the table {table.url}, which lies below this one"
+            return Judged(upload, job, False, reason, Whose.NESTED)
+        if job is not None:
+            return Judged(upload, job, *self._of_unknown_job(job), Whose.UNKNOWN)
+        return Judged(upload, job, *self._foreign(upload), Whose.FOREIGN)
 
-    def _verdict(self, upload: ListedUpload, job: str | None) -> tuple[bool, str]:
+    def _ours(self, upload: ListedUpload, job: str | None) -> tuple[bool, str] | None:
+        """Whether to abort an upload of a job of this table, and why; ``None``: of no such job."""
         if upload.key.startswith(self.root.probe_key("")):
             # A probe runs while its job is open, and its upload names no job.
             if self.still_open:
@@ -127,12 +143,7 @@ class _Judge:
             if (upload.key, upload.upload_id) in decided.decision.upload_ids:
                 return False, "the committed decision names it"
             return True, f"its job is closed ({verdict}) and its decision does not name it"
-        table = next((t for t in self.nested if upload.key.startswith(f"{t.prefix}/")), None)
-        if table is not None:
-            return False, f"of the table {table.url}, which lies below this one"
-        if job is not None:
-            return self._of_unknown_job(job)
-        return self._foreign(upload)
+        return None
 
     def _of_unknown_job(self, job: str) -> tuple[bool, str]:
         """An upload with a job id of this package is never foreign: it may be committed in a

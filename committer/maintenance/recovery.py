@@ -5,21 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from ..errors import TableNotFoundError, ZeroRenameError
-from ..job_spec import Coordination, Owner
-from ..protocol.abort import abort_job_id
+from ..errors import DamagedError, TableNotFoundError, ZeroRenameError
+from ..job_spec import NOBODY, Coordination, Owner
+from ..protocol.abort import abort_job_id, clean_up
 from ..protocol.apply import finish
 from ..protocol.open import OpenEntry, list_open, read_open
 from ..protocol.snapshot import read_table
-from ..records.decision import Verdict
+from ..records.decision import Decision, Verdict
+from ..records.head import HeadState
 from ..records.store_facts import StoreFacts
 from ..s3.requests import (
     All,
     Step,
 )
 from ..state.context import Context
-from ..state.decide import read_decision
-from ..state.job_state import Aborted
+from ..state.decide import Decided, decide, read_decision
+from ..state.heads import all_heads
+from ..state.job_state import Aborted, Committed
+from ..state.tolerance import or_damage
 
 
 class Outcome(StrEnum):
@@ -46,6 +49,7 @@ class OpenJob:
 
     :param age_seconds: seconds without a heartbeat, by the store's clock.
     :param decided: its verdict; ``None`` while it has none.
+    :param damage: what of its records cannot be read; ``""`` where all can.
     """
 
     job: str
@@ -53,6 +57,7 @@ class OpenJob:
     age_seconds: float
     decided: Verdict | None
     once: str | None
+    damage: str = ""
 
 
 #: The least that a store of which nothing is known may keep.
@@ -72,9 +77,14 @@ def _open_job(context: Context, job: str) -> Step[OpenJob | None]:
     entry = yield from read_open(context, job)
     if entry is None:
         return None
-    decided = yield from read_decision(context, job)
-    verdict = decided.decision.verdict if decided else None
-    return OpenJob(job, entry.record.owner, entry.silent_for, verdict, entry.record.once)
+    decided = yield from or_damage(read_decision(context, job))
+    verdict = decided.decision.verdict if isinstance(decided, Decided) else None
+    met = [error for error in (entry.damage, decided) if isinstance(error, DamagedError)]
+    damage = " ".join(str(error) for error in met)
+    if entry.record is None:
+        return OpenJob(job, NOBODY, entry.silent_for, verdict, None, damage)
+    record = entry.record
+    return OpenJob(job, record.owner, entry.silent_for, verdict, record.once, damage)
 
 
 def known(context: Context) -> Step[tuple[StoreFacts, Coordination]]:
@@ -143,15 +153,33 @@ def _recover_one(context: Context, job: str, patience: float | None) -> Step[Rec
     if decided is not None and decided.decision.is_commit:
         report = yield from finish(context, decided)
         return Recovered(job, Outcome.COMMITTED, f"applied: {report.rows} rows")
-    allowed = entry.record.patience if patience is None else patience
+    allowed = entry.patience if patience is None else patience
     if decided is None and entry.silent_for < allowed:
+        unread = "; its open record cannot be read" if entry.damage else ""
         return Recovered(
             job,
             Outcome.LEFT,
-            f"undecided, last heartbeat {entry.silent_for:.0f} s ago of {allowed:.0f} s allowed",
+            f"undecided, last heartbeat {entry.silent_for:.0f} s ago of {allowed:.0f} s allowed"
+            f"{unread}",
         )
-    result = yield from abort_job_id(context, entry.record, entry.last_modified)
+    if entry.record is None:
+        result = yield from _abort_unread(context, job)
+    else:
+        result = yield from abort_job_id(context, entry.record, entry.last_modified)
     if isinstance(result, Aborted):
         why = "its clean-up is finished" if decided else f"silent for {entry.silent_for:.0f} s"
         return Recovered(job, Outcome.ABORTED, f"{why}; {result.uploads} uploads aborted")
     return Recovered(job, Outcome.COMMITTED, f"decided meanwhile: {result.rows} rows")
+
+
+def _abort_unread(context: Context, job: str) -> Step[Aborted | Committed]:
+    """Abort a job whose open record cannot be read: only the heads tell what it has claimed.
+
+    A claim on a head that cannot be read either is left to who mends the head.
+    """
+    decided = yield from decide(context, Decision.abort(job, context.write_id()))
+    if decided.decision.is_commit:
+        return (yield from finish(context, decided))
+    states = yield from all_heads(context)
+    claimed = [s.slot for s in states if isinstance(s, HeadState) and s.head.claim == job]
+    return (yield from clean_up(context, job, claimed))

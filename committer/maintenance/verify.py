@@ -9,7 +9,7 @@ from enum import StrEnum
 from ..errors import InvalidInputError
 from ..job_spec import Coordination
 from ..layout import UNPARTITIONED
-from ..protocol.snapshot import Snapshot, read_table, take_snapshot
+from ..protocol.snapshot import Survey, read_table, survey
 from ..records.data_file import DataFile
 from ..records.success_marker import SuccessMarker
 from ..s3.requests import Absent, All, Get, ListedObject, Step
@@ -21,12 +21,14 @@ class FindingKind(StrEnum):
     """What is wrong with a file.
 
     Unnamed: readers that list see it, readers through the heads do not: a foreign file that came
-    after the partition got a head, or one whose removal is outstanding.
+    after the partition got a head, or one whose removal is outstanding. Damaged: a record that
+    says which files the partition holds is gone or cannot be read.
     """
 
     MISSING = "missing"
     WRONG_SIZE = "wrong size"
     UNNAMED = "unnamed"
+    DAMAGED = "damaged"
 
 
 @dataclass(frozen=True)
@@ -51,13 +53,16 @@ def verify(context: Context) -> Step[list[Finding]]:
             table=context.root.url,
         )
     context = replace(context, facts=table.facts)
-    snapshot: Snapshot = yield from take_snapshot(context)
-    partitions = sorted(snapshot.epochs)
+    found: Survey = yield from survey(context)
+    findings = [
+        Finding(partition, error.key or "", FindingKind.DAMAGED, str(error))
+        for partition, error in sorted(found.damaged.items())
+    ]
+    named = found.snapshot.by_partition()
+    partitions = sorted(found.snapshot.epochs)
     listings = yield All(tuple(list_data(context.root, partition) for partition in partitions))
-    findings: list[Finding] = []
     for partition, listed in zip(partitions, listings, strict=True):
-        named = [file for file in snapshot.files if file.partition == partition]
-        findings += _compare(partition, named, listed)
+        findings += _compare(partition, named.get(partition, []), listed)
     return findings
 
 

@@ -9,8 +9,12 @@ from ..errors import DamagedError, DataLostError, ZeroRenameError
 from ..layout import JOB_METADATA
 from ..records.pending_file import PendingFile
 from ..s3.backoff import Backoff
+from ..s3.listing import list_uploads
 from ..s3.requests import CompleteUpload, Done, Found, Head, Refused, Step, Unknown
 from ..state.context import Context
+
+#: The try, counted from 0, from which on the upload is looked for.
+_LISTED_FROM = 2
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,9 @@ def complete_file(
     """Complete one pending file, or see that it is done.
 
     NoSuchUpload is the answer of an upload that was completed before, by us with the answer
-    lost or by another applier; the object then is there and names the job.
+    lost or by another applier; the object then is there and names the job. Some stores answer 500
+    instead (Ceph, moto), also for an upload that somebody aborted: after the third answer that is
+    not Done, a listing of uploads tells whether it is there.
 
     :returns: the answer to our own request, or the object that was there; ``None`` where another
         applier has seen to the file.
@@ -54,7 +60,22 @@ def complete_file(
             return found
         if (yield from absence.is_seen_to(answer)):
             return None
+        if attempt >= _LISTED_FROM and not (yield from _is_listed(context, file)):
+            # Listed before the object is looked at again: one completed in between is seen.
+            found = yield Head(file.key)
+            if isinstance(found, Found):
+                _check_object(context, job, file, found)
+                return found
+            if (yield from absence.is_seen_to(answer)):
+                return None
+            raise absence.failure(Refused("NoSuchUpload"))
     raise absence.failure(answer)
+
+
+def _is_listed(context: Context, file: PendingFile) -> Step[bool]:
+    """Whether the store shows a file's upload."""
+    listed = yield from list_uploads(file.key if context.facts.uploads_by_prefix else "")
+    return any((it.key, it.upload_id) == (file.key, file.upload_id) for it in listed)
 
 
 def lost(

@@ -13,7 +13,7 @@ from ..errors import (
     ZeroRenameError,
 )
 from ..job_spec import Coordination, JobSpec, OnRepeat, check_options
-from ..layout import is_hidden
+from ..layout import is_job_id
 from ..records.head import HeadState, Slot
 from ..records.open_record import OpenRecord
 from ..records.store_facts import StoreFacts
@@ -28,6 +28,7 @@ from ..state.decide import Decided, read_decision
 from ..state.heads import list_heads, read_head
 from ..state.job_state import Committed, OpenedJob
 from ..state.probe import probe
+from ..state.tolerance import or_damage
 from .abort import abort_job_id
 from .apply import committed, finish
 from .others import about_other
@@ -36,17 +37,28 @@ from .uncoordinated import check_uncoordinated
 
 @dataclass(frozen=True)
 class OpenEntry:
-    """An open record that was there, and how long it has been silent, by the store's clock."""
+    """An open record that was there, and how long it has been silent, by the store's clock.
 
-    record: OpenRecord
+    :param record: ``None`` where it cannot be read; ``damage`` then says why.
+    """
+
+    job: str
+    record: OpenRecord | None
     silent_for: float
     last_modified: float
+    damage: DamagedError | None = None
+
+    @property
+    def patience(self) -> float:
+        """Seconds of silence after which the job counts as dead; the longest that jobs have by
+        default where nothing tells."""
+        return JobSpec.max_duration if self.record is None else self.record.patience
 
     @property
     def order(self) -> tuple[float, str]:
         """Tells which of two jobs opened later: by the store's clock; within its second, by id."""
-        opened_at = self.record.opened_at
-        return (self.last_modified if opened_at is None else opened_at, self.record.job)
+        opened_at = None if self.record is None else self.record.opened_at
+        return (self.last_modified if opened_at is None else opened_at, self.job)
 
 
 def open_job(context: Context, spec: JobSpec) -> Step[OpenedJob]:
@@ -197,31 +209,37 @@ def _check_table(context: Context, table: TableRecord, spec: JobSpec) -> None:
 
 
 def list_open(context: Context) -> Step[set[str]]:
-    """Ids of the jobs with an open record: one LIST."""
+    """Ids of the jobs with an open record: one LIST. No job has what others put there."""
     prefix = context.root.open_prefix
     listing = yield from list_objects(prefix)
     names = (key.removeprefix(prefix).removesuffix(".json") for key in listing.keys)
-    return {name for name in names if not is_hidden(name)}
+    return {name for name in names if is_job_id(name)}
 
 
 def read_open(context: Context, job: str) -> Step[OpenEntry | None]:
     """A job's open record; ``None`` when it is gone.
 
+    One that cannot be read is an open job all the same: its age is known, and its decision.
     Silence is the answer's Date less the record's Last-Modified: the store's clock alone.
     """
     found = yield Get(context.root.open_key(job))
     if isinstance(found, Absent):
         return None
-    record = OpenRecord.decode(found.body, found.key)
+    silent_for = max(0.0, found.date - found.last_modified)
+    try:
+        record = OpenRecord.decode(found.body, found.key)
+    except DamagedError as error:
+        return OpenEntry(job, None, silent_for, found.last_modified, error)
     if record.job != job:
-        raise DamagedError(
+        error = DamagedError(
             f"An open record names another job, {record.job}.",
             table=context.root.url,
             job=job,
             key=found.key,
             remedy="Find out who wrote it; it was left as it is.",
         )
-    return OpenEntry(record, max(0.0, found.date - found.last_modified), found.last_modified)
+        return OpenEntry(job, None, silent_for, found.last_modified, error)
+    return OpenEntry(job, record, silent_for, found.last_modified)
 
 
 def _once_state(context: Context, spec: JobSpec) -> Step[HeadState | None]:
@@ -231,16 +249,20 @@ def _once_state(context: Context, spec: JobSpec) -> Step[HeadState | None]:
 
 
 def _look_at_others(context: Context, mine: str, spec: JobSpec, others: set[str]) -> Step[set[str]]:
-    """Fence earlier tries of this run; refuse a second live writer where races are not safe."""
+    """Fence earlier tries of this run; refuse a second live writer where races are not safe.
+
+    A record that cannot be read may be an earlier try's: the run's ``once`` head then decides.
+    """
     found = yield All(tuple(read_open(context, job) for job in sorted(others)))
     entries = [entry for entry in found if entry is not None]
-    tries = [e for e in entries if spec.once is not None and e.record.once == spec.once]
+    tries = [e for e in entries if e.record and spec.once is not None and e.record.once == spec.once]
     if tries:
         yield from _give_way(context, mine, tries)
     for entry in tries:
+        assert entry.record is not None
         aborting = abort_job_id(context, entry.record, entry.last_modified)
-        yield from about_other(context.root, mine, entry.record.job, aborting)
-    alive = {entry.record.job for entry in entries if entry not in tries}
+        yield from about_other(context.root, mine, entry.job, aborting)
+    alive = {entry.job for entry in entries if entry not in tries}
     if alive and not context.facts.atomic:
         yield from _refuse_second_writer(context, entries, alive)
     return alive
@@ -254,10 +276,10 @@ def _give_way(context: Context, mine: str, tries: list[OpenEntry]) -> Step[None]
     own = yield from read_open(context, mine)
     for entry in tries:
         if own is None or entry.order > own.order:
-            if own is not None and (yield from read_decision(context, entry.record.job)):
+            if own is not None and (yield from or_damage(read_decision(context, entry.job))):
                 continue  # It is not at work any more, or its work is reported below.
             raise JobFencedError(
-                f"Another try of this run, job {entry.record.job}, was opened at the same time, "
+                f"Another try of this run, job {entry.job}, was opened at the same time, "
                 "and that one goes on. This one wrote nothing.",
                 table=context.root.url,
                 job=mine,
@@ -269,17 +291,17 @@ def _refuse_second_writer(
     context: Context, entries: list[OpenEntry], alive: set[str]
 ) -> Step[None]:
     for entry in entries:
-        if entry.record.job not in alive:
+        if entry.job not in alive:
             continue
-        decided = yield from read_decision(context, entry.record.job)
-        if decided is not None or entry.silent_for > entry.record.patience:
+        decided = yield from or_damage(read_decision(context, entry.job))
+        if decided is not None or entry.silent_for > entry.patience:
             continue
         raise StoreUnfitError(
             "Another job is open on this table, and this store "
             f"({context.facts.server or 'unnamed'}) checks and carries out conditional writes in "
             "two steps: two writers may both win. Nothing was written.",
             table=context.root.url,
-            job=entry.record.job,
+            job=entry.job,
             remedy="Wait for that job, or recover it if it is dead (zero-rename recover "
             f"{context.root.url}); for parallel writers use AWS S3, R2, MinIO, Ceph, "
             "SeaweedFS or Ozone.",
@@ -298,6 +320,16 @@ def _earlier_commit(
         decided = yield from read_decision(context, once.head.claim)
     if (decided is None or not decided.decision.is_commit) and once.head.last_job is not None:
         decided = yield from read_decision(context, once.head.last_job)
+        if decided is None:
+            raise DamagedError(
+                "An earlier try of this run has committed, and its decision is gone: this one "
+                "would load its rows a second time. Nothing was written.",
+                table=context.root.url,
+                job=once.head.last_job,
+                key=context.root.decision_key(once.head.last_job),
+                remedy="Restore the object from a version or backup, or write under another "
+                "once key once you know whether the rows are there.",
+            )
     if decided is None or not decided.decision.is_commit:
         return None
     still_open = yield from read_open(context, decided.decision.job)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from ..errors import StoreRefusedError, TableNotFoundError, UnfinishedCommitError
+from ..errors import DamagedError, StoreRefusedError, TableNotFoundError, UnfinishedCommitError
 from ..job_spec import Coordination
 from ..layout import TableRoot
 from ..read_base import ReadBase
@@ -16,9 +16,10 @@ from ..records.head import HeadState
 from ..records.table_record import TableRecord
 from ..s3.requests import Absent, All, Get, Step, Wait
 from ..state.context import Context
-from ..state.decide import read_decision
+from ..state.decide import Decided, read_decision
 from ..state.heads import ListedHead, list_heads, read_head
-from ..state.partition_files import assemble, read_decisions, read_manifest
+from ..state.partition_files import assemble, read_commit, read_manifest
+from ..state.tolerance import or_damage
 from .apply import finish
 from .uncoordinated import list_files
 
@@ -50,6 +51,25 @@ class Snapshot:
         epochs = {**dict.fromkeys(self.asked or (), 0), **self.epochs}
         return ReadBase(self.root.url, epochs, whole=self.asked is None)
 
+    def by_partition(self) -> dict[str, list[DataFile]]:
+        """The files of each partition that has any, oldest first."""
+        files: dict[str, list[DataFile]] = {}
+        for file in self.files:
+            files.setdefault(file.partition, []).append(file)
+        return files
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What of a table can be read, and what cannot.
+
+    :param snapshot: of the partitions that can.
+    :param damaged: why the others cannot, by partition.
+    """
+
+    snapshot: Snapshot
+    damaged: Mapping[str, DamagedError] = field(default_factory=dict)
+
 
 def read_table(context: Context) -> Step[TableRecord]:
     """A table's record.
@@ -76,23 +96,37 @@ def take_snapshot(context: Context, partitions: Collection[str] | None = None) -
 
     :param partitions: Hive-escaped partition paths; ``None`` for all.
     :raises TableNotFoundError: no such table.
+    :raises DamagedError: what names the files of one of them cannot be read.
     :raises UnfinishedCommitError: a committed job could not be applied and its owner does not
         finish either.
     """
+    found = yield from survey(context, partitions)
+    for partition in sorted(found.damaged):
+        raise found.damaged[partition]
+    return found.snapshot
+
+
+def survey(context: Context, partitions: Collection[str] | None = None) -> Step[Survey]:
+    """As :func:`take_snapshot`, but a partition that cannot be read does not keep the others
+    from being: for who looks after a table. Rows are not to be read from it."""
     table = yield from read_table(context)
     if table.coordination is Coordination.NONE:
         files = yield from list_files(context, table.partition_by, partitions)
-        return Snapshot(context.root, table.schema, table.partition_by, files, {}, partitions)
+        listed = Snapshot(context.root, table.schema, table.partition_by, files, {}, partitions)
+        return Survey(listed)
     context = replace(context, facts=table.facts)
     listed = yield from list_heads(context)
     for _ in range(_ROUNDS):
         wanted = _wanted(listed, partitions)
-        states = yield All(tuple(read_head(context, head.slot) for head in wanted.values()))
-        settled = yield from _settle_claims(context, states)
+        reads = tuple(or_damage(read_head(context, head.slot)) for head in wanted.values())
+        found = dict(zip(wanted, (yield All(reads)), strict=True))
+        damaged = {name: it for name, it in found.items() if isinstance(it, DamagedError)}
+        states = [state for state in found.values() if isinstance(state, HeadState)]
+        settled = yield from _settle_claims(context, states, damaged)
         again = yield from list_heads(context)
-        same = _etags(_wanted(again, partitions)) == {s.slot.name: s.etag for s in states}
-        if settled and same:
-            return (yield from _snapshot(context, table, states, partitions))
+        seen = _etags(wanted) | {state.slot.name: state.etag for state in states}
+        if settled and _etags(_wanted(again, partitions)) == seen:
+            return (yield from _snapshot(context, table, states, partitions, damaged))
         listed = again
     raise UnfinishedCommitError(
         f"The table did not hold still for {_ROUNDS} looks, or a committed job is not applied.",
@@ -113,17 +147,36 @@ def _etags(listed: dict[str, ListedHead]) -> dict[str, str | None]:
     return {name: head.etag for name, head in listed.items()}
 
 
-def _settle_claims(context: Context, states: list[HeadState]) -> Step[bool]:
-    """Apply the decided commits among the claims; ``False`` if there were any."""
+def _settle_claims(
+    context: Context, states: list[HeadState], damaged: dict[str, DamagedError]
+) -> Step[bool]:
+    """Apply the decided commits among the claims; ``False`` if there were any.
+
+    :param damaged: is added the partitions of claims that cannot be settled: whether their job
+        is committed, or its rows, nobody can tell.
+    """
     jobs = sorted({state.head.claim for state in states if state.head.claim is not None})
-    decisions = yield All(tuple(read_decision(context, job) for job in jobs))
-    commits = [decided for decided in decisions if decided and decided.decision.is_commit]
-    for decided in commits:
-        try:
-            yield from finish(context, decided)
-        except StoreRefusedError:
-            yield Wait(_PAUSE)  # A reader without the right to write waits for the owner.
-    return not commits
+    decisions = yield All(tuple(or_damage(read_decision(context, job)) for job in jobs))
+    settled = True
+    for job, decided in zip(jobs, decisions, strict=True):
+        error = decided if isinstance(decided, DamagedError) else None
+        if isinstance(decided, Decided) and decided.decision.is_commit:
+            error = yield from _finish(context, decided)
+            settled = settled and error is not None
+        if error is not None:
+            claimed = (state.slot.name for state in states if state.head.claim == job)
+            damaged |= dict.fromkeys(claimed, error)
+    return settled
+
+
+def _finish(context: Context, decided: Decided) -> Step[DamagedError | None]:
+    try:
+        yield from finish(context, decided)
+    except StoreRefusedError:
+        yield Wait(_PAUSE)  # A reader without the right to write waits for the owner.
+    except DamagedError as error:
+        return error
+    return None
 
 
 def _snapshot(
@@ -131,22 +184,29 @@ def _snapshot(
     table: TableRecord,
     states: list[HeadState],
     asked: Collection[str] | None,
-) -> Step[Snapshot]:
-    named = {job for state in states for job in state.head.decisions}
-    folded, decisions = yield All(
+    damaged: Mapping[str, DamagedError],
+) -> Step[Survey]:
+    named = sorted({job for state in states for job in state.head.decisions})
+    folded, found = yield All(
         (
-            _manifests(context, states),
-            read_decisions(context, named),
+            All(tuple(or_damage(read_manifest(context, state.head)) for state in states)),
+            All(tuple(or_damage(read_commit(context, job)) for job in named)),
         )
     )
+    decisions = dict(zip(named, found, strict=True))
+    damaged = dict(damaged)
     files: list[DataFile] = []
+    readable: list[HeadState] = []
     for state, manifest in sorted(
         zip(states, folded, strict=True), key=lambda pair: pair[0].slot.name
     ):
-        files += assemble(state.head, manifest, decisions)
-    epochs = {state.slot.name: state.head.epoch for state in states if state.head.epoch}
-    return Snapshot(context.root, table.schema, table.partition_by, tuple(files), epochs, asked)
-
-
-def _manifests(context: Context, states: list[HeadState]) -> Step[list[tuple[DataFile, ...]]]:
-    return (yield All(tuple(read_manifest(context, state.head) for state in states)))
+        read = (manifest, *(decisions[job] for job in state.head.decisions))
+        error = next((it for it in read if isinstance(it, DamagedError)), None)
+        if error is not None:
+            damaged.setdefault(state.slot.name, error)
+        if state.slot.name not in damaged:
+            files += assemble(state.head, manifest, decisions)
+            readable.append(state)
+    epochs = {state.slot.name: state.head.epoch for state in readable if state.head.epoch}
+    shown = Snapshot(context.root, table.schema, table.partition_by, tuple(files), epochs, asked)
+    return Survey(shown, damaged)

@@ -9,7 +9,7 @@ from typing import Annotated
 from ..job_spec import NOBODY, DuringApply, JobSpec, Mode, Owner, SuccessMarkers
 from ..layout import TableRoot, job_in_key
 from .codec import Document, decode, encode
-from .marks import LEFT_OUT, AtLeast, Count
+from .marks import LEFT_OUT, AtLeast, Count, Moment
 from .pending_file import PendingFile
 
 #: The base epoch of a partition that has no head and never will: coordination *none*.
@@ -92,7 +92,7 @@ class Decision:
     owner: Owner = NOBODY
     partitions: tuple[PartitionDecision, ...] = ()
     parts: tuple[PartReference, ...] = ()
-    decided_at: Annotated[float | None, LEFT_OUT] = None
+    decided_at: Annotated[Moment | None, LEFT_OUT] = None
 
     @staticmethod
     def commit(

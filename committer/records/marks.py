@@ -56,5 +56,7 @@ LEFT_OUT = _Mark("left out")
 #: before the field that this record lies in.
 ENCLOSING = _Mark("enclosing")
 
+#: Seconds since the epoch, as far as calendars go: to the end of the year 9999.
+Moment = Annotated[float, Checked(lambda at: 0 <= at < 253_402_300_800, "is no time")]
 #: A number of things, a position, a size.
 Count = Annotated[int, AtLeast(0)]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 
 from ..job_spec import DuringApply, JobSpec, Mode, OnConflict, Owner, SuccessMarkers
 from .codec import decode, encode
+from .marks import Moment
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class OpenRecord:
     replace_table: bool
     max_duration: float
     interval: float | None = None
-    opened_at: float | None = None
+    opened_at: Moment | None = None
 
     @staticmethod
     def of(job: str, write_id: str, spec: JobSpec) -> OpenRecord:

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from ..errors import RecordDamagedError
 from ..job_spec import Owner
 from .codec import Document
-from .marks import DEFAULTED, Count, Named
+from .marks import DEFAULTED, Count, Moment, Named
 
 SUCCESS_NAME = "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1"
 COMMITTER = "zero_rename"
@@ -44,7 +44,7 @@ class ManifestReference:
     bytes: Count
     rows: Count
     epochs: Mapping[str, Count]
-    decided_at: float
+    decided_at: Moment
     owner: Owner
     once: str | None
 

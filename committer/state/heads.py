@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..records.head import HeadState, PartitionHead, Slot, partition_of_slot_key
+from ..errors import DamagedError
+from ..records.head import HeadState, PartitionHead, Slot, head_at, partition_of_slot_key
 from ..s3.conditional_put import NotWritten, Uncertain, Written, put_record
 from ..s3.listing import list_objects
-from ..s3.requests import Absent, Get, Put, Step
+from ..s3.requests import Absent, All, Found, Get, Put, Step
 from .context import Context
+from .tolerance import or_damage
 
 
 def read_head(context: Context, slot: Slot) -> Step[HeadState]:
@@ -75,3 +77,17 @@ def list_heads(context: Context) -> Step[dict[str, ListedHead]]:
             slot = Slot.partition(context.root, name)
             heads[name] = ListedHead(slot, item.etag, item.last_modified)
     return heads
+
+
+def all_heads(context: Context) -> Step[list[HeadState | DamagedError]]:
+    """The heads of all partitions and of all runs: one GET each."""
+    partitions = yield from list_heads(context)
+    runs = yield from list_objects(context.root.once_prefix)
+    keys = (*(listed.slot.key for listed in partitions.values()), *runs.keys)
+    found = yield All(tuple(or_damage(_head_at(context, key)) for key in keys))
+    return [state for state in found if state is not None]
+
+
+def _head_at(context: Context, key: str) -> Step[HeadState | None]:
+    found = yield Get(key)
+    return head_at(context.root, found) if isinstance(found, Found) else None

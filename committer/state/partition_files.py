@@ -14,6 +14,7 @@ from ..s3.conditional_put import Written, put_record
 from ..s3.requests import Absent, All, Get, Put, Step
 from .context import Context
 from .decide import Decided, read_decision
+from .tolerance import or_damage
 
 
 def files_of_decision(decision: Decision, partition: str) -> list[DataFile]:
@@ -46,17 +47,26 @@ def read_decisions(context: Context, jobs: Iterable[str]) -> Step[dict[str, Deci
     :raises DamagedError: a head names a job without a commit decision.
     """
     names = sorted(set(jobs))
-    found = yield All(tuple(read_decision(context, job) for job in names))
-    for job, decided in zip(names, found, strict=True):
-        if decided is None or not decided.decision.is_commit:
-            raise DamagedError(
-                "A partition's head names a job that has no commit decision.",
-                table=context.root.url,
-                job=job,
-                key=context.root.decision_key(job),
-                remedy="Restore the decision from a version or backup.",
-            )
+    found = yield All(tuple(read_commit(context, job) for job in names))
     return dict(zip(names, found, strict=True))
+
+
+def read_commit(context: Context, job: str) -> Step[Decided]:
+    """The commit decision of a job that a head names.
+
+    :raises DamagedError: it has none.
+    """
+    decided = yield from read_decision(context, job)
+    if decided is None or not decided.decision.is_commit:
+        raise DamagedError(
+            "A partition's head names a job that has no commit decision.",
+            table=context.root.url,
+            job=job,
+            key=context.root.decision_key(job),
+            remedy="Restore the decision from a version or backup, or load the partition again "
+            "with mode replace; the table's other partitions are not concerned.",
+        )
+    return decided
 
 
 def read_manifest(context: Context, head: PartitionHead) -> Step[tuple[DataFile, ...]]:
@@ -97,10 +107,13 @@ def fold(context: Context, head: PartitionHead) -> Step[tuple[PartitionHead, str
     """Put a head's decisions into one manifest, so that the head stays small for years.
 
     :returns: the head that names the manifest, and the manifest's key; the head as it was and
-        ``None`` where the manifest could not be written, since folding can wait.
+        ``None`` where the manifest could not be written, or what the head names cannot be read:
+        folding can wait, a commit cannot.
     """
     state = HeadState(Slot.partition(context.root, head.name), head, None)
-    files = yield from files_of_head(context, state)
+    files = yield from or_damage(files_of_head(context, state))
+    if isinstance(files, DamagedError):
+        return head, None
     write_id = context.write_id()
     manifest = Manifest(head.name, write_id, files)
     key = context.root.manifest_key(write_id)

@@ -9,7 +9,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from support.airflow import Tables, connection_variable, run_task, task_context
-from zero_rename.committer import TableNotFoundError, ZeroRenameError
+from zero_rename.committer import DamagedError, Table, TableNotFoundError, ZeroRenameError
 from zero_rename.committer.s3.backoff import Backoff
 from zero_rename.committer.s3.driver import BotoDriver
 from zero_rename.committer.s3.requests import AbortUpload, Refused
@@ -53,6 +53,23 @@ class TestRecover:
         names = [tables.url("missing"), tables.url()]
         with pytest.raises(TableNotFoundError, match="missing"):
             run(RecoverJobsOperator, names)
+        assert tables.table().is_closed(job)
+
+    @pytest.mark.parametrize("error", [DamagedError("bad"), OverflowError("timestamp")])
+    def test_a_table_that_breaks_does_not_keep_the_next_from_recovery(
+        self, tables: Tables, monkeypatch: pytest.MonkeyPatch, error: Exception
+    ) -> None:
+        job = tables.decided(1)
+        recover = Table.recover
+
+        def breaks(self: Table, patience: float | None = None) -> Any:
+            if self.root.url.endswith("/broken"):
+                raise error
+            return recover(self, patience)
+
+        monkeypatch.setattr(Table, "recover", breaks)
+        with pytest.raises(type(error)):
+            run(RecoverJobsOperator, [tables.url("broken"), tables.url()])
         assert tables.table().is_closed(job)
 
 

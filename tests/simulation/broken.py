@@ -297,7 +297,7 @@ def purges_by_a_look_at_open_records_before_the_uploads(context, **options):
     return purge.PurgeReport((), ())
 
 
-def applies_though_it_may_not_write(context, states):
+def applies_though_it_may_not_write(context, states, damaged):
     claiming = sorted({state.head.claim for state in states if state.head.claim is not None})
     decisions = yield All(tuple(decide.read_decision(context, j) for j in claiming))
     commits = [decided for decided in decisions if decided and decided.decision.is_commit]
@@ -311,10 +311,10 @@ def lists_heads_once(context, partitions=None):
     listed = yield from slots.list_heads(context)
     wanted = snapshot._wanted(listed, partitions)
     states = yield All(tuple(slots.read_head(context, item.slot) for item in wanted.values()))
-    yield from snapshot._settle_claims(context, states)
-    return (yield from snapshot._snapshot(context, table, states, partitions))
+    yield from snapshot._settle_claims(context, states, {})
+    return (yield from snapshot._snapshot(context, table, states, partitions, {})).snapshot
 
 
-def ignores_decided_claims(context, states):
+def ignores_decided_claims(context, states, damaged):
     return True
     yield

@@ -43,7 +43,10 @@ from zero_rename.committer.s3.requests import (
     CompleteUpload,
     CreateUpload,
     Get,
+    ListUploads,
     Put,
+    Refused,
+    Unknown,
     UploadPart,
 )
 from zero_rename.committer.state.context import Limits
@@ -297,6 +300,83 @@ class TestRepair:
             repaired(world)
 
 
+def answers_500(world: World) -> World:
+    """A store that knows no better answer to the completion of an upload that is gone."""
+
+    def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+        answer = apply(request)
+        return Unknown("500") if isinstance(answer, Refused) else answer
+
+    world.driver.fault = fault
+    return world
+
+
+class TestLost:
+    """Complete answers 500 where an upload is gone: Ceph and moto."""
+
+    def test_everybody_is_told_that_the_file_is_lost_and_what_to_do(self) -> None:
+        world, opened, result = damaged()
+        lost = result.files[0].key
+        answers_500(world)
+        began = world.store.clock()
+        with pytest.raises(DataLostError, match="repair") as caught:
+            world.snapshot()
+        assert caught.value.key == lost
+        with pytest.raises(OtherJobError, match=r"repair .* --accept-loss"):
+            world.load(DAY1)
+        (recovered,) = world.recover()
+        assert (recovered.job, str(recovered.outcome)) == (opened.job, "failed")
+        assert f"repair {ROOT.url} --job {opened.job} --accept-loss" in recovered.detail
+        assert lost in recovered.detail
+        assert world.store.clock() - began < 10, "three looks that take no longer than they must"
+        (done,) = repaired(world, accept_loss=True)
+        assert done.action is RepairAction.ACCEPTED
+        world.recover()
+        world.assert_clean()
+
+    @pytest.mark.parametrize("by_prefix", [True, False])
+    def test_an_upload_that_is_there_is_not_lost(self, by_prefix: bool) -> None:
+        world = World(MemoryStore(behaviour=Behaviour(lists_uploads=by_prefix)))
+        opened = world.open()
+        result = world.write(opened, DAY1)
+        die_before_applying(world, opened, result)
+
+        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+            return Unknown("500") if isinstance(request, CompleteUpload) else apply(request)
+
+        world.driver.fault = fault
+        (recovered,) = world.recover()
+        assert "Nothing is lost" in recovered.detail
+        world.driver.fault = None
+        world.recover()
+        assert keys_of(world, DAY1) == {result.files[0].key}
+
+    def test_one_that_another_process_completes_at_the_last_moment(self) -> None:
+        """Between the listing of uploads and the second look at the object."""
+        world = World()
+        opened = world.open()
+        result = world.write(opened, DAY1)
+        die_before_applying(world, opened, result)
+
+        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+            if isinstance(request, CompleteUpload):
+                return Unknown("500")
+            if isinstance(request, ListUploads):
+                file = result.files[0]
+                apply(CompleteUpload(file.key, file.upload_id, file.etags))
+            return apply(request)
+
+        world.driver.fault = fault
+        assert [str(it.outcome) for it in world.recover()] == ["committed"]
+
+    def test_the_doctor_looks_at_the_uploads_of_open_commits(self) -> None:
+        world, opened, result = damaged(count=2)
+        found = complaints(world)["committed files lost"]
+        assert found.subject == result.files[0].key
+        assert "2 files" in found.detail
+        assert f"--job {opened.job} --accept-loss" in found.remedy
+
+
 def complaints(world: World) -> dict[str, Problem]:
     return {found.what: found for found in world.driver.run(examine(world.context))}
 
@@ -451,8 +531,8 @@ class TestCommands:
         s3_bucket.client.abort_multipart_upload(
             Bucket=s3_bucket.name, Key=lost.key, UploadId=lost.upload_id
         )
-        # moto answers the completion of a missing upload with 500, which tells nothing.
-        with pytest.raises((DataLostError, UnfinishedCommitError)):
+        # moto answers the completion of a missing upload with 500; the listing tells.
+        with pytest.raises(DataLostError, match="repair"):
             table.commit(opened, [result])
         (found,) = self.invoke(1, "repair", table.root.url)
         assert (found["action"], found["lost"][0]["key"]) == ("reported", lost.key)

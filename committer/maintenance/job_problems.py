@@ -1,0 +1,146 @@
+"""What is wrong with a table's jobs and with the records that name their files."""
+
+from __future__ import annotations
+
+from ..errors import DamagedError
+from ..job_spec import Coordination
+from ..layout import is_hidden, is_job_id
+from ..protocol.open import OpenEntry, list_open, read_open
+from ..records.head import HeadState
+from ..records.table_record import TableRecord
+from ..s3.listing import list_objects
+from ..s3.requests import All, Step
+from ..state.context import Context
+from ..state.decide import Decided, read_decision
+from ..state.heads import all_heads, read_head
+from ..state.partition_files import read_commit, read_manifest
+from ..state.tolerance import or_damage
+from .problem import Problem, about_damage
+from .repair import find_lost
+
+#: Seconds after which a decided job that is still open counts as abandoned.
+APPLYING = 3600.0
+
+
+def about_jobs(context: Context, table: TableRecord) -> Step[list[Problem]]:
+    """Open jobs that are dead, damaged, or have lost files; objects among them that are none."""
+    jobs = yield from list_open(context)
+    found = yield All(tuple(_about_job(context, job, table) for job in sorted(jobs)))
+    strays = yield from _strays(context)
+    return strays + [problem for problems in found for problem in problems]
+
+
+def _strays(context: Context) -> Step[list[Problem]]:
+    prefix = context.root.open_prefix
+    listing = yield from list_objects(prefix)
+    names = {key: key.removeprefix(prefix).removesuffix(".json") for key in listing.keys}
+    return [
+        Problem(
+            "stray object",
+            key,
+            "It lies among the records of open jobs and is no job's; nobody heeds it.",
+            "Find out what wrote it, and remove it.",
+        )
+        for key, name in names.items()
+        if name and not is_job_id(name) and not is_hidden(name)
+    ]
+
+
+def _about_job(context: Context, job: str, table: TableRecord) -> Step[list[Problem]]:
+    entry: OpenEntry | None = yield from read_open(context, job)
+    if entry is None:
+        return []
+    found = [] if entry.damage is None else [_unread(context, entry, entry.damage)]
+    decided = yield from or_damage(read_decision(context, job))
+    if isinstance(decided, DamagedError):
+        return [*found, about_damage(context.root, decided)]
+    stores = table.coordination is Coordination.STORE
+    if stores and decided is not None and decided.decision.is_commit:
+        found += yield from _about_losses(context, decided)
+    return found + _about_silence(context, entry, decided, table)
+
+
+def _unread(context: Context, entry: OpenEntry, damage: DamagedError) -> Problem:
+    return Problem(
+        "damaged",
+        context.root.open_key(entry.job),
+        f"{damage.message} Whose job it is and with which policy, nobody can tell.",
+        f"If its process is dead: zero-rename recover {context.root.url} --patience 0, beside no "
+        "running job",
+    )
+
+
+def _about_losses(context: Context, decided: Decided) -> Step[list[Problem]]:
+    lost = yield from find_lost(context, decided)
+    if not lost:
+        return []
+    job = decided.decision.job
+    return [
+        Problem(
+            "committed files lost",
+            lost[0].key,
+            f"{len(lost)} files of {job} are decided, and neither their uploads nor objects are "
+            "there. Their partitions keep their former state, and no writer gets past the job.",
+            "Look for what aborts uploads; go on without the files: zero-rename repair "
+            f"{context.root.url} --job {job} --accept-loss",
+        )
+    ]
+
+
+def _about_silence(
+    context: Context, entry: OpenEntry, decided: Decided | None, table: TableRecord
+) -> list[Problem]:
+    allowed = entry.patience if decided is None else APPLYING
+    if entry.silent_for < allowed:
+        return []
+    state = "undecided" if decided is None else f"decided ({decided.decision.verdict})"
+    url = context.root.url
+    remedy = f"Settle it: zero-rename recover {url}"
+    if decided is not None and decided.decision.is_commit:
+        remedy += f"; where files are lost: zero-rename repair {url} --job {entry.job}"
+    if table.coordination is Coordination.NONE:
+        remedy = f"Nobody but its owner can finish it; see zero-rename recover {url}"
+    detail = f"{state} and silent for {entry.silent_for:.0f} s, {allowed:.0f} s are usual"
+    return [Problem("job left open", entry.job, detail, remedy)]
+
+
+def about_heads(context: Context, table: TableRecord) -> Step[list[Problem]]:
+    """Heads that cannot be read, name what is not there, or carry the claim of a dead job."""
+    if table.coordination is Coordination.NONE:
+        return []
+    found = yield from all_heads(context)
+    states = [state for state in found if isinstance(state, HeadState)]
+    problems = [about_damage(context.root, it) for it in found if isinstance(it, DamagedError)]
+    claimed = [state for state in states if state.head.claim is not None]
+    claims = yield All(tuple(_about_claim(context, state) for state in claimed))
+    problems += [problem for problem in claims if problem is not None]
+    return problems + (yield from _about_names(context, states))
+
+
+def _about_names(context: Context, states: list[HeadState]) -> Step[list[Problem]]:
+    """Decisions and manifests that heads name: one GET each."""
+    jobs = sorted({job for state in states for job in state.head.decisions})
+    folded = [state for state in states if state.head.manifest is not None]
+    read = yield All(
+        (
+            *(or_damage(read_commit(context, job)) for job in jobs),
+            *(or_damage(read_manifest(context, state.head)) for state in folded),
+        )
+    )
+    return [about_damage(context.root, it) for it in read if isinstance(it, DamagedError)]
+
+
+def _about_claim(context: Context, state: HeadState) -> Step[Problem | None]:
+    job = state.head.claim
+    assert job is not None
+    if (yield from read_open(context, job)) is not None:
+        return None
+    again = yield from or_damage(read_head(context, state.slot))
+    if isinstance(again, DamagedError) or again.etag != state.etag:
+        return None  # Its job closed in between.
+    return Problem(
+        "claim of a dead job",
+        state.slot.key,
+        f"The head carries the claim of {job}, which has no open record.",
+        f"Take it off: zero-rename purge {context.root.url}",
+    )
