@@ -23,7 +23,7 @@ from ..committer import (
 )
 from ..committer.protocol.snapshot import survey
 from . import s3a, s3a_check, s3a_recover, s3a_uploads
-from .output import AsJson, plain, print_rows, refusals
+from .output import AsJson, plain, print_rows, refusals, say
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -71,7 +71,7 @@ def jobs(table: Url, as_json: AsJson = False) -> None:
     print_rows(as_json, columns, rows, plain(found))
     for job in found:
         if job.damage:
-            typer.echo(f"{job.job}: {job.damage}", err=True)
+            say(f"{job.job}: {job.damage}")
 
 
 @app.command()
@@ -111,7 +111,7 @@ def purge(
     rows += [(outcome.job, outcome.outcome, outcome.detail) for outcome in report.recovered]
     print_rows(as_json, ("upload or job", "action", "why"), rows, dataclasses.asdict(report))
     if report.failed:
-        typer.echo(f"{report.failed} of these are not done; run it again.", err=True)
+        say(f"{report.failed} of these are not done; run it again.")
         raise typer.Exit(1)
 
 
@@ -143,7 +143,7 @@ def show(table: Url, as_json: AsJson = False) -> None:
     rows = [tuple(entry[name] for name in columns) for entry in document]
     print_rows(as_json, columns, rows, document)
     for name, error in sorted(damaged.items()):
-        typer.echo(f"{name} cannot be read: {error}", err=True)
+        say(f"{name} cannot be read: {error}")
     if damaged:
         raise typer.Exit(1)
 
@@ -190,11 +190,12 @@ def repair(
     print_rows(as_json, columns, rows, plain(found))
     reported = [job for job in found if job.lost and job.action is RepairAction.REPORTED]
     for entry in reported:
-        typer.echo(
-            f"{entry.job}: {len(entry.lost)} files with {entry.rows} rows are lost"
-            + (f"; its replace removes {entry.removes} older files there" if entry.removes else "")
-            + ". Nothing was changed; --accept-loss applies the job without them.",
-            err=True,
+        removes = (
+            f"; its replace removes {entry.removes} older files there" if entry.removes else ""
+        )
+        say(
+            f"{entry.job}: {len(entry.lost)} files with {entry.rows} rows are lost{removes}. "
+            "Nothing was changed; --accept-loss applies the job without them."
         )
     if reported:
         raise typer.Exit(1)

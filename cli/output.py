@@ -13,7 +13,13 @@ import typer
 from rich.console import Console
 from rich.table import Table as Sheet
 
-from ..committer.errors import ZeroRenameError
+from ..committer.errors import ZeroRenameError, escaped
+
+
+def say(text: str) -> None:
+    """A remark on standard error, on a line of its own."""
+    typer.echo(escaped(text), err=True)
+
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
@@ -31,13 +37,14 @@ def refusals() -> Iterator[None]:
 def print_rows(
     as_json: bool, columns: Sequence[str], rows: Sequence[Sequence[Any]], document: Any
 ) -> None:
-    """A table of ``rows``, or ``document`` as JSON."""
+    """A table of ``rows``, or ``document`` as JSON. What keys, owners and other words of strangers
+    would do to a terminal is shown instead of done; JSON escapes it by itself."""
     if as_json:
         typer.echo(json.dumps(document, indent=2, default=str))
         return
     sheet = Sheet(*columns)
     for row in rows:
-        sheet.add_row(*("" if cell is None else str(cell) for cell in row))
+        sheet.add_row(*("" if cell is None else escaped(str(cell)) for cell in row))
     # Cells are keys and ids: to wrap them would break them for who copies one.
     console = Console(width=None if sys.stdout.isatty() else 240, markup=False, highlight=False)
     console.print(sheet)

@@ -67,7 +67,7 @@ class ZeroRenameError(Exception):
 
     def __str__(self) -> str:
         named = (("table", self.table), ("job", self.job), ("key", self.key))
-        context = ", ".join(f"{name} {printable(value)}" for name, value in named if value)
+        context = ", ".join(f"{name} {escaped(value)}" for name, value in named if value)
         parts = [printable(self.message)]
         if context:
             parts.append(f"[{context}]")
@@ -86,6 +86,11 @@ def _rebuild(kind: type[ZeroRenameError], args: tuple[str, ...], state: dict) ->
 def printable(text: str) -> str:
     """``text`` with control characters escaped: records and keys are untrusted when logged."""
     return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
+
+
+def escaped(text: str) -> str:
+    """``text`` as one line that a terminal shows as it is: keys and owners are strangers' words."""
+    return printable(text).replace("\n", "\\n")
 
 
 class RefusedError(ZeroRenameError):

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from ..errors import DataLostError, InvalidInputError
+from ..errors import DamagedError, DataLostError, InvalidInputError
 from ..job_spec import Coordination
 from ..protocol.apply import finish
 from ..protocol.close import list_uploads
@@ -26,6 +26,7 @@ from ..s3.requests import Absent, All, Head, Step
 from ..state.context import Context
 from ..state.decide import Decided, amend, read_decision
 from ..state.heads import read_head
+from ..state.tolerance import or_damage
 
 
 class RepairAction(StrEnum):
@@ -64,6 +65,7 @@ def repair(
     :param accept_loss: apply each job without what it lost; ``False`` changes nothing.
     :param job: this job only.
     :raises InvalidInputError: the table has no heads, or ``job`` is no open committed job.
+    :raises DamagedError: the decision of ``job`` cannot be read.
     :raises UnfinishedCommitError: a decision changed meanwhile; run it again.
     """
     table = yield from read_table(context)
@@ -78,7 +80,11 @@ def repair(
     for name in sorted((yield from list_open(context))):
         if job is not None and name != job:
             continue
-        decided = yield from read_decision(context, name)
+        decided = yield from or_damage(read_decision(context, name))
+        if isinstance(decided, DamagedError):
+            if job is not None:
+                raise decided
+            continue  # Nobody knows what it decided; the doctor names it.
         if decided is not None and decided.decision.is_commit:
             found.append((yield from _repair_one(context, decided, accept_loss)))
     if job is not None and not found:

@@ -226,12 +226,12 @@ def _naming(file: DataFile) -> Iterator[None]:
 
 
 def _read_whole(driver: Driver, file: DataFile) -> bytes:
-    answer = driver.run(Get(file.key))
+    answer = driver.run(Get(file.key, most=file.size))
     if isinstance(answer, Absent):
         raise gone(file.key)
     if len(answer.body) != file.size:
         raise DamagedError(
-            f"The object has {len(answer.body)} bytes, it should have {file.size}.",
+            f"The object has {answer.size} bytes, it should have {file.size}.",
             key=file.key,
             remedy=_VERIFY,
         )

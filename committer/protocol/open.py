@@ -255,7 +255,8 @@ def _look_at_others(context: Context, mine: str, spec: JobSpec, others: set[str]
     """
     found = yield All(tuple(read_open(context, job) for job in sorted(others)))
     entries = [entry for entry in found if entry is not None]
-    tries = [e for e in entries if e.record and spec.once is not None and e.record.once == spec.once]
+    once = spec.once
+    tries = [e for e in entries if e.record and once is not None and e.record.once == once]
     if tries:
         yield from _give_way(context, mine, tries)
     for entry in tries:

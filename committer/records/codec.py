@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ..errors import RecordDamagedError
+from ..s3.requests import LIST_BYTES, RECORD_BYTES
 from .marks import Count
 from .typed_json import Unfit, from_members, to_members
 
 FORMAT = 1
+#: Kinds of records that name files.
+_LISTS = frozenset({"decision", "decision-part", "manifest"})
 T = TypeVar("T")
 
 
@@ -40,11 +43,14 @@ class Document:
     key: str
 
     @staticmethod
-    def parse(body: bytes, key: str) -> Document:
+    def parse(body: bytes, key: str, most: int = RECORD_BYTES) -> Document:
         """Read an object's bytes.
 
-        :raises RecordDamagedError: not JSON, or not an object.
+        :param most: how many they may be.
+        :raises RecordDamagedError: too many, not JSON, or not an object.
         """
+        if len(body) > most:
+            raise _damaged(key, "", f"has more than {most} bytes, so it is none of this package")
         try:
             members = json.loads(body.decode())
         except (ValueError, RecursionError) as error:
@@ -85,7 +91,7 @@ def decode(body: bytes, kind: str, key: str) -> Document:
     :param key: the object's key, for errors.
     :raises RecordDamagedError: not JSON, not an object, another kind, or a newer format.
     """
-    document = Document.parse(body, key)
+    document = Document.parse(body, key, LIST_BYTES if kind in _LISTS else RECORD_BYTES)
     header = document.read(_Header)
     if header.kind != kind:
         raise document.damaged("kind", f"is {header.kind!r}, not {kind!r}")

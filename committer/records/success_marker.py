@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 from ..errors import RecordDamagedError
 from ..job_spec import Owner
+from ..s3.requests import RECORD_BYTES
 from .codec import Document
 from .marks import DEFAULTED, Count, Moment, Named
 
@@ -84,6 +85,12 @@ class SuccessMarker:
                 "not say which job or files it stands for.",
                 key=key,
                 remedy="Write the table with zero_rename or an S3A committer.",
+            )
+        if len(body) > RECORD_BYTES:
+            raise RecordDamagedError(
+                f"The _SUCCESS marker has more than {RECORD_BYTES} bytes, so it is no committer's.",
+                key=key,
+                remedy="Find out what wrote it.",
             )
         try:
             document = json.loads(body.decode())

@@ -13,6 +13,7 @@ from urllib3.exceptions import HTTPError
 from ..errors import InvalidInputError
 from . import requests as store
 from .clients import ATTEMPTS, S3Clients
+from .encoded_keys import decoded_keys
 from .error_translation import code_of, describe, is_unsure, refusal_of, unreachable, was_not_sent
 from .lifecycle import LifecycleRule
 
@@ -113,7 +114,7 @@ class S3Requests:
                     Bucket=self.bucket, Key=request.key, **options
                 )
                 # boto3 retries until the headers are there; a body may still break off.
-                return _found(request.key, answer, answer["Body"].read())
+                return _found(request.key, answer, _body(answer, request))
             except ClientError as error:
                 code = code_of(error)
                 if code in _GONE:
@@ -196,7 +197,11 @@ class S3Requests:
         the marker's own key, and attempts of a task share their keys: so step back by one
         character and see that key again.
         """
-        options: dict[str, Any] = {"Prefix": request.prefix} if request.prefix else {}
+        # boto3 asks for encoded keys in listings of objects by itself, here it does not; and a key
+        # with a control character makes the answer no XML.
+        options: dict[str, Any] = {"EncodingType": "url"}
+        if request.prefix:
+            options["Prefix"] = request.prefix
         if request.marker is None:
             answer = self.clients.retrying.list_multipart_uploads(Bucket=self.bucket, **options)
         else:
@@ -211,13 +216,15 @@ class S3Requests:
                 answer = self.clients.retrying.list_multipart_uploads(
                     Bucket=self.bucket, KeyMarker=key[:-1], **options
                 )
-                if answer.get("IsTruncated") and answer.get("NextKeyMarker", "") <= key:
+                if answer.get("IsTruncated") and decoded_keys(answer, request.prefix)[1] <= key:
                     raise
+        keys, following = decoded_keys(answer, request.prefix)
         uploads = tuple(
-            store.ListedUpload(entry["Key"], entry["UploadId"], entry["Initiated"].timestamp())
-            for entry in answer.get("Uploads", ())
+            store.ListedUpload(key, entry["UploadId"], entry["Initiated"].timestamp())
+            for key, entry in zip(keys, answer.get("Uploads", ()), strict=True)
         )
-        return store.UploadPage(uploads, _next_uploads(answer, request.marker), _date(answer))
+        marker = _next_uploads(answer, following, request.marker)
+        return store.UploadPage(uploads, marker, _date(answer))
 
     def _list_lifecycle_rules(
         self, request: store.ListLifecycleRules
@@ -332,6 +339,16 @@ def _found(key: str, answer: dict[str, Any], body: bytes) -> store.Found:
     )
 
 
+def _body(answer: dict[str, Any], request: store.Get) -> bytes:
+    stream = answer["Body"]
+    if request.part is not None or answer["ContentLength"] <= request.most:
+        return stream.read()
+    try:
+        return stream.read(request.most + 1)
+    finally:
+        stream.close()  # The rest is never read.
+
+
 def _size(answer: dict[str, Any]) -> int:
     """Bytes of the whole object; an answer with a part of it has them in its Content-Range."""
     total = str(answer.get("ContentRange", "")).rpartition("/")[2]
@@ -352,9 +369,11 @@ def _date(answer: Any) -> float:
         return 0.0
 
 
-def _next_uploads(answer: dict[str, Any], marker: tuple[str, str] | None) -> tuple[str, str] | None:
+def _next_uploads(
+    answer: dict[str, Any], next_key: str, marker: tuple[str, str] | None
+) -> tuple[str, str] | None:
     if not answer.get("IsTruncated"):
         return None
-    following = (answer.get("NextKeyMarker") or "", answer.get("NextUploadIdMarker") or "")
+    following = (next_key, answer.get("NextUploadIdMarker") or "")
     # A store that says "truncated" without a way on would be asked the same for ever.
     return following if following[0] and following != marker else None

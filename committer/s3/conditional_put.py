@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ..errors import StoreRefusedError, StoreUnreachableError
 from .backoff import Backoff
-from .requests import Absent, Done, Found, Get, Put, Refused, Step, Unknown
+from .requests import LIST_BYTES, Absent, Done, Found, Get, Put, Refused, Step, Unknown
 
 _TRIES = Backoff(tries=5, first=0.2)
 
@@ -78,7 +78,7 @@ def put_record(
         if isinstance(answer, Done):
             return Written(answer.etag, answer.date)
         try:
-            current = yield Get(put.key)
+            current = yield Get(put.key, most=LIST_BYTES)
         except (StoreUnreachableError, StoreRefusedError) as error:
             return Uncertain(error.message)
         if isinstance(current, Found) and read_id(current.body) == write_id:

@@ -60,17 +60,28 @@ class ByteRange:
     last: int
 
 
+#: Bytes that a control object may have, but for those that name files. The largest that this
+#: package writes have a few hundred thousand.
+RECORD_BYTES = 8 * 1024 * 1024
+#: Bytes that one that names files may have: 10,000 of them with all their parts, or a hundred
+#: thousand of a partition.
+LIST_BYTES = 256 * 1024 * 1024
+
+
 @dataclass(frozen=True)
 class Get:
     """Read an object.
 
     :param part: these bytes only, as far as they are there; ``None`` for all.
     :param if_match: only the version with this ETag.
+    :param most: bytes of a body. Of a longer one so many and one more are read, which no reader
+        of records takes for a record: what lies in a bucket may be of any size.
     """
 
     key: str
     part: ByteRange | None = None
     if_match: str | None = None
+    most: int = RECORD_BYTES
 
 
 @dataclass(frozen=True)
@@ -232,7 +243,7 @@ class Found:
 
     :param size: bytes of the whole object, also where a part was asked for.
     :param date: the answer's Date header.
-    :param body: the bytes asked for; empty for ``Head``.
+    :param body: the bytes asked for, as many as ``Get`` takes; empty for ``Head``.
     :param metadata: user metadata, by names in lower case.
     """
 

@@ -18,7 +18,7 @@ from ..records.decision import (
     split_into_parts,
 )
 from ..s3.conditional_put import NotWritten, Uncertain, Written, put_record
-from ..s3.requests import Absent, All, Delete, Found, Get, Put, Step
+from ..s3.requests import LIST_BYTES, Absent, All, Delete, Found, Get, Put, Step
 from .context import Context
 
 
@@ -37,7 +37,7 @@ class Decided:
 
 def read_decision(context: Context, job: str) -> Step[Decided | None]:
     """The decision of ``job`` with all its parts, or ``None`` while it has none."""
-    found = yield Get(context.root.decision_key(job))
+    found = yield Get(context.root.decision_key(job), most=LIST_BYTES)
     if isinstance(found, Absent):
         return None
     return (yield from _decoded(context, job, found))
@@ -53,7 +53,7 @@ def _decoded(context: Context, job: str, found: Found) -> Step[Decided]:
 
 
 def _read_part(context: Context, job: str, part: PartReference) -> Step[DecisionPart]:
-    found = yield Get(part.key)
+    found = yield Get(part.key, most=LIST_BYTES)
     if isinstance(found, Absent) or found.etag != part.etag:
         raise DamagedError(
             "A part of a job's decision is missing or is not the one that was decided; nothing "

@@ -11,7 +11,7 @@ from ..records.decision import Decision, PartReference
 from ..records.head import HeadState, PartitionHead, Slot
 from ..records.manifest import Manifest
 from ..s3.conditional_put import Written, put_record
-from ..s3.requests import Absent, All, Get, Put, Step
+from ..s3.requests import LIST_BYTES, Absent, All, Get, Put, Step
 from .context import Context
 from .decide import Decided, read_decision
 from .tolerance import or_damage
@@ -73,7 +73,7 @@ def read_manifest(context: Context, head: PartitionHead) -> Step[tuple[DataFile,
     """The folded part of a head's files, without jobs dropped since."""
     if head.manifest is None:
         return ()
-    found = yield Get(head.manifest.key)
+    found = yield Get(head.manifest.key, most=LIST_BYTES)
     if isinstance(found, Absent):
         raise DamagedError(
             f"The manifest that the head of {head.name!r} names is missing.",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...committer.errors import escaped
+
 if TYPE_CHECKING:
     from ...committer import Committed
 
@@ -61,7 +63,8 @@ def _number(value: int | None) -> str:
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Rows as aligned text, for logs."""
-    cells = [list(map(str, header)), *(["" if c is None else str(c) for c in r] for r in rows)]
+    shown = [["" if cell is None else escaped(str(cell)) for cell in row] for row in rows]
+    cells = [list(map(str, header)), *shown]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
     lines = ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in cells]
     lines.insert(1, "  ".join("-" * width for width in widths))

@@ -18,6 +18,7 @@ from ...committer.errors import RecordDamagedError
 from ...committer.layout import TableRoot
 from ...committer.s3.listing import list_objects
 from ...committer.s3.requests import (
+    LIST_BYTES,
     All,
     Found,
     Get,
@@ -143,7 +144,7 @@ def _job(tree: str, items: list[tuple[ListedObject, MagicPath]]) -> Step[Leftove
 
 
 def _load(item: ListedObject, path: MagicPath) -> Step[LeftoverSet | None]:
-    found = yield Get(item.key)
+    found = yield Get(item.key, most=LIST_BYTES)
     if not isinstance(found, Found):
         return None  # Deleted since the listing: the job, or another recoverer, is cleaning up.
     try:

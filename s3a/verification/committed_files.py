@@ -16,7 +16,7 @@ from ...committer.errors import RecordDamagedError, VerificationError
 from ...committer.layout import UNPARTITIONED, TableRoot
 from ...committer.records.success_marker import FILENAMES_LIMIT, SuccessMarker
 from ...committer.s3.listing import list_objects
-from ...committer.s3.requests import Absent, All, Found, Get, Head, Step
+from ...committer.s3.requests import LIST_BYTES, Absent, All, Found, Get, Head, Step
 from ..hadoop.commit_files import JobSummary, PendingSet
 from ..hadoop.magic_paths import (
     MAGIC_JOB,
@@ -226,7 +226,7 @@ def pending_files(root: TableRoot, job: str, warnings: list[str]) -> Step[dict[s
 
 
 def _load(key: str) -> Step[PendingSet | None]:
-    found = yield Get(key)
+    found = yield Get(key, most=LIST_BYTES)
     if isinstance(found, Absent):
         return None
     try:

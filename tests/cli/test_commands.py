@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from zero_rename import JobSpec, Table
 from zero_rename.cli import app
-from zero_rename.committer import DataLostError, UnfinishedCommitError
+from zero_rename.committer import DataLostError, Owner, UnfinishedCommitError
 from zero_rename.committer.s3.backoff import Backoff
 from zero_rename.committer.s3.driver import BotoDriver
 from zero_rename.committer.s3.requests import AbortUpload, Unknown
@@ -149,6 +149,31 @@ def test_verify_names_what_differs(table: Table, s3_bucket: Any) -> None:
     s3_bucket.client.delete_object(Bucket=s3_bucket.name, Key=lost.key)
     found = {f["key"]: f["kind"] for f in as_json("verify", table.root.url, code=1)}
     assert found == {"flights/day=1/late.parquet": "unnamed", lost.key: "missing"}
+
+
+def test_words_of_strangers_do_nothing_to_the_terminal(table: Table, s3_bucket: Any) -> None:
+    """Owners, keys and what records hold: escapes are shown, and a line stays a line."""
+    bad = "\x1b[2J\x1b]0;pwned\x07\nzr1-00000000000000000000000000"
+    owner = Owner(application=bad, host=bad)
+    opened = table.open_job(JobSpec(DATA.schema, owner=owner, max_duration=1000.0))
+    s3_bucket.put("flights/day=1/\x1b[2J.parquet", b"x")
+    commands = {"jobs": 0, "recover": 0, "verify": 1, "doctor": 1, "purge": 0}
+    for command, code in commands.items():
+        result = invoke(command, table.root.url)
+        assert result.exit_code == code, result.output
+        assert_harmless(result)
+    assert "\\x1b[2J" in invoke("jobs", table.root.url).stdout
+    key = f"flights/_zero_rename/open/{opened.job}.json"
+    s3_bucket.put(key, json.dumps(json.loads(s3_bucket.read(key)) | {"job": bad}).encode())
+    for command in commands:
+        assert_harmless(invoke(command, table.root.url))
+
+
+def assert_harmless(result: Result) -> None:
+    written = result.stdout + result.stderr
+    assert "\x1b" not in written
+    assert "\x07" not in written
+    assert not [line for line in written.splitlines() if line.startswith("zr1-0000")]
 
 
 def test_a_refusal_is_one_paragraph(s3_bucket: Any) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 
 import pytest
+from botocore.exceptions import ClientError
 from torture.servers import Store, of_server
 
 from support.shared_servers import shared_server
@@ -65,6 +67,21 @@ def test_an_upload_is_settled_once(driver: BotoDriver) -> None:
     ask(Delete("p/two"))
     assert isinstance(ask(CompleteUpload("p/two", upload, (etag,))), Unknown)
     assert isinstance(ask(Head("p/two")), Absent), "not brought back"
+
+
+def test_keys_of_any_characters_are_listed_and_aborted(driver: BotoDriver) -> None:
+    """A key with a control character in clear makes the listing no XML. Ceph's answer to its
+    creation is none either, and Ceph encodes keys without saying so."""
+    ask = driver.perform
+    keys = ["p/a b+c%20", "p/\x01\x1b[31m", "p/\u00e9", "p/day=1/x"]
+    for key in keys:
+        with contextlib.suppress(ClientError):
+            driver.clients.retrying.create_multipart_upload(Bucket=driver.bucket, Key=key)
+    uploads = ask(ListUploads("p/")).uploads
+    assert sorted({upload.key for upload in uploads}) == sorted(keys)
+    for upload in uploads:
+        assert isinstance(ask(AbortUpload(upload.key, upload.upload_id)), Done)
+    assert ask(ListUploads("p/")).uploads == ()
 
 
 def test_conditions_are_kept_where_nobody_races(driver: BotoDriver) -> None:

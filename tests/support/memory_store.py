@@ -150,6 +150,8 @@ class MemoryStore:
             if request.part.first >= len(body):
                 return s.Refused("InvalidRange")
             body = body[request.part.first : request.part.last + 1]
+        elif len(body) > request.most:
+            body = body[: request.most + 1]
         return replace(found, body=body)
 
     def _look(self, key: str) -> s.Found | s.Absent:

@@ -13,11 +13,24 @@ from support.protocol import DAY1, DAY2, DAY3, ROOT, World
 from zero_rename.committer import DamagedError, Mode, OnRepeat, Problem, RecordDamagedError
 from zero_rename.committer.doctor import examine
 from zero_rename.committer.maintenance.recovery import open_jobs
+from zero_rename.committer.maintenance.repair import repair
 from zero_rename.committer.maintenance.verify import verify
 from zero_rename.committer.protocol.claim import ClaimRequest, claim_all
 from zero_rename.committer.protocol.snapshot import survey
 from zero_rename.committer.records.head import Slot
 from zero_rename.committer.s3.requests import CompleteUpload, Delete, Put
+
+
+@pytest.fixture(autouse=True)
+def small_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records that name files may have a quarter of a megabyte here, not of a gigabyte."""
+    for module in ("records.codec", "state.decide", "state.partition_files"):
+        monkeypatch.setattr(f"zero_rename.committer.{module}.LIST_BYTES", LARGEST)
+    monkeypatch.setattr("zero_rename.committer.records.codec.RECORD_BYTES", LARGEST)
+
+
+#: Bytes of the largest record of these tests.
+LARGEST = 256 * 1024
 
 
 class Crash(BaseException):
@@ -41,6 +54,7 @@ def set_to(**members: str) -> Callable[[dict[str, Any]], bytes]:
 
 
 SPOILT = {
+    "larger than any record": lambda record: json.dumps(record).encode() + b" " * LARGEST,
     "truncated": truncated,
     "a time beyond all calendars": set_to(opened_at="1e300", decided_at="1e300"),
     "infinity": set_to(opened_at="Infinity", decided_at="-Infinity"),
@@ -153,6 +167,14 @@ class TestDecisionOfAnOpenJob:
         }
         assert {it.job: str(it.outcome) for it in world.purge().recovered} == {job: "failed"}
         assert world.jobs_of(DAY2)[-1] == other
+
+    def test_repair_looks_at_the_others(self, how: Any) -> None:
+        world, job = self.damaged(how)
+        other = decided(world, DAY2)
+        (found,) = world.driver.run(repair(world.context))
+        assert found.job == other
+        with pytest.raises(RecordDamagedError):
+            world.driver.run(repair(world.context, job=job))
 
     def test_it_is_listed_and_named(self, how: Any) -> None:
         world, job = self.damaged(how)

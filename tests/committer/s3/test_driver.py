@@ -792,7 +792,58 @@ def uploads_page(entries: list[tuple[str, str]], more: bool) -> Reply:
     return Reply(200, body.encode())
 
 
+class TestSizes:
+    def test_no_more_of_an_object_is_read_than_a_record_may_have(self, driver: BotoDriver) -> None:
+        """A stranger's _SUCCESS of many gigabytes."""
+        driver.perform(Put("big", b" " * 5000))
+        found = driver.perform(Get("big", most=1000))
+        assert (len(found.body), found.size) == (1001, 5000)
+        assert len(driver.perform(Get("big", most=5000)).body) == 5000
+        assert len(driver.perform(Get("big", ByteRange(0, 1999), most=1000)).body) == 2000
+
+    def test_the_rest_is_not_waited_for(self, at: Any) -> None:
+        """The answer has a megabyte and promises a gigabyte."""
+        headers = {
+            "Content-Length": str(1 << 30),
+            "Last-Modified": "Wed, 01 Jan 2020 00:00:00 GMT",
+            "ETag": '"e"',
+        }
+        with FaultyServer(always(Reply(200, b"x" * (1 << 20), headers))) as server:
+            found = at(server.endpoint).perform(Get("big", most=1000))
+        assert (len(found.body), found.size) == (1001, 1 << 30)
+
+
 class TestUploadListings:
+    def test_keys_with_control_characters_are_asked_for_encoded(self, at: Any) -> None:
+        """As they are, they make the answer no XML, and with it every listing."""
+        one, two = "p/a b+c%20\x01", "p/\x1b[31m\u00e9"
+        encoded = [("p%2Fa+b%2Bc%2520%01", "1"), ("p/%1B%5B31m%C3%A9", "2")]
+        page = uploads_page(encoded, True)
+        said = page.body.replace(b"<IsTruncated>", b"<EncodingType>url</EncodingType><IsTruncated>")
+        with FaultyServer(always(Reply(200, said))) as server:
+            page = at(server.endpoint).perform(ListUploads("p/"))
+        assert "encoding-type=url" in server.received[0].path
+        assert [upload.key for upload in page.uploads] == [one, two]
+        assert page.marker == (two, "2")
+
+    @pytest.mark.parametrize(
+        ("prefix", "listed", "keys"),
+        [
+            ("p/", ["p/a+b%20", "p/c%20"], ["p/a+b%20", "p/c%20"]),
+            ("p/", ["p/day=1%3A/x", "p/x"], ["p/day=1%3A/x", "p/x"]),
+            ("my%20p/", ["my%20p/x", "my%20p/y"], ["my%20p/x", "my%20p/y"]),
+            ("p/", ["p/day%3D1/x", "p/%01"], ["p/day=1/x", "p/\x01"]),
+            ("my p/", ["my%20p/%2Bx"], ["my p/+x"]),
+        ],
+    )
+    def test_keys_of_a_store_that_does_not_say_whether_it_encoded_them(
+        self, at: Any, prefix: str, listed: list[str], keys: list[str]
+    ) -> None:
+        page = uploads_page([(key, "1") for key in listed], False)
+        with FaultyServer(always(page)) as server:
+            uploads = at(server.endpoint).perform(ListUploads(prefix)).uploads
+        assert [upload.key for upload in uploads] == keys
+
     def test_pages_are_followed_by_both_markers(self, at: Any) -> None:
         replies = [uploads_page([("k", "1")], True), uploads_page([("k", "2")], False)]
         with FaultyServer(lambda *_: replies.pop(0)) as server:
