@@ -56,8 +56,8 @@ def check_partition_format(partition_format: str, timezone: str) -> ZoneInfo:
             f"In {timezone} clocks go back once a year or did so, and an hour comes twice: by "
             f"partition_format={partition_format!r} the run of the second one would write into the "
             "partition of the first.",
-            remedy="Take the hour in UTC (leave partition_timezone out), or add the offset, as in "
-            "'hour=%H%z'.",
+            remedy="Take the hour in UTC (leave partition_timezone out), or add the offset to it: "
+            "'%H%z'.",
         )
     return zone
 
