@@ -7,21 +7,11 @@ command was refused. Those of ``s3a-uploads`` are Hadoop's.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
-from ..committer import (
-    Context,
-    DamagedError,
-    Outcome,
-    RepairAction,
-    Snapshot,
-    Table,
-    TableNotFoundError,
-)
-from ..committer.protocol.snapshot import survey
+from ..committer import Outcome, RepairAction, Table
 from . import s3a, s3a_check, s3a_recover, s3a_uploads
 from .output import AsJson, plain, print_rows, refusals, say
 
@@ -119,7 +109,8 @@ def purge(
 def show(table: Url, as_json: AsJson = False) -> None:
     """Show the table's partitions as a reader sees them."""
     with refusals():
-        snapshot, damaged = _surveyed(Table(table))
+        found = Table(table).survey()
+    snapshot, damaged = found.snapshot, found.damaged
     by_partition = snapshot.by_partition()
     document: list[dict[str, Any]] = []
     for name in sorted({*snapshot.epochs, *by_partition, *damaged}):
@@ -146,15 +137,6 @@ def show(table: Url, as_json: AsJson = False) -> None:
         say(f"{name} cannot be read: {error}")
     if damaged:
         raise typer.Exit(1)
-
-
-def _surveyed(table: Table) -> tuple[Snapshot, Mapping[str, DamagedError]]:
-    """What a reader sees of a table, and the partitions that cannot be read."""
-    try:
-        found = table.run(survey(Context(table.root)))
-    except TableNotFoundError:
-        return table.snapshot(), {}  # Another committer's files, if there are any.
-    return found.snapshot, found.damaged
 
 
 @app.command()

@@ -36,7 +36,7 @@ from .parquet.reader import read_batches
 from .parquet.task_writer import TaskWriter
 from .protocol.commit import abort_job, commit_job
 from .protocol.open import open_job
-from .protocol.snapshot import Snapshot, read_table, take_snapshot
+from .protocol.snapshot import Snapshot, Survey, read_table, survey, take_snapshot
 from .read_base import ReadBase
 from .records.data_file import DataFile
 from .records.pending_file import TaskResult
@@ -274,6 +274,13 @@ class Table(JobStates):
             found = self._listed(error)
             files = found.of(partitions)
             return Snapshot(self.root, found.schema, found.partition_by, files, epochs={})
+
+    def survey(self) -> Survey:
+        """A snapshot of the partitions that can be read, and why the others cannot."""
+        try:
+            return self.driver.run(survey(self._context))
+        except TableNotFoundError:
+            return Survey(self.snapshot())  # Another committer's files, if there are any.
 
     def _named(self, partitions: Collection[str] | None) -> Collection[str] | None:
         """Partitions as users name them, in the form in which they are stored."""

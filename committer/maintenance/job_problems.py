@@ -1,4 +1,4 @@
-"""What is wrong with a table's jobs and with the records that name their files."""
+"""Problems of a table's jobs and of the records that name their files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose an upload is, and whether anybody may still complete it: what purge goes by."""
+"""Plan of a purge: whose each upload is, and whether anybody may still complete it."""
 
 from __future__ import annotations
 
