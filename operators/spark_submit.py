@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -35,6 +33,7 @@ from ..provider.runs.partitions import resolve_partitions
 from ..provider.runs.reports import commit_report, one_line
 from ..provider.runs.task_run import TaskRun
 from ..provider.submit.credentials import refuse_in_settings
+from ..provider.submit.private_folder import private_folder
 from ..provider.submit.submission import Cluster, MaskingSparkSubmitHook, Submission, prepare
 from ..s3a.hadoop.settings import Committer
 from .load_arguments import check_arguments
@@ -283,10 +282,10 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         variables: Mapping[str, str],
         settings: Mapping[str, str] | None = None,
     ) -> Iterator[None]:
-        with tempfile.TemporaryDirectory(prefix="zero-rename-") as folder:
+        with private_folder() as folder:
             self._submission = prepare(
                 self._cluster(),
-                Path(folder),
+                folder,
                 conf=self.conf or {},
                 env_vars=self.env_vars or {},
                 variables=variables,

@@ -9,7 +9,7 @@ names that contain ``secret`` or ``password``, so ``fs.s3a.access.key``, ``sessi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ...committer.errors import InvalidInputError
@@ -21,15 +21,21 @@ _NAME = re.compile(
     (?: access[._\-]?key(?:[._\-]?id)?
       | secret(?:[._\-]?access)?(?:[._\-]?key)?
       | (?:api|private|encryption|client)[._\-]?key
-      | account[._\-]key (?:[._\-].*)?
-      | token | passw(?:or)?d | passphrase | credentials?
+      | account[._\-]?key (?:[._\-].*)?
+      | token | passw(?:or)?d | pwd | passphrase | credentials?
     ) $"""
 )
 _ACCESS_KEY_ID = re.compile(r"(?<![A-Z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Z0-9])")
-_URL_USER = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^\s/@:]+:[^\s/@]+@")
-# Possessive and anchored, so that a long line of a log costs linear time.
-_ASSIGNMENT = re.compile(r"""(?<![\w.\-])([\w.\-]++)\s*+=\s*+("[^"\n]*"|'[^'\n]*'|\S+)""")
+#: The password of a URL: of ``redis://:…@`` too, and one that has an ``@`` itself.
+_URL_USER = re.compile(r"(?<=://)([^\s/@:]*+:)([^\s/]+)@")
+# What comes before a value: possessive and anchored, so that a long line costs linear time. Values
+# are looked for where the name is a credential's only: in ``user=a;password=b`` that of ``user``
+# would hide the other.
+_NAMED = re.compile(
+    r"""(?<![\w.\-]) (?: ([\w.\-]++)\s*+=\s*+ | (?<!\S)(--?[\w.\-]++)[ \t]++(?!-) )""", re.VERBOSE
+)
 _MEMBER = re.compile(r""""([\w.\-]++)"\s*+:\s*+"([^"]*)\"""")
+_VALUE = re.compile(r""""[^"\n]*"|'[^'\n]*'|\S+""")
 #: Values that say whether or how, not what.
 _HARMLESS = re.compile(r"(?i)true|false|none|null||arn:aws[\w-]*:kms:.*|alias/.*")
 _MASK = "******"
@@ -57,8 +63,23 @@ def holds_credential(text: str) -> bool:
     ``name=value`` of such a name, as in ``-Dfs.s3a.secret.key=…``, ``--token=…`` and JSON."""
     if _ACCESS_KEY_ID.search(text) or _URL_USER.search(text):
         return True
-    pairs = [*_ASSIGNMENT.findall(text), *_MEMBER.findall(text)]
-    return any(_NAME.search(name) and not _harmless(value) for name, value in pairs)
+    members = ((name, value) for name, value in _MEMBER.findall(text) if _NAME.search(name))
+    if any(not _harmless(value) for _, value in members):
+        return True
+    return any(True for _ in _values(text))
+
+
+def _values(text: str) -> Iterator[tuple[int, int]]:
+    """Where the values of credential-shaped names begin and end: of ``name=value``, separated by
+    anything, and of ``--name value``."""
+    end = 0
+    for found in _NAMED.finditer(text):
+        if found.start() < end or not _NAME.search(found[1] or found[2]):
+            continue
+        value = _VALUE.match(text, found.end())
+        if value is not None and not _harmless(value.group()):
+            end = value.end()
+            yield value.span()
 
 
 def _harmless(value: str) -> bool:
@@ -109,11 +130,16 @@ def mask(text: str, secrets: Iterable[str]) -> str:
     """
     for secret in sorted((s for s in secrets if len(s) >= 4), key=len, reverse=True):
         text = text.replace(secret, _MASK)
-    text = _ACCESS_KEY_ID.sub(_MASK, text)
-    return _ASSIGNMENT.sub(_hide_value, text)
+    text = _URL_USER.sub(rf"\1{_MASK}@", _ACCESS_KEY_ID.sub(_MASK, text))
+    text = _MEMBER.sub(_hide_member, text)
+    pieces, end = [], 0
+    for start, after in _values(text):
+        pieces += [text[end:start], _MASK]
+        end = after
+    return "".join((*pieces, text[end:]))
 
 
-def _hide_value(match: re.Match[str]) -> str:
-    if not _NAME.search(match.group(1)) or _harmless(match.group(2)):
+def _hide_member(match: re.Match[str]) -> str:
+    if not _NAME.search(match[1]) or _harmless(match[2]):
         return match.group()
-    return match.group()[: match.start(2) - match.start()] + _MASK
+    return match.group()[: match.start(2) - match.start()] + _MASK + '"'

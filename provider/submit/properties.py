@@ -10,6 +10,8 @@ from pathlib import Path
 #: YARN writes a container's environment into a script, as it is between double quotes
 #: (``ContainerLaunch.UnixShellScriptBuilder.env``): what bash reads there as more than itself.
 _SHELL = re.compile(r'["$`\\]')
+#: The setting whose pattern :func:`redaction` widens.
+REDACTION = "spark.redaction.regex"
 #: Spark's own pattern, and the underscores of AWS_ACCESS_KEY_ID, for its UI and event log.
 _REDACTION = "(?i)secret|password|token|access[._]?key"
 
@@ -58,9 +60,13 @@ def cluster_settings(
     settings |= {f"spark.executorEnv.{name}": value for name, value in executors.items()}
     if master.startswith("yarn"):
         settings = {name: _SHELL.sub(r"\\\g<0>", value) for name, value in settings.items()}
-    if settings:
-        settings["spark.redaction.regex"] = _REDACTION
     return settings
+
+
+def redaction(theirs: str | None) -> str:
+    """The pattern of what Spark's UI and event log hide: the user's, or Spark's own, and what
+    hides the variables that carry credentials."""
+    return f"(?:{theirs})|{_REDACTION}" if theirs else _REDACTION
 
 
 def _escape(text: str, key: bool = False) -> str:

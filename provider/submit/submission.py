@@ -18,17 +18,24 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from ...committer.errors import InvalidInputError
+from ...s3a.hadoop.properties_file import read_properties
 from .credentials import mask
 from .package_zip import build_zip
 from .preflight import check_python, choose_python, find_spark
-from .properties import cluster_settings, default_properties, write_properties
+from .properties import (
+    REDACTION,
+    cluster_settings,
+    default_properties,
+    redaction,
+    write_properties,
+)
 
 
 @dataclass(frozen=True)
@@ -68,11 +75,13 @@ class Submission:
     :param process_env: variables of the spark-submit process, on top of the worker's.
     :param py_files: ``--py-files``.
     :param properties_file: ``--properties-file``.
+    :param conf: settings that win over the operator's own.
     """
 
     process_env: Mapping[str, str]
     py_files: str | None
     properties_file: str | None
+    conf: Mapping[str, str] = field(default_factory=dict)
 
 
 class MaskingSparkSubmitHook(SparkSubmitHook):
@@ -95,7 +104,7 @@ class MaskingSparkSubmitHook(SparkSubmitHook):
         """
         made.__class__ = cls
         assert isinstance(made, cls)
-        made._conf = dict(conf)
+        made._conf = {**conf, **submission.conf}
         made._py_files = submission.py_files
         made._properties_file = submission.properties_file
         made._process_env = submission.process_env
@@ -150,22 +159,27 @@ def prepare(
         check_python(interpreter, shipped)
     if shipped:
         py_files = ",".join(filter(None, (str(build_zip(folder)), py_files)))
-    settings = {
-        **(settings or {}),
-        **cluster_settings(
-            cluster.master,
-            driver={} if here else {**variables, **credentials},
-            executors={} if cluster.is_local else credentials,
-        ),
-    }
+    carried = cluster_settings(
+        cluster.master,
+        driver={} if here else {**variables, **credentials},
+        executors={} if cluster.is_local else credentials,
+    )
+    wins: dict[str, str] = {}
+    settings = {**(settings or {}), **carried}
     if settings:
         base = (
             Path(properties_file)
             if properties_file
             else default_properties({**environ, **process_env})
         )
+        if carried:
+            known = {} if base is None else read_properties(base)
+            theirs = {**known, **settings, **conf}.get(REDACTION)
+            settings[REDACTION] = redaction(theirs)
+            # On the command line theirs would win.
+            wins = {REDACTION: settings[REDACTION]} if REDACTION in conf else {}
         properties_file = str(write_properties(folder, settings, base))
-    return Submission(process_env, py_files, properties_file)
+    return Submission(process_env, py_files, properties_file, wins)
 
 
 def secret_values(variables: Mapping[str, str]) -> tuple[str, ...]:

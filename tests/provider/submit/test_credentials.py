@@ -44,6 +44,18 @@ def test_settings_that_hold_credentials(name: str) -> None:
     assert "aws_conn_id" in str(caught.value)
 
 
+STRANGERS = [
+    f"jdbc:sqlserver://h:1433;user=me;password={SECRET};encrypt=true",
+    f"jdbc:postgresql://h/db?user=me&password={SECRET}",
+    f"DefaultEndpointsProtocol=https;AccountName=a;AccountKey={SECRET}==;EndpointSuffix=x",
+    f"redis://:{SECRET}@host:6379/0",
+    f"mongodb+srv://me:{SECRET}@host/db",
+    f"https://me:p@{SECRET}@host/x",
+    f"--pwd={SECRET}",
+    f"--password {SECRET}",
+]
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -77,6 +89,7 @@ def test_settings_that_do_not(name: str, value: Any) -> None:
         f"https://me:{SECRET}@repository/x",
         f"--token={SECRET}",
         f'{{"password": "{SECRET}"}}',
+        *STRANGERS,
     ],
 )
 def test_texts_that_hold_credentials(text: str) -> None:
@@ -98,6 +111,27 @@ def test_ordinary_arguments() -> None:
         ["--csv", "s3://b/in.csv", "--day", "2013-01-01", "--token-file", "/x", 5], "args"
     )
     refuse_in_arguments(None, "args")
+
+
+@pytest.mark.parametrize("text", STRANGERS)
+def test_masking_what_other_tools_write(text: str) -> None:
+    shown = mask(f"spark-submit --conf x {text} --num-executors 2", [])
+    assert SECRET not in shown
+    assert "spark-submit --conf" in shown
+    assert "--num-executors 2" in shown
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "jdbc:postgresql://h:5432/db?user=me&ssl=true",
+        "s3a://bucket/day=1/part-0.parquet?x=1;y=2",
+        "at 10:30 read https://host:443/a@b",
+        "--token-file /x --password-file /y",
+    ],
+)
+def test_what_is_no_secret_stays(line: str) -> None:
+    assert mask(line, []) == line
 
 
 def test_masking() -> None:

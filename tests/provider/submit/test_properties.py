@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from zero_rename.committer import InvalidInputError
 from zero_rename.provider.submit.properties import (
     cluster_settings,
     default_properties,
+    redaction,
     write_properties,
 )
 from zero_rename.s3a.hadoop.properties_file import read_properties
@@ -52,7 +54,12 @@ def test_variables_by_kind_of_cluster() -> None:
     assert yarn["spark.executorEnv.B"] == "2"
     kubernetes = cluster_settings("k8s://https://host", {"A": "1"}, {})
     assert kubernetes["spark.kubernetes.driverEnv.A"] == "1"
-    assert "access[._]?key" in kubernetes["spark.redaction.regex"]
+
+
+@pytest.mark.parametrize("name", ["AWS_ACCESS_KEY_ID", "spark.my.password", "spark.vault.pin"])
+def test_redaction_hides_what_the_users_own_pattern_hides_and_ours(name: str) -> None:
+    assert re.search(redaction("(?i)vault").replace("(?i)", ""), name.lower())
+    assert redaction(None) in redaction("x")
 
 
 def test_they_are_read_as_java_does(tmp_path: Path) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,8 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from support.airflow import connection_variable
 from zero_rename.committer import InvalidInputError
+from zero_rename.provider.submit.private_folder import private_folder, remove_orphans
+from zero_rename.provider.submit.properties import REDACTION, redaction
 from zero_rename.provider.submit.submission import (
     Cluster,
     MaskingSparkSubmitHook,
@@ -19,6 +24,7 @@ from zero_rename.provider.submit.submission import (
     prepare,
     secret_values,
 )
+from zero_rename.s3a.hadoop.properties_file import read_properties
 
 KEYS = {"AWS_ACCESS_KEY_ID": "key-id", "AWS_SECRET_ACCESS_KEY": "key-secret"}
 
@@ -157,3 +163,71 @@ def test_which_variables_are_secret() -> None:
         "key-id",
         "key-secret",
     )
+
+
+class TestRedaction:
+    """The user's pattern for Spark's UI and event log, and ours: one never replaces the other."""
+
+    def pattern(self, made: Submission) -> str:
+        assert made.properties_file is not None
+        return read_properties(Path(made.properties_file))[REDACTION]
+
+    def test_without_one_of_the_users(self, tmp_path: Path) -> None:
+        made = prepared(Cluster("yarn", "client"), tmp_path)
+        assert self.pattern(made) == redaction(None)
+        assert made.conf == {}
+
+    def test_one_in_a_file_of_the_users(self, tmp_path: Path) -> None:
+        own = tmp_path / "own.conf"
+        own.write_text(f"{REDACTION} (?i)vault\n")
+        made = prepared(Cluster("yarn", "client"), tmp_path, properties_file=str(own))
+        assert self.pattern(made) == redaction("(?i)vault")
+
+    def test_one_among_the_operators_settings_which_win(self, tmp_path: Path) -> None:
+        conf = {REDACTION: "(?i)vault"}
+        made = prepared(Cluster("yarn", "client"), tmp_path, conf=conf)
+        assert made.conf == {REDACTION: redaction("(?i)vault")}
+
+    def test_a_local_job_carries_nothing_and_keeps_theirs(self, tmp_path: Path) -> None:
+        made = prepared(Cluster("local", None), tmp_path, conf={REDACTION: "x"})
+        assert (made.conf, made.properties_file) == ({}, None)
+
+
+class TestPrivateFolder:
+    def test_it_is_gone_at_the_end(self, temporary: Path) -> None:
+        with private_folder() as folder:
+            assert folder.stat().st_mode & 0o777 == 0o700
+        assert list(temporary.iterdir()) == []
+
+    def test_what_a_killed_worker_left_is_removed_at_the_next_start(self, temporary: Path) -> None:
+        program = (
+            "import os, signal\n"
+            "from zero_rename.provider.submit.private_folder import private_folder\n"
+            "with private_folder() as folder:\n"
+            "    (folder / 'spark.properties').write_text('key-secret')\n"
+            "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        )
+        environ = os.environ | {"TMPDIR": str(temporary)}
+        ended = subprocess.run([sys.executable, "-c", program], env=environ, check=False)
+        assert ended.returncode == -signal.SIGKILL
+        (left,) = temporary.glob("*/spark.properties")
+        with private_folder() as folder:
+            assert not left.exists()
+            assert list(temporary.iterdir()) == [folder]
+
+    def test_one_that_is_in_use_stays(self, temporary: Path) -> None:
+        with private_folder() as first, private_folder() as second:
+            assert set(temporary.iterdir()) == {first, second}
+
+    def test_what_has_another_name_or_no_lock_stays(self, temporary: Path) -> None:
+        (temporary / "zero-rename-x").mkdir()
+        (temporary / "other").mkdir()
+        assert remove_orphans(temporary) == []
+        assert len(list(temporary.iterdir())) == 2
+
+    @pytest.fixture
+    def temporary(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        folder = tmp_path / "tmp"
+        folder.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+        return folder
