@@ -87,7 +87,7 @@ def purge(
     ] = None,
     job: Annotated[
         list[str] | None,
-        typer.Option(help="Abort the uploads of this job, too, if the table has no record of it."),
+        typer.Option(help="This job is dead: abort it, and uploads of it without any record."),
     ] = None,
     dry_run: Annotated[bool, typer.Option(help="Only say what would be done.")] = False,
     as_json: AsJson = False,

@@ -10,6 +10,7 @@
     │   ├── TableMismatchError       the table has another layout, coordination or schema
     │   ├── TableNotFoundError       no table of this package at that root
     │   ├── StoreRefusedError        the store said no: credentials, rights, bucket
+    │   │   └── StoreFullError       a quota is used up: free space and try again
     │   ├── StoreUnreachableError    no answer at all, before anything was written
     │   ├── StoreUnfitError          the store lacks what the protocol needs
     │   ├── CommitConflictError      another job changed a partition first; this one was aborted
@@ -118,7 +119,18 @@ class TableNotFoundError(RefusedError):
 
 
 class StoreRefusedError(RefusedError):
-    """The store answered no: wrong credentials, missing rights, missing bucket."""
+    """The store answered no: wrong credentials, missing rights, missing bucket.
+
+    :param lacks_right: the credentials are known and may not do this.
+    """
+
+    def __init__(self, message: str, *, lacks_right: bool = False, **context: str | None) -> None:
+        super().__init__(message, **context)
+        self.lacks_right = lacks_right
+
+
+class StoreFullError(StoreRefusedError):
+    """A quota is used up: nothing can be written, and what is there can be read and removed."""
 
 
 class StoreUnreachableError(RefusedError):

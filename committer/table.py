@@ -34,8 +34,8 @@ from .maintenance.verify import Finding, verify, verify_listed
 from .parquet.foreign_table import ListedTable, read_listed
 from .parquet.reader import read_batches
 from .parquet.task_writer import TaskWriter
+from .preflight import open_checked
 from .protocol.commit import abort_job, commit_job
-from .protocol.open import open_job
 from .protocol.snapshot import Snapshot, Survey, read_table, survey, take_snapshot
 from .read_base import ReadBase
 from .records.data_file import DataFile
@@ -113,9 +113,10 @@ class Table(JobStates):
     def open_job(self, spec: JobSpec) -> OpenedJob:
         """Begin a job: its open record, the checks of schema and layout, its base.
 
+        :raises StoreRefusedError: a right is missing that the job would need later.
         :raises RefusedError: nothing was written but an open record, which is removed again.
         """
-        return self.driver.run(open_job(self._context, spec))
+        return open_checked(self.driver, self._context, spec)
 
     def job(
         self,

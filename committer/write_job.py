@@ -23,8 +23,8 @@ from .interrupted import JobInterrupted, fate
 from .job_spec import JobSpec, Owner
 from .parquet.task_writer import TaskWriter
 from .periodic import repeating
+from .preflight import open_checked
 from .protocol.commit import abort_job, commit_job
-from .protocol.open import open_job
 from .s3.driver import BotoDriver
 from .s3.requests import Delete, ObjectSettings
 from .s3.upload_stream import DelayedOutputStream
@@ -129,7 +129,7 @@ class WriteJob:
         job = self._context.job_id()
         context = replace(self._context, job_id=lambda: job)
         try:
-            opened = self._driver.run(open_job(context, self._spec))
+            opened = open_checked(self._driver, context, self._spec)
         except KeyboardInterrupt as error:
             # Nothing but the open record was written: there are no tasks yet.
             self._driver.run(Delete(context.root.open_key(job)))

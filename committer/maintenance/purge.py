@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from ..errors import DamagedError
+from ..errors import DamagedError, StoreFullError
 from ..job_spec import Coordination
 from ..protocol.apply import finish
 from ..protocol.close import list_uploads
@@ -19,9 +19,8 @@ from ..s3.requests import ListedUpload, Step
 from ..state.context import Context
 from ..state.decide import decide
 from ..state.heads import all_heads, release_claim
-from ..state.tolerance import or_damage
 from .purge_plan import Judged, Wanted, judge_uploads
-from .recovery import Outcome, Recovered, known, recover
+from .recovery import Outcome, Recovered, give_up, known, recover
 
 #: The second round comes at once.
 _ROUNDS = Backoff(tries=5, first=0.5, at_once=2)
@@ -74,22 +73,42 @@ def purge(
 
     :param foreign_older_than: abort foreign uploads initiated so many seconds ago; ``None``
         leaves them.
-    :param jobs: abort the uploads of these jobs too where the table has no record of them.
+    :param jobs: jobs that are dead, on the caller's word: those that are open and undecided are
+        aborted whatever their age, and uploads of those of which the table has no record.
     :param dry_run: say what would be done; nothing is recovered or aborted.
     """
     facts, coordination = yield from known(context)
     context = replace(context, facts=facts)
     recovered: list[Recovered] = []
     if not dry_run:
-        recovered = yield from recover(context, patience)
-        if coordination is Coordination.STORE:
-            recovered += yield from release_dead_claims(context)
+        recovered = yield from _recovered(context, coordination, patience, jobs)
     judged = yield from judge_uploads(context, Wanted(foreign_older_than, frozenset(jobs)))
     left: dict[ListedUpload, str] = {}
     if not dry_run:
-        left = yield from _aborted(context, [it.upload for it in judged if it.abort])
+        doomed = [it.upload for it in judged if it.abort]
+        left = yield from _aborted(context, doomed)
+        if len(doomed) > len(left) and any(it.outcome is Outcome.FAILED for it in recovered):
+            # What failed may have failed for want of room.
+            again = yield from _recovered(context, coordination, patience, ())
+            settled = [it for it in recovered if it.outcome is not Outcome.FAILED]
+            recovered = settled + again
     entries = tuple(_entry(it, dry_run, left.get(it.upload)) for it in judged)
     return PurgeReport(entries, tuple(recovered))
+
+
+def _recovered(
+    context: Context, coordination: Coordination, patience: float | None, dead: Collection[str]
+) -> Step[list[Recovered]]:
+    """Open jobs settled, those named as dead first, and claims of jobs that are gone."""
+    outcomes: list[Recovered] = []
+    if coordination is Coordination.STORE:
+        for job in dead:
+            outcome = yield from give_up(context, job)
+            outcomes += [outcome] if outcome else []
+    outcomes += yield from recover(context, patience)
+    if coordination is Coordination.STORE:
+        outcomes += yield from release_dead_claims(context)
+    return outcomes
 
 
 def _aborted(context: Context, uploads: Collection[ListedUpload]) -> Step[dict[ListedUpload, str]]:
@@ -142,9 +161,10 @@ def release_dead_claims(context: Context) -> Step[list[Recovered]]:
 
 
 def _release(context: Context, state: HeadState, job: str) -> Step[Recovered]:
-    decided = yield from or_damage(decide(context, Decision.abort(job, context.write_id())))
-    if isinstance(decided, DamagedError):
-        return Recovered(job, Outcome.FAILED, str(decided))
+    try:
+        decided = yield from decide(context, Decision.abort(job, context.write_id()))
+    except (DamagedError, StoreFullError) as error:
+        return Recovered(job, Outcome.FAILED, str(error))
     if decided.decision.is_commit:
         yield from finish(context, decided)
         return Recovered(job, Outcome.COMMITTED, f"applied {state.slot.name}")

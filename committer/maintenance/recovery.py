@@ -7,12 +7,12 @@ from enum import StrEnum
 
 from ..errors import DamagedError, TableNotFoundError, ZeroRenameError
 from ..job_spec import NOBODY, Coordination, Owner
-from ..protocol.abort import abort_job_id, clean_up
+from ..protocol.abort import abort_job_id, abort_own, claimable_slots, clean_up
 from ..protocol.apply import finish
 from ..protocol.open import OpenEntry, list_open, read_open
 from ..protocol.snapshot import read_table
 from ..records.decision import Decision, Verdict
-from ..records.head import HeadState
+from ..records.head import HeadState, Slot
 from ..records.store_facts import StoreFacts
 from ..s3.requests import (
     All,
@@ -172,6 +172,29 @@ def _recover_one(context: Context, job: str, patience: float | None) -> Step[Rec
     return Recovered(job, Outcome.COMMITTED, f"decided meanwhile: {result.rows} rows")
 
 
+def give_up(context: Context, job: str) -> Step[Recovered | None]:
+    """Abort an undecided job on the word of who knows that it is dead; ``None``: it is not open.
+
+    On a store that is full its uploads go before the decision, for which there is no room.
+    """
+    entry: OpenEntry | None = yield from read_open(context, job)
+    if entry is None:
+        return None
+    if entry.record is None:
+        slots = yield from _claimed_by(context, job)
+    else:
+        slots = yield from claimable_slots(context, entry.record, entry.last_modified)
+    result = yield from abort_own(context, job, slots)
+    if isinstance(result, Aborted):
+        return Recovered(job, Outcome.ABORTED, f"named as dead; {result.uploads} uploads aborted")
+    return Recovered(job, Outcome.COMMITTED, f"it was committed: {result.rows} rows")
+
+
+def _claimed_by(context: Context, job: str) -> Step[list[Slot]]:
+    states = yield from all_heads(context)
+    return [s.slot for s in states if isinstance(s, HeadState) and s.head.claim == job]
+
+
 def _abort_unread(context: Context, job: str) -> Step[Aborted | Committed]:
     """Abort a job whose open record cannot be read: only the heads tell what it has claimed.
 
@@ -180,6 +203,4 @@ def _abort_unread(context: Context, job: str) -> Step[Aborted | Committed]:
     decided = yield from decide(context, Decision.abort(job, context.write_id()))
     if decided.decision.is_commit:
         return (yield from finish(context, decided))
-    states = yield from all_heads(context)
-    claimed = [s.slot for s in states if isinstance(s, HeadState) and s.head.claim == job]
-    return (yield from clean_up(context, job, claimed))
+    return (yield from clean_up(context, job, (yield from _claimed_by(context, job))))

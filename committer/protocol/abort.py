@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..errors import UnfinishedAbortError, UnfinishedCommitError, ZeroRenameError
+from ..errors import StoreFullError, UnfinishedAbortError, UnfinishedCommitError, ZeroRenameError
 from ..records.decision import Decision
 from ..records.head import Slot
 from ..records.open_record import OpenRecord
 from ..s3.listing import list_objects
 from ..s3.requests import All, Delete, Step
 from ..state.context import Context
-from ..state.decide import decide
+from ..state.decide import decide, read_decision
 from ..state.heads import list_heads, release_claim
 from ..state.job_state import Aborted, Committed
 from .apply import finish
-from .close import close
+from .close import close, sweep
 
 
 def abort_slots(context: Context, job: str, slots: Iterable[Slot]) -> Step[Aborted | Committed]:
@@ -28,6 +28,24 @@ def abort_slots(context: Context, job: str, slots: Iterable[Slot]) -> Step[Abort
     if decided.decision.is_commit:
         return (yield from finish(context, decided))
     return (yield from clean_up(context, job, slots))
+
+
+def abort_own(context: Context, job: str, slots: Iterable[Slot]) -> Step[Aborted | Committed]:
+    """As :func:`abort_slots`, by the job's owner, or on the word of who knows that it is dead.
+
+    On a store that is full even an abort decision has no room. Nobody but its owner can commit a
+    job that has no decision, so its uploads can go first, which makes room.
+
+    :raises StoreFullError: there is none all the same. The job stays open.
+    """
+    try:
+        return (yield from abort_slots(context, job, slots))
+    except StoreFullError:
+        decided = yield from read_decision(context, job)
+        if decided is not None:
+            raise
+        yield from sweep(context, job)
+    return (yield from abort_slots(context, job, slots))
 
 
 def clean_up(context: Context, job: str, slots: Iterable[Slot] = ()) -> Step[Aborted]:

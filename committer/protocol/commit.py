@@ -23,7 +23,7 @@ from ..state.data_listing import list_table
 from ..state.decide import decide, read_decision
 from ..state.heads import list_heads
 from ..state.job_state import Aborted, Committed, OpenedJob
-from .abort import abort_after, abort_slots
+from .abort import abort_after, abort_own
 from .apply import finish
 from .changes import Target, compose_decision, targets_of
 from .claim import ClaimRequest, claim_all
@@ -91,7 +91,7 @@ def abort_job(
     if opened.spec.coordination is Coordination.NONE:
         return (yield from abort_uncoordinated(context, opened))
     targets = yield from _targets(context, opened, results)
-    return (yield from abort_slots(context, opened.job, _slots(context, opened, targets)))
+    return (yield from abort_own(context, opened.job, _slots(context, opened, targets)))
 
 
 def _targets(
@@ -168,7 +168,7 @@ def _decision(
 def _aborted(
     context: Context, opened: OpenedJob, slots: list[Slot], error: ZeroRenameError
 ) -> Step[Committed | None]:
-    aborting = abort_slots(context, opened.job, slots)
+    aborting = abort_own(context, opened.job, slots)
     return (yield from abort_after(error, aborting, ", recovery will finish it"))
 
 

@@ -10,7 +10,13 @@ from typing import Any
 
 from botocore import exceptions as boto
 
-from ..errors import InvalidInputError, StoreRefusedError, StoreUnreachableError, ZeroRenameError
+from ..errors import (
+    InvalidInputError,
+    StoreFullError,
+    StoreRefusedError,
+    StoreUnreachableError,
+    ZeroRenameError,
+)
 
 _CREDENTIALS = (
     "Check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_PROFILE or the role of this host, "
@@ -21,6 +27,10 @@ _RIGHTS = (
     "Grant s3:GetObject, s3:PutObject, s3:DeleteObject, s3:ListBucket, "
     "s3:ListBucketMultipartUploads and s3:AbortMultipartUpload on the table's prefix; without "
     "s3:ListBucket even a missing key looks like a refusal."
+)
+_MAKE_ROOM = (
+    "Make room, or have the quota raised. Uploads that nobody will complete take room too: "
+    "zero-rename doctor names them, zero-rename purge aborts them, which needs none."
 )
 _REGION = "Set AWS_REGION to the bucket's region, or AWS_ENDPOINT_URL to its endpoint."
 
@@ -49,6 +59,10 @@ _REFUSALS: dict[str, tuple[str, str]] = {
     "AuthorizationHeaderMalformed": ("the request was signed for another region", _REGION),
     "IllegalLocationConstraintException": ("the bucket is in another region", _REGION),
 }
+#: A quota of the bucket, its user or the server is used up: Ceph says the first, with 403, MinIO
+#: the others, with 507 and 400.
+_FULL = ("QuotaExceeded", "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded")
+_REFUSALS |= dict.fromkeys(_FULL, ("the store is full: a quota is used up", _MAKE_ROOM))
 #: Statuses that have one meaning, whatever the store calls it.
 _CODES = {412: "PreconditionFailed", 416: "InvalidRange"}
 _BY_STATUS = {401: "InvalidSecurity", 403: "AccessDenied", 301: "PermanentRedirect"}
@@ -89,7 +103,7 @@ def status_of(error: boto.ClientError) -> int:
 def is_unsure(error: boto.ClientError) -> bool:
     """Whether the answer leaves open what happened: 5xx, throttling, a broken-off upload."""
     status = status_of(error)
-    if status == 501:
+    if status == 501 or code_of(error) in _FULL:
         return False
     return status >= 500 or status in (408, 429, 0) or code_of(error) in _UNSURE_CODES
 
@@ -109,11 +123,11 @@ def refusal_of(error: Exception, endpoint: str, bucket: str, request: Any) -> Ex
         if known is None:
             return None
         meaning, remedy = known
-        return StoreRefusedError(
-            f"The store refused {asked}: {meaning} ({code}). That request did nothing.",
-            remedy=remedy,
-            **context,
-        )
+        said = f"The store refused {asked}: {meaning} ({code}). That request did nothing."
+        if code in _FULL:
+            return StoreFullError(said, remedy=remedy, **context)
+        lacks_right = known is _REFUSALS["AccessDenied"]
+        return StoreRefusedError(said, lacks_right=lacks_right, remedy=remedy, **context)
     if isinstance(error, _NO_CREDENTIALS):
         return StoreRefusedError(
             f"No usable credentials for {asked} ({type(error).__name__}). Nothing was sent.",

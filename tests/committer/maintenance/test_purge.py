@@ -9,7 +9,7 @@ import pytest
 
 from support.memory_store import Behaviour, ManualClock, MemoryStore
 from support.protocol import DAY1, ROOT, World
-from zero_rename.committer import StoreRefusedError
+from zero_rename.committer import Aborted, OpenedJob, StoreFullError, StoreRefusedError
 from zero_rename.committer.layout import TableRoot
 from zero_rename.committer.s3.requests import (
     AbortUpload,
@@ -113,6 +113,101 @@ class TestFailures:
         world.driver.requests.clear()
         world.purge()
         assert sum(isinstance(request, ListUploads) for request in world.driver.requests) == 1
+
+
+def full(world: World, most: int) -> None:
+    """The store takes no more than so many bytes of objects and uploads."""
+
+    def used() -> int:
+        parts = (body for it in world.store.uploads.values() for _, body in it.parts.values())
+        objects = (it.body for it in world.store.objects.values())
+        return sum(map(len, parts)) + sum(map(len, objects))
+
+    def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+        if isinstance(request, Put | UploadPart) and used() + len(request.body) > most:
+            raise StoreFullError("The store refused Put: it is full (QuotaExceeded).")
+        return apply(request)
+
+    world.driver.fault = fault
+
+
+def fill(world: World, opened: OpenedJob) -> int:
+    """Upload parts of a job that make up nearly all of the store; its quota."""
+    key = ROOT.data_key(DAY1, 7, opened.job, 0)
+    created = world.store.apply(CreateUpload(key))
+    world.store.apply(UploadPart(key, created.upload_id, 1, b"x" * 1_000_000))
+    return 1_000_000
+
+
+class TestFullStore:
+    """QuotaExceeded: even an abort decision has no room."""
+
+    def test_the_owner_makes_room_by_its_uploads(self) -> None:
+        world = World()
+        world.load(DAY1)
+        opened = world.open()
+        full(world, fill(world, opened))
+        assert isinstance(world.abort(opened), Aborted)
+        world.assert_clean()
+        world.load(DAY1)
+
+    def test_the_owner_of_a_committed_job_aborts_nothing(self) -> None:
+        world = World()
+        opened = world.open()
+        result = world.write(opened, DAY1)
+
+        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+            if isinstance(request, CompleteUpload):
+                raise Crash
+            return apply(request)
+
+        world.driver.fault = fault
+        with pytest.raises(Crash):
+            world.commit(opened, result)
+        full(world, 0)
+        with pytest.raises(StoreFullError):
+            world.abort(opened)
+        assert world.store.upload_keys() == [result.files[0].key]
+
+    def test_purge_makes_room_and_then_settles_what_had_none(self) -> None:
+        world = World()
+        dead = world.open()
+        world.write(dead, DAY1)
+        closed = world.open()
+        world.abort(closed)
+        full(world, fill(world, closed))
+        assert [str(it.outcome) for it in world.recover(patience=0)] == ["failed"]
+        report = world.purge(patience=0)
+        assert report.failed == 0
+        assert {it.job: str(it.outcome) for it in report.recovered} == {dead.job: "aborted"}
+        world.assert_clean()
+
+    def test_a_job_named_as_dead_makes_room_itself(self) -> None:
+        world = World()
+        dead = world.open()
+        full(world, fill(world, dead))
+        assert world.purge(patience=0).failed == 1
+        report = world.purge(jobs=[dead.job])
+        assert {it.job: str(it.outcome) for it in report.recovered} == {dead.job: "aborted"}
+        world.assert_clean()
+
+    def test_a_job_named_as_dead_that_is_committed_keeps_its_rows(self) -> None:
+        world = World()
+        opened = world.open()
+        result = world.write(opened, DAY1)
+
+        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+            if isinstance(request, CompleteUpload):
+                raise Crash
+            return apply(request)
+
+        world.driver.fault = fault
+        with pytest.raises(Crash):
+            world.commit(opened, result)
+        world.driver.fault = None
+        (found,) = world.purge(jobs=[opened.job]).recovered
+        assert str(found.outcome) == "committed"
+        assert world.jobs_of(DAY1) == [opened.job]
 
 
 class TestWhose:
