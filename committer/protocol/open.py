@@ -34,6 +34,10 @@ from .apply import committed, finish
 from .others import about_other
 from .uncoordinated import check_uncoordinated
 
+#: Open jobs that a job with a ``once`` key looks at. Dead ones that nobody recovers must not make
+#: every job dearer.
+_LOOKED_AT = 16
+
 
 @dataclass(frozen=True)
 class OpenEntry:
@@ -251,9 +255,16 @@ def _once_state(context: Context, spec: JobSpec) -> Step[HeadState | None]:
 def _look_at_others(context: Context, mine: str, spec: JobSpec, others: set[str]) -> Step[set[str]]:
     """Fence earlier tries of this run; refuse a second live writer where races are not safe.
 
-    A record that cannot be read may be an earlier try's: the run's ``once`` head then decides.
+    An earlier try is among the jobs that were opened last. One that is not looked at, or whose
+    record cannot be read, is not fenced here: the run's ``once`` head then lets one of the two
+    commit.
+
+    :returns: those of ``others`` that are still open, as far as that is known.
     """
-    found = yield All(tuple(read_open(context, job) for job in sorted(others)))
+    names = sorted(others)  # By the time at which they were opened, which their ids begin with.
+    if context.facts.atomic:
+        names = names[-_LOOKED_AT:]
+    found = yield All(tuple(read_open(context, job) for job in names))
     entries = [entry for entry in found if entry is not None]
     once = spec.once
     tries = [e for e in entries if e.record and once is not None and e.record.once == once]
@@ -263,7 +274,7 @@ def _look_at_others(context: Context, mine: str, spec: JobSpec, others: set[str]
         assert entry.record is not None
         aborting = abort_job_id(context, entry.record, entry.last_modified)
         yield from about_other(context.root, mine, entry.job, aborting)
-    alive = {entry.job for entry in entries if entry not in tries}
+    alive = others.difference(names) | {entry.job for entry in entries if entry not in tries}
     if alive and not context.facts.atomic:
         yield from _refuse_second_writer(context, entries, alive)
     return alive

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from ..errors import (
     CommitStateUnknownError,
@@ -13,6 +15,7 @@ from ..errors import (
 from ..records.decision import (
     Decision,
     DecisionPart,
+    PartitionDecision,
     PartReference,
     join_parts,
     split_into_parts,
@@ -33,6 +36,14 @@ class Decided:
     decision: Decision
     etag: str
     date: float
+
+    @cached_property
+    def changes(self) -> Mapping[str, list[PartitionDecision]]:
+        """What the decision says, by partition."""
+        found: dict[str, list[PartitionDecision]] = {}
+        for change in self.decision.partitions:
+            found.setdefault(change.partition, []).append(change)
+        return found
 
 
 def read_decision(context: Context, job: str) -> Step[Decided | None]:

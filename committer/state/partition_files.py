@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from ..errors import DamagedError
 from ..records.data_file import DataFile
-from ..records.decision import Decision, PartReference
+from ..records.decision import Decision, PartitionDecision, PartReference
 from ..records.head import HeadState, PartitionHead, Slot
 from ..records.manifest import Manifest
 from ..s3.conditional_put import Written, put_record
@@ -19,26 +19,29 @@ from .tolerance import or_damage
 
 def files_of_decision(decision: Decision, partition: str) -> list[DataFile]:
     """The files that a decision gives a partition: adopted ones, then the job's own."""
-    files = []
-    for change in decision.partitions:
-        if change.partition != partition:
-            continue
-        files += [
-            DataFile(key=f.key, partition=partition, size=f.size, rows=-1, checksum="", job="")
-            for f in change.adopted
-        ]
-        files += [
-            DataFile(
-                key=f.key,
-                partition=partition,
-                size=f.size,
-                rows=f.rows,
-                checksum=f.checksum,
-                job=decision.job,
-            )
-            for f in change.files
-        ]
-    return files
+    changes = (change for change in decision.partitions if change.partition == partition)
+    return [file for change in changes for file in _files_of_change(decision.job, change)]
+
+
+def _files_of_change(job: str, change: PartitionDecision) -> Iterator[DataFile]:
+    for file in change.adopted:
+        yield DataFile(
+            key=file.key,
+            partition=change.partition,
+            size=file.size,
+            rows=-1,
+            checksum="",
+            job="",
+        )
+    for file in change.files:
+        yield DataFile(
+            key=file.key,
+            partition=change.partition,
+            size=file.size,
+            rows=file.rows,
+            checksum=file.checksum,
+            job=job,
+        )
 
 
 def read_decisions(context: Context, jobs: Iterable[str]) -> Step[dict[str, Decided]]:
@@ -91,7 +94,9 @@ def assemble(
     """A partition's files, oldest first, from what its head names."""
     files = list(folded)
     for job in head.decisions:
-        files += files_of_decision(decisions[job].decision, head.name)
+        # By the index: a job of five thousand partitions is asked about each of them.
+        for change in decisions[job].changes.get(head.name, ()):
+            files += _files_of_change(job, change)
     return tuple(files)
 
 

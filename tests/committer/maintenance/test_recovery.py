@@ -529,6 +529,27 @@ class TestOnce:
         world.recover(patience=0)
         world.assert_clean()
 
+    def test_dead_jobs_that_nobody_recovers_do_not_make_every_job_dearer(self) -> None:
+        world = World()
+        world.load(DAY1, once="run 1")
+        for _ in range(100):
+            world.open()
+        world.driver.requests.clear()
+        world.load(DAY1, once="run 2")
+        assert len(world.driver.requests) < 40
+        assert len(world.jobs_of(DAY1)) == 2
+
+    def test_an_earlier_try_behind_many_dead_jobs_is_kept_out_by_the_once_head(self) -> None:
+        world = World()
+        zombie = world.open(once="run")
+        left = world.write(zombie, DAY1)
+        for number in range(40):
+            world.open(once=f"dead {number}")
+        job = world.load(DAY1, once="run").job
+        with pytest.raises(RefusedError, match="Another try"):
+            world.commit(zombie, left)
+        assert world.jobs_of(DAY1) == [job]
+
     def test_a_decided_try_that_died_before_applying_counts(self) -> None:
         world = World()
         opened = world.open(once="run")
