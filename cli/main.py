@@ -190,13 +190,21 @@ def doctor(
         float | None,
         typer.Option(help="Seconds the longest job may run. Default: 24 h, or an open job's own."),
     ] = None,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Record what the store does not keep any more.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Look for what is or will be wrong: lifecycle rules, dead jobs, left-over uploads."""
+    """Look for what is or will be wrong: rights, the store, lifecycle rules, jobs, uploads."""
     with refusals():
+        if apply:
+            Table(table).renew_facts()
         found = Table(table).doctor(max_duration)
+        exists = Table(table).exists()
     rows = [(c.what, c.subject, c.detail, c.remedy) for c in found]
     print_rows(as_json, ("complaint", "about", "found", "what to do"), rows, plain(found))
+    if not exists:
+        say("There is no table here yet: the store and the rights were looked at.")
     if found:
         raise typer.Exit(1)
 

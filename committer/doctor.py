@@ -6,18 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import ceil
 
-from .errors import DamagedError
-from .job_spec import Coordination, JobSpec
+from .errors import DamagedError, TableNotFoundError
+from .job_spec import JobSpec
 from .layout import TableRoot
 from .maintenance.job_problems import about_heads, about_jobs
 from .maintenance.problem import Problem, about_damage
 from .maintenance.purge_plan import Judged, Wanted, Whose, judge_uploads
+from .maintenance.store_problems import about_rights, about_store
 from .protocol.open import list_open, read_open
 from .protocol.snapshot import read_table
 from .records.table_record import TableRecord
 from .s3.lifecycle import LifecycleRule
 from .s3.requests import All, ListLifecycleRules, Step, Unknown
 from .state.context import Context
+from .state.tolerance import or_damage
 
 DAY = 24 * 3600.0
 #: Seconds a table may wait for somebody to run recovery.
@@ -25,17 +27,38 @@ RECOVERY = DAY
 
 
 def examine(context: Context, max_duration: float | None = None) -> Step[list[Problem]]:
-    """Everything that the store's objects, uploads and lifecycle rules tell. Changes nothing.
+    """Everything that the store's answers, objects, uploads and lifecycle rules tell. Works where
+    there is no table yet, too. Changes nothing but objects of a probe, which are gone afterwards.
 
-    Costs one request for every head, open job and decision that a head names.
+    Costs one request for every head, open job and decision that a head names, and some forty.
 
     :param max_duration: seconds the longest job may run; ``None`` takes the default of jobs, or
         an open job's own where that is longer.
-    :raises TableNotFoundError: no table here.
+    :raises StoreUnreachableError: the store does not answer.
     """
-    table = yield from read_table(context)
-    context = replace(context, facts=table.facts)
-    found = _about_store(context, table)
+    problems = yield from about_rights(context)
+    if problems:
+        # What is missing for a job is missing for a probe and for a look at the table's state.
+        return problems + (yield from _about_rules(context, max_duration or JobSpec.max_duration))
+    table = yield from or_damage(_table(context))
+    if isinstance(table, DamagedError):
+        return [*problems, about_damage(context.root, table)]
+    problems += yield from about_store(context, table)
+    if table is not None:
+        context = replace(context, facts=table.facts)
+        problems += yield from _about_table(context, table)
+    return problems + (yield from _about_lifecycle(context, max_duration))
+
+
+def _table(context: Context) -> Step[TableRecord | None]:
+    try:
+        return (yield from read_table(context))
+    except TableNotFoundError:
+        return None
+
+
+def _about_table(context: Context, table: TableRecord) -> Step[list[Problem]]:
+    found: list[Problem] = []
     sections: Sequence[Callable[[Context, TableRecord], Step[list[Problem]]]] = (
         about_jobs,
         about_heads,
@@ -46,33 +69,7 @@ def examine(context: Context, max_duration: float | None = None) -> Step[list[Pr
             found += yield from section(context, table)
         except DamagedError as error:
             found.append(about_damage(context.root, error))
-    return found + (yield from _about_lifecycle(context, max_duration))
-
-
-def _about_store(context: Context, table: TableRecord) -> list[Problem]:
-    facts, server = table.facts, table.facts.server or "unnamed"
-    if table.coordination is Coordination.STORE and not facts.atomic:
-        return [
-            Problem(
-                "store not atomic",
-                server,
-                "This store checks a condition and writes in two steps, so two writers may both "
-                "win. A second writer is refused while one is open.",
-                "Let one job write at a time, or move the table to AWS S3, R2, MinIO, Ceph, "
-                "SeaweedFS or Ozone.",
-            )
-        ]
-    if table.coordination is Coordination.NONE and facts.atomic and facts.conditional_put:
-        return [
-            Problem(
-                "not coordinated",
-                server,
-                "The table has coordination=none, and this store keeps conditional writes.",
-                "Write new tables with coordination=store: writers then notice each other and "
-                "any process can finish a commit.",
-            )
-        ]
-    return []
+    return found
 
 
 def _about_uploads(context: Context, table: TableRecord) -> Step[list[Problem]]:
@@ -112,10 +109,14 @@ def _about_unknown(context: Context, judged: Sequence[Judged]) -> list[Problem]:
 
 
 def _about_lifecycle(context: Context, max_duration: float | None) -> Step[list[Problem]]:
+    longest = max_duration or (yield from _longest_job(context))
+    return (yield from _about_rules(context, longest))
+
+
+def _about_rules(context: Context, longest: float) -> Step[list[Problem]]:
     found = yield ListLifecycleRules()
     if isinstance(found, Unknown):
         return [_unknown_rules(context.root.bucket, found.cause)]
-    longest = max_duration or (yield from _longest_job(context))
     return about_rules(found.rules, context.root, longest)
 
 

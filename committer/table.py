@@ -30,16 +30,17 @@ from .maintenance.problem import Problem
 from .maintenance.purge import PurgeReport, purge
 from .maintenance.recovery import Recovered, recover
 from .maintenance.repair import Repaired, repair
+from .maintenance.store_problems import renew_facts
 from .maintenance.verify import Finding, verify, verify_listed
 from .parquet.foreign_table import ListedTable, read_listed
 from .parquet.reader import read_batches
 from .parquet.task_writer import TaskWriter
-from .preflight import open_checked
 from .protocol.commit import abort_job, commit_job
 from .protocol.snapshot import Snapshot, Survey, read_table, survey, take_snapshot
 from .read_base import ReadBase
 from .records.data_file import DataFile
 from .records.pending_file import TaskResult
+from .records.store_facts import StoreFacts
 from .records.success_marker import SuccessMarker
 from .records.table_record import TableRecord
 from .s3.driver import connect
@@ -48,7 +49,7 @@ from .schema.hive_paths import normalise_partition
 from .state.context import Progress
 from .state.heartbeat import send_heartbeat
 from .state.job_state import Aborted, Committed, OpenedJob
-from .write_job import WriteJob, task_writer, this_process
+from .write_job import WriteJob, open_checked, task_writer, this_process
 
 _READERS = 4
 
@@ -240,12 +241,17 @@ class Table(JobStates):
         return self.driver.run(repair(self._context, accept_loss, job))
 
     def doctor(self, max_duration: float | None = None) -> list[Problem]:
-        """What is or will be wrong with this table and its bucket, each with a remedy.
+        """What is or will be wrong with this table, its bucket and store, each with a remedy.
+        Where there is no table yet, with the store and the rights there.
 
         :param max_duration: seconds the longest job may run; ``None`` takes the default of jobs,
             or an open job's own where that is longer.
         """
         return self.driver.run(examine(self._context, max_duration))
+
+    def renew_facts(self) -> StoreFacts:
+        """Probe the store, and record what it does not keep any more, for all jobs to come."""
+        return self.driver.run(renew_facts(self._context))
 
     def verify(self) -> list[Finding]:
         """Differences between what the heads name and what is in the store; empty for none.

@@ -9,12 +9,14 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from types import TracebackType
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
 from .errors import (
     InvalidInputError,
     OutcomeUnknownError,
+    StoreRefusedError,
     UnfinishedAbortError,
     UnfinishedCommitError,
     ZeroRenameError,
@@ -23,15 +25,16 @@ from .interrupted import JobInterrupted, fate
 from .job_spec import JobSpec, Owner
 from .parquet.task_writer import TaskWriter
 from .periodic import repeating
-from .preflight import open_checked
 from .protocol.commit import abort_job, commit_job
-from .s3.driver import BotoDriver
+from .protocol.open import open_job
+from .s3.driver import BotoDriver, Driver
 from .s3.requests import Delete, ObjectSettings
 from .s3.upload_stream import DelayedOutputStream
 from .sigterm import JobTerminated, Termination
 from .state.context import Context
 from .state.heartbeat import send_heartbeat
 from .state.job_state import Committed, JobState, OpenedJob
+from .state.rights import missing_rights
 
 logger = logging.getLogger("zero_rename.committer.write_job")
 #: Seconds between heartbeats.
@@ -42,6 +45,8 @@ FIRST_AFTER = 10.0
 #: Seconds that the end of a block waits for a heartbeat under way. A late one does no harm: it is
 #: conditional on the open record that it read.
 _LINGER = 2.0
+#: The tables' roots by the driver that was found to have all rights there.
+_seen: WeakKeyDictionary[Driver, set[str]] = WeakKeyDictionary()
 
 
 class WriteJob:
@@ -286,3 +291,27 @@ def task_writer(driver: BotoDriver, opened: OpenedJob, task: int, attempt: int) 
 def this_process() -> Owner:
     """An owner that names this process."""
     return Owner(application="python", host=socket.gethostname(), pid=os.getpid())
+
+
+def open_checked(driver: Driver, context: Context, spec: JobSpec) -> OpenedJob:
+    """Begin a job, having seen that its rights suffice to the end: four requests at once, the
+    first time that this process writes to the table with these credentials.
+
+    :raises StoreRefusedError: a right is missing; nothing was written.
+    :raises ZeroRenameError: as :func:`.protocol.open.open_job`.
+    """
+    url = context.root.url
+    seen = _seen.setdefault(driver, set())
+    if url not in seen:
+        missing = driver.run(missing_rights(context.root, context.write_id()))
+        if missing:
+            named = "; ".join(f"{right} (to {right.need})" for right in missing)
+            raise StoreRefusedError(
+                f"These credentials lack rights that a job needs once it is committed: {named}. "
+                "Nothing was written.",
+                table=url,
+                remedy="Grant them on the table's prefix, and on the bucket what is about the "
+                "bucket.",
+            )
+        seen.add(url)
+    return driver.run(open_job(context, spec))

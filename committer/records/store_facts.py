@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 from ..errors import StoreUnfitError
 from ..layout import TableRoot
@@ -28,6 +28,16 @@ class StoreFacts:
     uploads_by_prefix: bool = True
     uploads_listed: bool = True
     complete_resurrects: bool = False
+
+    def weaker(self, other: StoreFacts) -> StoreFacts:
+        """What is promised by both: of a store that was looked at twice."""
+        kept = {
+            field.name: getattr(self, field.name) and getattr(other, field.name)
+            for field in fields(self)
+            if field.name not in ("server", "complete_resurrects")
+        }
+        resurrects = self.complete_resurrects or other.complete_resurrects
+        return replace(other, complete_resurrects=resurrects, **kept)
 
     def require_listing(self, root: TableRoot) -> None:
         """Refuse a store on which left-over uploads could never be found.

@@ -28,12 +28,14 @@ from zero_rename.committer import (
     Problem,
     RepairAction,
     Repaired,
+    StoreRefusedError,
     SuccessMarker,
     TaskResult,
     UnfinishedCommitError,
 )
 from zero_rename.committer.doctor import about_rules, examine
 from zero_rename.committer.maintenance.repair import repair, without
+from zero_rename.committer.maintenance.store_problems import renew_facts
 from zero_rename.committer.protocol.apply import committed
 from zero_rename.committer.records.decision import Decision
 from zero_rename.committer.s3.backoff import Backoff
@@ -42,6 +44,8 @@ from zero_rename.committer.s3.requests import (
     AbortUpload,
     CompleteUpload,
     CreateUpload,
+    Delete,
+    DeleteMany,
     Get,
     ListUploads,
     Put,
@@ -449,6 +453,69 @@ class TestDoctor:
         alone = World()
         alone.load(DAY1, coordination=Coordination.NONE)
         assert set(complaints(alone)) == {"not coordinated"}
+
+    @pytest.mark.parametrize(
+        ("later", "name"),
+        [
+            (Behaviour(conditional_put=False), "conditional_put"),
+            (Behaviour(conditional_delete=False), "conditional_delete"),
+            (Behaviour(lists_uploads=False), "uploads_by_prefix"),
+            (Behaviour(complete_again="resurrect"), "complete_resurrects"),
+            (Behaviour(server_name="VERSITYGW"), "atomic"),
+        ],
+        ids=lambda value: value if isinstance(value, str) else "",
+    )
+    def test_names_what_the_store_does_not_keep_any_more(self, later: Behaviour, name: str) -> None:
+        world = World()
+        world.load(DAY1)
+        assert "store has changed" not in complaints(world)
+        world.store.behaviour = later
+        found = complaints(world)["store has changed"]
+        assert found.subject == name
+        assert "--apply" in found.remedy
+        world.driver.run(renew_facts(world.context))
+        assert "store has changed" not in complaints(world)
+        world.store.behaviour = Behaviour()
+        world.driver.run(renew_facts(world.context))
+        assert "store has changed" not in complaints(world), "no promise comes back"
+        assert json.loads(world.store.objects[ROOT.table_key].body)["store"][name] is (
+            name == "complete_resurrects"
+        )
+        assert world.store.keys(ROOT.probe_key("")) == []
+
+    def test_works_where_there_is_no_table(self) -> None:
+        assert complaints(World()) == {}
+        unfit = complaints(World(MemoryStore(behaviour=Behaviour(conditional_put=False))))
+        assert set(unfit) == {"store unfit"}
+        assert "coordination=none" in unfit["store unfit"].remedy
+        removes = complaints(World(MemoryStore(behaviour=Behaviour(removes_on_abort=True))))
+        assert set(removes) == {"store unfit"}
+        racing = complaints(
+            World(MemoryStore(behaviour=Behaviour(server_name="s3-mock-file-store")))
+        )
+        assert set(racing) == {"store not atomic"}
+
+    @pytest.mark.parametrize(
+        ("kind", "right"),
+        [
+            (Put, "s3:PutObject"),
+            (Delete, "s3:DeleteObject"),
+            (DeleteMany, "s3:DeleteObject"),
+            (ListUploads, "s3:ListBucketMultipartUploads"),
+            (AbortUpload, "s3:AbortMultipartUpload"),
+        ],
+    )
+    def test_tells_rights_one_by_one(self, kind: type, right: str) -> None:
+        world = World()
+        world.load(DAY1)
+
+        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+            if isinstance(request, kind):
+                raise StoreRefusedError("The store refused it.", lacks_right=True)
+            return apply(request)
+
+        world.driver.fault = fault
+        assert complaints(world)["right missing"].subject == right
 
     def test_names_records_that_cannot_be_read(self) -> None:
         world = World()
