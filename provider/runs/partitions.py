@@ -87,6 +87,8 @@ def resolve_partitions(
     if key and "=" in key:
         return (check_partition(key),)
     if partition_format is not None and date is not None:
+        if not key:
+            _check_logical_date(context)
         return (check_partition(_formatted(date, partition_format, timezone)),)
     raise InvalidInputError(_missing(key, date, partition_format), remedy=_REMEDY)
 
@@ -98,6 +100,30 @@ def _named(partition: str | Sequence[str]) -> tuple[str, ...]:
     if not names:
         raise InvalidInputError("partition names no partition.", remedy=_REMEDY)
     return tuple(dict.fromkeys(check_partition(name) for name in names))
+
+
+def _check_logical_date(context: Mapping[str, Any]) -> None:
+    """See that a run's data interval is about the logical date that somebody gave it.
+
+    ``airflow dags trigger --logical-date`` takes the last interval before *now* for any date
+    (airflow.api.common.trigger_dag, which infers it from ``run_after``).
+
+    :raises InvalidInputError: it is about another time.
+    """
+    logical = context.get("logical_date")
+    start, end = context.get("data_interval_start"), context.get("data_interval_end")
+    if logical is None or start is None or end is None:
+        return
+    run_after = getattr(context.get("dag_run"), "run_after", None) or logical
+    if start <= logical <= max(end, run_after):
+        return
+    raise InvalidInputError(
+        f"The run's data interval, {start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}, is not about "
+        f"its logical date, {logical:%Y-%m-%d %H:%M}: it is the last one before the run was made. "
+        "Nothing was submitted.",
+        remedy="Airflow's dags trigger does that with --logical-date. For a day that is over run "
+        "airflow backfill create --dag-id … --from-date … --to-date …; or give partition='…'.",
+    )
 
 
 def _formatted(date: datetime, partition_format: str, timezone: str) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pendulum
@@ -49,6 +50,50 @@ def test_the_date_is_taken_in_the_time_zone_asked_for() -> None:
     assert resolve_partitions(context, None, DAY, "Europe/Berlin") == ("year=2013/month=2/day=1",)
     with pytest.raises(InvalidInputError, match="time zone 'Mars'"):
         resolve_partitions(context, None, DAY, "Mars")
+
+
+def interval(first: datetime, logical: datetime, run_after: datetime) -> dict[str, Any]:
+    return {
+        "data_interval_start": first,
+        "data_interval_end": first + timedelta(days=1),
+        "logical_date": logical,
+        "dag_run": SimpleNamespace(run_after=run_after),
+    }
+
+
+NOW = datetime(2026, 11, 22, 3, tzinfo=UTC)
+YESTERDAY = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "logical",
+    [datetime(2013, 2, 2, tzinfo=UTC), YESTERDAY - timedelta(seconds=1), NOW + timedelta(2)],
+)
+def test_a_logical_date_that_the_interval_is_not_about_is_refused(logical: datetime) -> None:
+    """``airflow dags trigger --logical-date`` takes the last interval before now, whatever it is
+    told."""
+    with pytest.raises(InvalidInputError, match="is not about its logical date") as caught:
+        resolve_partitions(interval(YESTERDAY, logical, NOW), None, DAY)
+    assert "airflow backfill create" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("first", "logical", "run_after"),
+    [
+        # Scheduled, or of a backfill; by hand, now; dag.test() of a midnight; Friday's on a Sunday.
+        (YESTERDAY, YESTERDAY, NOW),
+        (YESTERDAY, NOW, NOW),
+        (YESTERDAY, YESTERDAY + timedelta(days=1), YESTERDAY + timedelta(days=1)),
+        (YESTERDAY - timedelta(days=2), NOW, NOW),
+    ],
+)
+def test_other_logical_dates_are_left_alone(
+    first: datetime, logical: datetime, run_after: datetime
+) -> None:
+    found = resolve_partitions(interval(first, logical, run_after), None, DAY)
+    assert found == (first.strftime(DAY),)
+    other = interval(first, datetime(2013, 2, 2, tzinfo=UTC), run_after)
+    assert resolve_partitions(other, "year=2013", None) == ("year=2013",)
 
 
 HOURS = "day=%Y-%m-%d/hour=%-H"
