@@ -21,7 +21,7 @@ from typing import Any
 
 from . import text_values as values
 from .errors import InvalidInputError
-from .job_spec import Mode, OnConflict, OnRepeat, SuccessMarkers
+from .job_spec import Mode, OnConflict, OnRepeat, Owner, SuccessMarkers
 from .layout import TableRoot
 
 #: Names the folder of notes on open jobs in the environment of Spark's workers.
@@ -135,6 +135,18 @@ class Handoff:
             for name, value in given.items()
             if value not in (None, ())
         }
+
+    @property
+    def owner(self) -> Owner:
+        """The run's task that submits the application."""
+        return Owner(
+            dag_id=self.dag,
+            run_id=self.run,
+            task_id=self.task,
+            map_index=self.map_index,
+            try_number=self.try_number,
+            series=self.series,
+        )
 
     def about(self, root: TableRoot) -> Handoff:
         """What of this is about a table: all, or only which committer writes."""

@@ -159,9 +159,11 @@ class TableRoot:
 
     def once_key(self, once: str) -> str:
         """The key of a run's ``once`` head: readable, and unique by a digest."""
-        digest = hashlib.sha256(once.encode()).hexdigest()[:16]
-        readable = quote(once, safe="")[:80]
-        return self._control("once", f"{readable}-{digest}.json")
+        return self._control("once", _file_of(once))
+
+    def failure_key(self, once: str) -> str:
+        """The key of a run's last failure."""
+        return self._control("failures", _file_of(once))
 
     def probe_key(self, name: str) -> str:
         return self._control("probe", name)
@@ -208,3 +210,9 @@ class TableRoot:
     def marker_key(self, partition: str) -> str:
         """The key of a partition's ``_SUCCESS``; the table's for :data:`UNPARTITIONED`."""
         return f"{self.partition_prefix(partition)}_SUCCESS"
+
+
+def _file_of(once: str) -> str:
+    """A file's name for a run's key: readable, and unique by a digest."""
+    digest = hashlib.sha256(once.encode()).hexdigest()[:16]
+    return f"{quote(once, safe='')[:80]}-{digest}.json"

@@ -6,7 +6,7 @@ import logging
 import os
 import socket
 import time
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from weakref import WeakKeyDictionary
@@ -21,6 +21,7 @@ from .errors import (
     UnfinishedCommitError,
     ZeroRenameError,
 )
+from .failures import failures_told
 from .interrupted import JobInterrupted, fate
 from .job_spec import JobSpec, Owner
 from .parquet.task_writer import TaskWriter
@@ -111,7 +112,8 @@ class WriteJob:
                 "A job is written to inside its with block.", table=self._context.root.url
             )
         if self._writer is not None:
-            self._writer.write(data)
+            with self._failures_told():
+                self._writer.write(data)
 
     def __exit__(
         self,
@@ -134,7 +136,8 @@ class WriteJob:
         job = self._context.job_id()
         context = replace(self._context, job_id=lambda: job)
         try:
-            opened = open_checked(self._driver, context, self._spec)
+            with self._failures_told():
+                opened = open_checked(self._driver, context, self._spec)
         except KeyboardInterrupt as error:
             # Nothing but the open record was written: there are no tasks yet.
             self._driver.run(Delete(context.root.open_key(job)))
@@ -147,6 +150,9 @@ class WriteJob:
         if opened.facts.conditional_put:
             send = _Heartbeat(self._driver, self._context, opened)
             self._heartbeats.enter_context(repeating(send, INTERVAL, FIRST_AFTER, _LINGER))
+
+    def _failures_told(self) -> AbstractContextManager[None]:
+        return failures_told(self._context.root, self._spec.once, self._spec.owner)
 
     def _refuse_children(self) -> None:
         if self._pid != os.getpid():
@@ -176,7 +182,8 @@ class WriteJob:
         if self._opened is None:
             return
         try:
-            self._commit_or_skip(self._opened)
+            with self._failures_told():
+                self._commit_or_skip(self._opened)
         except OutcomeUnknownError:
             raise  # Nothing may be cleaned up.
         except KeyboardInterrupt as interrupt:

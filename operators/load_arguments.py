@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from ..committer.errors import InvalidInputError
 from ..committer.job_spec import Mode, OnConflict
-from ..provider.connection import check_committer
+from ..provider.connection import check_committer, check_table_name
 from ..provider.runs.partitions import ANY, check_partition, check_partition_format
 from ..provider.runs.task_run import check_on_repeat
 from ..provider.s3a.options import check_options
@@ -39,8 +39,8 @@ def check_arguments(task: LoadArguments, parsing: bool = False) -> None:
     def known(value: str | None) -> bool:
         return value is not None and not (parsing and "{{" in value)
 
-    if not task.table:
-        raise InvalidInputError("table is empty.", remedy="Name the table that is written.")
+    if known(task.table) or not task.table:
+        check_table_name(task.table)
     if known(task.mode):
         Mode.parse(task.mode or "")
     if known(task.on_conflict) and task.on_conflict not in list(OnConflict):

@@ -22,6 +22,7 @@ from ..committer.job_spec import Mode, OnConflict, OnRepeat, SuccessMarkers
 from ..provider.connection import NATIVE, check_committer
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.links import TableConsoleLink
+from ..provider.runs.failures import explained
 from ..provider.runs.heartbeat import heartbeats
 from ..provider.runs.outcomes import (
     check_partitions,
@@ -43,6 +44,10 @@ if TYPE_CHECKING:
 
     from ..committer import Table
     from ..provider.s3a.configuration import Load, SparkCall
+
+
+#: Types of a connection to a master; all but the first come of URIs such as ``yarn://``.
+_SPARK_TYPES = ("spark", "yarn", "k8s", "local", "mesos")
 
 
 class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
@@ -237,12 +242,12 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
             variables = handoff.encode()
         except InvalidInputError as error:
             raise AirflowFailException(str(error)) from error
-        with load.submitted():
-            try:
-                with self._prepared(hook, variables, settings):
-                    super().execute(context)
-            except InvalidInputError as error:
-                raise AirflowFailException(str(error)) from error
+        with (
+            load.submitted(),
+            explained(table, run),
+            self._prepared(hook, variables, settings),
+        ):
+            super().execute(context)
         return load.report(staging_folder(wanted, call, in_force))
 
     def _spark_call(self) -> SparkCall:
@@ -267,10 +272,12 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         handoff: Handoff,
     ) -> None:
         try:
-            with self._prepared(hook, handoff.encode()), heartbeats(table, run):
+            with (
+                explained(table, run),
+                self._prepared(hook, handoff.encode()),
+                heartbeats(table, run),
+            ):
                 super().execute(context)
-        except InvalidInputError as error:
-            raise AirflowFailException(str(error)) from error
         except Exception:
             log_what_is_left(table, run)
             raise
@@ -302,16 +309,23 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         """Where the Spark connection leads, and whether the arguments may go there.
 
         :raises InvalidInputError: no such connection (the apache-spark provider would go to
-            YARN), or ``env_vars`` with credentials that would reach a command line.
+            YARN) or one of another type (its host would be the master), or ``env_vars`` with
+            credentials that would reach a command line.
         """
         try:
-            SparkSubmitHook.get_connection(self._conn_id)
+            found = SparkSubmitHook.get_connection(self._conn_id)
         except AirflowNotFoundException as error:
             raise InvalidInputError(
                 f"There is no Spark connection {self._conn_id!r}; nothing was submitted.",
                 remedy=f"Add it: airflow connections add {self._conn_id} --conn-type spark "
                 "--conn-host 'local[*]', or name another one as conn_id.",
             ) from error
+        if found.conn_type not in _SPARK_TYPES:
+            raise InvalidInputError(
+                f"The connection {self._conn_id!r} has the type {found.conn_type!r}, not 'spark'; "
+                "nothing was submitted.",
+                remedy="Name a Spark connection as conn_id; its host is the master.",
+            )
         known = SparkSubmitHook(conn_id=self._conn_id, deploy_mode=self._deploy_mode)._connection
         cluster = Cluster(known["master"], known["deploy_mode"])
         if cluster.master.startswith(("yarn", "k8s")):

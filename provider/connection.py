@@ -99,7 +99,7 @@ class ConnectionSettings:
 
         :raises InvalidInputError: a relative name without a table root, or no name at all.
         """
-        name = (table or "").strip()
+        name = check_table_name(table)
         if "://" in name:
             return name
         if not self.table_root:
@@ -108,8 +108,25 @@ class ConnectionSettings:
                 "gives no table root.",
                 remedy="Name the table as s3://bucket/prefix, or set table_root in the connection.",
             )
-        root = self.table_root.rstrip("/")
-        return f"{root}/{name.strip('/')}" if name.strip("/") else root
+        return f"{self.table_root.rstrip('/')}/{name}"
+
+
+def check_table_name(table: str | None) -> str:
+    """Return a table's name, without blanks and slashes around it.
+
+    :raises InvalidInputError: it is none, which tells a template that rendered to nothing or to
+        ``None``: there the table root itself would be read or written.
+    """
+    name = (table or "").strip()
+    whole = "://" in name
+    parts = name.split("://", 1)[-1].rstrip("/").split("/") if whole else name.strip("/").split("/")
+    if any(part.strip() in ("", "None", ".", "..") for part in parts):
+        raise InvalidInputError(
+            f"{table!r} names no table; nothing was read or written.",
+            remedy="Name it s3://bucket/prefix, or by a name below the connection's table_root; "
+            "where it is a template, see what that renders to.",
+        )
+    return name if whole else name.strip("/")
 
 
 def check_committer(name: str) -> str:

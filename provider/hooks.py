@@ -55,15 +55,22 @@ class ZeroRenameHook(BaseHook):
     def s3(self) -> S3Hook:
         """The Amazon provider's S3 hook for the AWS connection.
 
-        :raises InvalidInputError: the AWS connection is named and does not exist.
+        :raises InvalidInputError: the AWS connection is named and does not exist, or is none.
         """
         from airflow.providers.amazon.aws.hooks.s3 import S3Hook
 
         # S3Hook itself falls back to boto3's chain where the connection is missing, which would
         # write with whatever identity the worker happens to have.
         aws_conn_id = self.settings.aws_conn_id
-        known = _find(aws_conn_id, DEFAULT_AWS_CONN_ID) is not None
-        return S3Hook(aws_conn_id=aws_conn_id if known else None)
+        known = _find(aws_conn_id, DEFAULT_AWS_CONN_ID)
+        if known is not None and known.conn_type != "aws":
+            # The Amazon provider only warns, and asks AWS with the worker's own identity.
+            raise InvalidInputError(
+                f"The connection {aws_conn_id!r} has the type {known.conn_type!r}, not 'aws'; "
+                "nothing was read or written.",
+                remedy="Name a connection of type aws (Amazon Web Services) in aws_conn_id.",
+            )
+        return S3Hook(aws_conn_id=None if known is None else aws_conn_id)
 
     def get_conn(self) -> Any:
         """A boto3 S3 client with the AWS connection's credentials, region and endpoint."""

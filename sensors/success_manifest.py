@@ -14,6 +14,7 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from ..committer.errors import InvalidInputError, StoreUnreachableError
+from ..provider.connection import check_table_name
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.job_query import FAILED, READY, WAITING, JobQuery, QueryResult
 from ..provider.runs.task_run import TaskRun, once_key
@@ -84,6 +85,8 @@ class SuccessManifestSensor(BaseSensorOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        if not table or "{{" not in table:
+            check_table_name(table)
         self.table = table
         self.job = job
         self.upstream_task_id = upstream_task_id

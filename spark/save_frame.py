@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..committer import text_values as texts
+from ..committer.failures import failures_told
 from ..committer.handoff import Handoff
 from ..committer.job_spec import Mode
 from ..committer.read_base import ReadBase
@@ -71,13 +72,14 @@ def save(
     given = dict(options or {})
     if base is not None:
         given["base"] = _text(base)
-    target = resolve(table, partition_by, mode, partitions, committer, given, handoff)
-    if target.committer == NATIVE:
-        _save_natively(frame, target)
-        return
-    from .s3a.recorded_write import save_by_s3a
+    with failures_told(handoff.table, handoff.once, handoff.owner):
+        target = resolve(table, partition_by, mode, partitions, committer, given, handoff)
+        if target.committer == NATIVE:
+            _save_natively(frame, target)
+            return
+        from .s3a.recorded_write import save_by_s3a
 
-    save_by_s3a(frame, target, handoff)
+        save_by_s3a(frame, target, handoff)
 
 
 def _text(base: Snapshot | ReadBase | str) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,8 @@ from ..committer.errors import (
     OutcomeUnknownError,
     TaskResultsError,
 )
-from ..committer.job_spec import Coordination, JobSpec, Mode, OnConflict
+from ..committer.failures import failures_told
+from ..committer.job_spec import Coordination, JobSpec, Mode, OnConflict, Owner
 from ..committer.records.pending_file import TaskResult
 from ..committer.schema.hive_paths import normalise_partition
 from ..committer.state.context import Progress
@@ -69,6 +71,19 @@ def open_writer(schema: StructType, overwrite: bool, given: Mapping[str, str]) -
     check_versions()
     options = read_writer_options(given)
     table = Table(_path(options.path))
+    owner = options.owner(application())
+    with failures_told(table.root, options.once, owner):
+        return _opened(table, schema, overwrite, options, owner, given)
+
+
+def _opened(
+    table: Table,
+    schema: StructType,
+    overwrite: bool,
+    options: WriterOptions,
+    owner: Owner,
+    given: Mapping[str, str],
+) -> TableWriter:
     stored = table_schema(schema, options.partition_by or ())
     names = {option.name for option in fields(WriterOptions)}
     policy = {f.name: getattr(options, f.name) for f in fields(JobSpec) if f.name in names}
@@ -77,7 +92,7 @@ def open_writer(schema: StructType, overwrite: bool, given: Mapping[str, str]) -
     spec = JobSpec(
         schema=stored,
         mode=options.mode(overwrite),
-        owner=options.owner(application()),
+        owner=owner,
         files=options.files(),
         **policy,
     )
@@ -179,8 +194,12 @@ class TableWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         """Upload one task's rows; they stay invisible. Runs in a worker, once per attempt."""
-        with readable_errors():
+        with readable_errors(), self._failures_told():
             return TaskMessage(self._write(iterator))
+
+    def _failures_told(self) -> AbstractContextManager[None]:
+        spec = self.opened.spec
+        return failures_told(self.opened.root, spec.once, spec.owner)
 
     def _write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
         task, attempt = _task()
@@ -210,7 +229,7 @@ class TableWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Make the job visible. Runs on the driver's host when all tasks have succeeded."""
-        with readable_errors():
+        with readable_errors(), self._failures_told():
             results = _results(messages)
             if len(results) < len(messages):
                 raise TaskResultsError(

@@ -55,6 +55,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
             "protocol",
         },
         "parquet": {"errors", "job_spec", "s3", "layout", "schema", "records"},
+        "failures": {"errors", "job_spec", "layout", "records", "s3"},
         "interrupted": {
             *("errors", "job_spec", "s3", "layout", "schema", "records", "state"),
         },
@@ -64,7 +65,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         },
         "write_job": {
             *("errors", "job_spec", "s3", "layout", "schema", "records", "state"),
-            *("protocol", "parquet", "sigterm", "periodic", "interrupted"),
+            *("protocol", "parquet", "sigterm", "periodic", "interrupted", "failures"),
         },
         "job_states": {
             *("job_spec", "s3", "layout", "records", "state", "protocol", "maintenance"),

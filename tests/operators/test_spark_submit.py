@@ -121,7 +121,7 @@ class TestThePartition:
         self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("TEST_DAYS", "1,2")
-        with pytest.raises(AirflowException, match="Error code is: 1"):
+        with pytest.raises(AirflowFailException, match=r"day=2.*\(InvalidInputError\)"):
             run(operator(tables, partition="day=1", mode="overwrite"))
         assert tables.table().files() == []
 
@@ -238,6 +238,48 @@ class TestTries:
         run(operator(tables), map_index=0)
         run(operator(tables), map_index=1)
         assert sum(file.rows for file in tables.table().files()) == 4
+
+
+class TestWhyItFailed:
+    def test_a_conflict_is_not_retried_and_says_what_to_do(
+        self, tables: Tables, spark: FakeSpark, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """The next try would begin on what is there now, and overwrite it unseen."""
+        other = tables.load(1)
+        with pytest.raises(AirflowFailException) as caught:
+            run(operator(tables, mode="fail-if-exists", retries=2))
+        text = str(caught.value)
+        assert text.startswith("The partition day=1 already holds 1 files")
+        assert "Append or overwrite instead" in text
+        assert "(DestinationExistsError)" in text
+        assert text in caplog.text
+        assert tables.table().files()[0].job == other.job
+
+    def test_what_a_retry_may_mend_is_retried(self, tables: Tables, spark: FakeSpark) -> None:
+        spark.runs(
+            (spark.folder / "application.py")
+            .read_text()
+            .replace(
+                "with job:",
+                "def f(*_): raise committer.StoreUnreachableError('no answer')\n"
+                "committer.protocol.open._read_table = f\nwith job:",
+            )
+        )
+        with pytest.raises(AirflowException, match="no answer") as caught:
+            run(operator(tables))
+        assert not isinstance(caught.value, AirflowFailException)
+
+    def test_what_an_earlier_try_said_is_not_this_one_s(
+        self, tables: Tables, spark: FakeSpark
+    ) -> None:
+        tables.load(1)
+        with pytest.raises(AirflowFailException):
+            run(operator(tables, mode="fail-if-exists"))
+        spark.runs(FAILS)
+        with pytest.raises(AirflowException, match="Error code is: 4"):
+            run(operator(tables, retries=1), try_number=2)
+        with pytest.raises(AirflowException, match="Error code is: 4"):
+            run(operator(tables), made=datetime(2013, 2, 3, tzinfo=UTC))
 
 
 class TestNothingCommitted:
@@ -408,7 +450,11 @@ class TestTheCall:
             ({"on_conflict": "wait"}, "on_conflict='wait'"),
             ({"on_repeat": "never"}, "on_repeat='never'"),
             ({"partition": "2013-02-01"}, "not a partition path"),
-            ({"table": ""}, "table is empty"),
+            ({"table": ""}, "names no table"),
+            ({"table": " "}, "names no table"),
+            ({"table": "/"}, "names no table"),
+            ({"table": "wh/None"}, "names no table"),
+            ({"table": "s3://bucket/None"}, "names no table"),
             ({"partition_format": "h=%H", "partition_timezone": "Europe/Berlin"}, "comes twice"),
             ({"partition_format": "day=%d", "partition_timezone": "Mars"}, "time zone 'Mars'"),
         ],
@@ -433,6 +479,31 @@ class TestTheCall:
         """The base operator would go to YARN."""
         with pytest.raises(AirflowFailException, match="no Spark connection 'nowhere'"):
             run(operator(tables, conn_id="nowhere"))
+        assert spark.calls() == []
+
+    @pytest.mark.parametrize("table", [None, "", " ", "/"])
+    def test_a_table_that_renders_to_nothing(
+        self,
+        tables: Tables,
+        spark: FakeSpark,
+        monkeypatch: pytest.MonkeyPatch,
+        table: str | None,
+    ) -> None:
+        """It would be the warehouse's root, or a table called None."""
+        extra = {"table_root": tables.url("")}
+        monkeypatch.setenv(*connection_variable("zr", conn_type="zero_rename", extra=extra))
+        task = operator(table="{{ params.table }}", zero_rename_conn_id="zr")
+        with pytest.raises(AirflowFailException, match="names no table"):
+            run(task, params={"table": table})
+        assert spark.calls() == []
+
+    def test_a_spark_connection_of_another_type(
+        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its host would be Spark's master."""
+        monkeypatch.setenv(*connection_variable("lake", conn_type="aws", host="aws://"))
+        with pytest.raises(AirflowFailException, match="type 'aws', not 'spark'"):
+            run(operator(tables, conn_id="lake"))
         assert spark.calls() == []
 
     def test_a_bucket_that_does_not_exist(self, tables: Tables, spark: FakeSpark) -> None:

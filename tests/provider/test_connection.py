@@ -97,13 +97,20 @@ def test_another_connection_type_is_refused() -> None:
     [
         ("s3://lake/wh/", "flights", "s3://lake/wh/flights"),
         ("s3://lake/wh", "a/b/", "s3://lake/wh/a/b"),
-        ("s3://lake/wh", "", "s3://lake/wh"),
+        ("s3://lake/wh", " /flights ", "s3://lake/wh/flights"),
         ("s3://lake/wh", "s3://other/t", "s3://other/t"),
         (None, "s3://other/t", "s3://other/t"),
     ],
 )
 def test_table_names(root: str | None, table: str, url: str) -> None:
     assert ConnectionSettings(table_root=root).table_url(table) == url
+
+
+@pytest.mark.parametrize("table", ["", " ", "/", "None", "a/None", "a//b", "..", "s3://b/None"])
+def test_names_of_no_table(table: str) -> None:
+    """The table root itself, or what a template without a value renders to."""
+    with pytest.raises(InvalidInputError, match="names no table; nothing was read or written"):
+        ConnectionSettings(table_root="s3://lake/wh").table_url(table)
 
 
 def test_a_relative_name_needs_a_root() -> None:

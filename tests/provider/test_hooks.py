@@ -36,6 +36,14 @@ def test_named_connections_have_to_exist(define) -> None:
         ZeroRenameHook("lake").get_conn()
 
 
+def test_an_aws_connection_of_another_type_is_refused(define) -> None:
+    """It would lead to the public endpoint, with the worker's own identity."""
+    define("lake", conn_type="zero_rename", extra={"aws_conn_id": "files"})
+    define("files", conn_type="http", host="http://127.0.0.1:9")
+    with pytest.raises(InvalidInputError, match="type 'http', not 'aws'"):
+        ZeroRenameHook("lake").get_conn()
+
+
 def test_a_table_below_the_root(tables: Tables, define) -> None:
     root = tables.url("")
     define("lake", conn_type="zero_rename", extra={"table_root": root})
