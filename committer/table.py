@@ -28,7 +28,7 @@ from .job_states import JobStates
 from .layout import UNPARTITIONED, TableRoot
 from .maintenance.problem import Problem
 from .maintenance.purge import PurgeReport, purge
-from .maintenance.recovery import Recovered, recover
+from .maintenance.recovery import Recovered, recover, settle
 from .maintenance.repair import Repaired, repair
 from .maintenance.store_problems import renew_facts
 from .maintenance.verify import Finding, verify, verify_listed
@@ -207,6 +207,13 @@ class Table(JobStates):
         :param patience: seconds an undecided job may be silent; ``None`` takes each job's own.
         """
         return self.driver.run(recover(self._context, patience))
+
+    def settle(self, job: str) -> Recovered | None:
+        """Settle one open job whose process has ended: finish it if it is committed, else abort it.
+
+        A job whose process is alive is fenced. ``None``: it is not open.
+        """
+        return self.driver.run(settle(self._context, job))
 
     def purge(
         self,

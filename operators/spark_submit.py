@@ -28,6 +28,7 @@ from ..provider.runs.outcomes import (
     check_partitions,
     log_what_is_left,
     nothing_committed,
+    settle_killed,
     settled,
 )
 from ..provider.runs.partitions import resolve_partitions
@@ -144,6 +145,7 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         self.asset_partitions = asset_partitions
         self.zero_rename_conn_id = zero_rename_conn_id
         self._submission: Submission | None = None
+        self._submitted: tuple[Table, TaskRun] | None = None
         self._console_url = ""
         check_arguments(self, parsing=True)
 
@@ -178,15 +180,16 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         return report
 
     def on_kill(self) -> None:
-        """Kill the application. What it has not decided is fenced by this run's next try or by
-        maintenance; what it has decided is applied by them."""
+        """Kill the application, and abort its job, or finish it if it had decided to commit.
+
+        What one of Hadoop's committers leaves is settled by this run's next try or by
+        RecoverS3AJobsOperator.
+        """
         if self._hook is None:
             return
         super().on_kill()
-        self.log.info(
-            "Killed before it was known whether the job committed. The next try settles what it "
-            "left; so do RecoverJobsOperator and, for Hadoop's, RecoverS3AJobsOperator."
-        )
+        if self._submitted is not None:
+            settle_killed(*self._submitted)
 
     def _load(
         self,
@@ -212,6 +215,7 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
             raise nothing_committed(table, run, earlier)
         committed = settled(table, job)
         report = commit_report(committed)
+        report["repeated"] = not run.made(table.owner_of(job))
         self.log.info("Committed %s", one_line(report))
         check_partitions(committed, partitions)
         return report
@@ -271,6 +275,7 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         table: Table,
         handoff: Handoff,
     ) -> None:
+        self._submitted = table, run
         try:
             with (
                 explained(table, run),

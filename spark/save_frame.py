@@ -14,15 +14,18 @@ submits the application says which (:mod:`~..committer.handoff`): the Airflow op
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..committer import text_values as texts
+from ..committer.errors import ZeroRenameError
 from ..committer.failures import failures_told
 from ..committer.handoff import Handoff
-from ..committer.job_spec import Mode
+from ..committer.job_spec import Mode, OnRepeat
 from ..committer.read_base import ReadBase
+from ..committer.table import Table
 from ..s3a.write_plan import SAVE_MODES
 from .write_target import NATIVE, WriteTarget, resolve
 
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from ..committer.protocol.snapshot import Snapshot
+
+logger = logging.getLogger("zero_rename.spark.save_frame")
 
 
 def save(
@@ -75,7 +80,8 @@ def save(
     with failures_told(handoff.table, handoff.once, handoff.owner):
         target = resolve(table, partition_by, mode, partitions, committer, given, handoff)
         if target.committer == NATIVE:
-            _save_natively(frame, target)
+            if not _is_done(target, handoff):
+                _save_natively(frame, target)
             return
         from .s3a.recorded_write import save_by_s3a
 
@@ -86,6 +92,36 @@ def _text(base: Snapshot | ReadBase | str) -> str:
     if isinstance(base, str):
         return base
     return (base if isinstance(base, ReadBase) else base.base).encode()
+
+
+def _is_done(target: WriteTarget, handoff: Handoff) -> bool:
+    """Whether an earlier try of this run has committed this write: it need not be computed.
+
+    In any doubt the writer judges, which opens its job after a shuffle: this only saves time.
+    """
+    told = handoff.about(target.root)
+    of_its_own = {"once", "onrepeat"} & {name.lower() for name in target.options}
+    if told.once is None or told.on_repeat is not OnRepeat.SKIP or of_its_own:
+        return False
+    table = Table(target.root.url)
+    try:
+        job = table.once_job(told.once)
+        owner = table.owner_of(job) if job is not None else None
+        if job is None or owner is None or owner.try_number in (None, told.try_number):
+            return False
+        if owner.series != told.series or not table.is_closed(job):
+            return False
+    except ZeroRenameError as error:
+        logger.info("whether this run has committed before could not be read: %s", error)
+        return False
+    logger.warning(
+        "%s: job %s of try %d has done this already (once key %r); nothing is computed or written",
+        table.root.url,
+        job,
+        owner.try_number,
+        told.once,
+    )
+    return True
 
 
 def _save_natively(frame: DataFrame, target: WriteTarget) -> None:

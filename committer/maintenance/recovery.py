@@ -125,6 +125,17 @@ def recover(context: Context, patience: float | None = None) -> Step[list[Recove
     return outcomes
 
 
+def settle(context: Context, job: str) -> Step[Recovered | None]:
+    """Settle one job whose process has ended, however short its silence.
+
+    :return: ``None`` where it is not open, or is its owner's alone to settle (coordination *none*).
+    """
+    facts, coordination = yield from known(context)
+    if coordination is Coordination.NONE:
+        return None
+    return (yield from _recover_one(replace(context, facts=facts), job, 0.0))
+
+
 def _report_only(context: Context) -> Step[list[Recovered]]:
     """What is open on a table of coordination *none*, where nobody but the owner may act."""
     found = yield from open_jobs(context)

@@ -70,6 +70,23 @@ def nothing_committed(table: Table, run: TaskRun, earlier: str | None) -> Refuse
     )
 
 
+def settle_killed(table: Table, run: TaskRun) -> None:
+    """After a try's application was killed: abort its jobs, or finish what it had decided. What
+    cannot be done now is logged, and left to the next try and to maintenance."""
+    try:
+        for job in table.open_jobs():
+            if run.owns(job.owner) and job.owner.try_number == run.try_number:
+                found = table.settle(job.job)
+                if found is not None:
+                    _log.info("%s: %s, %s", found.job, found.outcome, found.detail)
+    except ZeroRenameError as error:
+        _log.warning(
+            "What the application left could not be settled now: %s The next try does it, or "
+            "RecoverJobsOperator.",
+            error,
+        )
+
+
 def log_what_is_left(table: Table, run: TaskRun) -> None:
     """After a failed submission: say which jobs of the run are open. What this finds out must
     not hide why the submission failed."""

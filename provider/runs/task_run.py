@@ -127,6 +127,13 @@ class TaskRun:
             self.map_index,
         )
 
+    def made(self, owner: Owner | None) -> bool:
+        """Whether it was this very try that made a job of this run, as far as is known."""
+        if owner is None or owner.try_number is None:
+            return True
+        series = owner.series in (None, self.series)
+        return series and owner.try_number == self.try_number
+
     def __str__(self) -> str:
         mapped = f", map index {self.map_index}" if self.map_index >= 0 else ""
         return (

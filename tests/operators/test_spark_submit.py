@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
@@ -20,6 +21,7 @@ from support.fake_spark import FAILS, FAILS_AFTERWARDS, IDLE, FakeSpark
 from support.moto_server import ACCESS_KEY, SECRET_KEY
 from zero_rename.committer import (
     InvalidInputError,
+    Owner,
     RefusedError,
     StoreRefusedError,
     StoreUnreachableError,
@@ -181,6 +183,46 @@ class TestTries:
         assert report["job"] != left
         assert tables.table().job_state(left) == "aborted"
         assert tables.bucket.uploads() == []
+
+    def test_what_an_earlier_try_commits_meanwhile_is_a_repetition(
+        self, tables: Tables, spark: FakeSpark
+    ) -> None:
+        """Its worker died, its application went on, and this try's application found that out."""
+        first = {"TRY_NUMBER": "1", "ON_REPEAT": "skip"}
+        lines = [f"os.environ['ZERO_RENAME_{name}'] = '{text}'" for name, text in first.items()]
+        text = (spark.folder / "application.py").read_text()
+        spark.runs(text.replace("import os\n", "\n".join(["import os", *lines, ""]), 1))
+        report = run(operator(tables, retries=2), try_number=2)
+        assert (report["repeated"], report["rows"]) == (True, 1)
+
+    def test_a_kill_aborts_the_try_s_job(
+        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        mine: dict[str, Any] = {
+            "dag_id": "flights",
+            "run_id": "scheduled__2013-02-02",
+            "task_id": "load",
+        }
+        task = operator(tables)
+        left: list[str] = []
+
+        def submit(*_: Any, **__: Any) -> None:
+            task._hook = task._get_hook()
+            monkeypatch.setattr(task._hook, "on_kill", lambda: None)
+            # Silent for long: moto is for one writer at a time.
+            another = Owner(**{**mine, "task_id": "other"})
+            other = tables.undecided(2, owner=another, max_duration=-1.0)
+            owner = Owner(**mine, map_index=-1, try_number=1)
+            left.extend((tables.undecided(1, once=ONCE, owner=owner), other))
+            task.on_kill()
+            raise AirflowException("killed")
+
+        monkeypatch.setattr(SparkSubmitOperator, "execute", submit)
+        with pytest.raises(AirflowException, match="killed"):
+            run(task)
+        states = [tables.table().job_state(job) for job in left]
+        assert states == ["aborted", "undecided"]
+        assert [job.job for job in tables.table().open_jobs()] == left[1:]
 
     def test_a_retry_after_a_failure_loads(self, tables: Tables, spark: FakeSpark) -> None:
         working = spark.folder / "application.py"

@@ -1,0 +1,86 @@
+"""``save()`` in a try whose work an earlier one has done: nothing is computed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from zero_rename import Table
+from zero_rename.committer import Owner
+from zero_rename.spark import save
+
+DATA = pa.table({"value": [1, 2], "day": [1, 1]})
+FIRST = Owner(dag_id="d", run_id="r", task_id="t", try_number=1, series="s")
+
+
+class Computed(BaseException):
+    """The frame was touched."""
+
+
+class Untouched:
+    def __getattr__(self, name: str) -> Any:
+        raise Computed(name)
+
+
+@pytest.fixture
+def table(s3_bucket: Any, monkeypatch: pytest.MonkeyPatch) -> Table:
+    table = Table(f"s3://{s3_bucket.name}/flights")
+    told = {"ONCE": "d/r/t", "ON_REPEAT": "skip", "DAG": "d", "RUN": "r", "TASK": "t"}
+    told |= {"TABLE": table.root.url, "TRY_NUMBER": "2", "SERIES": "s"}
+    for name, value in told.items():
+        monkeypatch.setenv(f"ZERO_RENAME_{name}", value)
+    return table
+
+
+def load(table: Table, owner: Owner = FIRST) -> None:
+    with table.job(DATA.schema, partition_by=("day",), once="d/r/t", owner=owner) as job:
+        job.write(DATA)
+
+
+def written(**arguments: Any) -> Any:
+    return save(Untouched(), partition_by=["day"], **arguments)  # pyright: ignore
+
+
+def test_what_an_earlier_try_committed_is_not_computed_again(
+    table: Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    load(table)
+    written()
+    assert "nothing is computed" in caplog.text
+
+
+def test_a_run_that_has_not_committed_is_computed(table: Table) -> None:
+    with pytest.raises(Computed):
+        written()
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [
+        # This application itself, whose second write the writer refuses.
+        Owner(dag_id="d", run_id="r", task_id="t", try_number=2, series="s"),
+        # A run of the same id that was deleted.
+        Owner(dag_id="d", run_id="r", task_id="t", try_number=1, series="other"),
+        Owner(),
+    ],
+)
+def test_what_others_committed_is_for_the_writer_to_judge(table: Table, owner: Owner) -> None:
+    load(table, owner)
+    with pytest.raises(Computed):
+        written()
+
+
+@pytest.mark.parametrize("options", [{"once": "another"}, {"onRepeat": "append"}])
+def test_a_write_with_a_key_of_its_own_is_another(table: Table, options: dict[str, str]) -> None:
+    load(table)
+    with pytest.raises(Computed):
+        written(options=options)
+
+
+def test_a_cleared_task_is_computed(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    load(table)
+    monkeypatch.setenv("ZERO_RENAME_ON_REPEAT", "replace_own")
+    with pytest.raises(Computed):
+        written()
