@@ -1,10 +1,14 @@
 """Two DAGs: load yesterday's flights every day, and clean up every week.
 
 They need three connections: ``spark_default`` (Spark), ``aws_default`` (keys and endpoint) and
-``zero_rename_default`` with a table root. A run of another day, or of another file::
+``zero_rename_default`` with a table root. Days of the past, and one of them again from another
+file::
 
     airflow backfill create --dag-id flights_daily --from-date 2013-02-01 --to-date 2013-02-03
-    airflow dags trigger flights_daily --conf '{"csv": "/data/mended.csv"}'
+    airflow backfill create --dag-id flights_daily --from-date 2013-02-02 --to-date 2013-02-02 \\
+        --reprocess-behavior completed --dag-run-conf '{"csv": "/data/mended.csv"}'
+
+(Not by ``airflow dags trigger --logical-date``, to which Airflow gives the last day before now.)
 """
 
 from __future__ import annotations
