@@ -121,7 +121,7 @@ def _check_logical_date(context: Mapping[str, Any]) -> None:
         f"The run's data interval, {start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}, is not about "
         f"its logical date, {logical:%Y-%m-%d %H:%M}: it is the last one before the run was made. "
         "Nothing was submitted.",
-        remedy="Airflow's dags trigger does that with --logical-date. For a day that is over run "
+        remedy="airflow dags trigger --logical-date makes such runs. For a day that is over run "
         "airflow backfill create --dag-id … --from-date … --to-date …; or give partition='…'.",
     )
 

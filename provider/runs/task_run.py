@@ -102,7 +102,7 @@ class TaskRun:
             return "skip" if self.first_try <= number < self.try_number else "replace_own"
         # The series alone would miss a clear that left the run's state alone, after which max_tries
         # is what it was because the task's retries were lowered by just as much.
-        mine = committed_by.series == self.series and self.first_try <= number <= self.try_number
+        mine = committed_by.series == self.series and self.first_try <= number < self.try_number
         return "skip" if mine else "replace_own"
 
     def handoff(self) -> Handoff:

@@ -7,7 +7,7 @@ import textwrap
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from support.airflow import Tables, connection_variable, migrate
-from support.fake_spark import FakeSpark
+from support.fake_spark import FAILS_AFTERWARDS, WRITES, FakeSpark
 from support.moto_server import SECRET_KEY
 from zero_rename.provider.job_query import JobQuery
 
@@ -56,6 +56,14 @@ def dag_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], Any
 def xcom(run: Any, task_id: str, key: str = "return_value") -> Any:
     (task,) = [ti for ti in run.get_task_instances() if ti.task_id == task_id]
     return task.xcom_pull(task_ids=task_id, key=key)
+
+
+def delete(run: Any) -> None:
+    from airflow.models.dagrun import DagRun
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        session.delete(session.query(DagRun).filter_by(dag_id=run.dag_id, run_id=run.run_id).one())
 
 
 def assert_no_secret_shown(capfd: pytest.CaptureFixture[str]) -> None:
@@ -130,6 +138,42 @@ def test_a_deferred_sensor_wakes_up_when_the_job_commits(
     assert str(run.state) == "success"
     assert (xcom(run, "wait")["partition"], xcom(run, "wait")["epoch"]) == ("day=1", 1)
     assert len(looks) >= 3
+
+
+def test_a_retry_reports_its_own_run_s_commit_and_no_run_s_of_before(
+    tables: Tables, spark: FakeSpark, dag_of: Callable[[str, str], Any], tmp_path: Path
+) -> None:
+    """The run is deleted and made anew under the same id; its first try fails."""
+    dag = dag_of(
+        "retried",
+        f"""
+        from datetime import timedelta
+        ZeroRenameSparkSubmitOperator(
+            task_id="load", application="/jobs/x.py", table="{tables.url()}", retries=1,
+            retry_delay=timedelta(0), partition_format="day=%-d", mode="overwrite",
+        )
+        """,
+    )
+    day = datetime(2013, 2, 1, tzinfo=UTC)
+    spark.runs(FAILS_AFTERWARDS)
+    first = dag.test(run_after=day, logical_date=day)
+    assert str(first.state) == "success"
+    before = xcom(first, "load")
+    assert before["repeated"] is True
+    assert len(spark.calls()) == 1
+
+    begun = tmp_path / "begun"
+    fails_once = f"from pathlib import Path\nbegun = Path({str(begun)!r})\n"
+    fails_once += "if not begun.exists():\n    begun.touch()\n    raise SystemExit(4)\n"
+    spark.runs(fails_once + WRITES)
+    delete(first)
+    # ``dag.test`` lets a run begin at its logical date, a scheduler when it begins.
+    again = dag.test(run_after=day, logical_date=day + timedelta(hours=1))
+    assert (str(again.state), again.run_id) == ("success", first.run_id)
+    assert len(spark.calls()) == 3
+    report = xcom(again, "load")
+    assert report["repeated"] is False
+    assert report["job"] != before["job"]
 
 
 @pytest.mark.spark

@@ -245,8 +245,10 @@ class TestTries:
     def test_a_run_made_anew_loads_again(self, tables: Tables, spark: FakeSpark) -> None:
         """As ``airflow dags test`` does: the same run, and its tries begin at 1."""
         first = run(operator(tables))
-        again = run(operator(tables), made=datetime(2013, 2, 3, tzinfo=UTC))
+        again = run(operator(tables))
         assert again["job"] != first["job"]
+        third = run(operator(tables), made=datetime(2013, 2, 3, tzinfo=UTC))
+        assert third["job"] != again["job"]
         assert sum(file.rows for file in tables.table().files()) == 1
 
     def test_the_second_try_of_a_run_made_anew_loads_too(

@@ -67,8 +67,9 @@ LATER = datetime(2013, 2, 3, tzinfo=UTC)
     [
         # A retry.
         ({}, {"try_number": 2}, "skip"),
-        # The same try once more: its worker died, and it was queued again.
-        ({"try_number": 2}, {"try_number": 2}, "skip"),
+        # The same try once more: queued again, or made anew by ``dag.test()``, whose runs begin at
+        # their logical date.
+        ({"try_number": 2}, {"try_number": 2}, "replace_own"),
         # The run was made anew, and this is its first try, or its second.
         ({}, {"made": LATER}, "replace_own"),
         ({}, {"made": LATER, "try_number": 2}, "replace_own"),
