@@ -27,7 +27,7 @@ from .job_spec import JobSpec, Owner
 from .parquet.task_writer import TaskWriter
 from .periodic import repeating
 from .protocol.commit import abort_job, commit_job
-from .protocol.open import open_job
+from .protocol.open import checked, open_job
 from .s3.driver import BotoDriver, Driver
 from .s3.requests import Delete, ObjectSettings
 from .s3.upload_stream import DelayedOutputStream
@@ -307,6 +307,7 @@ def open_checked(driver: Driver, context: Context, spec: JobSpec) -> OpenedJob:
     :raises StoreRefusedError: a right is missing; nothing was written.
     :raises ZeroRenameError: as :func:`.protocol.open.open_job`.
     """
+    checked(context, spec)  # What cannot be right is refused before anything is sent.
     url = context.root.url
     seen = _seen.setdefault(driver, set())
     if url not in seen:

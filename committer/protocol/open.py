@@ -75,13 +75,7 @@ def open_job(context: Context, spec: JobSpec) -> Step[OpenedJob]:
     :raises StoreUnfitError: the store cannot hold the protocol, or cannot hold a second writer.
     :raises JobFencedError: another try of the same run opens at the same time, and goes on.
     """
-    spec = replace(spec, schema=normalise(spec.schema))
-    check_types(spec.schema, spec.partition_by or ())
-    check_options(spec.files)
-    if spec.base is not None:
-        spec.base.check_table(context.root.url)
-    if spec.coordination is Coordination.NONE:
-        check_uncoordinated(context.root, spec)
+    spec = checked(context, spec)
     job = context.job_id()
     yield from _write_open_record(context, job, spec)
     try:
@@ -93,6 +87,23 @@ def open_job(context: Context, spec: JobSpec) -> Step[OpenedJob]:
     if opened.repeated is not None:
         yield Delete(context.root.open_key(job))
     return opened
+
+
+def checked(context: Context, spec: JobSpec) -> JobSpec:
+    """A job's specification with its schema in the table's types, where no request is needed to
+    say that it can be right.
+
+    :raises UnsupportedTypeError: a column has no type that a file could hold.
+    :raises InvalidInputError: options or columns that cannot be right.
+    """
+    spec = replace(spec, schema=normalise(spec.schema))
+    check_types(spec.schema, spec.partition_by or ())
+    check_options(spec.files)
+    if spec.base is not None:
+        spec.base.check_table(context.root.url)
+    if spec.coordination is Coordination.NONE:
+        check_uncoordinated(context.root, spec)
+    return spec
 
 
 def _opened(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:

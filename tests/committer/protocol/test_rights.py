@@ -10,7 +10,12 @@ import pytest
 
 from support.faulty_server import FaultyServer, Received, Reply, s3_error
 from zero_rename import JobSpec, Table
-from zero_rename.committer import StoreFullError, StoreRefusedError, StoreUnreachableError
+from zero_rename.committer import (
+    StoreFullError,
+    StoreRefusedError,
+    StoreUnreachableError,
+    UnsupportedTypeError,
+)
 
 DATA = pa.table({"value": [1, 2]})
 DENIED: dict[str, Callable[[Received], bool]] = {
@@ -62,6 +67,13 @@ def test_they_are_asked_for_once(s3_bucket: Any) -> None:
             job.write(DATA)
     asked = [key for _, key in s3_bucket.counter.log() if key.endswith("-rights")]
     assert len(asked) == 2, "a delete and an abort"
+
+
+def test_what_cannot_be_right_is_refused_before_they_are_asked_for(s3_bucket: Any) -> None:
+    table = Table(f"s3://{s3_bucket.name}/flights")
+    with pytest.raises(UnsupportedTypeError):
+        table.open_job(JobSpec(pa.schema([("a", pa.month_day_nano_interval())])))
+    assert s3_bucket.counter.total() == 0
 
 
 def test_a_store_that_does_not_answer_is_not_one_that_refuses(
