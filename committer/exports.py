@@ -32,7 +32,6 @@ from .errors import (
 from .interrupted import JobInterrupted
 from .job_spec import (
     Coordination,
-    DuringApply,
     FileOptions,
     JobSpec,
     Mode,
@@ -73,7 +72,6 @@ __all__ = [
     "DataLostError",
     "DelayedOutputStream",
     "DestinationExistsError",
-    "DuringApply",
     "FileOptions",
     "Finding",
     "FindingKind",

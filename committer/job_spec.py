@@ -56,13 +56,6 @@ class OnConflict(StrEnum):
     LAST_WINS = "last_wins"
 
 
-class DuringApply(StrEnum):
-    """What readers that only list may see while a replace is applied: both, or neither."""
-
-    NO_GAP = "no_gap"
-    NO_DUPLICATES = "no_duplicates"
-
-
 class SuccessMarkers(StrEnum):
     """Where ``_SUCCESS`` goes."""
 
@@ -167,7 +160,6 @@ class JobSpec:
     only_partitions: tuple[str, ...] = ()
     on_conflict: OnConflict = OnConflict.FAIL
     base: ReadBase | None = None
-    during_apply: DuringApply = DuringApply.NO_GAP
     success_markers: SuccessMarkers = SuccessMarkers.PARTITION_AND_TABLE
     once: str | None = None
     on_repeat: OnRepeat = OnRepeat.SKIP
@@ -217,7 +209,6 @@ def choice(name: str, kind: type[_C], given: str) -> _C:
 
 _CHOICES: dict[str, type[StrEnum]] = {
     "on_conflict": OnConflict,
-    "during_apply": DuringApply,
     "success_markers": SuccessMarkers,
     "on_repeat": OnRepeat,
     "coordination": Coordination,

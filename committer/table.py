@@ -15,7 +15,6 @@ from .errors import InvalidInputError, TableNotFoundError
 from .job_spec import (
     MAX_DURATION,
     Coordination,
-    DuringApply,
     FileOptions,
     JobSpec,
     Mode,
@@ -130,7 +129,6 @@ class Table(JobStates):
         only_partitions: Sequence[str] = (),
         on_conflict: OnConflict | str = OnConflict.FAIL,
         base: Snapshot | ReadBase | None = None,
-        during_apply: DuringApply | str = DuringApply.NO_GAP,
         success_markers: SuccessMarkers | str = SuccessMarkers.PARTITION_AND_TABLE,
         once: str | None = None,
         on_repeat: OnRepeat | str = OnRepeat.SKIP,
@@ -155,7 +153,6 @@ class Table(JobStates):
         words: dict[str, Any] = {  # JobSpec makes choices of them.
             "mode": mode,
             "on_conflict": on_conflict,
-            "during_apply": during_apply,
             "success_markers": success_markers,
             "on_repeat": on_repeat,
             "coordination": coordination,

@@ -18,7 +18,6 @@ from ..committer.errors import InvalidInputError
 from ..committer.handoff import Handoff
 from ..committer.job_spec import (
     Coordination,
-    DuringApply,
     FileOptions,
     Mode,
     OnConflict,
@@ -94,12 +93,6 @@ class WriterOptions:
         "`Table(…).snapshot().base.encode()`; or `now`: what is there when the job opens, after "
         "the stages before the write's last. Where left out, an overwrite goes by what this "
         "application has read of the table.",
-    )
-    during_apply: DuringApply = option(
-        partial(texts.choice, DuringApply),
-        "What readers that only list may see while a replace is applied: `no_gap` (old and new "
-        "files together) or `no_duplicates` (neither).",
-        DuringApply.NO_GAP,
     )
     success_markers: SuccessMarkers = option(
         partial(texts.choice, SuccessMarkers),

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..errors import StoreFullError, UnfinishedAbortError, UnfinishedCommitError, ZeroRenameError
+from ..errors import (
+    DataLostError,
+    StoreFullError,
+    UnfinishedAbortError,
+    UnfinishedCommitError,
+    ZeroRenameError,
+)
 from ..records.decision import Decision
 from ..records.head import Slot
 from ..records.open_record import OpenRecord
@@ -14,7 +20,7 @@ from ..state.context import Context
 from ..state.decide import decide, read_decision
 from ..state.heads import list_heads, release_claim
 from ..state.job_state import Aborted, Committed
-from .apply import finish
+from .apply import finish_own
 from .close import close, sweep
 
 
@@ -26,7 +32,7 @@ def abort_slots(context: Context, job: str, slots: Iterable[Slot]) -> Step[Abort
     """
     decided = yield from decide(context, Decision.abort(job, context.write_id()))
     if decided.decision.is_commit:
-        return (yield from finish(context, decided))
+        return (yield from finish_own(context, decided))
     return (yield from clean_up(context, job, slots))
 
 
@@ -78,9 +84,14 @@ def abort_after(
 
     :param meanwhile: said of an abort that failed, after a comma.
     :returns: the report of a job that was found committed.
+    :raises UnfinishedCommitError: it was found committed, by another process, and cannot be
+        finished now. That replaces ``error``, which would let the job be run again.
+    :raises DataLostError: the same, and a file of it is lost.
     """
     try:
         outcome = yield from aborting
+    except (UnfinishedCommitError, DataLostError):
+        raise
     except ZeroRenameError as failure:
         error.add_note(f"Aborting the job failed too{meanwhile}: {failure}")
         return None

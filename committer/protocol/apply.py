@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..errors import UnfinishedCommitError, ZeroRenameError
-from ..job_spec import DuringApply, SuccessMarkers
+from ..errors import RefusedError, UnfinishedCommitError, ZeroRenameError
+from ..job_spec import SuccessMarkers
 from ..layout import UNPARTITIONED
 from ..records.decision import PartitionDecision
 from ..records.head import HeadState, Slot
 from ..records.pending_file import PendingFile
 from ..s3.backoff import Backoff
 from ..s3.conditional_put import NotWritten
-from ..s3.requests import All, Delete, Done, Refused, Step, Unknown
+from ..s3.requests import All, Delete, Refused, Step, Unknown
 from ..state.context import Context, Count
 from ..state.decide import Decided
 from ..state.heads import Swapped, head_state, read_head, release_claim, swap_head
@@ -52,6 +52,26 @@ def finish(
         yield from write_table_marker(context, decided)
     yield from close(context, decision.job, keep=decision.upload_ids)
     return committed(context, decided)
+
+
+def finish_own(
+    context: Context, decided: Decided, held: Mapping[Slot, HeadState] | None = None
+) -> Step[Committed]:
+    """Apply the commit decision of the caller's own job.
+
+    :raises UnfinishedCommitError: also where the store refused a request: who is told of a refusal
+        takes his job for one that was not committed.
+    """
+    try:
+        return (yield from finish(context, decided, held))
+    except RefusedError as error:
+        raise UnfinishedCommitError(
+            f"The job is committed; applying it stopped: {error.message}",
+            table=context.root.url,
+            job=decided.decision.job,
+            key=error.key,
+            remedy=f"Do not run the job again; finish it: zero-rename recover {context.root.url}",
+        ) from error
 
 
 def committed(context: Context, decided: Decided, repeated: bool = False) -> Committed:
@@ -98,11 +118,7 @@ def _apply_partition(
     slot = Slot.partition(context.root, change.partition)
     state = held[slot] if held is not None else (yield from read_head(context, slot))
     marker = moved = None
-    removed = False
     if _awaits(state, decided.decision.job, change.base_epoch):
-        if decided.decision.during_apply is DuringApply.NO_DUPLICATES:
-            yield from remove_listed(context, change.removals)
-            removed = True
         yield All(
             tuple(_complete(context, decided.decision.job, slot, f, count) for f in change.files)
         )
@@ -114,11 +130,11 @@ def _apply_partition(
     elif state.head.claim == decided.decision.job:
         # A commit that was called again claimed after its job had moved the head.
         yield from release_claim(context, slot, decided.decision.job)
+    yield from remove_listed(context, change.removals)
     if wants_marker(decided, change.partition):
+        # Last: whoever waits for the marker lists what it stands for, and nothing else.
         seen = marker if moved else None
         yield from write_partition_marker(context, decided, change, seen)
-    if not removed:
-        yield from remove_listed(context, change.removals)
 
 
 def _awaits(state: HeadState, job: str, base_epoch: int) -> bool:
@@ -142,11 +158,11 @@ def _complete(
 
     absence = Absence(_COMPLETE, is_seen_to, failure)
     done = yield from complete_file(context, job, file, absence)
-    if done is None:
-        return
-    if isinstance(done, Done) and context.facts.complete_resurrects:
+    if context.facts.complete_resurrects:
+        # Whatever the answer was: one that was lost may have brought the file back too.
         yield from _delete_resurrected(context, job, slot, file)
-    count.one_more()
+    if done is not None:
+        count.one_more()
 
 
 def _incomplete(

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..errors import CommitConflictError, JobFencedError, StoreUnreachableError
+from ..errors import (
+    CommitConflictError,
+    JobFencedError,
+    StoreUnreachableError,
+    UnfinishedCommitError,
+)
 from ..job_spec import Mode, OnConflict
 from ..records.decision import Decision
 from ..records.head import HeadState, PartitionHead, Slot
 from ..s3.backoff import Deadline
 from ..s3.conditional_put import NotWritten, Uncertain
-from ..s3.requests import All, Head, Step, Wait
+from ..s3.requests import Absent, All, Head, Step, Wait
 from ..state.context import Context
 from ..state.decide import decide, read_decision
 from ..state.heads import Swapped, head_state, read_head, release_claim, swap_head
@@ -44,7 +49,8 @@ class Held:
 
 @dataclass(frozen=True)
 class Busy:
-    """The slot carries the claim of a job that has not decided."""
+    """The slot carries the claim of a job that has not decided: another one, or this very job in
+    another process."""
 
     state: HeadState
     job: str
@@ -68,6 +74,7 @@ def claim_all(
 
     :raises CommitConflictError: a slot changed since the job opened, under ``on_conflict=fail``.
     :raises JobFencedError: another process aborted this job meanwhile.
+    :raises UnfinishedCommitError: another process committed it.
     :raises OtherJobError: a job in the way can neither be finished nor be fenced.
     """
     requests = sorted(requests, key=lambda request: request.slot.key)
@@ -78,7 +85,8 @@ def claim_all(
     if all(isinstance(outcome, Held) for outcome in outcomes):
         return {outcome.state.slot: outcome.state for outcome in outcomes}
     held = [outcome.state.slot for outcome in outcomes if isinstance(outcome, Held)]
-    yield All(tuple(release_claim(context, slot, opened.job) for slot in held))
+    mine = context.process()
+    yield All(tuple(release_claim(context, slot, opened.job, mine) for slot in held))
     return (yield from _claim_in_order(context, opened, requests))
 
 
@@ -95,6 +103,8 @@ def _claim_in_order(
                     held[request.slot] = outcome.state
                 case Conflict():
                     raise _conflict(opened, [outcome])
+                case Busy() if outcome.job == opened.job:
+                    yield from _outwait(context, outcome)
                 case Busy():
                     waiting = _outwait(context, outcome)
                     yield from about_other(context.root, opened.job, outcome.job, waiting)
@@ -113,7 +123,12 @@ def _claim(
     while True:
         other = state.head.claim
         if other == opened.job:
-            return Held(state)
+            if state.head.holder in (None, context.process()):
+                return Held(state)
+            # Another process commits this very job. Its claim is its own to decide on and to give
+            # back: were it taken for ours, ours given back would take it from under its decision.
+            yield from _refuse_if_fenced(context, opened)
+            return Busy(state, opened.job)
         if other is not None:
             settling = _settle(context, state, other)
             if not (yield from about_other(context.root, opened.job, other, settling)):
@@ -126,8 +141,8 @@ def _claim(
             # Somebody changed the head since this job opened, and that may have been this job:
             # a commit that is called again must not move a head again.
             yield from _refuse_if_fenced(context, opened)
-        yield from _finish_last_job(context, opened, state)
-        claimed = state.head.claimed(opened.job, context.write_id(), state.etag)
+        yield from _finish_last_job(context, opened, request, state)
+        claimed = state.head.claimed(opened.job, context.process(), context.write_id(), state.etag)
         outcome = yield from swap_head(context, state, claimed)
         match outcome:
             case Swapped():
@@ -185,25 +200,48 @@ def _changed_since(
     return state.head.replace_epoch > base
 
 
-def _finish_last_job(context: Context, opened: OpenedJob, state: HeadState) -> Step[None]:
-    """Apply the job that moved this head last if it was open: its removals may be outstanding."""
+def _finish_last_job(
+    context: Context, opened: OpenedJob, request: ClaimRequest, state: HeadState
+) -> Step[None]:
+    """Apply the job that moved this head last, if what it removes here may be outstanding.
+
+    Else this job's marker would stand beside files of a state before. A job that is closed has
+    removed all; one that moved the head before this job listed it, and was not open after that,
+    is closed.
+    """
     last = state.head.last_job
-    if last is not None and last in opened.others:
-        decided = yield from read_decision(context, last)
-        if decided is not None and decided.decision.is_commit:
-            yield from about_other(context.root, opened.job, last, finish(context, decided))
+    if last is None or (state.etag == request.base and last not in opened.others):
+        return
+    record = yield Head(context.root.open_key(last))
+    if isinstance(record, Absent):
+        return
+    decided = yield from read_decision(context, last)
+    if decided is not None and _removes(decided.decision, state.slot):
+        yield from about_other(context.root, opened.job, last, finish(context, decided))
+
+
+def _removes(decision: Decision, slot: Slot) -> bool:
+    return any(c.removals for c in decision.partitions if c.partition == slot.name)
 
 
 def _refuse_if_fenced(context: Context, opened: OpenedJob) -> Step[None]:
     decided = yield from read_decision(context, opened.job)
-    if decided is not None:
-        raise JobFencedError(
-            "Another process declared this job dead and wrote its decision "
-            f"({decided.decision.verdict}); it can no longer commit and nothing of it is visible.",
+    if decided is None:
+        return
+    if decided.decision.is_commit:
+        raise UnfinishedCommitError(
+            "This job is committed already: its commit was called before, or in another process.",
             table=context.root.url,
             job=opened.job,
-            remedy="Run the job again; send heartbeats or a longer maximum duration.",
+            remedy=f"Do not run the job again; finish it: zero-rename recover {context.root.url}",
         )
+    raise JobFencedError(
+        "Another process declared this job dead and wrote its abort decision; it can no longer "
+        "commit and nothing of it is visible.",
+        table=context.root.url,
+        job=opened.job,
+        remedy="Run the job again; send heartbeats or a longer maximum duration.",
+    )
 
 
 def _conflict(opened: OpenedJob, conflicts: list[Conflict]) -> CommitConflictError:

@@ -8,8 +8,6 @@ from dataclasses import replace
 from ..errors import (
     CommitStateUnknownError,
     JobFencedError,
-    RefusedError,
-    UnfinishedCommitError,
     ZeroRenameError,
 )
 from ..job_spec import Coordination
@@ -24,7 +22,7 @@ from ..state.decide import decide, read_decision
 from ..state.heads import list_heads
 from ..state.job_state import Aborted, Committed, OpenedJob
 from .abort import abort_after, abort_own
-from .apply import finish
+from .apply import finish_own
 from .changes import Target, compose_decision, targets_of
 from .claim import ClaimRequest, claim_all
 from .task_results import check_results
@@ -56,6 +54,9 @@ def commit_job(
         check_results(opened, results, expected_tasks)
         targets = yield from _targets(context, opened, results)
         held = yield from claim_all(context, opened, _claims(context, opened, targets))
+        while more := (yield from _come_meanwhile(context, opened, held)):
+            targets += tuple(Target(name, replaces=True) for name in more)
+            held = yield from claim_all(context, opened, _claims(context, opened, targets))
         decision = yield from _decision(context, opened, targets, held)
         decided = yield from decide(context, decision)
     except CommitStateUnknownError:
@@ -69,16 +70,7 @@ def commit_job(
         error = _fenced(opened)
         yield from _aborted(context, opened, list(held), error)
         raise error
-    try:
-        return (yield from finish(context, decided, held))
-    except RefusedError as error:
-        raise UnfinishedCommitError(
-            f"The job is committed; applying it stopped: {error.message}",
-            table=context.root.url,
-            job=opened.job,
-            key=error.key,
-            remedy=f"Do not run the job again; finish it: zero-rename recover {context.root.url}",
-        ) from error
+    return (yield from finish_own(context, decided, held))
 
 
 def abort_job(
@@ -118,6 +110,20 @@ def _all_partitions(context: Context, opened: OpenedJob) -> Step[set[str]]:
         return {UNPARTITIONED}
     heads, listed = yield All((list_heads(context), list_table(context, opened.partition_by)))
     return {*heads, *listed}
+
+
+def _come_meanwhile(
+    context: Context, opened: OpenedJob, held: Mapping[Slot, HeadState]
+) -> Step[list[str]]:
+    """The partitions that a replace of the whole table does not hold yet, once it holds the others.
+
+    A job that changes one of those and a new one is before this job in both, or after it in both:
+    if before, its claim on the new head was there before this job got the other one.
+    """
+    if not opened.spec.replace_table or not opened.partition_by:
+        return []
+    heads = yield from list_heads(context)
+    return sorted(heads.keys() - {slot.name for slot in held})
 
 
 def _slots(context: Context, opened: OpenedJob, targets: Iterable[Target]) -> list[Slot]:

@@ -25,7 +25,7 @@ from ..schema.compatibility import check_same, check_types
 from ..schema.types import normalise
 from ..state.context import Context
 from ..state.decide import Decided, read_decision
-from ..state.heads import list_heads, read_head
+from ..state.heads import ListedHead, list_heads, read_head
 from ..state.job_state import Committed, OpenedJob
 from ..state.probe import probe
 from ..state.tolerance import or_damage
@@ -109,13 +109,8 @@ def checked(context: Context, spec: JobSpec) -> JobSpec:
 def _opened(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:
     if spec.coordination is Coordination.NONE:
         return (yield from _opened_uncoordinated(context, job, spec))
-    table, others, heads, once = yield All(
-        (
-            _read_table(context),
-            list_open(context),
-            list_heads(context),
-            _once_state(context, spec),
-        )
+    table, (heads, others), once = yield All(
+        (_read_table(context), _heads_and_open(context), _once_state(context, spec))
     )
     if table is None:
         table = yield from _create_table(context, spec)
@@ -143,6 +138,14 @@ def _opened(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:
     if spec.on_repeat is OnRepeat.SKIP:
         return replace(opened, repeated=earlier)
     return replace(opened, repeat_of=earlier.job)
+
+
+def _heads_and_open(context: Context) -> Step[tuple[dict[str, ListedHead], set[str]]]:
+    """The heads, then the jobs that are open: one that had moved a head as it was listed is among
+    these, or has done all it had to."""
+    heads = yield from list_heads(context)
+    others = yield from list_open(context)
+    return heads, others
 
 
 def _opened_uncoordinated(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:

@@ -19,7 +19,7 @@ from ..errors import (
     UnfinishedCommitError,
     ZeroRenameError,
 )
-from ..job_spec import DuringApply, JobSpec
+from ..job_spec import JobSpec
 from ..layout import UNPARTITIONED, TableRoot
 from ..records.data_file import DataFile
 from ..records.decision import NO_HEAD, Decision, PartitionDecision
@@ -164,12 +164,8 @@ def _finish(context: Context, decided: Decided, swept: bool) -> Step[Committed]:
 def _carry_out(
     context: Context, decided: Decided, change: PartitionDecision, count: Count
 ) -> Step[None]:
-    gap = decided.decision.during_apply is DuringApply.NO_DUPLICATES
-    if gap:
-        yield from remove_listed(context, change.removals)
     yield All(tuple(_complete(context, decided.decision.job, f, count) for f in change.files))
-    if not gap:
-        yield from remove_listed(context, change.removals)
+    yield from remove_listed(context, change.removals)
     if wants_marker(decided, change.partition):
         yield from _mark(context, decided, change.partition, (change,))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated
 
-from ..job_spec import NOBODY, DuringApply, JobSpec, Mode, Owner, SuccessMarkers
+from ..job_spec import NOBODY, JobSpec, Mode, Owner, SuccessMarkers
 from ..layout import TableRoot, job_in_key
 from .codec import Document, decode, encode
 from .marks import LEFT_OUT, AtLeast, Count, Moment
@@ -85,7 +85,6 @@ class Decision:
     write_id: str
     verdict: Verdict
     mode: Mode = Mode.APPEND
-    during_apply: DuringApply = DuringApply.NO_GAP
     success_markers: SuccessMarkers = SuccessMarkers.PARTITION_AND_TABLE
     once: str | None = None
     once_epoch: Count = 0
@@ -108,7 +107,6 @@ class Decision:
             write_id=write_id,
             verdict=Verdict.COMMIT,
             mode=spec.mode,
-            during_apply=spec.during_apply,
             success_markers=spec.success_markers,
             once=spec.once,
             once_epoch=once_epoch,

@@ -9,7 +9,7 @@ from ..layout import UNPARTITIONED, TableRoot, is_job_id
 from ..s3.requests import Found
 from .codec import decode, encode
 from .decision import PartitionDecision, PartReference
-from .marks import Checked, Count
+from .marks import LEFT_OUT, Checked, Count
 
 #: Former states a head remembers, so that an ETag from a listing can be dated by epoch.
 TRAIL_LENGTH = 16
@@ -53,6 +53,7 @@ class PartitionHead:
     :param manifest: a folded list of files, older than all of ``decisions``.
     :param dropped: jobs whose files in ``manifest`` no longer count.
     :param claim: the job about to change it.
+    :param holder: the process of that job which put the claim there.
     :param trail: the last states before this one, oldest first.
     """
 
@@ -65,6 +66,7 @@ class PartitionHead:
     manifest: PartReference | None = None
     dropped: tuple[JobId, ...] = ()
     claim: JobId | None = None
+    holder: Annotated[str | None, LEFT_OUT] = None
     trail: tuple[FormerState, ...] = ()
 
     @staticmethod
@@ -91,13 +93,14 @@ class PartitionHead:
             trail = (*trail, FormerState(etag, self.epoch))[-TRAIL_LENGTH:]
         return replace(self, write_id=write_id, trail=trail)
 
-    def claimed(self, job: str, write_id: str, etag: str | None) -> PartitionHead:
-        """This head with ``job``'s claim; ``etag`` is this state's."""
-        return replace(self._from(write_id, etag), claim=job)
+    def claimed(self, job: str, holder: str, write_id: str, etag: str | None) -> PartitionHead:
+        """This head with ``job``'s claim, put there by the process ``holder``; ``etag`` is this
+        state's."""
+        return replace(self._from(write_id, etag), claim=job, holder=holder)
 
     def released(self, write_id: str, etag: str) -> PartitionHead:
         """This head without its claim."""
-        return replace(self._from(write_id, etag), claim=None)
+        return replace(self._from(write_id, etag), claim=None, holder=None)
 
     def moved(
         self,
@@ -107,7 +110,8 @@ class PartitionHead:
         etag: str,
     ) -> PartitionHead:
         """The head after ``job``'s decision; ``change`` is ``None`` for a ``once`` slot."""
-        after = replace(self._from(write_id, etag), claim=None, epoch=self.epoch + 1, last_job=job)
+        free = self.released(write_id, etag)
+        after = replace(free, epoch=self.epoch + 1, last_job=job)
         if change is None:
             return after
         own = (job,) if change.files or change.adopted else ()

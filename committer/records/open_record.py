@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from ..job_spec import DuringApply, JobSpec, Mode, OnConflict, Owner, SuccessMarkers
+from ..job_spec import JobSpec, Mode, OnConflict, Owner, SuccessMarkers
 from .codec import decode, encode
 from .marks import Moment
 
@@ -25,7 +25,6 @@ class OpenRecord:
     owner: Owner
     mode: Mode
     on_conflict: OnConflict
-    during_apply: DuringApply
     success_markers: SuccessMarkers
     once: str | None
     partitions: tuple[str, ...]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -50,6 +51,14 @@ class Progress:
     total: int
 
 
+_PROCESS = new_write_id()
+
+
+def this_process() -> str:
+    """A name for this process that no other has, not even one forked from it."""
+    return f"{_PROCESS}.{os.getpid()}"
+
+
 @dataclass(frozen=True)
 class Context:
     """A table's root, what its store keeps, and this process's ids and patience.
@@ -57,6 +66,7 @@ class Context:
     :param facts: a store that keeps everything, until the table's record has been read.
     :param write_id: makes write ids that never repeat.
     :param job_id: makes job ids, at random; a simulation names its own.
+    :param process: names the process that claims: a job's commit may be called in two.
     :param report: called as a commit goes on.
     """
 
@@ -64,6 +74,7 @@ class Context:
     facts: StoreFacts = field(default_factory=StoreFacts)
     write_id: Callable[[], str] = new_write_id
     job_id: Callable[[], str] = new_job_id
+    process: Callable[[], str] = this_process
     waiting: Waiting = Waiting()
     limits: Limits = Limits()
     report: Callable[[Progress], None] = field(default=lambda progress: None)

@@ -44,11 +44,16 @@ def swap_head(
     return outcome
 
 
-def release_claim(context: Context, slot: Slot, job: str) -> Step[bool]:
-    """Take ``job``'s claim off a head, if it is there. ``False``: the store did not say."""
+def release_claim(context: Context, slot: Slot, job: str, holder: str | None = None) -> Step[bool]:
+    """Take ``job``'s claim off a head, if it is there. ``False``: the store did not say.
+
+    :param holder: only the claim of this process; ``None``: any process's, once the job is decided.
+    """
     while True:
         state = yield from read_head(context, slot)
         if state.head.claim != job or state.etag is None:
+            return True
+        if holder is not None and state.head.holder != holder:
             return True
         released = state.head.released(context.write_id(), state.etag)
         outcome = yield from swap_head(context, state, released)

@@ -89,6 +89,7 @@ class TestSimulation:
         name = "one append, two faults"
         monkeypatch.setattr(simulated, "EXHAUSTIVE", {name: catalogue.EXHAUSTIVE[name]})
         monkeypatch.setattr(simulated, "BOUNDED", {})
+        monkeypatch.setattr(simulated, "WIDER", {})
         monkeypatch.setattr(simulated, "RANDOM", {})
         outcome = simulated.prove(1)
         assert outcome.verdict is Verdict.FAILED
@@ -98,6 +99,7 @@ class TestSimulation:
     def test_a_broken_scenario_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(simulated, "EXHAUSTIVE", {"no such scenario": None})
         monkeypatch.setattr(simulated, "BOUNDED", {})
+        monkeypatch.setattr(simulated, "WIDER", {})
         monkeypatch.setattr(simulated, "RANDOM", {})
         outcome = simulated.prove(1)
         assert (outcome.verdict, outcome.why) == (Verdict.FAILED, "broken in: no such scenario")

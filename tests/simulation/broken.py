@@ -16,6 +16,7 @@ from zero_rename.committer.protocol import (
     claim,
     close,
     markers,
+    removal,
     snapshot,
 )
 from zero_rename.committer.protocol import commit as job
@@ -24,12 +25,14 @@ from zero_rename.committer.records.decision import Decision, PartReference, spli
 from zero_rename.committer.records.head import HeadState, Slot
 from zero_rename.committer.records.open_record import OpenRecord
 from zero_rename.committer.s3 import conditional_put as swap
-from zero_rename.committer.s3.conditional_put import NotWritten
+from zero_rename.committer.s3.conditional_put import NotWritten, Uncertain
 from zero_rename.committer.s3.requests import (
     AbortUpload,
+    Absent,
     All,
     CompleteUpload,
     Delete,
+    DeleteMany,
     Done,
     Found,
     Get,
@@ -43,7 +46,11 @@ from zero_rename.committer.state import heads as slots
 from zero_rename.committer.state.context import Limits
 from zero_rename.committer.state.partition_files import fold
 
-# Decisions
+# Results and decisions
+
+
+def believes_every_result(opened, results, expected_tasks):
+    return None
 
 
 def decides_before_it_claims(context, opened, results, expected_tasks=None):
@@ -120,7 +127,27 @@ def says_refused_after_an_unanswered_request(put, write_id, read_id=swap.write_i
     return swap.Uncertain("no answer")
 
 
+def takes_uncertain_for_not_written(put, write_id, read_id=swap.write_id_of):
+    outcome = yield from _put_record(put, write_id, read_id)
+    return NotWritten(Absent(0.0), False) if isinstance(outcome, Uncertain) else outcome
+
+
+_put_record = swap.put_record
+
+
 # Aborting and closing
+
+
+def forgets_the_claims_of_whom_it_fences(context, job_id, slots_=()):
+    return (yield from _clean_up(context, job_id, ()))
+
+
+_clean_up = abort.clean_up
+
+
+def closes_before_it_sweeps(context, job_id, keep=frozenset()):
+    yield from close.delete_open_record(context, job_id)
+    return (yield from close.sweep(context, job_id, keep))
 
 
 def releases_claims_after_it_closed(context, job_id, slots_):
@@ -172,7 +199,39 @@ def claims_without_a_look_at_its_own_decision(context, opened):
     yield
 
 
+def never_sees_a_conflict(opened, request, state):
+    return False
+
+
+def leaves_the_last_job_as_it_is(context, opened, request, state):
+    return
+    yield
+
+
+def takes_all_processes_for_one(name):
+    return "a process"
+
+
+def lists_the_table_before_it_claims_only(context, opened, held):
+    return []
+    yield
+
+
 # Opening
+
+
+def lists_open_jobs_before_heads(context):
+    others = yield from opening.list_open(context)
+    heads = yield from slots.list_heads(context)
+    return heads, others
+
+
+def beats_without_a_condition(context, job_id, interval):
+    key = context.root.open_key(job_id)
+    found = yield Get(key)
+    if isinstance(found, Found):
+        record = replace(OpenRecord.decode(found.body, key), write_id=context.write_id())
+        yield Put(key, record.encode())
 
 
 def does_not_confirm_its_open_record(context, job_id, spec):
@@ -191,6 +250,21 @@ def leaves_the_run_s_earlier_commit_unapplied(context, decided):
 
 
 # Applying
+
+
+def adopts_nothing(context, opened, target, epoch):
+    change = yield from _change(context, opened, target, epoch)
+    return replace(change, adopted=())
+
+
+def removes_whatever_is_there_now(context, removals):
+    if removals:
+        yield DeleteMany(tuple((file.key, None) for file in removals))
+
+
+def marks_before_it_removes(context, decided, change, held, count):
+    yield from _apply_partition(context, decided, replace(change, removals=()), held, count)
+    yield from removal.remove_listed(context, change.removals)
 
 
 def takes_a_later_job_s_claim_for_its_own(context, job_id, slot, file, count):

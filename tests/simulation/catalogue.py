@@ -3,37 +3,60 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from simulation.explore import Explorer, Report
+from simulation.explore import Explorer
+from simulation.faults import Faults
 from simulation.scenarios import (
     ONE,
     TWO,
+    cleaner,
+    decided,
     explorer,
+    foreign_key,
+    heart,
+    in_turn,
     job_id,
     purger,
     reader,
     recoverer,
+    repairer,
+    stranger,
     twice,
+    twice_reported,
     writer,
 )
 from simulation.sim_store import Behaviour
 
-from zero_rename.committer import DuringApply, Mode, OnConflict, SuccessMarkers
+from zero_rename.committer import Mode, OnConflict, OnRepeat, SuccessMarkers
 from zero_rename.committer.state.context import Limits
 
 APPEND, REPLACE, FAIL = Mode.APPEND, Mode.REPLACE, Mode.FAIL_IF_EXISTS
 RESURRECTS = Behaviour(resurrects=True, delete_conditions=False)
 MINIO = Behaviour(delete_conditions=False, lists_by_prefix=False)
-GAPLESS: dict[str, Any] = {"during_apply": DuringApply.NO_DUPLICATES}
 UNMARKED: dict[str, Any] = {"success_markers": SuccessMarkers.NONE}
 SMALL: dict[str, Any] = {"limits": Limits(decisions_per_head=1, files_per_object=1)}
-#: States of a scenario that `make test` explores: over twice as many as the slowest broken variant
-#: needs to be caught.
-MOST = int(os.environ.get("SIMULATION_STATES", "20000"))
+#: States of a scenario that `make test` explores: every broken variant is caught within.
+MOST = int(os.environ.get("SIMULATION_STATES", "4000"))
+OWN: dict[str, Any] = {"once": "run", "on_repeat": OnRepeat.REPLACE_OWN}
+WORST = Faults(denials=True, reads=True, deletes=True, in_flight=True)
+#: What must be reached.
+DONE = ("a committed",)
+BOTH = ("a committed, b committed",)
+ONE_OF_TWO = ("a committed, b refused", "a refused, b committed")
+RIVALS = (*BOTH, *ONE_OF_TWO)
+SHARED = ("first committed, second committed",)
+SETTLED = ("a committed", "a JobFencedError", "recoverer done")
+IN_DOUBT = (
+    "a committed",
+    "a StoreUnreachableError",
+    "a OutcomeUnknownError",
+    "a CommitStateUnknownError",
+    "a UnfinishedCommitError",
+)
+CROWD = ("a committed, b committed", "a committed, c committed", "b repeated", "reader done")
 LAST: dict[str, Any] = {"on_conflict": OnConflict.LAST_WINS}
 
 
@@ -42,39 +65,31 @@ class Scenario:
     """A set of participants within bounds.
 
     :param make: makes the explorer; with a number of preemptions where those are bounded.
+    :param reaches: what participants must be told in one end or another, each a list such as
+        ``a committed, b refused``: without it a protocol that never commits would pass.
     :param switches: all interleavings with at most so many preemptions; ``None``: with any.
     :param random: explored by random walks, with seeds 0…n-1.
+    :param most: states that `make test` explores.
     """
 
     make: Callable[..., Explorer]
+    reaches: tuple[str, ...]
     switches: int | None = None
     random: bool = False
+    most: int = MOST
 
     def explorer(self, more_switches: int = 0) -> Explorer:
         if self.switches is None:
             return self.make()
         return self.make(switches=self.switches + more_switches)
 
-
-#: Scenario, bound, states, ends, seconds.
-Row = tuple[str, str, int, int, float]
-
-
-@dataclass(frozen=True)
-class Explored:
-    """What became of a scenario.
-
-    :param bound: how far it went: ``all``, ``switches n``, or what cut it off.
-    """
-
-    scenario: str
-    bound: str
-    report: Report
-    seconds: float
-
-    @property
-    def row(self) -> Row:
-        return self.scenario, self.bound, self.report.states, self.report.ends, self.seconds
+    def missing(self, reached: Collection[frozenset[str]]) -> tuple[str, ...]:
+        """What must be reached and was not."""
+        return tuple(
+            wanted
+            for wanted in self.reaches
+            if not any(found >= set(wanted.split(", ")) for found in reached)
+        )
 
 
 def two(first: Mode, second: Mode, **bounds: Any) -> Callable[[], Explorer]:
@@ -99,85 +114,97 @@ def crowd(**bounds: Any) -> Callable[[], Explorer]:
 
 
 EXHAUSTIVE = {
-    "two replaces of one partition, a fault": Scenario(two(REPLACE, REPLACE, faults=1)),
-    "one append, two faults": Scenario(one(APPEND, ONE, faults=2)),
+    "two replaces of one partition, a fault": Scenario(two(REPLACE, REPLACE, faults=1), RIVALS),
+    "one append, two faults": Scenario(one(APPEND, ONE, faults=2), DONE),
     "one replace of two partitions, a fault, a crash": Scenario(
-        one(REPLACE, ONE, TWO, faults=1, crashes=1)
+        one(REPLACE, ONE, TWO, faults=1, crashes=1), DONE
     ),
-    "one replace without duplicates, a fault, a crash": Scenario(
-        one(REPLACE, ONE, policy=GAPLESS, faults=1, crashes=1)
-    ),
-    "two replaces of one partition": Scenario(two(REPLACE, REPLACE)),
-    "an append and a replace of one partition": Scenario(two(APPEND, REPLACE)),
-    "two appends to one partition": Scenario(two(APPEND, APPEND)),
+    "two replaces of one partition": Scenario(two(REPLACE, REPLACE), RIVALS),
+    "an append and a replace of one partition": Scenario(two(APPEND, REPLACE), RIVALS),
+    "two appends to one partition": Scenario(two(APPEND, APPEND), BOTH),
     "two that fail if a partition exists": Scenario(
-        lambda: explorer(writer("a", FAIL, "day=3"), writer("b", FAIL, "day=3"))
+        lambda: explorer(writer("a", FAIL, "day=3"), writer("b", FAIL, "day=3")), ONE_OF_TWO
     ),
     "two replaces that share one of two partitions": Scenario(
         lambda: explorer(
             writer("a", REPLACE, ONE, TWO, **UNMARKED), writer("b", REPLACE, TWO, **UNMARKED)
-        )
+        ),
+        RIVALS,
     ),
     "two replaces of a partition each": Scenario(
-        lambda: explorer(writer("a", REPLACE, ONE), writer("b", REPLACE, TWO))
+        lambda: explorer(writer("a", REPLACE, ONE), writer("b", REPLACE, TWO)), BOTH
     ),
     "an append committed by two processes, a crash": Scenario(
-        lambda: twice(APPEND, ONE, crashes=1)
+        lambda: twice(APPEND, ONE, crashes=1), SHARED
     ),
-    "an append committed by two processes": Scenario(lambda: twice(APPEND, ONE, owner=job_id("a"))),
-    "a replace committed by two processes": Scenario(lambda: twice(REPLACE, ONE)),
+    "an append committed by two processes": Scenario(
+        lambda: twice(APPEND, ONE, owner=job_id("a")), SHARED
+    ),
+    "a replace committed by two processes": Scenario(lambda: twice(REPLACE, ONE), SHARED),
     "one that finds its partition taken, two faults, a crash": Scenario(
-        one(FAIL, ONE, policy={"once": "run"}, faults=2, crashes=1, owner=job_id("a"))
+        one(FAIL, ONE, policy={"once": "run"}, faults=2, crashes=1, owner=job_id("a")),
+        ("a DestinationExistsError",),
     ),
     "one append, three faults, lost rights among them": Scenario(
-        one(APPEND, ONE, faults=3, denials=True)
+        one(APPEND, ONE, faults=3, kinds=Faults(denials=True)), (*IN_DOUBT, "a StoreRefusedError")
     ),
     "a replace and recovery, a crash": Scenario(
-        lambda: explorer(writer("a", REPLACE, ONE), recoverer(), crashes=1)
+        lambda: explorer(writer("a", REPLACE, ONE), recoverer(), crashes=1), SETTLED
     ),
     "a replace and recovery, a fault": Scenario(
-        lambda: explorer(writer("a", REPLACE, ONE), recoverer(), faults=1)
+        lambda: explorer(writer("a", REPLACE, ONE), recoverer(), faults=1), SETTLED
     ),
     "an append and a purge, a crash": Scenario(
-        lambda: explorer(writer("a", APPEND, ONE), purger(), crashes=1)
+        lambda: explorer(writer("a", APPEND, ONE), purger(), crashes=1),
+        ("a committed", "purger done"),
     ),
     "an append and a purge of foreign uploads": Scenario(
-        lambda: explorer(writer("a", APPEND, ONE), purger(foreign_older_than=0.0))
+        lambda: explorer(writer("a", APPEND, ONE), purger(foreign_older_than=0.0)),
+        ("a committed", "purger done"),
     ),
     "two appends that fold": Scenario(
-        lambda: explorer(writer("a", APPEND, ONE, **SMALL), writer("b", APPEND, ONE, **SMALL))
+        lambda: explorer(writer("a", APPEND, ONE, **SMALL), writer("b", APPEND, ONE, **SMALL)), BOTH
     ),
     "one append that folds, a fault, a crash": Scenario(
-        one(APPEND, ONE, TWO, policy=SMALL, faults=1, crashes=1)
+        one(APPEND, ONE, TWO, policy=SMALL, faults=1, crashes=1), DONE
     ),
     "one replace in parts, a fault, a crash": Scenario(
-        one(REPLACE, ONE, TWO, policy=SMALL, faults=1, crashes=1)
+        one(REPLACE, ONE, TWO, policy=SMALL, faults=1, crashes=1), DONE
     ),
     "a replace in parts and recovery, a crash": Scenario(
-        lambda: explorer(writer("a", REPLACE, ONE, **SMALL), recoverer(**SMALL), crashes=1)
+        lambda: explorer(writer("a", REPLACE, ONE, **SMALL), recoverer(**SMALL), crashes=1), SETTLED
     ),
 }
 BOUNDED = {
+    "an append and a replace that is slow to remove": Scenario(
+        lambda **bounds: explorer(writer("a", APPEND, ONE), writer("b", REPLACE, ONE), **bounds),
+        BOTH,
+        switches=2,
+    ),
     "two replaces of two partitions": Scenario(
         lambda **bounds: explorer(
             writer("a", REPLACE, ONE, TWO), writer("b", REPLACE, ONE, TWO), **bounds
         ),
+        RIVALS,
         switches=1,
     ),
     "a replace of two partitions and a reader": Scenario(
         lambda **bounds: explorer(writer("a", REPLACE, ONE, TWO), reader(ONE, TWO), **bounds),
+        ("a committed", "reader done"),
         switches=3,
     ),
     "a replace and a reader that may not write": Scenario(
         lambda **bounds: explorer(
             writer("a", REPLACE, ONE, TWO), reader(ONE, TWO, writes=False), **bounds
         ),
+        ("a committed", "reader done", "reader UnfinishedCommitError"),
         switches=2,
     ),
-    "a slow applier and a replace without duplicates": Scenario(
-        lambda **bounds: explorer(
-            writer("a", REPLACE, ONE), writer("b", REPLACE, ONE, **GAPLESS, **LAST), **bounds
+    "a slow applier, then a replace and an append": Scenario(
+        lambda **bounds: decided(
+            REPLACE, ONE, reader(ONE), in_turn(ONE, REPLACE, APPEND), **bounds
         ),
+        ("reader done", "turns done"),
         switches=2,
     ),
     "two tries of one run, a crash": Scenario(
@@ -187,7 +214,9 @@ BOUNDED = {
             crashes=1,
             **bounds,
         ),
+        ("a committed", "b committed", "a repeated", "b repeated"),
         switches=1,
+        most=2 * MOST,
     ),
     "a slow applier where Complete resurrects": Scenario(
         lambda **bounds: explorer(
@@ -197,6 +226,7 @@ BOUNDED = {
             behaviour=RESURRECTS,
             **bounds,
         ),
+        RIVALS,
         switches=2,
     ),
     "two appends that fold, a fault": Scenario(
@@ -206,7 +236,9 @@ BOUNDED = {
             faults=1,
             **bounds,
         ),
+        BOTH,
         switches=1,
+        most=2 * MOST,
     ),
     "a folding append, a replace and a reader": Scenario(
         lambda **bounds: explorer(
@@ -215,57 +247,172 @@ BOUNDED = {
             reader(ONE),
             **bounds,
         ),
+        (*RIVALS, "reader done"),
         switches=2,
     ),
 }
-RANDOM = {
-    "three writers, a reader, recovery and purge": Scenario(
-        crowd(crashes=2, faults=2), random=True
+WIDER = {
+    "one append, three faults, reads among them": Scenario(
+        one(APPEND, ONE, faults=3, kinds=Faults(reads=True)), IN_DOUBT
     ),
-    "the same on a store like MinIO": Scenario(
-        crowd(crashes=2, faults=2, behaviour=MINIO), random=True
+    "one replace, two faults, deletes among them, a crash": Scenario(
+        one(REPLACE, ONE, faults=2, crashes=1, kinds=WORST, before=((APPEND, (ONE,)),) * 2),
+        ("a committed", "a UnfinishedCommitError"),
     ),
-    "the same where Complete resurrects": Scenario(crowd(behaviour=RESURRECTS), random=True),
+    "a replace and recovery, requests in flight at a crash": Scenario(
+        lambda: explorer(
+            writer("a", REPLACE, ONE, TWO, **UNMARKED), recoverer(), crashes=1, kinds=WORST
+        ),
+        SETTLED,
+    ),
+    "a replace of foreign files and a stranger": Scenario(
+        lambda: explorer(
+            writer("a", REPLACE, ONE),
+            stranger(foreign_key(ONE), foreign_key(ONE, "late")),
+            before=(),
+            foreign=(ONE,),
+        ),
+        ("a committed", "stranger done"),
+    ),
+    "an append to foreign files, a fault, a crash": Scenario(
+        one(APPEND, ONE, before=(), foreign=(ONE,), faults=1, crashes=1), DONE
+    ),
+    "two first appends to foreign files": Scenario(
+        lambda: explorer(
+            writer("a", APPEND, ONE, **UNMARKED),
+            writer("b", APPEND, ONE, **UNMARKED),
+            before=(),
+            foreign=(ONE,),
+        ),
+        BOTH,
+    ),
+    "one whose results are reported twice": Scenario(
+        lambda: explorer(writer("a", APPEND, ONE, spoil=twice_reported)), ("a TaskResultsError",)
+    ),
+    "a named replace without rows, and an append": Scenario(
+        lambda: explorer(
+            writer("a", REPLACE, replace_partitions=(ONE,)), writer("b", APPEND, ONE, **UNMARKED)
+        ),
+        RIVALS,
+    ),
+    "a job with heartbeats, and recovery": Scenario(
+        lambda: explorer(writer("a", APPEND, ONE, **UNMARKED), heart("a"), recoverer()),
+        ("a committed", "a JobFencedError", "heart done", "recoverer done"),
+    ),
+    "a replace of the table, and an append to an old and a new partition": Scenario(
+        lambda **bounds: explorer(
+            writer("a", REPLACE, ONE, replace_table=True, **LAST, **UNMARKED),
+            writer("b", APPEND, TWO, "day=3", **UNMARKED),
+            before=((APPEND, (ONE, TWO)),),
+            **bounds,
+        ),
+        BOTH,
+        switches=2,
+    ),
+    "a cleared run that replaces its own, and an append": Scenario(
+        lambda **bounds: explorer(
+            writer("a", APPEND, ONE, **OWN, **UNMARKED),
+            writer("b", APPEND, ONE, **UNMARKED),
+            before=((APPEND, (ONE,), {"once": "run"}),),
+            foreign=(ONE,),
+            **bounds,
+        ),
+        BOTH,
+        switches=2,
+    ),
+    "a cleared run that replaces its own, and one that folds": Scenario(
+        lambda **bounds: explorer(
+            writer("a", APPEND, ONE, **OWN, **UNMARKED, **SMALL),
+            writer("b", APPEND, ONE, **UNMARKED, **SMALL),
+            before=((APPEND, (ONE,), {"once": "run"}),),
+            foreign=(ONE,),
+            faults=1,
+            **bounds,
+        ),
+        BOTH,
+        switches=1,
+    ),
+    "a job whose uploads are lost, and repair": Scenario(
+        lambda **bounds: explorer(
+            writer("a", REPLACE, ONE, TWO, **UNMARKED),
+            cleaner(),
+            repairer(),
+            loses=True,
+            **bounds,
+        ),
+        ("a committed", "a DataLostError", "repairer done"),
+        switches=2,
+    ),
+    "two that make the table": Scenario(
+        lambda **bounds: explorer(
+            writer("a", APPEND, ONE), writer("b", APPEND, ONE), before=None, **bounds
+        ),
+        BOTH,
+        switches=1,
+    ),
 }
-SCENARIOS = {**EXHAUSTIVE, **BOUNDED, **RANDOM}
+HARD: dict[str, Any] = {"crashes": 2, "faults": 3, "kinds": WORST}
 
 
-def explore(name: str, most: int | None = None, more_switches: int = 0) -> Explored:
-    """Explore a scenario to its end, or until ``most`` states are known.
-
-    :param more_switches: preemptions beyond the scenario's own bound, where it has one.
-    :raises Failure: an invariant does not hold.
-    """
-    scenario = SCENARIOS[name]
-    begun = time.monotonic()
-    report = scenario.explorer(more_switches).exhaust(most)
-    bound = "all" if scenario.switches is None else f"switches {scenario.switches + more_switches}"
-    if not report.complete:
-        bound = f"{most} states"
-    return Explored(name, bound, report, time.monotonic() - begun)
-
-
-def walk(name: str, seeds: Sequence[int]) -> Explored:
-    """Walk through a scenario at random, once for each seed.
-
-    :raises Failure: an invariant does not hold; the seed replays it.
-    """
-    begun = time.monotonic()
-    explorer_ = RANDOM[name].explorer()
-    report = Report(complete=False)
-    for seed in seeds:
-        report.steps += explorer_.wander(seed)
-        report.ends += 1
-    report.states = explorer_.seen.count
-    return Explored(name, f"{len(seeds)} walks", report, time.monotonic() - begun)
+def strangers(**bounds: Any) -> Callable[[], Explorer]:
+    """A replace of the whole table, appends to old and new partitions, files of nobody's."""
+    return lambda: explorer(
+        writer("a", REPLACE, ONE, replace_table=True, **LAST),
+        writer("b", APPEND, ONE, "day=3"),
+        writer("c", REPLACE, replace_partitions=(TWO,)),
+        stranger(foreign_key(TWO, "late"), foreign_key(ONE)),
+        heart("a"),
+        reader(ONE, TWO, "day=3"),
+        recoverer(),
+        before=((APPEND, (ONE,)),),
+        foreign=(ONE, TWO),
+        **bounds,
+    )
 
 
-def table(rows: Iterable[Row]) -> list[str]:
-    """Lines that say how far scenarios were explored."""
-    lines = [f"{'scenario':52} {'bound':>13} {'states':>9} {'ends':>7} {'seconds':>8}"]
-    total = 0
-    for scenario, bound, states, ends, seconds in rows:
-        lines.append(f"{scenario:52} {bound:>13} {states:>9} {ends:>7} {seconds:>8.1f}")
-        total += states
-    lines.append(f"{'distinct states':52} {'':13} {total:>9}")
-    return lines
+def runs(**bounds: Any) -> Callable[[], Explorer]:
+    """Tries of a run that replace their own, folds, uploads that are lost and repair."""
+    return lambda: explorer(
+        writer("a", APPEND, ONE, TWO, **OWN, **SMALL),
+        writer("b", APPEND, ONE, **OWN, **SMALL),
+        writer("c", APPEND, ONE, **SMALL),
+        cleaner(),
+        repairer(),
+        reader(ONE, TWO),
+        before=((APPEND, (ONE,), {"once": "run"}),),
+        foreign=(ONE,),
+        loses=True,
+        **bounds,
+    )
+
+
+def doubled(**bounds: Any) -> Callable[[], Explorer]:
+    """A commit that is called in two processes, beside writers and recovery."""
+    beside = (writer("c", APPEND, ONE, TWO), writer("d", REPLACE, TWO, **LAST), recoverer(1.0))
+    return lambda: twice(APPEND, ONE, TWO, beside=beside, **bounds)
+
+
+RANDOM = {
+    "three writers, a reader, recovery and purge": Scenario(crowd(**HARD), CROWD, random=True),
+    "the same on a store like MinIO": Scenario(crowd(**HARD, behaviour=MINIO), CROWD, random=True),
+    "the same where Complete resurrects": Scenario(crowd(behaviour=RESURRECTS), CROWD, random=True),
+    "a replace of the table, strangers, heartbeats": Scenario(
+        strangers(**HARD), ("a committed, b committed, c committed", "reader done"), random=True
+    ),
+    "tries of a run, lost uploads and repair": Scenario(
+        runs(**HARD),
+        ("a committed, c committed", "b committed, c committed", "reader done", "repairer done"),
+        random=True,
+    ),
+    "a commit in two processes and a third writer": Scenario(
+        lambda: twice(APPEND, ONE, TWO, beside=(writer("c", APPEND, ONE, TWO),)),
+        ("c committed, first committed, second committed",),
+        random=True,
+    ),
+    "a commit in two processes, writers, recovery": Scenario(
+        doubled(**HARD),
+        ("c committed, first committed, second committed", "first refused, second refused"),
+        random=True,
+    ),
+}
+SCENARIOS = {**EXHAUSTIVE, **WIDER, **BOUNDED, **RANDOM}

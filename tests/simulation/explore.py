@@ -3,41 +3,21 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from simulation.faults import LOST_ANSWERS, Answer, Faults, denied, is_reading
 from simulation.frontier import Move, Scattered, Thorough, Trace
-from simulation.invariants import (
-    Violation,
-    check_applied,
-    check_outcome,
-    check_owner,
-    check_reader,
-    check_recovered,
-    check_step,
-)
+from simulation.invariants import Violation
+from simulation.judge import Judge
 from simulation.program import Ids, State
 from simulation.sim_store import Behaviour, Store, apply
 from simulation.world import Merging, Participant, Seen, Turn, World
 
-from support.memory_store import flatten
-from zero_rename.committer import (
-    Committed,
-    OutcomeUnknownError,
-    RefusedError,
-    SnapshotGoneError,
-    StoreRefusedError,
-    UnfinishedCommitError,
-    ZeroRenameError,
-)
-from zero_rename.committer.maintenance.purge import purge
-from zero_rename.committer.protocol.snapshot import Snapshot
 from zero_rename.committer.s3 import requests as s
 from zero_rename.committer.state.context import Context
-
-_CONDITIONAL = (s.Put, s.CompleteUpload, s.Delete)
-_READING = (s.Get, s.Head, s.ListObjects, s.ListUploads)
 
 
 @dataclass
@@ -68,14 +48,12 @@ class Failure(AssertionError):
         return Failure, self._made_of
 
 
-#: How a writer, and a reader or maintenance, may end besides returning.
-_EXPECTED_OF_OTHERS = (OutcomeUnknownError, UnfinishedCommitError, SnapshotGoneError)
-_EXPECTED = (RefusedError, *_EXPECTED_OF_OTHERS)
+#: What can happen next, and what carries it out.
+Way = tuple[Move, Callable[[], World]]
 _NOBODY = -1
 #: How likely a walk goes on with whoever moved last, so that others stall for long; and how likely
 #: something goes wrong, so that the few times it may fall anywhere.
 _GOES_ON, _GOES_WRONG = 0.93, 0.03
-_DENIED = StoreRefusedError("The store denies it.")
 
 
 def _shown(request: Any) -> str:
@@ -87,27 +65,6 @@ def _shown(request: Any) -> str:
     return f"{type(request).__name__} {name}{condition}"
 
 
-def run_to_end(store: Store, step: s.Step[Any], behaviour: Behaviour) -> Store:
-    """Carry out a step alone and without faults.
-
-    :returns: the store after it.
-    """
-    single = flatten(step)
-    answer: Any = None
-    while True:
-        try:
-            request = single.send(answer)
-        except StopIteration:
-            return store
-        answer = None
-        if isinstance(request, s.Clock):
-            answer = 0.0
-        elif not isinstance(request, s.Wait):
-            before = store
-            store, answer = apply(store, request, behaviour)
-            check_step(before, store)
-
-
 class Explorer:
     """Explores what a set of participants can do to a store.
 
@@ -117,8 +74,9 @@ class Explorer:
         wrong.
     :param switches: explore only what needs so many preemptions (iterative context bounding:
         most errors of concurrency need few); ``None``: all interleavings.
-    :param denials: whether a fault may also be that rights or credentials are gone.
+    :param kinds: what a fault may be besides a lost answer.
     :param owner: the only job of which anybody takes part, so that nobody fences it.
+    :param loses: whether a participant aborts uploads that are not its own.
     """
 
     def __init__(
@@ -131,18 +89,18 @@ class Explorer:
         crashes: int = 0,
         faults: int = 0,
         switches: int | None = None,
-        denials: bool = False,
+        kinds: Faults = LOST_ANSWERS,
         owner: str | None = None,
+        loses: bool = False,
     ) -> None:
         self._participants = participants
-        self._denials = denials
+        self._kinds = kinds
         self._owner = owner
         self._behaviour = behaviour
-        self._context = context
+        self._judge = Judge(participants, start, behaviour, context, kinds, loses)
         states = tuple(participant.program.start for participant in participants)
         self._start = World(start, states, crashes=crashes, faults=faults, switches=switches)
         self._merging = Merging(participants, behaviour)
-        self._recovered: dict[int, Store] = {}
         self.seen = Seen()
 
     def exhaust(self, most: int | None = None) -> Report:
@@ -171,10 +129,10 @@ class Explorer:
         report.states = self.seen.count
         return report
 
-    def asked(self) -> Iterator[Any]:
-        """Every request that some participant made, in whatever state."""
-        for participant in self._participants:
-            yield from participant.program.asked()
+    @property
+    def reached(self) -> Collection[frozenset[str]]:
+        """What participants were told, each set together: ``a committed``, ``b refused``."""
+        return self._judge.reached
 
     def wander(self, seed: int) -> int:
         """One random walk to the end.
@@ -192,12 +150,12 @@ class Explorer:
                 return steps
             if current not in movers or chance.random() >= _GOES_ON:
                 current = chance.choice(movers)
-            moves = list(self._moves_of(world, current, trace, seed))
-            plain = [move for move in moves if not move[0][0].startswith("!")]
-            rare = [move for move in moves if move[0][0].startswith("!")]
+            ways = list(self._ways_of(world, current, trace, seed))
+            plain = [way for way in ways if not way[0][0].startswith("!")]
+            rare = [way for way in ways if way[0][0].startswith("!")]
             chosen = rare if rare and (not plain or chance.random() < _GOES_WRONG) else plain
-            move, world = chance.choice(chosen)
-            trace = (trace, move)
+            move, go = chance.choice(chosen)
+            world, trace = go(), (trace, move)
             self.seen.add(world)
             steps += 1
 
@@ -212,45 +170,67 @@ class Explorer:
     def _moves(self, world: World, trace: Trace) -> Iterator[tuple[Move, World]]:
         """Everything that can happen next."""
         for mover in self._movers(world):
-            yield from self._moves_of(world, mover, trace, None)
+            for move, go in self._ways_of(world, mover, trace, None):
+                yield move, go()
 
-    def _moves_of(
-        self, world: World, number: int, trace: Trace, seed: int | None
-    ) -> Iterator[tuple[Move, World]]:
+    def _ways_of(self, world: World, number: int, trace: Trace, seed: int | None) -> Iterator[Way]:
+        """What a participant can do next, and what leads there: a walk goes one way only."""
         if number == _NOBODY:
-            yield from self._late_moves(world, trace, seed)
+            for place, request in enumerate(world.late):
+                move = ("  late", "", request)
+                yield move, partial(self._late, world, place, (trace, move), seed)
             return
         participant = self._participants[number]
-        state = world.states[number]
-        for path, request in participant.program.requests(state):
+        for path, request in participant.program.requests(world.states[number]):
             turn = self._turn(world, (number, path))
             if turn is None:
                 continue
-            for label, store, answer, late in self._answers(world, participant, request):
-                move = (label, participant.program.name, request)
-                self._check_step(world, store, self._owner, (trace, move), seed)
-                changed = participant.program.answer(state, path, answer)
-                after = turn._replace(
-                    store=store,
-                    states=(*world.states[:number], changed, *world.states[number + 1 :]),
-                    faults=world.faults - label.startswith("!"),
-                    late=world.late if late is None else (*world.late, late),
-                )
-                self._check_done(participant, changed, after, (trace, move), seed)
-                yield move, self._merging.merged(after, number)
+            for answer in self._answers(world, participant, request):
+                move = (answer[0], participant.program.name, request)
+                there = (trace, move)
+                yield move, partial(self._answered, turn, number, path, answer, there, seed)
         if world.crashes:
-            after = world._replace(crashes=world.crashes - 1, dead=world.dead | 1 << number)
-            yield ("! dies", participant.program.name, None), self._merging.merged(after, number)
+            yield from self._deaths(world, number)
 
-    def _late_moves(
-        self, world: World, trace: Trace, seed: int | None
-    ) -> Iterator[tuple[Move, World]]:
-        for place, request in enumerate(world.late):
-            store, _ = apply(world.store, request, self._behaviour)
-            move = ("  late", "", request)
-            self._check_step(world, store, None, (trace, move), seed)
-            late = (*world.late[:place], *world.late[place + 1 :])
-            yield move, self._merging.merged(world._replace(store=store, late=late), None)
+    def _answered(
+        self,
+        world: World,
+        number: int,
+        path: tuple[int, ...],
+        given: Answer,
+        trace: Trace,
+        seed: int | None,
+    ) -> World:
+        label, store, answer, late = given
+        self._check_step(world, store, self._owner, trace, seed)
+        participant = self._participants[number]
+        changed = participant.program.answer(world.states[number], path, answer)
+        after = world._replace(
+            store=store,
+            states=(*world.states[:number], changed, *world.states[number + 1 :]),
+            faults=world.faults - label.startswith("!"),
+            late=world.late if late is None else (*world.late, late),
+        )
+        self._check_done(participant, changed, after, trace, seed)
+        return self._merging.merged(after, number)
+
+    def _deaths(self, world: World, number: int) -> Iterator[Way]:
+        program = self._participants[number].program
+        waiting = tuple(request for _, request in program.requests(world.states[number]))
+        for left in self._kinds.left_by_the_dead(waiting):
+            after = world._replace(
+                crashes=world.crashes - 1,
+                dead=world.dead | 1 << number,
+                late=(*world.late, *left),
+            )
+            label = f"! dies with {len(left)} under way" if left else "! dies"
+            yield (label, program.name, None), partial(self._merging.merged, after, number)
+
+    def _late(self, world: World, place: int, trace: Trace, seed: int | None) -> World:
+        store, _ = apply(world.store, world.late[place], self._behaviour)
+        self._check_step(world, store, None, trace, seed)
+        late = (*world.late[:place], *world.late[place + 1 :])
+        return self._merging.merged(world._replace(store=store, late=late), None)
 
     def _turn(self, world: World, who: Turn) -> World | None:
         """The world in which it is a thread's turn; ``None`` if that is beyond the bound."""
@@ -267,35 +247,18 @@ class Explorer:
         # A turn of somebody who cannot go on is never kept (:meth:`.Merging.merged`).
         return last[0] != who[0] or last[1] is not None
 
-    def _answers(
-        self, world: World, participant: Participant, request: Any
-    ) -> Iterator[tuple[str, Store, Any, Any]]:
+    def _answers(self, world: World, participant: Participant, request: Any) -> Iterator[Answer]:
         """How a request can be answered: as it should, or by a fault."""
-        if not participant.writes and not isinstance(request, _READING):
-            yield " ", world.store, _DENIED, None
+        if not participant.writes and not is_reading(request):
+            yield denied(world.store)
             return
-        store, answer = apply(world.store, request, self._behaviour)
-        yield " ", store, answer, None
-        if not world.faults or not isinstance(request, (*_CONDITIONAL, s.AbortUpload)):
-            return
-        if store is not world.store:
-            yield "! applied, answer lost:", store, s.Unknown("lost"), None
-        yield "! not applied, answer lost:", world.store, s.Unknown("lost"), None
-        if isinstance(request, s.Put):
-            yield "! 409:", world.store, s.Refused("ConditionalRequestConflict"), None
-            yield "! answer lost, applied late:", world.store, s.Unknown("lost"), request
-        if self._denials:
-            yield "! denied:", world.store, _DENIED, None
-        if isinstance(request, s.CompleteUpload) and store is not world.store:
-            yield "! applied, NoSuchUpload:", store, s.Refused("NoSuchUpload"), None
+        yield from self._kinds.answers(world.store, request, self._behaviour, world.faults > 0)
 
     def _check_step(
         self, world: World, store: Store, owner: str | None, trace: Trace, seed: int | None
     ) -> None:
         try:
-            check_step(world.store, store)
-            if owner is not None:
-                check_owner(world.store, store, owner)
+            self._judge.step(world.store, store, owner)
         except Violation as violation:
             raise self._failure(violation, trace, seed) from violation
 
@@ -306,41 +269,15 @@ class Explorer:
         if outcome is None:
             return
         try:
-            if participant.job is not None:
-                check_outcome(world.store, participant.job, outcome)
-            if isinstance(outcome.value, Committed):
-                check_applied(world.store, outcome.value.job)
-            if isinstance(outcome.value, Snapshot):
-                check_reader(world.store, outcome.value, participant.reads)
-            expected = _EXPECTED if participant.job is not None else _EXPECTED_OF_OTHERS
-            if outcome.kind == "raised" and not isinstance(outcome.value, expected):
-                raise Violation("ability to abort", f"{outcome.value!r}")
+            self._judge.done(participant, outcome, world.store)
         except Violation as violation:
             raise self._failure(violation, trace, seed) from violation
 
     def _check_end(self, world: World, trace: Trace, seed: int | None) -> None:
-        """Recover as a maintenance task would, and check what is then."""
         try:
-            store = self._recovered.get(world.store.digest)
-            if store is None:
-                store = self._recover(world.store)
-                check_recovered(store)
-                self._recovered[world.store.digest] = store
-            for participant, state in zip(self._participants, world.states, strict=True):
-                outcome = participant.program.outcome(state)
-                if participant.job is not None and outcome is not None:
-                    check_outcome(store, participant.job, outcome)
+            self._judge.end(world)
         except Violation as violation:
             raise self._failure(violation, trace, seed) from violation
-
-    def _recover(self, store: Store) -> Store:
-        """Recovery and purge, alone and without faults."""
-        ids = Ids()
-        ids.prefix = "maintenance"
-        try:
-            return run_to_end(store, purge(self._context(ids), patience=0.0), self._behaviour)
-        except ZeroRenameError as error:
-            raise Violation("ability to abort", f"recovery failed: {error}") from error
 
     @staticmethod
     def _failure(violation: Violation, trace: Trace, seed: int | None) -> Failure:

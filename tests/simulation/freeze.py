@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import (
     BuiltinFunctionType,
     CellType,
@@ -27,7 +27,7 @@ from typing import Any
 import pyarrow as pa
 
 #: Types whose instances are the same throughout a simulation, or do not steer a participant.
-_CONSTANT = {"Context", "Ids", "Count", "TableRoot", "StoreFacts"}
+_CONSTANT = {"Context", "Ids", "Count", "TableRoot", "StoreFacts", "_Questions"}
 _PLAIN = (str, bytes, int, float, bool, type(None), range, Enum)
 _ATOMS = {str, bytes, int, float, bool, type(None)}
 _RECORDS_KEPT = 100_000
@@ -122,6 +122,8 @@ def _freeze_machinery(name: str, value: Any) -> Any:
             return ("cell", freeze(value.cell_contents))
         except ValueError:
             return ("empty cell",)
+    if isinstance(value, partial):
+        return (name, freeze(value.func), freeze(value.args), freeze(value.keywords))
     if isinstance(value, MethodType | BuiltinFunctionType):
         owner = value.__self__
         return (value.__name__, None if isinstance(owner, ModuleType) else freeze(owner))

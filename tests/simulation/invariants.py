@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from dataclasses import replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from simulation.program import Node
@@ -72,6 +74,9 @@ def decision_of(store: Store, job: str) -> Decision | None:
         return None
     decision = _decision(key, found.body)
     if decision.parts:
+        missing = [part.key for part in decision.parts if part.key not in store.objects]
+        if missing:
+            raise Violation("ability to abort", f"{job} is decided and lacks {missing}")
         parts = [
             DecisionPart.decode(store.objects[part.key].body, part.key, ROOT, job)
             for part in decision.parts
@@ -113,7 +118,8 @@ def content_after(log: list[tuple[str, PartitionDecision]], epoch: int) -> list[
         if change.replace:
             keys = []
         if change.dropped_job is not None:
-            keys = [key for key in keys if job_in_key(key) != change.dropped_job]
+            again = {file.key for file in change.adopted}
+            keys = [k for k in keys if job_in_key(k) != change.dropped_job and k not in again]
         decision = Decision(job, "", verdict="commit", partitions=(change,))  # type: ignore[arg-type]
         keys += [file.key for file in files_of_decision(decision, change.partition)]
     return keys
@@ -144,7 +150,7 @@ def never_deleted(key: str) -> bool:
 
 
 def check_owner(before: Store, after: Store, job: str) -> None:
-    """What no request may do where only ``job``'s own processes take part: claim what is decided,
+    """What no request may do where only ``job``'s own processes take part: claim once it committed,
     or close the job while something of it is left. Where others fence it they may be too early.
 
     :raises Violation: it did.
@@ -152,7 +158,7 @@ def check_owner(before: Store, after: Store, job: str) -> None:
     if before.objects is after.objects:
         return
     claimed = [key for key in after.objects if _claim_of(after, key) == job]
-    if ROOT.decision_key(job) in before.objects:
+    if _is_committed(before, job):
         for key in claimed:
             if _claim_of(before, key) != job:
                 raise Violation("continuity of correctness", f"{key} was claimed after {job}'s end")
@@ -194,7 +200,9 @@ def _is_committed(store: Store, job: str) -> bool:
 
 
 def _check_overwrite(key: str, old: bytes, new: bytes) -> None:
-    if "/_zero_rename/jobs/" in key or "/_zero_rename/manifests/" in key:
+    if "/_zero_rename/jobs/" in key and key.endswith(".json"):
+        _check_amended(key, old, new)
+    elif "/_zero_rename/jobs/" in key or "/_zero_rename/manifests/" in key:
         raise Violation("continuity of correctness", f"{key} was overwritten")
     if "/_zero_rename/heads/" in key:
         step = json.loads(new)["epoch"] - json.loads(old)["epoch"]
@@ -202,6 +210,28 @@ def _check_overwrite(key: str, old: bytes, new: bytes) -> None:
             raise Violation("continuity of correctness", f"{key} went {step} epochs on")
     if key.endswith("_SUCCESS"):
         _check_marker(key, json.loads(old)["manifest"], json.loads(new)["manifest"])
+
+
+def _check_amended(key: str, old: bytes, new: bytes) -> None:
+    """A decision that is written again says the same, but for files that it calls lost."""
+    before, after = (_with_all_files(_decision(key, body)) for body in (old, new))
+    if before.parts:  # Parts are not compared.
+        after = replace(after, parts=before.parts, partitions=before.partitions)
+    same = replace(after, write_id=before.write_id, decided_at=before.decided_at)
+    if same != before or not before.is_commit:
+        raise Violation("continuity of correctness", f"{key} was overwritten")
+
+
+def _with_all_files(decision: Decision) -> Decision:
+    changes = (
+        replace(
+            change,
+            files=tuple(sorted(change.files + change.lost, key=lambda file: file.key)),
+            lost=(),
+        )
+        for change in decision.partitions
+    )
+    return replace(decision, partitions=tuple(changes))
 
 
 def _check_marker(key: str, old: dict[str, Any], new: dict[str, Any]) -> None:
@@ -272,10 +302,11 @@ def check_outcome(store: Store, job: str, outcome: Node) -> None:
         )
 
 
-def check_recovered(store: Store) -> None:
+def check_recovered(store: Store, start: Store) -> None:
     """After everybody is done and recovery ran: heads, listings and markers agree with the
     decisions, and nothing is left over.
 
+    :param start: the store at the beginning. Foreign files that came since may stay unnamed.
     :raises Violation: they do not, or something is.
     """
     _check_nothing_left(store)
@@ -297,6 +328,7 @@ def check_recovered(store: Store) -> None:
             if key.startswith(prefix)
             and "/" not in key[len(prefix) :]
             and not key[len(prefix) :].startswith("_")
+            and (key in expected or not _is_newly_foreign(store, start, key))
         ]
         if sorted(listed) != sorted(expected):
             name = "completeness" if set(expected) - set(listed) else "continuity of correctness"
@@ -304,16 +336,26 @@ def check_recovered(store: Store) -> None:
         _check_last_marker(store, partition, entries[-1][0])
 
 
+def _is_newly_foreign(store: Store, start: Store, key: str) -> bool:
+    """Whether a file is nobody's of ours and was not there at the beginning as it is now."""
+    old = start.objects.get(key)
+    return job_in_key(key) is None and (old is None or old.etag != store.objects[key].etag)
+
+
 def _check_once(store: Store) -> None:
-    """The tries of a run, told to skip what is done, do its work once."""
-    done: dict[str, str] = {}
+    """The tries of a run do its work once: a later one skips it, or takes away what the earlier
+    one did."""
+    tries: dict[str, list[Decision]] = {}
     for job in _jobs(store):
         decision = decision_of(store, job)
-        if decision is None or not decision.is_commit or decision.once is None:
-            continue
-        if decision.once in done:
-            raise Violation("completeness", f"{done[decision.once]} and {job} did one run's work")
-        done[decision.once] = job
+        if decision is not None and decision.is_commit and decision.once is not None:
+            tries.setdefault(decision.once, []).append(decision)
+    for decisions in tries.values():
+        decisions.sort(key=lambda decision: decision.once_epoch)
+        for earlier, later in pairwise(decisions):
+            gone = {c.partition for c in later.partitions if c.dropped_job == earlier.job}
+            if {change.partition for change in earlier.partitions} - gone:
+                raise Violation("completeness", f"{earlier.job} and {later.job} did one run's work")
 
 
 def _check_nothing_left(store: Store) -> None:

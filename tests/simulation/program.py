@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,10 +102,6 @@ class Program:
             known = tuple(self._outstanding(state, ()))
             self._requests[state] = known
         return known
-
-    def asked(self) -> Iterator[Any]:
-        """Every request made so far."""
-        return (node.value for node in self._nodes if node.kind == "request")
 
     def _outstanding(self, state: State, path: tuple[int, ...]):
         number, members = state
@@ -230,6 +226,8 @@ class Program:
             error = None
             if isinstance(request, s.Clock):
                 answer = Moment(node.clock)
+            elif isinstance(request, s.ServerName):
+                answer = "simulation"
             elif isinstance(request, s.Wait):
                 node.clock += request.seconds
                 answer = None

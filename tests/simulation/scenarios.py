@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from simulation.explore import Explorer, run_to_end
+from simulation.explore import Explorer
+from simulation.histories import base_note
 from simulation.invariants import ROOT
+from simulation.judge import run_to_end
 from simulation.program import Ids, Program
 from simulation.sim_store import EMPTY, Behaviour, Store, apply
 from simulation.world import Participant
 
-from zero_rename.committer import Context, JobSpec, Mode, Waiting
-from zero_rename.committer.errors import StreamError, TaskResultsError
+from zero_rename.committer import Context, JobSpec, Mode, OnConflict, SuccessMarkers, Waiting
+from zero_rename.committer.errors import StoreUnreachableError, StreamError, TaskResultsError
 from zero_rename.committer.job_spec import Coordination
 from zero_rename.committer.maintenance.purge import purge
 from zero_rename.committer.maintenance.recovery import recover
+from zero_rename.committer.maintenance.repair import repair
 from zero_rename.committer.protocol.commit import abort_job, commit_job
 from zero_rename.committer.protocol.open import open_job
 from zero_rename.committer.protocol.snapshot import take_snapshot
 from zero_rename.committer.records.pending_file import PendingFile, TaskResult
-from zero_rename.committer.records.store_facts import StoreFacts
 from zero_rename.committer.records.table_record import TableRecord
 from zero_rename.committer.s3.requests import (
+    AbortUpload,
     CreateUpload,
+    ListUploads,
     ObjectSettings,
     Put,
     Refused,
@@ -32,6 +38,7 @@ from zero_rename.committer.s3.requests import (
     UploadPart,
 )
 from zero_rename.committer.state.context import Limits
+from zero_rename.committer.state.heartbeat import send_heartbeat
 from zero_rename.committer.state.job_state import OpenedJob
 
 SCHEMA = pa.schema([("value", pa.int64()), ("day", pa.int32())])
@@ -44,14 +51,33 @@ def job_id(name: str) -> str:
     return f"zr1-{name.upper().translate(str.maketrans('ILOU', '1100')):0>26}"
 
 
+def process_of(name: str) -> str:
+    """The process that a participant runs in."""
+    return f"process of {name}"
+
+
 def context_of(ids: Ids, name: str = "", limits: Limits | None = None) -> Context:
     return Context(
         ROOT,
         write_id=ids,
         job_id=lambda: job_id(name),
+        process=lambda: process_of(name),
         waiting=_WAITING,
         limits=limits or Limits(),
     )
+
+
+#: What a writer's task results become before its driver has them.
+Spoil = Callable[[TaskResult], list[TaskResult]]
+
+
+def _as_they_are(result: TaskResult) -> list[TaskResult]:
+    return [result]
+
+
+def twice_reported(result: TaskResult) -> list[TaskResult]:
+    """The same files, as if another task had written them too."""
+    return [result, replace(result, task=1)]
 
 
 def _write(opened: OpenedJob, partitions: Sequence[str]) -> Step[TaskResult]:
@@ -63,11 +89,16 @@ def _write(opened: OpenedJob, partitions: Sequence[str]) -> Step[TaskResult]:
         part = yield UploadPart(key, created.upload_id, 1, key.encode())
         if isinstance(part, Refused):
             raise StreamError("The upload was aborted.", key=key)
-        files.append(PendingFile(key, partition, created.upload_id, (part.etag,), len(key), 1, ""))
+        note = base_note(opened.spec.on_conflict, opened.base.get(partition))
+        files.append(
+            PendingFile(key, partition, created.upload_id, (part.etag,), len(key), 1, note)
+        )
     return TaskResult(opened.job, 0, 0, tuple(files))
 
 
-def _job(context: Context, spec: JobSpec, partitions: Sequence[str]) -> Step[Any]:
+def _job(
+    context: Context, spec: JobSpec, partitions: Sequence[str], spoil: Spoil = _as_they_are
+) -> Step[Any]:
     opened = yield from open_job(context, spec)
     if opened.repeated is not None:
         return opened.repeated
@@ -76,16 +107,77 @@ def _job(context: Context, spec: JobSpec, partitions: Sequence[str]) -> Step[Any
     except StreamError as error:
         yield from abort_job(context, opened, [])
         raise TaskResultsError(error.message) from error
-    return (yield from commit_job(context, opened, [result]))
+    except StoreUnreachableError:
+        yield from abort_job(context, opened, [])
+        raise
+    return (yield from commit_job(context, opened, spoil(result)))
 
 
 def writer(
-    name: str, mode: Mode, *partitions: str, limits: Limits | None = None, **policy: Any
+    name: str,
+    mode: Mode,
+    *partitions: str,
+    limits: Limits | None = None,
+    spoil: Spoil = _as_they_are,
+    **policy: Any,
 ) -> Participant:
     """A job with one file in each of ``partitions``, from open to close."""
     spec = JobSpec(SCHEMA, mode, ("day",), **policy)
-    program = Program(name, lambda ids: _job(context_of(ids, name, limits), spec, partitions))
-    return Participant(program, job=job_id(name))
+    program = Program(
+        name, lambda ids: _job(context_of(ids, name, limits), spec, partitions, spoil)
+    )
+    return Participant(program, job=job_id(name), whole=spec.replace_table)
+
+
+def in_turn(partition: str, *modes: Mode) -> Participant:
+    """One process with a job after another, into one partition; the last one wins."""
+
+    def jobs(ids: Ids) -> Step[None]:
+        policy: dict[str, Any] = {
+            "on_conflict": OnConflict.LAST_WINS,
+            "success_markers": SuccessMarkers.NONE,
+        }
+        for number, mode in enumerate(modes):
+            spec = JobSpec(SCHEMA, mode, ("day",), **policy)
+            yield from _job(context_of(ids, f"turn{number}"), spec, (partition,))
+
+    return Participant(Program("turns", jobs))
+
+
+def stranger(*keys: str, name: str = "stranger") -> Participant:
+    """Somebody who knows nothing of the protocol and writes objects."""
+
+    def write(ids: Ids) -> Step[None]:
+        for key in keys:
+            yield Put(key, f"{name} {key}".encode())
+
+    return Participant(Program(name, write))
+
+
+def cleaner(name: str = "cleaner") -> Participant:
+    """A tool that aborts the first upload it finds, as a lifecycle rule does."""
+
+    def clean(ids: Ids) -> Step[None]:
+        page = yield ListUploads(f"{ROOT.prefix}/")
+        for upload in page.uploads[:1]:
+            yield AbortUpload(upload.key, upload.upload_id)
+
+    return Participant(Program(name, clean))
+
+
+def heart(of: str, beats: int = 2, name: str = "heart") -> Participant:
+    """Signs of life of a job, beside it."""
+
+    def beat(ids: Ids) -> Step[None]:
+        for _ in range(beats):
+            yield from send_heartbeat(context_of(ids), job_id(of), 1.0)
+
+    return Participant(Program(name, beat))
+
+
+def repairer(name: str = "repairer") -> Participant:
+    """A repair that accepts losses."""
+    return Participant(Program(name, lambda ids: repair(context_of(ids), accept_loss=True)))
 
 
 def reader(*partitions: str, name: str = "reader", writes: bool = True) -> Participant:
@@ -110,21 +202,29 @@ def purger(foreign_older_than: float | None = None, name: str = "purger") -> Par
     return Participant(program)
 
 
-def table(behaviour: Behaviour, *before: tuple[Mode, Sequence[str]]) -> Store:
-    """A table as earlier jobs left it."""
-    facts = StoreFacts(
-        server="simulation",
-        complete_resurrects=behaviour.resurrects,
-        conditional_delete=behaviour.delete_conditions,
-        uploads_by_prefix=behaviour.lists_by_prefix,
-    )
-    record = TableRecord("w", ("day",), SCHEMA, Coordination.STORE, facts)
+#: An earlier job: its mode, its partitions, and perhaps its policy.
+Before = tuple[Any, ...]
+
+
+def foreign_key(partition: str, name: str = "foreign") -> str:
+    """Where a file of nobody's lies."""
+    return f"{ROOT.partition_prefix(partition)}{name}.parquet"
+
+
+def table(behaviour: Behaviour, *before: Before, foreign: Sequence[str] = ()) -> Store:
+    """A table as earlier jobs left it.
+
+    :param foreign: partitions with a file that was there before them.
+    """
+    record = TableRecord("w", ("day",), SCHEMA, Coordination.STORE, behaviour.facts)
     store, _ = apply(EMPTY, Put(ROOT.table_key, record.encode()), behaviour)
-    for number, (mode, partitions) in enumerate(before):
+    for partition in foreign:
+        store, _ = apply(store, Put(foreign_key(partition), b"foreign"), behaviour)
+    for number, (mode, partitions, *policy) in enumerate(before):
         name = f"before{number}"
         ids = Ids()
         ids.prefix = name
-        spec = JobSpec(SCHEMA, mode, ("day",))
+        spec = JobSpec(SCHEMA, mode, ("day",), **(policy[0] if policy else {}))
         store = run_to_end(store, _job(context_of(ids, name), spec, partitions), behaviour)
     return store
 
@@ -132,20 +232,38 @@ def table(behaviour: Behaviour, *before: tuple[Mode, Sequence[str]]) -> Store:
 def explorer(
     *participants: Participant,
     behaviour: Behaviour | None = None,
-    before: Sequence[tuple[Mode, Sequence[str]]] = ((Mode.APPEND, (ONE, TWO)),),
+    before: Sequence[Before] | None = ((Mode.APPEND, (ONE, TWO)),),
+    foreign: Sequence[str] = (),
     **bounds: Any,
 ) -> Explorer:
     """Explores ``participants`` on a table with some history.
 
+    :param before: earlier jobs; ``None``: there is no table.
+    :param foreign: partitions with a file that was there before them.
     :param bounds: as :class:`Explorer` takes them.
     """
     behaviour = behaviour or Behaviour()
-    start = table(behaviour, *before)
+    start = EMPTY if before is None else table(behaviour, *before, foreign=foreign)
     return Explorer(participants, start, behaviour, context_of, **bounds)
 
 
-def twice(mode: Mode, *partitions: str, **bounds: Any) -> Explorer:
-    """One job whose commit is called in two processes at once."""
+def decided(mode: Mode, partition: str, *participants: Participant, **bounds: Any) -> Explorer:
+    """A job that is decided and not applied, its process dead, and who finds it."""
+    behaviour = Behaviour()
+    ids = Ids()
+    ids.prefix = "dead"
+    spec = JobSpec(SCHEMA, mode, ("day",), success_markers=SuccessMarkers.NONE)
+    dies = _job(context_of(ids, "dead"), spec, (partition,))
+    start = table(behaviour, (Mode.APPEND, (ONE, TWO)))
+    start = run_to_end(start, dies, behaviour, last=ROOT.decision_key(job_id("dead")))
+    return Explorer(participants, start, behaviour, context_of, **bounds)
+
+
+def twice(mode: Mode, *partitions: str, beside: Sequence[Participant] = (), **bounds: Any):
+    """One job whose commit is called in two processes at once.
+
+    :param beside: who else takes part.
+    """
     behaviour = Behaviour()
     opened: list[Any] = []
 
@@ -160,11 +278,14 @@ def twice(mode: Mode, *partitions: str, **bounds: Any) -> Explorer:
     job, result = opened
     commits = [
         Participant(
-            Program(name, lambda ids: commit_job(context_of(ids), job, [result])), job=job.job
+            Program(name, partial(_commit_again, name, job, result)),
+            job=job.job,
+            alone=False,
         )
         for name in ("first", "second")
     ]
-    return Explorer(commits, start, behaviour, context_of, **bounds)
+    return Explorer([*commits, *beside], start, behaviour, context_of, **bounds)
 
 
-__all__ = ["ONE", "TWO", "explorer", "job_id", "purger", "reader", "recoverer", "twice", "writer"]
+def _commit_again(name: str, job: OpenedJob, result: TaskResult, ids: Ids) -> Step[Any]:
+    return commit_job(context_of(ids, name), job, [result])

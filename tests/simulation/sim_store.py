@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from zero_rename.committer.records.store_facts import StoreFacts
 from zero_rename.committer.s3 import requests as s
 
 
@@ -28,6 +29,16 @@ class Behaviour:
     resurrects: bool = False
     delete_conditions: bool = True
     lists_by_prefix: bool = True
+
+    @property
+    def facts(self) -> StoreFacts:
+        """What a probe finds."""
+        return StoreFacts(
+            server="simulation",
+            complete_resurrects=self.resurrects,
+            conditional_delete=self.delete_conditions,
+            uploads_by_prefix=self.lists_by_prefix,
+        )
 
 
 class Object(NamedTuple):
@@ -66,6 +77,15 @@ def _digest(kind: str, key: str, value: str) -> int:
 @lru_cache(maxsize=100_000)
 def etag_of(body: bytes) -> str:
     return hashlib.blake2b(body, digest_size=8).hexdigest()
+
+
+#: Bodies of all heads that were ever written, by ETag.
+_heads: dict[str, bytes] = {}
+
+
+def body_of(etag: str) -> bytes:
+    """The head that had an ETag."""
+    return _heads[etag]
 
 
 def _object_digest(key: str, found: Object | None) -> int:
@@ -128,6 +148,8 @@ def _put(store: Store, request: s.Put, behaviour: Behaviour) -> tuple[Store, Any
             return store, s.Refused("PreconditionFailed")
     clock = store.clock + ("/jobs/" in request.key)
     etag = etag_of(request.body)
+    if "/_zero_rename/heads/" in request.key:
+        _heads[etag] = request.body
     # Only a decision's time matters to the protocol; other times would only tell equal stores
     # apart.
     modified = clock if "/jobs/" in request.key else 0

@@ -16,7 +16,7 @@ def _rows(reports: list[Any]) -> Iterator[tuple[str, str, int, int, float]]:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     rows = [row for reports in terminalreporter.stats.values() for row in _rows(reports)]
     if rows:
-        from simulation.catalogue import table  # Not for runs that simulate nothing.
+        from simulation.exploration import table  # Not for runs that simulate nothing.
 
         terminalreporter.section("simulation")
         for line in table(rows):

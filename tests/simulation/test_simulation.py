@@ -2,8 +2,8 @@
 
 A scenario that is too long for every run is cut off at ``MOST`` states, spread over it: enough to
 catch every broken variant (:mod:`.test_variants`). ``make proof`` explores all of them to their
-end. ``SIMULATION_STATES=100000`` moves the bound; ``SIMULATION_SEEDS=1000`` walks more often;
-``SIMULATION_SEED=7`` replays one walk.
+end. ``SIMULATION_STATES=100000`` moves the bound; ``SIMULATION_SEEDS=1000`` walks more often
+through each scenario; ``SIMULATION_SEED=7`` replays one walk.
 """
 
 from __future__ import annotations
@@ -13,9 +13,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from simulation.catalogue import BOUNDED, EXHAUSTIVE, MOST, RANDOM, SCENARIOS, explore, walk
+from simulation import scenarios
+from simulation.catalogue import BOUNDED, EXHAUSTIVE, RANDOM, SCENARIOS, WIDER
+from simulation.exploration import explore, walk
+from simulation.program import Program
 from simulation.scenarios import job_id
 
+from zero_rename.committer.errors import StoreRefusedError
+from zero_rename.committer.protocol import commit
+from zero_rename.committer.protocol.claim import claim_all
 from zero_rename.committer.s3.requests import Put
 
 
@@ -23,17 +29,20 @@ def _seeds() -> Sequence[int]:
     chosen = os.environ.get("SIMULATION_SEED")
     if chosen is not None:
         return [int(chosen)]
-    return range(int(os.environ.get("SIMULATION_SEEDS", "100")))
+    return range(int(os.environ.get("SIMULATION_SEEDS", "290")))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", EXHAUSTIVE | BOUNDED)
+@pytest.mark.parametrize("name", EXHAUSTIVE | WIDER | BOUNDED)
 def test_no_invariant_is_ever_broken(name: str, record_property: Any) -> None:
-    """All six invariants in every state that is visited."""
-    explored = explore(name, MOST)
+    """All six invariants in every state that is visited, and the outcomes that a scenario is for
+    are among them."""
+    most = SCENARIOS[name].most
+    explored = explore(name, most)
     record_property("explored", explored.row)
-    assert explored.report.complete or explored.report.states >= MOST
+    assert explored.report.complete or explored.report.states >= most
     assert explored.report.ends
+    assert not explored.missing
 
 
 @pytest.mark.slow
@@ -42,6 +51,20 @@ def test_no_invariant_is_broken_on_random_walks(name: str, record_property: Any)
     explored = walk(name, _seeds())
     record_property("explored", explored.row)
     assert explored.report.ends == len(_seeds())
+    assert len(_seeds()) == 1 or not explored.missing
+
+
+def test_a_protocol_that_never_commits_misses_what_must_be_reached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuses(context: Any, opened: Any, requests: Any) -> Any:
+        if opened.job != job_id("before0"):
+            raise StoreRefusedError("No.")
+        return (yield from claim_all(context, opened, requests))
+
+    monkeypatch.setattr(commit, "claim_all", refuses)
+    assert explore("two replaces of one partition", 2_000).missing
+    assert walk("three writers, a reader, recovery and purge", range(20)).missing
 
 
 @pytest.mark.parametrize(
@@ -51,9 +74,18 @@ def test_no_invariant_is_broken_on_random_walks(name: str, record_property: Any)
         ("one replace in parts, a fault, a crash", f"t/_zero_rename/jobs/{job_id('a')}."),
     ],
 )
-def test_small_limits_lead_to_manifests_and_parts(name: str, prefix: str) -> None:
+def test_small_limits_lead_to_manifests_and_parts(
+    name: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What the scenarios are named after happens in them."""
-    explored = SCENARIOS[name].explorer()
-    explored.exhaust(5_000)
-    written = {request.key for request in explored.asked() if isinstance(request, Put)}
+    written: set[str] = set()
+
+    class Watched(Program):
+        def requests(self, state: Any) -> Any:
+            found = super().requests(state)
+            written.update(request.key for _, request in found if isinstance(request, Put))
+            return found
+
+    monkeypatch.setattr(scenarios, "Program", Watched)
+    SCENARIOS[name].explorer().exhaust(500)
     assert any(key.startswith(prefix) and not key.endswith("A.json") for key in written), written

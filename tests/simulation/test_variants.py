@@ -4,16 +4,27 @@ and within a bound in which the right protocol is explored too."""
 from __future__ import annotations
 
 import pytest
-from simulation.catalogue import MOST, SCENARIOS
+from simulation.catalogue import SCENARIOS, Scenario
 from simulation.explore import Failure
 from simulation.variants import VARIANTS, Variant
+
+_WALKS = 290
+
+
+def _explore(scenario: Scenario) -> None:
+    explorer = scenario.explorer()
+    if scenario.random:
+        for seed in range(_WALKS):
+            explorer.wander(seed)
+    else:
+        explorer.exhaust(scenario.most)
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 def test_is_caught(variant: Variant, monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name, broken in variant.patches:
         monkeypatch.setattr(module, name, broken)
-    explorer = SCENARIOS[variant.scenario].explorer()
+    scenario = SCENARIOS[variant.scenario]
     with pytest.raises(Failure) as caught:
-        explorer.exhaust(MOST)
+        _explore(scenario)
     assert caught.value.invariant in variant.caught_as, caught.value

@@ -145,8 +145,9 @@ VARIANTS = [
             (apply, "_awaits", broken.moves_a_head_from_any_epoch),
             (claim, "_refuse_if_fenced", broken.claims_without_a_look_at_its_own_decision),
         ],
-        "an append committed by two processes, a crash",
+        "a commit in two processes, writers, recovery",
         COMPLETENESS,
+        CONTINUITY,
     ),
     _variant(
         [(opening, "_write_open_record", broken.does_not_confirm_its_open_record)],
@@ -178,7 +179,7 @@ VARIANTS = [
     ),
     _variant(
         [(apply, "write_partition_marker", broken.writes_markers_unconditionally)],
-        TWO_REPLACES,
+        "two replaces of one partition, a fault",
         CONTINUITY,
     ),
     _variant(
@@ -237,7 +238,7 @@ VARIANTS = [
     ),
     _variant(
         [(apply, "_complete", broken.takes_a_later_job_s_claim_for_its_own)],
-        "a slow applier and a replace without duplicates",
+        "a slow applier, then a replace and an append",
         ABORT,
     ),
     _variant(
@@ -250,5 +251,66 @@ VARIANTS = [
         [(snapshot, "_settle_claims", broken.applies_though_it_may_not_write)],
         "a replace and a reader that may not write",
         ABORT,
+    ),
+    _variant([(claim, "_changed", broken.never_sees_a_conflict)], TWO_REPLACES, CONCURRENT),
+    _variant(
+        _everywhere("remove_listed", broken.removes_whatever_is_there_now, *_ALL),
+        "a replace of foreign files and a stranger",
+        CONCURRENT,
+    ),
+    _variant(
+        [(changes, "_change", broken.adopts_nothing)],
+        "an append to foreign files, a fault, a crash",
+        CONTINUITY,
+    ),
+    _variant(
+        [(job, "check_results", broken.believes_every_result)],
+        "one whose results are reported twice",
+        COMPLETENESS,
+    ),
+    _variant(
+        [(claim, "_finish_last_job", broken.leaves_the_last_job_as_it_is)],
+        "an append and a replace of one partition",
+        CONTINUITY,
+    ),
+    _variant(
+        [(opening, "_heads_and_open", broken.lists_open_jobs_before_heads)],
+        "an append and a replace that is slow to remove",
+        CONTINUITY,
+    ),
+    _variant(
+        [(abort, "clean_up", broken.forgets_the_claims_of_whom_it_fences)],
+        "a replace and recovery, a crash",
+        ABORT,
+    ),
+    _variant(
+        _everywhere("close", broken.closes_before_it_sweeps, abort, apply),
+        TAKEN,
+        ABORT,
+    ),
+    _variant(
+        _everywhere("put_record", broken.takes_uncertain_for_not_written, *_ALL),
+        "one append, three faults, reads among them",
+        ABORT,
+        COMPLETENESS,
+    ),
+    _variant(
+        [(apply, "_apply_partition", broken.marks_before_it_removes)], ONE_REPLACE, CONTINUITY
+    ),
+    _variant(
+        [(scenarios, "process_of", broken.takes_all_processes_for_one)],
+        "a commit in two processes and a third writer",
+        COMPLETENESS,
+        CONCURRENT,
+    ),
+    _variant(
+        [(job, "_come_meanwhile", broken.lists_the_table_before_it_claims_only)],
+        "a replace of the table, and an append to an old and a new partition",
+        CONCURRENT,
+    ),
+    _variant(
+        [(scenarios, "send_heartbeat", broken.beats_without_a_condition)],
+        "a job with heartbeats, and recovery",
+        CONTINUITY,
     ),
 ]

@@ -28,12 +28,16 @@ class Participant:
     :param job: a writer's job id; ``None`` for readers and maintenance.
     :param reads: the partitions a reader asks for.
     :param writes: whether the store lets it write.
+    :param whole: whether its job empties every partition.
+    :param alone: whether no other participant commits the same job.
     """
 
     program: Program
     job: str | None = None
     reads: tuple[str, ...] = ()
     writes: bool = True
+    whole: bool = False
+    alone: bool = True
 
 
 #: A thread: a participant, and which of the members of its ``All``; ``None``: one that is over.
@@ -64,7 +68,9 @@ class World(NamedTuple):
     @property
     def key(self) -> int:
         """What tells states apart, but for what may still go wrong in them: :attr:`budget`."""
-        rest = hash((self.store.clock, *self[1:5])) & ((1 << 64) - 1)
+        late = tuple(map(repr, self.late))
+        known = (self.store.clock, self.states, self.dead, late, self.turn)
+        rest = hash(known) & ((1 << 64) - 1)
         return (self.store.digest ^ (rest * 0x9E3779B97F4A7C15)) & _MASK
 
     @property

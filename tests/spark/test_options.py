@@ -9,7 +9,6 @@ import pytest
 from zero_rename.committer import InvalidInputError, ReadBase
 from zero_rename.committer.job_spec import (
     Coordination,
-    DuringApply,
     FileOptions,
     Mode,
     OnConflict,
@@ -60,7 +59,6 @@ def test_every_option_is_read():
         "replaceTable": "TRUE",
         "onConflict": "last-wins",
         "base": ReadBase("s3://bucket/t", {"day=1": 4}).encode(),
-        "duringApply": "NO_DUPLICATES",
         "successMarkers": "table",
         "once": "dag/run",
         "onRepeat": "replace_own",
@@ -92,7 +90,6 @@ def test_every_option_is_read():
         replace_table=True,
         on_conflict=OnConflict.LAST_WINS,
         base=ReadBase("s3://bucket/t", {"day=1": 4}),
-        during_apply=DuringApply.NO_DUPLICATES,
         success_markers=SuccessMarkers.TABLE,
         once="dag/run",
         on_repeat=OnRepeat.REPLACE_OWN,

@@ -38,7 +38,6 @@ class Load:
     payload: int = 0
     once: str | None = None
     on_repeat: str = "skip"
-    during_apply: str = "no_gap"
 
     @property
     def partition_by(self) -> tuple[str, ...]:
@@ -75,7 +74,6 @@ def random_load(number: int, rng: Random, partitioned: bool, large: bool) -> Loa
         payload=_MIB if big else 0,
         once=f"run {number}" if rng.random() < 0.5 else None,
         on_repeat=rng.choice(("skip", "skip", "replace_own")),
-        during_apply=rng.choice(("no_gap", "no_duplicates")),
     )
 
 

@@ -58,7 +58,6 @@ frame = spark.range(0, total, 1, 2).select(
 )
 options = {
     "rowsPerFile": str(load["rows_per_file"]),
-    "duringApply": load["during_apply"],
     "onRepeat": load["on_repeat"],
 }
 if load["partitioned"]:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from torture.loads import Load
 
 from zero_rename import FileOptions, Table
-from zero_rename.committer import DuringApply, OnRepeat
+from zero_rename.committer import OnRepeat
 from zero_rename.committer.errors import ZeroRenameError
 from zero_rename.committer.state.context import Waiting
 
@@ -194,7 +194,6 @@ def _write(url: str, load: Load, variables: Mapping[str, str], answer: Connectio
             partition_by=load.partition_by,
             once=load.once,
             on_repeat=OnRepeat(load.on_repeat),
-            during_apply=DuringApply(load.during_apply),
             files=files,
         )
         with job:

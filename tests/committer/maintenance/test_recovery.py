@@ -16,7 +16,6 @@ from zero_rename.committer import (
     Committed,
     DamagedError,
     DestinationExistsError,
-    DuringApply,
     JobFencedError,
     JobSpec,
     Mode,
@@ -79,10 +78,6 @@ def prepared() -> World:
 JOBS = {
     "append": {"mode": Mode.APPEND},
     "replace": {"mode": Mode.REPLACE},
-    "replace without duplicates": {
-        "mode": Mode.REPLACE,
-        "during_apply": DuringApply.NO_DUPLICATES,
-    },
     "once": {"mode": Mode.APPEND, "once": "dag/run/task"},
     "named": {"mode": Mode.REPLACE, "replace_partitions": (DAY1, DAY2)},
 }

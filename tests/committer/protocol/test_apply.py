@@ -54,7 +54,7 @@ def test_a_claim_that_came_after_the_job_moved_the_head_is_taken_off() -> None:
     job = world.load(DAY1).job
     slot = Slot.partition(ROOT, DAY1)
     moved = world.driver.run(read_head(world.context, slot))
-    claimed = moved.head.claimed(job, "late", moved.etag)
+    claimed = moved.head.claimed(job, "process", "late", moved.etag)
     world.store.apply(Put(slot.key, claimed.encode(), if_match=moved.etag))
     decided = world.driver.run(read_decision(world.context, job))
     assert decided is not None

@@ -18,7 +18,6 @@ from zero_rename.committer import (
     Committed,
     DamagedError,
     DestinationExistsError,
-    DuringApply,
     InvalidInputError,
     JobFencedError,
     Mode,
@@ -277,7 +276,7 @@ class TestOthersInTheWay:
         other = world.open()
         slot = Slot.partition(ROOT, DAY1)
         state = world.driver.run(read_head(world.context, slot))
-        claimed = state.head.claimed(other.job, "w-other", state.etag)
+        claimed = state.head.claimed(other.job, "process", "w-other", state.etag)
         world.driver.run(swap_head(world.context, state, claimed))
         mine = world.open()
         result = world.write(mine, DAY1)
@@ -383,16 +382,7 @@ class TestReplace:
         world.driver.fault = fault
         return seen
 
-    def test_no_duplicates_removes_before_it_completes(self, world: World) -> None:
-        world.load(DAY1)
-        opened = world.open(Mode.REPLACE, during_apply=DuringApply.NO_DUPLICATES)
-        result = world.write(opened, DAY1)
-        seen = self.watch(world)
-        world.commit(opened, result)
-        assert 0 in seen
-        assert 2 not in seen
-
-    def test_no_gap_completes_before_it_removes(self, world: World) -> None:
+    def test_a_replace_completes_before_it_removes(self, world: World) -> None:
         world.load(DAY1)
         opened = world.open(Mode.REPLACE)
         result = world.write(opened, DAY1)

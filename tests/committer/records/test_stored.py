@@ -17,7 +17,6 @@ from support.stored import without_additions
 from zero_rename.committer import UNPARTITIONED, Mode, SuccessMarker
 from zero_rename.committer.job_spec import (
     Coordination,
-    DuringApply,
     OnConflict,
     Owner,
     SuccessMarkers,
@@ -87,7 +86,6 @@ DECISION = Decision(
     write_id=WRITE_ID,
     verdict=Verdict.COMMIT,
     mode=Mode.REPLACE,
-    during_apply=DuringApply.NO_DUPLICATES,
     success_markers=SuccessMarkers.TABLE,
     once="flights_daily/scheduled__2026-01-01/load/-1",
     once_epoch=7,
@@ -101,7 +99,6 @@ OPEN = OpenRecord(
     owner=OWNER,
     mode=Mode.FAIL_IF_EXISTS,
     on_conflict=OnConflict.LAST_WINS,
-    during_apply=DuringApply.NO_GAP,
     success_markers=SuccessMarkers.NONE,
     once="run",
     partitions=(DAY1, "day=ü%2F"),

@@ -1,0 +1,127 @@
+"""What must hold of decisions taken together: what each may say, and in which order they stand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from functools import lru_cache
+from itertools import pairwise
+
+from simulation.invariants import ROOT, Violation, changes, decision_of
+from simulation.sim_store import Store, body_of
+
+from zero_rename.committer import Mode, OnConflict
+from zero_rename.committer.layout import job_in_key
+from zero_rename.committer.records.decision import PartitionDecision
+from zero_rename.committer.records.open_record import OpenRecord
+
+
+def base_note(policy: OnConflict, etag: str | None) -> str:
+    """What a file of a simulation carries in the place of its checksum: what its job knew of the
+    partition when it opened."""
+    return f"{policy}|{etag or ''}"
+
+
+def check_new_decision(store: Store, job: str) -> None:
+    """What the decision that was just written may say.
+
+    :raises Violation: a file is named twice or is another job's, or the job had not seen what it
+        goes on from.
+    """
+    decision = decision_of(store, job)
+    if decision is None or not decision.is_commit:
+        return
+    keys = [file.key for file in decision.files]
+    if len(set(keys)) < len(keys) or any(job_in_key(key) != job for key in keys):
+        raise Violation("completeness", f"{job} decided on {sorted(keys)}")
+    log = changes(store)
+    for change in decision.partitions:
+        _check_base(job, decision.mode, change, log[change.partition])
+
+
+def _check_base(
+    job: str, mode: Mode, change: PartitionDecision, log: list[tuple[str, PartitionDecision]]
+) -> None:
+    """The conflict test: a replace against every job since it opened, an append against those
+    that replace."""
+    if not change.files:
+        return
+    policy, etag = change.files[0].checksum.split("|")
+    if policy != OnConflict.FAIL:
+        return
+    base = _epoch(body_of(etag)) if etag else 0
+    since = log[base : change.base_epoch]
+    exclusive = change.replace or mode is Mode.FAIL_IF_EXISTS
+    unseen = [other for other, its in since if exclusive or its.replace]
+    if unseen:
+        raise Violation("concurrent", f"{job} had not seen {unseen} in {change.partition}")
+
+
+@lru_cache(maxsize=100_000)
+def _epoch(body: bytes) -> int:
+    return json.loads(body)["epoch"]
+
+
+def check_serial(store: Store, whole: Collection[str]) -> None:
+    """There is one order of all committed jobs that every partition's order agrees with.
+
+    :param whole: jobs that empty every partition: one that changes a partition which such a job
+        did not know of comes after it.
+    :raises Violation: there is none.
+    """
+    log = changes(store)
+    after: dict[str, set[str]] = {}
+    for entries in log.values():
+        jobs = [job for job, _ in entries]
+        for first, second in pairwise(jobs):
+            after.setdefault(first, set()).add(second)
+    for job in whole:
+        decision = decision_of(store, job)
+        everywhere = {change.partition for change in decision.partitions} if decision else set()
+        if everywhere:
+            others = {other for name in log.keys() - everywhere for other, _ in log[name]}
+            after.setdefault(job, set()).update(others)
+    for job in after:
+        if job in _reached_from(job, after):
+            raise Violation("concurrent", f"no order of the jobs makes {job} one step: {after}")
+
+
+def _reached_from(job: str, after: dict[str, set[str]]) -> set[str]:
+    found: set[str] = set()
+    waiting = list(after.get(job, ()))
+    while waiting:
+        other = waiting.pop()
+        if other not in found:
+            found.add(other)
+            waiting += after.get(other, ())
+    return found
+
+
+def check_claims_released(before: Store, after: Store) -> None:
+    """Recovery by itself takes off the claims of the jobs that were open.
+
+    :param before: the store before recovery, where nobody was at work any more.
+    :raises Violation: one is left.
+    """
+    prefix = ROOT.open_prefix
+    was_open = {
+        OpenRecord.decode(found.body, key).job
+        for key, found in before.objects.items()
+        if key.startswith(prefix)
+    }
+    for key, found in after.objects.items():
+        if "/_zero_rename/heads/" in key or "/_zero_rename/once/" in key:
+            claim = json.loads(found.body)["claim"]
+            if claim in was_open:
+                raise Violation("ability to abort", f"recovery left the claim of {claim} on {key}")
+
+
+def check_not_reborn(before: Store, after: Store) -> None:
+    """A sign of life never brings an open record back.
+
+    :raises Violation: it did.
+    """
+    for key in after.objects.keys() - before.objects.keys():
+        its = after.objects[key].body
+        if key.startswith(ROOT.open_prefix) and json.loads(its)["write_id"].startswith("heart"):
+            raise Violation("continuity of correctness", f"{key} was brought back")

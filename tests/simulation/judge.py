@@ -1,0 +1,209 @@
+"""Whether what happened was right: at each request, at each participant's end, and at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from simulation.faults import Faults
+from simulation.histories import (
+    check_claims_released,
+    check_new_decision,
+    check_not_reborn,
+    check_serial,
+)
+from simulation.invariants import (
+    ROOT,
+    Violation,
+    check_applied,
+    check_outcome,
+    check_owner,
+    check_reader,
+    check_recovered,
+    check_step,
+    told,
+)
+from simulation.program import Ids, Node
+from simulation.sim_store import Behaviour, Store, apply
+from simulation.visible import check_visible
+from simulation.world import Participant, World
+
+from support.memory_store import flatten
+from zero_rename.committer import (
+    Committed,
+    DataLostError,
+    OutcomeUnknownError,
+    RefusedError,
+    SnapshotGoneError,
+    StoreRefusedError,
+    StoreUnreachableError,
+    UnfinishedCommitError,
+    ZeroRenameError,
+)
+from zero_rename.committer.maintenance.purge import purge
+from zero_rename.committer.maintenance.recovery import recover
+from zero_rename.committer.maintenance.repair import repair
+from zero_rename.committer.protocol.snapshot import Snapshot
+from zero_rename.committer.records.table_record import TableRecord
+from zero_rename.committer.s3 import requests as s
+from zero_rename.committer.state.context import Context
+
+#: How a writer, and a reader or maintenance, may end besides returning.
+_OF_OTHERS = (OutcomeUnknownError, UnfinishedCommitError, SnapshotGoneError)
+_OF_WRITERS = (RefusedError, *_OF_OTHERS)
+
+
+def run_to_end(
+    store: Store, step: s.Step[Any], behaviour: Behaviour, last: str | None = None
+) -> Store:
+    """Carry out a step alone and without faults.
+
+    :param last: the key whose Put is the last request: its process dies then.
+    :returns: the store after it.
+    """
+    single = flatten(step)
+    answer: Any = None
+    while True:
+        try:
+            request = single.send(answer)
+        except StopIteration:
+            return store
+        answer = None
+        if isinstance(request, s.Clock):
+            answer = 0.0
+        elif isinstance(request, s.ServerName):
+            answer = "simulation"
+        elif not isinstance(request, s.Wait):
+            before = store
+            store, answer = apply(store, request, behaviour)
+            check_step(before, store)
+            if isinstance(request, s.Put) and request.key == last:
+                return store
+
+
+class Judge:
+    """Checks of one exploration.
+
+    :param start: the store at the beginning.
+    :param loses: whether uploads of committed jobs can be lost to a foreign tool.
+    """
+
+    def __init__(
+        self,
+        participants: Sequence[Participant],
+        start: Store,
+        behaviour: Behaviour,
+        context: Callable[[Ids], Context],
+        kinds: Faults,
+        loses: bool,
+    ) -> None:
+        self._participants = participants
+        self._start = start
+        self._behaviour = behaviour
+        self._context = context
+        self._loses = loses
+        more = (DataLostError,) if loses else ()
+        self._of_writers = (*_OF_WRITERS, *more)
+        # Maintenance gives up where the store does not answer, or says no.
+        gives_up = kinds.reads or kinds.denials
+        self._of_others = (*(_OF_WRITERS if gives_up else _OF_OTHERS), *more)
+        self._whole = {p.job for p in participants if p.whole and p.job is not None}
+        self._recovered: dict[int, Store] = {}
+        #: What participants were told, each set at one time.
+        self.reached: set[frozenset[str]] = set()
+
+    def step(self, before: Store, after: Store, owner: str | None) -> None:
+        """One request.
+
+        :param owner: the only job of which anybody takes part.
+        :raises Violation: it did what no request may do.
+        """
+        if before.objects is after.objects:
+            return
+        check_step(before, after)
+        check_not_reborn(before, after)
+        check_visible(before, after, self._behaviour.delete_conditions)
+        if owner is not None:
+            check_owner(before, after, owner)
+        if after.clock != before.clock:
+            prefix = ROOT.decisions_prefix
+            for key in after.objects.keys() - before.objects.keys():
+                if key.startswith(prefix) and key.endswith(".json"):
+                    check_new_decision(after, key.removeprefix(prefix).removesuffix(".json"))
+
+    def done(self, participant: Participant, outcome: Node, store: Store) -> None:
+        """A participant's end.
+
+        :raises Violation: what it was told is not true, or not what it may be told.
+        """
+        self.reached.add(frozenset({f"{participant.program.name} {_word(participant, outcome)}"}))
+        self._check_told(participant, outcome, store)
+        if isinstance(outcome.value, Committed):
+            check_applied(store, outcome.value.job)
+        if isinstance(outcome.value, Snapshot):
+            check_reader(store, outcome.value, participant.reads)
+        expected = self._of_writers if participant.job is not None else self._of_others
+        if outcome.kind == "raised" and not isinstance(outcome.value, expected):
+            raise Violation("ability to abort", f"{outcome.value!r}")
+
+    def end(self, world: World) -> None:
+        """Recover as a maintenance task would, and check what is then.
+
+        :raises Violation: it is not as it must be.
+        """
+        store = self._recovered.get(world.store.digest)
+        if store is None:
+            store = self._recover(world.store)
+            check_recovered(store, self._start)
+            check_serial(store, self._whole)
+            self._check_facts(store)
+            self._recovered[world.store.digest] = store
+        said = set()
+        for participant, state in zip(self._participants, world.states, strict=True):
+            outcome = participant.program.outcome(state)
+            if participant.job is not None and outcome is not None:
+                self._check_told(participant, outcome, store)
+                said.add(f"{participant.program.name} {told(participant.job, outcome)}")
+        self.reached.add(frozenset(said))
+
+    @staticmethod
+    def _check_told(participant: Participant, outcome: Node, store: Store) -> None:
+        # Of two processes that commit one job, one that loses the store says so, whatever the
+        # other one does.
+        lost = isinstance(outcome.value, (StoreUnreachableError, StoreRefusedError))
+        if participant.job is not None and (participant.alone or not lost):
+            check_outcome(store, participant.job, outcome)
+
+    def _recover(self, store: Store) -> Store:
+        """Recovery and purge, alone and without faults."""
+        ids = Ids()
+        ids.prefix = "maintenance"
+        context = self._context(ids)
+        try:
+            if self._loses:
+                store = run_to_end(store, repair(context, accept_loss=True), self._behaviour)
+            after = run_to_end(store, recover(context, patience=0.0), self._behaviour)
+            check_claims_released(store, after)
+            return run_to_end(after, purge(context, patience=0.0), self._behaviour)
+        except ZeroRenameError as error:
+            raise Violation("ability to abort", f"recovery failed: {error}") from error
+
+    def _check_facts(self, store: Store) -> None:
+        """A table that was made meanwhile knows its store."""
+        if ROOT.table_key in self._start.objects or ROOT.table_key not in store.objects:
+            return
+        facts = TableRecord.decode(store.objects[ROOT.table_key].body, ROOT.table_key).facts
+        true = self._behaviour.facts
+        if replace(facts, server=true.server) != true:
+            raise Violation("completeness", f"table.json says {facts} of a store that is {true}")
+
+
+def _word(participant: Participant, outcome: Node) -> str:
+    """How a participant ended, in a word."""
+    value = outcome.value
+    if outcome.kind == "raised":
+        return type(value).__name__
+    if isinstance(value, Committed):
+        return "committed" if value.job == participant.job else "repeated"
+    return "done"
