@@ -90,8 +90,9 @@ def read_table(context: Context) -> Step[TableRecord]:
 def take_snapshot(context: Context, partitions: Collection[str] | None = None) -> Step[Snapshot]:
     """Read one state of several partitions.
 
-    LIST the heads, read them and the decisions of claiming jobs, LIST again: accepted when the
-    ETags are equal and no claim is a decided commit. Such a commit is applied first, or waited
+    LIST the heads, read them and then the decisions of claiming jobs, LIST again: accepted when
+    the ETags are equal and no claim is a decided commit. Else the heads that moved are read again,
+    and the decisions of all claiming jobs. Such a commit is applied first, or waited
     for where this process may not write.
 
     :param partitions: Hive-escaped partition paths; ``None`` for all.
@@ -116,10 +117,10 @@ def survey(context: Context, partitions: Collection[str] | None = None) -> Step[
         return Survey(listed)
     context = replace(context, facts=table.facts)
     listed = yield from list_heads(context)
+    states: list[HeadState] = []
     for _ in range(_ROUNDS):
         wanted = _wanted(listed, partitions)
-        reads = tuple(or_damage(read_head(context, head.slot)) for head in wanted.values())
-        found = dict(zip(wanted, (yield All(reads)), strict=True))
+        found = yield from _read_moved(context, wanted, states)
         damaged = {name: it for name, it in found.items() if isinstance(it, DamagedError)}
         states = [state for state in found.values() if isinstance(state, HeadState)]
         settled = yield from _settle_claims(context, states, damaged)
@@ -141,6 +142,21 @@ def _wanted(
     if partitions is None:
         return listed
     return {name: head for name, head in listed.items() if name in partitions}
+
+
+def _read_moved(
+    context: Context, listed: dict[str, ListedHead], known: list[HeadState]
+) -> Step[dict[str, HeadState | DamagedError]]:
+    """The heads that are listed. Those whose ETag is still the one that was read are not read
+    again: where many writers are at work, some head moves between any two listings of all.
+
+    :param known: as they were read in the rounds before.
+    """
+    same = {s.slot.name: s for s in known if s.slot.name in listed}
+    same = {name: state for name, state in same.items() if state.etag == listed[name].etag}
+    moved = [name for name in listed if name not in same]
+    reads = tuple(or_damage(read_head(context, listed[name].slot)) for name in moved)
+    return {**same, **dict(zip(moved, (yield All(reads)), strict=True))}
 
 
 def _etags(listed: dict[str, ListedHead]) -> dict[str, str | None]:

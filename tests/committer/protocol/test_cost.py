@@ -1,0 +1,58 @@
+"""What a step costs besides the usual, counted in requests of a store in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from support.memory_store import Behaviour, MemoryStore
+from support.protocol import DAY1, World
+from zero_rename.committer.state.context import Limits
+
+#: An append of one file to a partition that has a head.
+USUAL = 3 + 6 + 8
+
+
+def _cost(world: World, *partitions: str) -> int:
+    world.driver.requests.clear()
+    world.load(*partitions)
+    return len(world.driver.requests)
+
+
+def test_a_fold_reads_each_decision_once_and_comes_once_in_so_many_jobs() -> None:
+    named = Limits().decisions_per_head
+    world = World()
+    world.load(DAY1)
+    costs = [_cost(world, DAY1) for _ in range(2 * named + 2)]
+    # The decisions that the head names, this job's own, the manifest before, and the new one.
+    fold = named + 1 + 2
+    assert max(costs) <= USUAL + fold
+    assert sum(cost > USUAL for cost in costs) == 2
+
+
+def test_a_listing_has_a_request_for_each_thousand_heads() -> None:
+    """Counted with ten a page."""
+    world = World(MemoryStore(behaviour=Behaviour(page=10)))
+    world.load(*(f"day={n}" for n in range(40)))
+    assert _cost(world, DAY1) <= USUAL + 3
+
+
+def test_a_snapshot_reads_again_only_the_heads_that_moved() -> None:
+    """Of 200 partitions one is changed with every 150 requests of the reader."""
+    days = [f"day={n}" for n in range(200)]
+    world = World()
+    world.load(*days)
+    other = World(world.store)
+    sent = 0
+
+    def busy(request: Any, apply: Callable[[Any], Any]) -> Any:
+        nonlocal sent
+        sent += 1
+        if sent % 150 == 0:
+            other.load(days[sent % 200])
+        return apply(request)
+
+    world.driver.fault = busy
+    snapshot = world.snapshot()
+    assert len(snapshot.epochs) == 200
+    assert sent <= 200 + 20
