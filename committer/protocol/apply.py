@@ -211,7 +211,7 @@ def _move(
     while True:
         if state.etag is None or not _awaits(state, job, change.base_epoch):
             return None
-        new = state.head.moved(job, change, context.write_id(), state.etag)
+        new = state.head.moved(job, change, context.write_id(), state.etag, decided.date)
         folded = None
         if len(new.decisions) > context.limits.decisions_per_head:
             new, folded = yield from fold(context, new)
@@ -241,7 +241,7 @@ def _move_once(
     slot = Slot.once(context.root, once)
     state = held[slot] if held is not None else (yield from read_head(context, slot))
     while state.etag is not None and _awaits(state, job, decided.decision.once_epoch):
-        new = state.head.moved(job, None, context.write_id(), state.etag)
+        new = state.head.moved(job, None, context.write_id(), state.etag, decided.date)
         outcome = yield from swap_head(context, state, new)
         if isinstance(outcome, Swapped):
             return

@@ -194,10 +194,18 @@ def _changed_since(
     """Whether the job must not go on from an epoch; ``None``: one older than the head tells."""
     exclusive = request.replaces or request.slot.is_once
     if base is None:
-        return exclusive or state.head.replace_epoch > 0
+        return exclusive or _replaced_since(opened, state.head)
     if exclusive or opened.spec.mode is Mode.FAIL_IF_EXISTS or base > state.head.epoch:
         return state.head.epoch != base
     return state.head.replace_epoch > base
+
+
+def _replaced_since(opened: OpenedJob, head: PartitionHead) -> bool:
+    """Whether a partition was replaced since a job opened, where its head has gone through too
+    many states to tell by epochs: by the store's clock, whose dates are whole seconds."""
+    if not head.replace_epoch:
+        return False
+    return head.replaced_at is None or head.replaced_at >= opened.opened_at
 
 
 def _finish_last_job(

@@ -77,7 +77,7 @@ def open_job(context: Context, spec: JobSpec) -> Step[OpenedJob]:
     """
     spec = checked(context, spec)
     job = context.job_id()
-    yield from _write_open_record(context, job, spec)
+    opened_at = yield from _write_open_record(context, job, spec)
     try:
         opened = yield from _opened(context, job, spec)
     except ZeroRenameError:
@@ -86,7 +86,7 @@ def open_job(context: Context, spec: JobSpec) -> Step[OpenedJob]:
         raise
     if opened.repeated is not None:
         yield Delete(context.root.open_key(job))
-    return opened
+    return replace(opened, opened_at=opened_at)
 
 
 def checked(context: Context, spec: JobSpec) -> JobSpec:
@@ -157,7 +157,8 @@ def _opened_uncoordinated(context: Context, job: str, spec: JobSpec) -> Step[Ope
     return OpenedJob(job, context.root, spec, table.schema, table.partition_by, table.facts)
 
 
-def _write_open_record(context: Context, job: str, spec: JobSpec) -> Step[None]:
+def _write_open_record(context: Context, job: str, spec: JobSpec) -> Step[float]:
+    """Returns when, by the store's clock."""
     write_id = context.write_id()
     record = OpenRecord.of(job, write_id, spec)
     conditional = spec.coordination is Coordination.STORE
@@ -174,6 +175,7 @@ def _write_open_record(context: Context, job: str, spec: JobSpec) -> Step[None]:
             key=put.key,
             remedy="Try again when the store answers; recovery removes the record if it landed.",
         )
+    return outcome.date
 
 
 def _read_table(context: Context) -> Step[TableRecord | None]:

@@ -48,6 +48,7 @@ class PartitionHead:
 
     :param epoch: how many jobs have moved this head.
     :param replace_epoch: the epoch that the last replace made; 0 for none.
+    :param replaced_at: when that replace was decided, by the store's clock; ``None``: not known.
     :param last_job: the job that moved it last.
     :param decisions: jobs whose decisions name files that the partition holds, oldest first.
     :param manifest: a folded list of files, older than all of ``decisions``.
@@ -61,6 +62,7 @@ class PartitionHead:
     write_id: str
     epoch: Count = 0
     replace_epoch: Count = 0
+    replaced_at: Annotated[float | None, LEFT_OUT] = None
     last_job: JobId | None = None
     decisions: tuple[JobId, ...] = ()
     manifest: PartReference | None = None
@@ -108,8 +110,12 @@ class PartitionHead:
         change: PartitionDecision | None,
         write_id: str,
         etag: str,
+        at: float,
     ) -> PartitionHead:
-        """The head after ``job``'s decision; ``change`` is ``None`` for a ``once`` slot."""
+        """The head after ``job``'s decision; ``change`` is ``None`` for a ``once`` slot.
+
+        :param at: when it was decided, by the store's clock.
+        """
         free = self.released(write_id, etag)
         after = replace(free, epoch=self.epoch + 1, last_job=job)
         if change is None:
@@ -117,7 +123,12 @@ class PartitionHead:
         own = (job,) if change.files or change.adopted else ()
         if change.replace:
             return replace(
-                after, replace_epoch=after.epoch, decisions=own, manifest=None, dropped=()
+                after,
+                replace_epoch=after.epoch,
+                replaced_at=at,
+                decisions=own,
+                manifest=None,
+                dropped=(),
             )
         dropped = after.dropped
         if self.manifest and change.dropped_job and change.dropped_job not in self.decisions:

@@ -86,6 +86,7 @@ class OpenedJob:
 
     :param schema: the table's schema, which every file follows.
     :param partition_by: the table's partition columns, outermost first.
+    :param opened_at: when, by the store's clock, before the heads were listed; 0 if not known.
     :param base: ETag of each partition's head when the job opened.
     :param once_base: the same of the run's ``once`` head; ``None`` where there is none.
     :param others: jobs that were open then.
@@ -99,6 +100,7 @@ class OpenedJob:
     schema: pa.Schema
     partition_by: tuple[str, ...]
     facts: StoreFacts
+    opened_at: float = 0.0
     base: Mapping[str, str] = field(default_factory=dict)
     once_base: str | None = None
     others: frozenset[str] = frozenset()

@@ -237,6 +237,7 @@ def beats_without_a_condition(context, job_id, interval):
 def does_not_confirm_its_open_record(context, job_id, spec):
     record = OpenRecord.of(job_id, context.write_id(), spec)
     yield Put(context.root.open_key(job_id), record.encode(), if_none_match=True)
+    return 0.0
 
 
 def forgets_the_run_s_earlier_commit(context, once, others):
@@ -305,7 +306,7 @@ def deletes_a_manifest_whose_swap_it_saw_refused(context, decided, change, state
     """Without a look whether the head that is there names it: the swap's answer may be lost."""
     job = decided.decision.job
     while state.etag is not None and apply._awaits(state, job, change.base_epoch):
-        new = state.head.moved(job, change, context.write_id(), state.etag)
+        new = state.head.moved(job, change, context.write_id(), state.etag, decided.date)
         folded = None
         if len(new.decisions) > context.limits.decisions_per_head:
             new, folded = yield from fold(context, new)

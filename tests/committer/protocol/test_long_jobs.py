@@ -1,0 +1,67 @@
+"""Jobs that are open while a head goes through more states than it remembers."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.memory_store import ManualClock, MemoryStore
+from support.protocol import DAY1, World
+from zero_rename.committer import CommitConflictError, Mode
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def world(clock: ManualClock) -> World:
+    """A partition that was replaced once, long ago."""
+    world = World(MemoryStore(clock))
+    world.load(DAY1)
+    world.load(DAY1, mode=Mode.REPLACE)
+    clock.advance(60)
+    return world
+
+
+def _quick_appends(world: World) -> None:
+    """More states than the trail has: two a job."""
+    for _ in range(9):
+        world.load(DAY1)
+
+
+def test_a_slow_append_follows_any_number_of_quick_ones(world: World, clock: ManualClock) -> None:
+    opened = world.open()
+    result = world.write(opened, DAY1)
+    clock.advance(60)
+    _quick_appends(world)
+    assert world.commit(opened, result).job == opened.job
+    assert len(world.jobs_of(DAY1)) == 1 + 9 + 1
+
+
+def test_a_slow_append_still_notices_a_replace(world: World, clock: ManualClock) -> None:
+    opened = world.open()
+    result = world.write(opened, DAY1)
+    clock.advance(60)
+    world.load(DAY1, mode=Mode.REPLACE)
+    _quick_appends(world)
+    with pytest.raises(CommitConflictError):
+        world.commit(opened, result)
+
+
+def test_a_replace_of_the_same_second_counts_as_later(world: World, clock: ManualClock) -> None:
+    opened = world.open()
+    result = world.write(opened, DAY1)
+    world.load(DAY1, mode=Mode.REPLACE)
+    _quick_appends(world)
+    with pytest.raises(CommitConflictError):
+        world.commit(opened, result)
+
+
+def test_a_slow_replace_conflicts_with_quick_appends(world: World, clock: ManualClock) -> None:
+    opened = world.open(Mode.REPLACE)
+    result = world.write(opened, DAY1)
+    clock.advance(60)
+    _quick_appends(world)
+    with pytest.raises(CommitConflictError):
+        world.commit(opened, result)
