@@ -148,8 +148,9 @@ def _report_only(context: Context) -> Step[list[Recovered]]:
             Verdict.ABORT: f"aborted, its clean-up is not finished, {silent}. If its process is "
             "dead, delete its open record and purge",
             Verdict.COMMIT: f"committed and not finished, {silent}; it may be half visible. If "
-            "its process is dead, load the same partitions again with mode replace, then delete "
-            "its open record",
+            "its process is dead: if it appended, delete the data files with its id in their names "
+            "and run it again; if it replaced, load the same partitions again with mode replace; "
+            "then delete its open record",
         }[job.decided]
         record = f"{context.root.bucket}/{context.root.open_key(job.job)}"
         left.append(Recovered(job.job, Outcome.LEFT, f"{detail} (s3://{record})"))

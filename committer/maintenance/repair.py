@@ -74,7 +74,9 @@ def repair(
         raise InvalidInputError(
             "In a table of coordination=none no head waits for a file; nothing was changed.",
             table=context.root.url,
-            remedy="Load the partitions of the damaged job again with mode replace.",
+            remedy="If the damaged job replaced partitions, load the same ones again with mode "
+            "replace; if it appended, delete the data files with its id in their names and run it "
+            "again.",
         )
     found = []
     for name in sorted((yield from list_open(context))):

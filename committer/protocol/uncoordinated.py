@@ -19,7 +19,7 @@ from ..errors import (
     UnfinishedCommitError,
     ZeroRenameError,
 )
-from ..job_spec import JobSpec
+from ..job_spec import JobSpec, Mode
 from ..layout import UNPARTITIONED, TableRoot
 from ..records.data_file import DataFile
 from ..records.decision import NO_HEAD, Decision, PartitionDecision
@@ -156,7 +156,7 @@ def _finish(context: Context, decided: Decided, swept: bool) -> Step[Committed]:
             job=decision.job,
             key=error.key,
             remedy="Nobody else finishes it (coordination=none). Commit the same job again from "
-            "this process; or load the same partitions again with mode replace.",
+            f"this process; or {_way_out(decision)}.",
         ) from error
     return committed(context, decided)
 
@@ -164,15 +164,27 @@ def _finish(context: Context, decided: Decided, swept: bool) -> Step[Committed]:
 def _carry_out(
     context: Context, decided: Decided, change: PartitionDecision, count: Count
 ) -> Step[None]:
-    yield All(tuple(_complete(context, decided.decision.job, f, count) for f in change.files))
+    yield All(tuple(_complete(context, decided, f, count) for f in change.files))
     yield from remove_listed(context, change.removals)
     if wants_marker(decided, change.partition):
         yield from _mark(context, decided, change.partition, (change,))
 
 
-def _complete(context: Context, job: str, file: PendingFile, count: Count) -> Step[None]:
+def _way_out(decision: Decision) -> str:
+    """How to mend a commit that nobody finishes. To replace an append's partitions by its rows
+    alone would take the rows of all other jobs."""
+    if decision.mode is Mode.REPLACE:
+        return "load the same partitions again with mode replace"
+    return (
+        f"delete the data files with {decision.job} in their names and "
+        f"_zero_rename/open/{decision.job}.json, then run it again"
+    )
+
+
+def _complete(context: Context, decided: Decided, file: PendingFile, count: Count) -> Step[None]:
     """Complete one pending file. Nobody else applies the job: an upload that is gone without an
     object is lost."""
+    job = decided.decision.job
 
     def is_seen_to(answer: Refused | Unknown) -> Step[bool]:
         yield from ()
@@ -183,7 +195,7 @@ def _complete(context: Context, job: str, file: PendingFile, count: Count) -> St
     def failure(answer: Refused | Unknown) -> ZeroRenameError:
         if isinstance(answer, Refused):
             meanwhile = "The job's other files may be visible."
-            remedy = "; load the same partitions again with mode replace."
+            remedy = f"; {_way_out(decided.decision)}."
             return lost(context, job, file, answer, meanwhile, remedy)
         return UnfinishedCommitError(
             f"the store did not say whether a file's upload was completed ({answer.cause}).",

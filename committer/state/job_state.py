@@ -86,12 +86,13 @@ class OpenedJob:
 
     :param schema: the table's schema, which every file follows.
     :param partition_by: the table's partition columns, outermost first.
-    :param opened_at: when, by the store's clock, before the heads were listed; 0 if not known.
     :param base: ETag of each partition's head when the job opened.
     :param once_base: the same of the run's ``once`` head; ``None`` where there is none.
     :param others: jobs that were open then.
     :param repeat_of: the earlier job of this run, when its files are to be replaced.
     :param repeated: the earlier job of this run, when nothing is to be written.
+    :param opened_at: when it opened, by the store's clock, before it listed the heads; 0 if that
+        is not known.
     """
 
     job: str
@@ -100,9 +101,9 @@ class OpenedJob:
     schema: pa.Schema
     partition_by: tuple[str, ...]
     facts: StoreFacts
-    opened_at: float = 0.0
     base: Mapping[str, str] = field(default_factory=dict)
     once_base: str | None = None
     others: frozenset[str] = frozenset()
     repeat_of: str | None = None
     repeated: Committed | None = None
+    opened_at: float = 0.0

@@ -299,6 +299,14 @@ class TestOwner:
         with pytest.raises(DataLostError, match="is lost") as caught:
             world.commit(opened, result)
         assert result.files[0].upload_id in str(caught.value)
+        assert "mode replace" not in str(caught.value), "that would take other jobs' rows"
+
+    def test_a_replace_is_to_be_loaded_again(self, world: Alone) -> None:
+        opened = world.open(Mode.REPLACE)
+        result = world.write(opened, DAY1)
+        answer(world, CompleteUpload, Refused("NoSuchUpload"))
+        with pytest.raises(DataLostError, match="again with mode replace"):
+            world.commit(opened, result)
 
 
 class TestAbort:
