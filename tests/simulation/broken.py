@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from simulation.sim_store import etag_of
 
-from zero_rename.committer import Aborted, DataLostError, JobFencedError
+from zero_rename.committer import Aborted, JobFencedError
 from zero_rename.committer.layout import job_in_key
 from zero_rename.committer.maintenance import purge
 from zero_rename.committer.protocol import (
@@ -30,16 +30,13 @@ from zero_rename.committer.s3.requests import (
     AbortUpload,
     Absent,
     All,
-    CompleteUpload,
     Delete,
     DeleteMany,
     Done,
     Found,
     Get,
-    Head,
     Put,
     Unknown,
-    Wait,
 )
 from zero_rename.committer.state import decide
 from zero_rename.committer.state import heads as slots
@@ -266,19 +263,6 @@ def removes_whatever_is_there_now(context, removals):
 def marks_before_it_removes(context, decided, change, held, count):
     yield from _apply_partition(context, decided, replace(change, removals=()), held, count)
     yield from removal.remove_listed(context, change.removals)
-
-
-def takes_a_later_job_s_claim_for_its_own(context, job_id, slot, file, count):
-    for attempt in range(6):
-        if attempt:
-            yield Wait(0.5 * 2 ** (attempt - 1))
-        answer = yield CompleteUpload(file.key, file.upload_id, file.etags)
-        if isinstance(answer, Done) or isinstance((yield Head(file.key)), Found):
-            return
-        state = yield from slots.read_head(context, slot)
-        if state.head.claim is None:
-            return
-    raise DataLostError("the upload is gone")
 
 
 def leaves_removals_to_whoever_moved_the_head(context, decided, change, held, count):

@@ -237,11 +237,6 @@ VARIANTS = [
         COMPLETENESS,
     ),
     _variant(
-        [(apply, "_complete", broken.takes_a_later_job_s_claim_for_its_own)],
-        "a slow applier, then a replace and an append",
-        ABORT,
-    ),
-    _variant(
         [(scenarios, "purge", broken.purges_by_a_look_at_open_records_before_the_uploads)],
         "an append and a purge of foreign uploads",
         ABORT,
