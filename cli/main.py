@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..committer import Outcome, RepairAction, Table
+from ..committer import AdoptAction, Outcome, RepairAction, Table
 from . import s3a, s3a_check, s3a_recover, s3a_uploads
 from .output import AsJson, plain, print_rows, refusals, say
 
@@ -147,6 +147,26 @@ def verify(table: Url, as_json: AsJson = False) -> None:
     rows = [(finding.partition, finding.kind, finding.key, finding.detail) for finding in findings]
     print_rows(as_json, ("partition", "finding", "key", "detail"), rows, plain(findings))
     if findings:
+        raise typer.Exit(1)
+
+
+@app.command()
+def adopt(
+    table: Url,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Act. Without it, only say what would be done.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make heads for partitions whose files were there before the table."""
+    with refusals():
+        report = Table(table).adopt(apply)
+    rows = [(e.partition, e.files, e.bytes, e.action, e.reason) for e in report.entries]
+    columns = ("partition", "files", "bytes", "action", "why")
+    print_rows(as_json, columns, rows, dataclasses.asdict(report))
+    if any(entry.action is AdoptAction.WOULD_ADOPT for entry in report.entries):
+        typer.echo("Nothing was changed; --apply adopts them.", err=True)
+    if any(entry.action is AdoptAction.LEFT for entry in report.entries):
         raise typer.Exit(1)
 
 

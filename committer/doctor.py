@@ -7,18 +7,21 @@ from dataclasses import replace
 from math import ceil
 
 from .errors import DamagedError, TableNotFoundError
-from .job_spec import JobSpec
+from .job_spec import Coordination, JobSpec
 from .layout import TableRoot
+from .maintenance.adopt import find_unadopted
 from .maintenance.job_problems import about_heads, about_jobs
 from .maintenance.problem import Problem, about_damage
 from .maintenance.purge_plan import Judged, Wanted, Whose, judge_uploads
 from .maintenance.store_problems import about_rights, about_store
 from .protocol.open import list_open, read_open
-from .protocol.snapshot import read_table
 from .records.table_record import TableRecord
 from .s3.lifecycle import LifecycleRule
-from .s3.requests import All, ListLifecycleRules, Step, Unknown
+from .s3.listing import list_objects
+from .s3.requests import All, ListedObject, ListLifecycleRules, Step, Unknown
+from .schema.directory import canonical_name, data_files
 from .state.context import Context
+from .state.found_table import read_table
 from .state.tolerance import or_damage
 
 DAY = 24 * 3600.0
@@ -30,7 +33,8 @@ def examine(context: Context, max_duration: float | None = None) -> Step[list[Pr
     """Everything that the store's answers, objects, uploads and lifecycle rules tell. Works where
     there is no table yet, too. Changes nothing but objects of a probe, which are gone afterwards.
 
-    Costs one request for every head, open job and decision that a head names, and some forty.
+    Costs one request for every head, open job and decision that a head names, some forty, and a
+    listing of the table.
 
     :param max_duration: seconds the longest job may run; ``None`` takes the default of jobs, or
         an open job's own where that is longer.
@@ -44,7 +48,10 @@ def examine(context: Context, max_duration: float | None = None) -> Step[list[Pr
     if isinstance(table, DamagedError):
         return [*problems, about_damage(context.root, table)]
     problems += yield from about_store(context, table)
-    if table is not None:
+    if table is None:
+        # A first job that died left no table.
+        problems += yield from about_jobs(context, Coordination.STORE)
+    else:
         context = replace(context, facts=table.facts)
         problems += yield from _about_table(context, table)
     return problems + (yield from _about_lifecycle(context, max_duration))
@@ -60,9 +67,10 @@ def _table(context: Context) -> Step[TableRecord | None]:
 def _about_table(context: Context, table: TableRecord) -> Step[list[Problem]]:
     found: list[Problem] = []
     sections: Sequence[Callable[[Context, TableRecord], Step[list[Problem]]]] = (
-        about_jobs,
+        _about_jobs,
         about_heads,
         _about_uploads,
+        _about_older_files,
     )
     for section in sections:
         try:
@@ -70,6 +78,10 @@ def _about_table(context: Context, table: TableRecord) -> Step[list[Problem]]:
         except DamagedError as error:
             found.append(about_damage(context.root, error))
     return found
+
+
+def _about_jobs(context: Context, table: TableRecord) -> Step[list[Problem]]:
+    return about_jobs(context, table.coordination)
 
 
 def _about_uploads(context: Context, table: TableRecord) -> Step[list[Problem]]:
@@ -106,6 +118,54 @@ def _about_unknown(context: Context, judged: Sequence[Judged]) -> list[Problem]:
         )
         for job, key in sorted(unknown.items())
     ]
+
+
+def _about_older_files(context: Context, table: TableRecord) -> Step[list[Problem]]:
+    """Files that no head names: of partitions without one, and of no partition at all."""
+    if table.coordination is Coordination.NONE:
+        return []
+    listing = yield from list_objects(f"{context.root.prefix}/")
+    listed: dict[str, list[ListedObject]] = {}
+    for item in data_files(context.root, listing.objects):
+        listed.setdefault(context.root.partition_of_data_key(item.key) or "", []).append(item)
+    strays = [
+        item.key
+        for name, items in listed.items()
+        if canonical_name(name, table.schema, table.partition_by) is None
+        for item in items
+    ]
+    older = yield from find_unadopted(context, table.schema, table.partition_by, listed)
+    url = context.root.url
+    found = []
+    if older and table.unadopted:
+        found.append(
+            Problem(
+                "files not adopted",
+                next(iter(older)),
+                f"{len(older)} partitions have files from before the table and no head: every read "
+                "lists the table for them.",
+                f"Adopt them: zero-rename adopt {url} --apply",
+            )
+        )
+    elif older:
+        found.append(
+            Problem(
+                "files no reader sees",
+                next(iter(older)),
+                f"{len(older)} partitions have files and no head, so readers pass them over.",
+                f"If their rows belong to the table, adopt them: zero-rename adopt {url} --apply",
+            )
+        )
+    if strays:
+        found.append(
+            Problem(
+                "files no reader sees",
+                strays[0],
+                f"{len(strays)} files lie in no partition of the table.",
+                f"Move or remove what does not belong there: zero-rename verify {url} names them.",
+            )
+        )
+    return found
 
 
 def _about_lifecycle(context: Context, max_duration: float | None) -> Step[list[Problem]]:

@@ -41,6 +41,7 @@ from .job_spec import (
     SuccessMarkers,
 )
 from .layout import UNPARTITIONED, TableRoot
+from .maintenance.adopt import AdoptAction, AdoptedPartition, AdoptReport
 from .maintenance.problem import Problem
 from .maintenance.purge import PurgeAction, PurgeEntry, PurgeReport
 from .maintenance.recovery import OpenJob, Outcome, Recovered
@@ -62,6 +63,9 @@ from .write_job import WriteJob
 __all__ = [
     "UNPARTITIONED",
     "Aborted",
+    "AdoptAction",
+    "AdoptReport",
+    "AdoptedPartition",
     "CommitConflictError",
     "CommitStateUnknownError",
     "Committed",

@@ -139,8 +139,8 @@ class JobSpec:
     """One write into one table.
 
     :param schema: all columns, partition columns included.
-    :param partition_by: the partition columns, outermost first; ``None`` takes the table's own
-        (a new table is then unpartitioned).
+    :param partition_by: the partition columns, outermost first; ``None`` takes the table's own,
+        a new table's from the directories that are there (none: it is unpartitioned).
     :param replace_partitions: Hive-escaped partition paths that are emptied and marked even if
         no row arrives; rows for any other partition are refused. Only with mode replace.
     :param replace_table: empty every partition. Only with mode replace.
@@ -148,6 +148,8 @@ class JobSpec:
         whatever mode. None allows any.
     :param base: what the job has read of the table; ``None``: nothing, so that what is there
         when it opens counts.
+    :param adopt_partitions: Hive-escaped partition paths whose files from before the table the job
+        takes over, rows or none. Only with mode append.
     :param once: the run's key (DAG, run, task, map index; not the try); ``None`` for none.
     :param max_duration: seconds after which a job without a heartbeat may be fenced.
     """
@@ -158,6 +160,7 @@ class JobSpec:
     replace_partitions: tuple[str, ...] = ()
     replace_table: bool = False
     only_partitions: tuple[str, ...] = ()
+    adopt_partitions: tuple[str, ...] = ()
     on_conflict: OnConflict = OnConflict.FAIL
     base: ReadBase | None = None
     success_markers: SuccessMarkers = SuccessMarkers.PARTITION_AND_TABLE

@@ -117,6 +117,10 @@ class TableRoot:
         return "/".join((self.prefix, CONTROL, *path))
 
     @property
+    def control_prefix(self) -> str:
+        return self._control("")
+
+    @property
     def table_key(self) -> str:
         return self._control("table.json")
 

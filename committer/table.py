@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from .doctor import examine
-from .errors import InvalidInputError, TableNotFoundError
+from .errors import TableNotFoundError
 from .job_spec import (
     MAX_DURATION,
     Coordination,
@@ -25,17 +25,27 @@ from .job_spec import (
 )
 from .job_states import JobStates
 from .layout import UNPARTITIONED, TableRoot
+from .maintenance.adopt import AdoptReport
+from .maintenance.current_table import (
+    adopt_current,
+    current_snapshot,
+    current_table,
+    stored_names,
+    table_exists,
+    verify_current,
+)
 from .maintenance.problem import Problem
 from .maintenance.purge import PurgeReport, purge
 from .maintenance.recovery import Recovered, recover, settle
 from .maintenance.repair import Repaired, repair
 from .maintenance.store_problems import renew_facts
-from .maintenance.verify import Finding, verify, verify_listed
-from .parquet.foreign_table import ListedTable, read_listed
+from .maintenance.verify import Finding
+from .parquet.foreign_columns import check_footers
+from .parquet.foreign_table import ListedTable
 from .parquet.reader import read_batches
 from .parquet.task_writer import TaskWriter
 from .protocol.commit import abort_job, commit_job
-from .protocol.snapshot import Snapshot, Survey, read_table, survey, take_snapshot
+from .protocol.snapshot import Snapshot, Survey, survey
 from .read_base import ReadBase
 from .records.data_file import DataFile
 from .records.pending_file import TaskResult
@@ -43,8 +53,7 @@ from .records.store_facts import StoreFacts
 from .records.success_marker import SuccessMarker
 from .records.table_record import TableRecord
 from .s3.driver import connect
-from .s3.requests import Get, Head
-from .schema.hive_paths import normalise_partition
+from .s3.requests import Get
 from .state.context import Progress
 from .state.heartbeat import send_heartbeat
 from .state.job_state import Aborted, Committed, OpenedJob
@@ -67,6 +76,7 @@ class Table(JobStates):
     def __init__(self, url: str, client: Any = None) -> None:
         root = TableRoot.parse(url)
         super().__init__(root, connect(root.bucket, client))
+        self._context = replace(self._context, check_files=check_footers)
         self._record: TableRecord | None = None
 
     def __repr__(self) -> str:
@@ -74,26 +84,19 @@ class Table(JobStates):
 
     # What the table is
 
-    def _read_record(self) -> TableRecord | ListedTable:
+    def _current(self) -> TableRecord | ListedTable:
         """The table's record; where there is none, what another committer's files come to."""
-        if self._record is None:
-            try:
-                self._record = self.driver.run(read_table(self._context))
-            except TableNotFoundError as error:
-                return self._listed(error)
-        return self._record
-
-    def _listed(self, error: TableNotFoundError) -> ListedTable:
-        listed = read_listed(self.driver, self.root)
-        if listed is None:
-            raise error
-        return listed
+        if self._record is not None:
+            return self._record
+        found = self.driver.run(current_table(self._context))
+        if isinstance(found, TableRecord):
+            self._record = found
+        return found
 
     def exists(self) -> bool:
         """Whether there is a table of this package at this root. What another committer wrote
         can be read nevertheless: its schema, snapshot and partitions, from its files."""
-        found = self.driver.run(Head(self.root.table_key))
-        return hasattr(found, "etag")
+        return self.driver.run(table_exists(self._context))
 
     @property
     def schema(self) -> pa.Schema:
@@ -101,12 +104,12 @@ class Table(JobStates):
 
         :raises TableNotFoundError: no table here.
         """
-        return self._read_record().schema
+        return self._current().schema
 
     @property
     def partition_by(self) -> tuple[str, ...]:
         """The partition columns, outermost first; empty for an unpartitioned table."""
-        return self._read_record().partition_by
+        return self._current().partition_by
 
     # Jobs
 
@@ -263,10 +266,18 @@ class Table(JobStates):
         Of a table that another committer wrote, differences between what its ``_SUCCESS``
         markers name and what is there: they name at most 100 files of the last job each.
         """
-        try:
-            return self.driver.run(verify(self._context))
-        except TableNotFoundError as error:
-            return self.driver.run(verify_listed(self._context, self._listed(error).files))
+        return self.driver.run(verify_current(self._context))
+
+    def adopt(self, apply: bool = False) -> AdoptReport:
+        """Make heads for the partitions that have files and none: readers then need no listing.
+
+        Of a directory without a table, make the table that its files come to, too.
+
+        :param apply: do it; ``False`` only says what would be done.
+        :raises TableNotFoundError: no table and no files.
+        :raises TableMismatchError: no table, and the files are not one.
+        """
+        return self.driver.run(adopt_current(self._context, this_process(), apply))
 
     # The table's state
 
@@ -278,13 +289,9 @@ class Table(JobStates):
 
         :raises InvalidInputError: a partition that this table cannot have, or a text for a list.
         """
-        partitions = self._named(partitions)
-        try:
-            return self.driver.run(take_snapshot(self._context, partitions))
-        except TableNotFoundError as error:
-            found = self._listed(error)
-            files = found.of(partitions)
-            return Snapshot(self.root, found.schema, found.partition_by, files, epochs={})
+        if partitions is not None:
+            partitions = stored_names(self._context, self._current(), partitions)
+        return self.driver.run(current_snapshot(self._context, partitions))
 
     def survey(self) -> Survey:
         """A snapshot of the partitions that can be read, and why the others cannot."""
@@ -292,22 +299,6 @@ class Table(JobStates):
             return self.driver.run(survey(self._context))
         except TableNotFoundError:
             return Survey(self.snapshot())  # Another committer's files, if there are any.
-
-    def _named(self, partitions: Collection[str] | None) -> Collection[str] | None:
-        """Partitions as users name them, in the form in which they are stored."""
-        if isinstance(partitions, str):
-            raise InvalidInputError(
-                f"partitions is the text {partitions!r}, not a list of partitions.",
-                table=self.root.url,
-                remedy=f"Give a list: partitions=[{partitions!r}].",
-            )
-        if not isinstance(partitions, list | tuple | set | frozenset):
-            return partitions  # None, or a condition that is asked about each partition.
-        record = self._read_record()
-        if isinstance(record, ListedTable) or not record.partition_by:
-            return partitions  # Spelled as their writer did, or the one that has no columns.
-        named = (normalise_partition(p, record.schema, record.partition_by) for p in partitions)
-        return frozenset(named)
 
     def partitions(self) -> list[str]:
         """The partitions that hold files, sorted."""

@@ -45,7 +45,7 @@ class WriterOptions:
     partition_by: tuple[str, ...] | None = option(
         texts.NAMES.decode,
         'Partition columns, outermost first, separated by commas, or as a JSON list (`["a,b"]`); '
-        "the table's own where left out. "
+        "the table's own where left out, those of the directories that are there for a new one. "
         "(Spark refuses `.partitionBy()` for Python data sources.)",
     )
     fail_if_exists: bool = option(

@@ -25,6 +25,7 @@ from ..committer.errors import (
     CommitConflictError,
     InvalidInputError,
     OutcomeUnknownError,
+    TableNotFoundError,
     TaskResultsError,
 )
 from ..committer.failures import failures_told
@@ -145,7 +146,7 @@ def _named(
         return ()
     columns = options.partition_by
     if columns is None:
-        columns = table.partition_by if table.exists() else ()
+        columns = _columns_of(table)
     for column in columns:
         if column not in stored.names:
             raise InvalidInputError(
@@ -154,6 +155,14 @@ def _named(
                 remedy="Add the column to the data or correct its name.",
             )
     return tuple(dict.fromkeys(normalise_partition(path, stored, columns) for path in paths))
+
+
+def _columns_of(table: Table) -> tuple[str, ...]:
+    """The partition columns of a table, or of the directories that are there before it."""
+    try:
+        return table.partition_by
+    except TableNotFoundError:
+        return ()
 
 
 def _refuse_second_use(table: Table, opened: OpenedJob, once_given: bool) -> None:

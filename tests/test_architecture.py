@@ -52,7 +52,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         },
         "maintenance": {
             *("errors", "job_spec", "s3", "layout", "schema", "records", "state"),
-            "protocol",
+            *("protocol", "parquet"),
         },
         "parquet": {"errors", "job_spec", "s3", "layout", "schema", "records"},
         "failures": {"errors", "job_spec", "layout", "records", "s3"},

@@ -22,10 +22,10 @@ from .repair import find_lost
 APPLYING = 3600.0
 
 
-def about_jobs(context: Context, table: TableRecord) -> Step[list[Problem]]:
+def about_jobs(context: Context, coordination: Coordination) -> Step[list[Problem]]:
     """Open jobs that are dead, damaged, or have lost files; objects among them that are none."""
     jobs = yield from list_open(context)
-    found = yield All(tuple(_about_job(context, job, table) for job in sorted(jobs)))
+    found = yield All(tuple(_about_job(context, job, coordination) for job in sorted(jobs)))
     strays = yield from _strays(context)
     return strays + [problem for problems in found for problem in problems]
 
@@ -46,7 +46,7 @@ def _strays(context: Context) -> Step[list[Problem]]:
     ]
 
 
-def _about_job(context: Context, job: str, table: TableRecord) -> Step[list[Problem]]:
+def _about_job(context: Context, job: str, coordination: Coordination) -> Step[list[Problem]]:
     entry: OpenEntry | None = yield from read_open(context, job)
     if entry is None:
         return []
@@ -54,10 +54,10 @@ def _about_job(context: Context, job: str, table: TableRecord) -> Step[list[Prob
     decided = yield from or_damage(read_decision(context, job))
     if isinstance(decided, DamagedError):
         return [*found, about_damage(context.root, decided)]
-    stores = table.coordination is Coordination.STORE
+    stores = coordination is Coordination.STORE
     if stores and decided is not None and decided.decision.is_commit:
         found += yield from _about_losses(context, decided)
-    return found + _about_silence(context, entry, decided, table)
+    return found + _about_silence(context, entry, decided, coordination)
 
 
 def _unread(context: Context, entry: OpenEntry, damage: DamagedError) -> Problem:
@@ -88,7 +88,7 @@ def _about_losses(context: Context, decided: Decided) -> Step[list[Problem]]:
 
 
 def _about_silence(
-    context: Context, entry: OpenEntry, decided: Decided | None, table: TableRecord
+    context: Context, entry: OpenEntry, decided: Decided | None, coordination: Coordination
 ) -> list[Problem]:
     allowed = entry.patience if decided is None else APPLYING
     if entry.silent_for < allowed:
@@ -98,7 +98,7 @@ def _about_silence(
     remedy = f"Settle it: zero-rename recover {url}"
     if decided is not None and decided.decision.is_commit:
         remedy += f"; where files are lost: zero-rename repair {url} --job {entry.job}"
-    if table.coordination is Coordination.NONE:
+    if coordination is Coordination.NONE:
         remedy = f"Nobody but its owner can finish it; see zero-rename recover {url}"
     detail = f"{state} and silent for {entry.silent_for:.0f} s, {allowed:.0f} s are usual"
     return [Problem("job left open", entry.job, detail, remedy)]

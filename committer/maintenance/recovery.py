@@ -5,21 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from ..errors import DamagedError, TableNotFoundError, ZeroRenameError
+from ..errors import DamagedError, ZeroRenameError
 from ..job_spec import NOBODY, Coordination, Owner
 from ..protocol.abort import abort_job_id, abort_own, claimable_slots, clean_up
 from ..protocol.apply import finish
 from ..protocol.open import OpenEntry, list_open, read_open
-from ..protocol.snapshot import read_table
 from ..records.decision import Decision, Verdict
 from ..records.head import HeadState, Slot
 from ..records.store_facts import StoreFacts
-from ..s3.requests import (
-    All,
-    Step,
-)
+from ..s3.requests import All, ListObjects, Step
 from ..state.context import Context
 from ..state.decide import Decided, decide, read_decision
+from ..state.found_table import find_table, read_table
 from ..state.heads import all_heads
 from ..state.job_state import Aborted, Committed
 from ..state.tolerance import or_damage
@@ -90,18 +87,19 @@ def _open_job(context: Context, job: str) -> Step[OpenJob | None]:
 def known(context: Context) -> Step[tuple[StoreFacts, Coordination]]:
     """What ``table.json`` says of the store and the table.
 
-    A writer that died before it had made the table left an open record and no data: nothing is
-    known of its store then, and the least is assumed.
+    A first job that died before its commit made the table left records and no table: its store is
+    known where it had begun to make it, and the least is assumed where not.
 
-    :raises TableNotFoundError: no table, and no open record either.
+    :raises TableNotFoundError: no table, and no record of any job.
     """
-    try:
-        table = yield from read_table(context)
-    except TableNotFoundError:
-        if not (yield from list_open(context)):
-            raise
-        return _LEAST_FACTS, Coordination.STORE
-    return table.facts, table.coordination
+    found = yield from find_table(context)
+    if found is not None and found.counts:
+        return found.record.facts, found.record.coordination
+    records = yield ListObjects(context.root.control_prefix)
+    if not records.objects:
+        yield from read_table(context)
+    facts = _LEAST_FACTS if found is None else found.record.facts
+    return facts, Coordination.STORE
 
 
 def recover(context: Context, patience: float | None = None) -> Step[list[Recovered]]:

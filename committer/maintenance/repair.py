@@ -18,13 +18,13 @@ from ..job_spec import Coordination
 from ..protocol.apply import finish
 from ..protocol.close import list_uploads
 from ..protocol.open import list_open
-from ..protocol.snapshot import read_table
 from ..records.decision import Decision
 from ..records.head import Slot
 from ..records.pending_file import PendingFile
 from ..s3.requests import Absent, All, Head, Step
 from ..state.context import Context
 from ..state.decide import Decided, amend, read_decision
+from ..state.found_table import read_table
 from ..state.heads import read_head
 from ..state.tolerance import or_damage
 

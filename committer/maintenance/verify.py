@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ..errors import InvalidInputError
 from ..job_spec import Coordination
 from ..layout import UNPARTITIONED
-from ..protocol.snapshot import Survey, read_table, survey
+from ..protocol.snapshot import Snapshot, Survey, survey
 from ..records.data_file import DataFile
 from ..records.success_marker import SuccessMarker
+from ..s3.listing import list_objects
 from ..s3.requests import Absent, All, Get, ListedObject, Step
+from ..schema.directory import canonical_name, data_files
 from ..state.context import Context
-from ..state.data_listing import list_data
+from ..state.found_table import read_table
 
 
 class FindingKind(StrEnum):
     """What is wrong with a file.
 
-    Unnamed: readers that list see it, readers through the heads do not: a foreign file that came
-    after the partition got a head, or one whose removal is outstanding. Damaged: a record that
-    says which files the partition holds is gone or cannot be read.
+    Unnamed: readers that list see it, readers through the heads do not. It is a foreign file that
+    came after the partition got a head or lies in no partition, or its removal is outstanding.
+    Damaged: a record that says which files the partition holds is gone or cannot be read.
     """
 
     MISSING = "missing"
@@ -42,7 +44,10 @@ class Finding:
 
 
 def verify(context: Context) -> Step[list[Finding]]:
-    """Compare every partition's files with a listing: one LIST a partition.
+    """Compare what readers see with a listing of all that lies below the table.
+
+    What a job commits meanwhile is no difference: a file is missing if the states before and
+    after the listing name it, unnamed if neither does.
 
     :raises InvalidInputError: a table of coordination *none*, where nothing names files.
     """
@@ -53,47 +58,75 @@ def verify(context: Context) -> Step[list[Finding]]:
             table=context.root.url,
         )
     context = replace(context, facts=table.facts)
-    found: Survey = yield from survey(context)
-    findings = [
-        Finding(partition, error.key or "", FindingKind.DAMAGED, str(error))
-        for partition, error in sorted(found.damaged.items())
+    before: Survey = yield from survey(context)
+    listing = yield from list_objects(f"{context.root.prefix}/")
+    after: Survey = yield from survey(context)
+    damaged = {**before.damaged, **after.damaged}
+    there = {item.key: item for item in data_files(context.root, listing.objects)}
+    states = before.snapshot, after.snapshot
+    found = [*_lost(*states, there), *_unnamed(context, *states, there)]
+    return [
+        *(
+            Finding(partition, error.key or "", FindingKind.DAMAGED, str(error))
+            for partition, error in sorted(damaged.items())
+        ),
+        *(finding for finding in found if finding.partition not in damaged),
     ]
-    named = found.snapshot.by_partition()
-    partitions = sorted(found.snapshot.epochs)
-    listings = yield All(tuple(list_data(context.root, partition) for partition in partitions))
-    for partition, listed in zip(partitions, listings, strict=True):
-        findings += _compare(partition, named.get(partition, []), listed)
-    return findings
 
 
-def _compare(partition: str, named: list[DataFile], listed: list[ListedObject]) -> list[Finding]:
-    there = {item.key: item for item in listed}
-    findings = []
-    for file in named:
-        item = there.pop(file.key, None)
+def _lost(
+    before: Snapshot, after: Snapshot, there: Mapping[str, ListedObject]
+) -> Iterator[Finding]:
+    still = {file.key: file for file in after.files}
+    for file in before.files:
+        item = there.get(file.key)
+        if still.get(file.key) != file:
+            continue
         if item is None:
-            kind, detail = FindingKind.MISSING, f"{file.rows} rows of job {file.job or 'unknown'}"
-            findings.append(Finding(partition, file.key, kind, detail))
+            detail = f"{file.rows} rows of job {file.job or 'unknown'}"
+            yield Finding(file.partition, file.key, FindingKind.MISSING, detail)
         elif item.size != file.size:
             detail = f"{item.size} bytes, decided were {file.size}"
-            findings.append(Finding(partition, file.key, FindingKind.WRONG_SIZE, detail))
-    findings += [
-        Finding(partition, key, FindingKind.UNNAMED, f"{item.size} bytes")
-        for key, item in sorted(there.items())
-    ]
-    return findings
+            yield Finding(file.partition, file.key, FindingKind.WRONG_SIZE, detail)
 
 
-def verify_listed(context: Context, files: Sequence[DataFile]) -> Step[list[Finding]]:
+def _unnamed(
+    context: Context, before: Snapshot, after: Snapshot, there: Mapping[str, ListedObject]
+) -> Iterator[Finding]:
+    named = {file.key for state in (before, after) for file in state.files}
+    for key, item in sorted(there.items()):
+        if key in named:
+            continue
+        partition = context.root.partition_of_data_key(key) or ""
+        detail = f"{item.size} bytes"
+        if canonical_name(partition, after.schema, after.partition_by) is None:
+            detail += ", in no partition of this table: move it or remove it"
+        elif partition not in after.epochs:
+            detail += f", in a partition without a head: zero-rename adopt {context.root.url}"
+        yield Finding(partition, key, FindingKind.UNNAMED, detail)
+
+
+def verify_listed(
+    context: Context, files: Sequence[DataFile], strays: Sequence[ListedObject]
+) -> Step[list[Finding]]:
     """Compare the markers of another committer with the files that are there.
 
-    :param files: all that a listing shows.
+    :param files: all that a listing shows in partitions.
+    :param strays: what it shows elsewhere, which nobody reads.
     """
     there = {file.key for file in files}
     places = dict.fromkeys((UNPARTITIONED, *sorted({file.partition for file in files})))
     found = yield All(tuple(_marker(context, place) for place in places))
     markers = {place: marker for place, marker in zip(places, found, strict=True) if marker}
-    findings = []
+    findings = [
+        Finding(
+            context.root.partition_of_data_key(item.key) or "",
+            item.key,
+            FindingKind.UNNAMED,
+            f"{item.size} bytes, in no partition: move it or remove it",
+        )
+        for item in strays
+    ]
     for place, marker in markers.items():
         for name in marker.filenames:
             key = name.removeprefix("/")

@@ -16,21 +16,17 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from ..errors import DamagedError, InvalidInputError, TableMismatchError
+from ..errors import TableMismatchError
 from ..layout import TableRoot
 from ..records.data_file import DataFile
-from ..s3.driver import Driver
+from ..records.head import head_at
 from ..s3.listing import list_objects
-from ..s3.range_reader import RangeFile
-from ..s3.requests import ListedObject, ListObjects, Step
-from ..schema.hive_paths import NULL, escape, parse_partition, partition_values, unescape
-from ..schema.types import normalise
+from ..s3.requests import All, Found, Get, ListedObject, Step
+from ..schema.directory import Directory, arrange, canonical_name
+from ..schema.hive_paths import NULL, escape, parse_partition, unescape
+from .foreign_columns import look_at, read_footer
 
-#: Files whose columns are looked at: the newest have what was added last, the oldest what was
-#: dropped since.
-_LOOKED_AT = 3
 _INT, _LONG = 2**31, 2**63
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 _REAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|NaN|-?Infinity")
@@ -39,8 +35,6 @@ _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[
 #: Numeric types, each of which holds those before it.
 _WIDENING = (pa.int32(), pa.int64(), pa.decimal128(38, 0), pa.float64())
 _INSTANT = pa.timestamp("us", "UTC")
-#: The nanosecond timestamp of old, an instant: Spark writes it by default.
-_INT96 = "INT96"
 
 
 @dataclass(frozen=True)
@@ -48,98 +42,79 @@ class ListedTable:
     """What the files of a folder come to.
 
     :param schema: all columns, the partition columns last.
-    :param files: all data files, by partition and key.
+    :param directory: where the files lie; those that are strays are not read.
     """
 
     schema: pa.Schema
     partition_by: tuple[str, ...]
-    files: tuple[DataFile, ...]
+    directory: Directory
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        """All data files, by partition and key."""
+        return tuple(
+            DataFile(item.key, partition, item.size, rows=-1, checksum="", job="")
+            for partition, items in self.directory.partitions.items()
+            for item in items
+        )
 
     def of(self, partitions: Collection[str] | None) -> tuple[DataFile, ...]:
-        """The files of these partitions, or all."""
+        """The files of these partitions, or all.
+
+        :param partitions: names as their writer spelled them, or as this package would.
+        """
         if partitions is None:
             return self.files
-        return tuple(file for file in self.files if file.partition in partitions)
+
+        def is_meant(partition: str) -> bool:
+            return partition in partitions or self._canonical(partition) in partitions
+
+        meant = {name for name in self.directory.partitions if is_meant(name)}
+        return tuple(file for file in self.files if file.partition in meant)
+
+    def _canonical(self, partition: str) -> str:
+        return canonical_name(partition, self.schema, self.partition_by) or partition
 
 
-def read_listed(driver: Driver, root: TableRoot) -> ListedTable | None:
+def read_listed(root: TableRoot, as_spelled: bool = False) -> Step[ListedTable | None]:
     """What lies at a root without a record; ``None`` where there are no data files.
 
-    :param driver: carries out requests.
+    :param as_spelled: make a partition column a string whose directories are not spelled as
+        values of its type would be (``month=01``), so that a table of them can be written to.
     :raises TableMismatchError: files that are not one table: some partitioned otherwise than
         others, or columns of one name and several types.
     :raises DamagedError: a file that is not Parquet.
     """
-    listed = driver.run(list_parquet(root))
-    if not listed:
+    directory: Directory = yield from list_directory(root)
+    if directory.contradiction is not None:
+        raise _no_table(root, directory.contradiction)
+    if directory.partition_by is None:
+        if directory.strays:
+            key = directory.strays[0].key
+            raise _no_table(root, f"{key} lies in no partition")
         return None
-    partitions = sorted({partition for partition, _ in listed})
-    partition_by = _columns(root, partitions)
-    by_age = sorted((item for _, item in listed), key=lambda item: (item.last_modified, item.key))
-    looked_at = {item.key: item for item in (*by_age[-_LOOKED_AT:][::-1], *by_age[:_LOOKED_AT])}
+    partition_by = directory.partition_by
+    chosen = look_at([item for items in directory.partitions.values() for item in items])
+    footers = yield All(tuple(read_footer(item) for item in chosen))
     fields: dict[str, pa.Field] = {}
-    for item in looked_at.values():
-        _add(fields, root, item, file_schema(driver, item), partition_by)
-    for column, kind in zip(partition_by, _types(partitions, partition_by), strict=True):
+    for item, footer in zip(chosen, footers, strict=True):
+        _add(fields, root, item, footer.schema, partition_by)
+    for column, kind in zip(
+        partition_by, _types(directory.partitions, partition_by, as_spelled), strict=True
+    ):
         fields[column] = pa.field(column, kind)
-    files = (
-        DataFile(item.key, partition, item.size, rows=-1, checksum="", job="")
-        for partition, item in sorted(listed, key=lambda pair: (pair[0], pair[1].key))
-    )
-    return ListedTable(pa.schema(list(fields.values())), partition_by, tuple(files))
+    return ListedTable(pa.schema(list(fields.values())), partition_by, directory)
 
 
-def list_parquet(root: TableRoot) -> Step[list[tuple[str, ListedObject]]]:
-    """Data files below a root, each with its directories; nothing where the folder holds records
-    of this package: a table whose ``table.json`` is lost is no table of another committer."""
-    if (yield ListObjects(root.heads_prefix)).objects:
-        return []
+def list_directory(root: TableRoot) -> Step[Directory]:
+    """Data files below a root, by where they lie; none where a partition's head names files: a
+    table whose ``table.json`` is lost is no table of another committer."""
+    listing = yield from list_objects(root.heads_prefix)
+    found = yield All(tuple(Get(key) for key in listing.keys))
+    if any(head_at(root, item).head.epoch for item in found if isinstance(item, Found)):
+        return Directory(None, {})
     listing = yield from list_objects(f"{root.prefix}/")
-    placed = ((root.partition_of_data_key(item.key), item) for item in listing.objects)
-    return [(partition, item) for partition, item in placed if partition is not None and item.size]
-
-
-def _columns(root: TableRoot, partitions: Sequence[str]) -> tuple[str, ...]:
-    layouts: dict[tuple[str, ...], str] = {}
-    for partition in partitions:
-        try:
-            columns = tuple(column for column, _ in parse_partition(partition))
-        except InvalidInputError as error:
-            raise _no_table(root, f"files lie in {partition!r}, which is no partition") from error
-        layouts.setdefault(columns, partition)
-    if len(layouts) > 1:
-        some = " and ".join(repr(partition) for partition in list(layouts.values())[:2])
-        raise _no_table(root, f"files lie in {some}, which are not partitions of one table")
-    return next(iter(layouts))
-
-
-def file_schema(driver: Driver, item: ListedObject) -> pa.Schema:
-    """The columns of a Parquet file, in the types of a table.
-
-    :raises DamagedError: it is not Parquet.
-    """
-    source = pa.PythonFile(RangeFile(driver, item.key, item.size), mode="r")
-    try:
-        file = pq.ParquetFile(source)
-        columns = file.schema
-        instants = {
-            columns.column(index).path
-            for index in range(len(columns))
-            if columns.column(index).physical_type == _INT96
-        }
-        found = file.schema_arrow
-    except (pa.ArrowException, OSError) as error:
-        raise DamagedError(
-            f"The file cannot be read as Parquet: {error}.",
-            key=item.key,
-            remedy="Only tables of Parquet files can be read here; remove the file if it is none.",
-        ) from error
-    fields = [
-        field.with_type(pa.timestamp("us", "UTC")) if field.name in instants else field
-        for field in found
-    ]
-    plain = normalise(pa.schema(fields))
-    return pa.schema([pa.field(field.name, field.type) for field in plain])
+    return arrange(root, listing.objects)
 
 
 def _add(
@@ -174,23 +149,25 @@ def _no_table(root: TableRoot, why: str) -> TableMismatchError:
 # -- types of partition columns -----------------------------------------------------------------
 
 
-def _types(partitions: Sequence[str], partition_by: Sequence[str]) -> list[pa.DataType]:
+def _types(
+    partitions: Iterable[str], partition_by: Sequence[str], as_spelled: bool
+) -> list[pa.DataType]:
     """The type of each partition column, from all its values."""
     values: dict[str, set[str]] = {column: set() for column in partition_by}
     for partition in partitions:
         for column, raw in parse_partition(partition):
             values[column].add(raw)
-    return [_type(column, values[column]) for column in partition_by]
+    return [_type(column, values[column], as_spelled) for column in partition_by]
 
 
-def _type(column: str, raw: Collection[str]) -> pa.DataType:
+def _type(column: str, raw: Collection[str], as_spelled: bool) -> pa.DataType:
     kind = common_type(unescape(value) for value in raw if value != NULL)
     schema = pa.schema([pa.field(column, kind)])
-    try:
-        for value in raw:
-            partition_values(f"{escape(column)}={value}", schema, (column,))
-    except InvalidInputError:
-        return pa.string()  # It looks like the type, and is none: 30 February.
+    names = [f"{escape(column)}={value}" for value in raw]
+    canonical = [canonical_name(name, schema, (column,)) for name in names]
+    # It looks like the type, and is none (30 February), or is spelled otherwise.
+    if None in canonical or (as_spelled and canonical != names):
+        return pa.string()
     return kind
 
 

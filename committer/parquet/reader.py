@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pyarrow.types as pt
 
 from ..errors import DamagedError, InvalidInputError, TableMismatchError, ZeroRenameError
 from ..records.data_file import DataFile
@@ -19,6 +18,7 @@ from ..s3.requests import Absent, Get
 from ..schema.compatibility import cast_column, type_differences
 from ..schema.hive_paths import partition_values
 from ..schema.types import normalise
+from .foreign_columns import misfit
 
 _MIB = 1024 * 1024
 #: Up to this size a file is read by one GET whatever is wanted of it.
@@ -160,19 +160,9 @@ class _FileReader:
             kind = normalise(pa.schema([stored])).field(0).type
         except InvalidInputError as error:
             return [error.message]
-        if self._file.is_foreign and self._fits(field, kind):
-            return []
+        if self._file.is_foreign:
+            return misfit(field, kind, self._physical(field.name) == "INT96")
         return type_differences(field.type, kind, field.name)
-
-    def _fits(self, field: pa.Field, kind: pa.DataType) -> bool:
-        """What other writers store otherwise but mean alike; values are checked in the cast."""
-        wanted = field.type
-        if pt.is_integer(wanted) and pt.is_integer(kind):
-            return True
-        if pt.is_string(wanted) and pt.is_binary(kind):
-            return True  # Hive and Impala of old do not annotate strings
-        both = pt.is_timestamp(wanted) and pt.is_timestamp(kind)
-        return both and self._physical(field.name) == "INT96"  # an instant without a zone
 
     def _physical(self, name: str) -> str:
         columns = self._parquet.schema

@@ -11,7 +11,7 @@ from ..records.decision import Decision, PartitionDecision, StoredFile
 from ..records.pending_file import PendingFile, TaskResult
 from ..s3.requests import All, Step
 from ..state.context import Context
-from ..state.data_listing import list_data
+from ..state.data_listing import foreign_files, list_data
 from ..state.job_state import OpenedJob
 from .task_results import destination_exists
 
@@ -37,7 +37,7 @@ def targets_of(
 ) -> dict[str, Target]:
     """The partitions with rows and those that the job names, by name and in its order.
 
-    :param others: further ones that it empties.
+    :param others: further ones, that it empties or adopts.
     """
     replaces = opened.spec.mode is Mode.REPLACE
     files: dict[str, list[PendingFile]] = {}
@@ -93,5 +93,8 @@ def _change(
     others = tuple(f for f in there if f not in own)
     if exclusive and others:
         raise destination_exists(opened, target.partition, others)
-    adopted = tuple(f for f in others if first or f in target.keeps)
+    foreign: set[str] = set()
+    if first:
+        foreign = {item.key for item in (yield from foreign_files(context, listed))}
+    adopted = tuple(f for f in others if f.key in foreign or f in target.keeps)
     return replace(change, removals=own, adopted=adopted)

@@ -14,15 +14,14 @@ from ..errors import (
 from ..job_spec import Mode, OnConflict
 from ..records.decision import Decision
 from ..records.head import HeadState, PartitionHead, Slot
-from ..s3.backoff import Deadline
 from ..s3.conditional_put import NotWritten, Uncertain
-from ..s3.requests import Absent, All, Head, Step, Wait
+from ..s3.requests import Absent, All, Head, Step
 from ..state.context import Context
-from ..state.decide import decide, read_decision
+from ..state.decide import read_decision
 from ..state.heads import Swapped, head_state, read_head, release_claim, swap_head
 from ..state.job_state import OpenedJob
 from .apply import finish
-from .others import about_other
+from .others import about_other, outwait
 
 
 @dataclass(frozen=True)
@@ -104,9 +103,11 @@ def _claim_in_order(
                 case Conflict():
                     raise _conflict(opened, [outcome])
                 case Busy() if outcome.job == opened.job:
-                    yield from _outwait(context, outcome)
+                    state = outcome.state
+                    yield from outwait(context, state.slot.key, state.etag, outcome.job)
                 case Busy():
-                    waiting = _outwait(context, outcome)
+                    state = outcome.state
+                    waiting = outwait(context, state.slot.key, state.etag, outcome.job)
                     yield from about_other(context.root, opened.job, outcome.job, waiting)
     return held
 
@@ -273,31 +274,3 @@ def _conflict(opened: OpenedJob, conflicts: list[Conflict]) -> CommitConflictErr
         key=conflicts[0].state.slot.key,
         remedy=remedy,
     )
-
-
-def _outwait(context: Context, busy: Busy) -> Step[None]:
-    """Wait until a claim's job decides or its head changes; fence a job that is silent too long."""
-    waiting = context.waiting
-    end = yield from Deadline.after(waiting.cap)
-    silent = yield from Deadline.after(waiting.silence)
-    seen = None
-    while True:
-        head_etag, open_etag, decided = yield from _look(context, busy)
-        if decided or head_etag != busy.state.etag:
-            return
-        if open_etag != seen:
-            seen, silent = open_etag, (yield from Deadline.after(waiting.silence))
-        if open_etag is None or (yield from silent.is_over()) or (yield from end.is_over()):
-            yield from decide(context, Decision.abort(busy.job, context.write_id()))
-            return
-        yield Wait(waiting.poll)
-
-
-def _look(context: Context, busy: Busy) -> Step[tuple[str | None, str | None, bool]]:
-    """The ETags of a claimed head and of its job's open record, and whether the job decided."""
-    head, record = yield All(
-        (Head(busy.state.slot.key), Head(context.root.open_key(busy.job))),
-    )
-    # Last: a job closes after it decided, so one without an open record is seen to have decided.
-    decision = yield Head(context.root.decision_key(busy.job))
-    return getattr(head, "etag", None), getattr(record, "etag", None), hasattr(decision, "etag")

@@ -25,6 +25,7 @@ from .abort import abort_after, abort_own
 from .apply import finish_own
 from .changes import Target, compose_decision, targets_of
 from .claim import ClaimRequest, claim_all
+from .first_job import confirm, establish
 from .task_results import check_results
 from .uncoordinated import abort_uncoordinated, commit_uncoordinated
 
@@ -58,6 +59,7 @@ def commit_job(
             targets += tuple(Target(name, replaces=True) for name in more)
             held = yield from claim_all(context, opened, _claims(context, opened, targets))
         decision = yield from _decision(context, opened, targets, held)
+        made = yield from establish(context, opened, [target.partition for target in targets])
         decided = yield from decide(context, decision)
     except CommitStateUnknownError:
         raise
@@ -70,7 +72,9 @@ def commit_job(
         error = _fenced(opened)
         yield from _aborted(context, opened, list(held), error)
         raise error
-    return (yield from finish_own(context, decided, held))
+    report = yield from finish_own(context, decided, held)
+    yield from confirm(context, made)
+    return report
 
 
 def abort_job(
@@ -90,9 +94,9 @@ def _targets(
     context: Context, opened: OpenedJob, results: Sequence[TaskResult]
 ) -> Step[tuple[Target, ...]]:
     """The partitions the job changes, with those of the earlier try whose files it replaces."""
-    every: set[str] = set()
+    every = set(opened.spec.adopt_partitions)
     if opened.spec.replace_table:
-        every = yield from _all_partitions(context, opened)
+        every |= yield from _all_partitions(context, opened)
     targets = targets_of(opened, results, every)
     if opened.repeat_of is not None:
         earlier = yield from read_decision(context, opened.repeat_of)

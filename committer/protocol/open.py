@@ -9,7 +9,6 @@ from ..errors import (
     JobFencedError,
     OutcomeUnknownError,
     StoreUnfitError,
-    TableMismatchError,
     ZeroRenameError,
 )
 from ..job_spec import Coordination, JobSpec, OnRepeat, check_options
@@ -18,19 +17,20 @@ from ..records.head import HeadState, Slot
 from ..records.open_record import OpenRecord
 from ..records.store_facts import StoreFacts
 from ..records.table_record import TableRecord
-from ..s3.conditional_put import NotWritten, Uncertain, Written, put_record
+from ..s3.conditional_put import Uncertain, Written, put_record
 from ..s3.listing import list_objects
-from ..s3.requests import Absent, All, Delete, Found, Get, Put, Step
-from ..schema.compatibility import check_same, check_types
+from ..s3.requests import Absent, All, Delete, Get, Put, Step
+from ..schema.compatibility import check_types
 from ..schema.types import normalise
 from ..state.context import Context
 from ..state.decide import Decided, read_decision
+from ..state.found_table import FoundTable, find_table
 from ..state.heads import ListedHead, list_heads, read_head
 from ..state.job_state import Committed, OpenedJob
-from ..state.probe import probe
 from ..state.tolerance import or_damage
 from .abort import abort_job_id
 from .apply import committed, finish
+from .first_job import check_table, confirm, design_table
 from .others import about_other
 from .uncoordinated import check_uncoordinated
 
@@ -109,12 +109,10 @@ def checked(context: Context, spec: JobSpec) -> JobSpec:
 def _opened(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:
     if spec.coordination is Coordination.NONE:
         return (yield from _opened_uncoordinated(context, job, spec))
-    table, (heads, others), once = yield All(
-        (_read_table(context), _heads_and_open(context), _once_state(context, spec))
+    found, (heads, others), once = yield All(
+        (find_table(context), _heads_and_open(context), _once_state(context, spec))
     )
-    if table is None:
-        table = yield from _create_table(context, spec)
-    _check_table(context, table, spec)
+    table, new = yield from _table_for(context, found, job, spec)
     context = replace(context, facts=table.facts)
     others.discard(job)
     if others and (spec.once is not None or not table.facts.atomic):
@@ -132,6 +130,7 @@ def _opened(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:
         base={name: listed.etag for name, listed in heads.items()},
         once_base=once.etag if once else None,
         others=frozenset(others),
+        new_table=new,
     )
     if earlier is None or spec.on_repeat is OnRepeat.APPEND:
         return opened
@@ -150,11 +149,29 @@ def _heads_and_open(context: Context) -> Step[tuple[dict[str, ListedHead], set[s
 
 def _opened_uncoordinated(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:
     """No heads, no look at others: the table alone."""
-    table = yield from _read_table(context)
-    if table is None:
-        table = yield from _create_table(context, spec)
-    _check_table(context, table, spec)
-    return OpenedJob(job, context.root, spec, table.schema, table.partition_by, table.facts)
+    found = yield from find_table(context)
+    table, new = yield from _table_for(context, found, job, spec)
+    return OpenedJob(
+        job=job,
+        root=context.root,
+        spec=spec,
+        schema=table.schema,
+        partition_by=table.partition_by,
+        facts=table.facts,
+        new_table=new,
+    )
+
+
+def _table_for(
+    context: Context, found: FoundTable | None, job: str, spec: JobSpec
+) -> Step[tuple[TableRecord, TableRecord | None]]:
+    """The table that a job writes into, and again where its commit is to make it."""
+    if found is None or not found.counts:
+        new = yield from design_table(context, job, spec)
+        return new, new
+    check_table(context.root, found.record, spec)
+    yield from confirm(replace(context, facts=found.record.facts), found)
+    return found.record, None
 
 
 def _write_open_record(context: Context, job: str, spec: JobSpec) -> Step[float]:
@@ -176,56 +193,6 @@ def _write_open_record(context: Context, job: str, spec: JobSpec) -> Step[float]
             remedy="Try again when the store answers; recovery removes the record if it landed.",
         )
     return outcome.date
-
-
-def _read_table(context: Context) -> Step[TableRecord | None]:
-    found = yield Get(context.root.table_key)
-    if isinstance(found, Absent):
-        return None
-    return TableRecord.decode(found.body, found.key)
-
-
-def _create_table(context: Context, spec: JobSpec) -> Step[TableRecord]:
-    """Probe the store and write ``table.json``; another writer's counts if it was first."""
-    facts: StoreFacts = yield from probe(context.root, context.write_id)
-    facts.require_listing(context.root)
-    if spec.coordination is Coordination.STORE:
-        facts.require_coordination(context.root)
-    write_id = context.write_id()
-    record = TableRecord(write_id, spec.partition_by or (), spec.schema, spec.coordination, facts)
-    conditional = facts.conditional_put
-    put = Put(context.root.table_key, record.encode(), if_none_match=conditional)
-    outcome = yield from put_record(put, write_id)
-    match outcome:
-        case Written():
-            return record
-        case NotWritten(current=Found() as current):
-            return TableRecord.decode(current.body, current.key)
-    raise OutcomeUnknownError(
-        "The store did not confirm table.json. No data was written.",
-        table=context.root.url,
-        key=put.key,
-        remedy="Try again when the store answers.",
-    )
-
-
-def _check_table(context: Context, table: TableRecord, spec: JobSpec) -> None:
-    url = context.root.url
-    if table.coordination is not spec.coordination:
-        raise TableMismatchError(
-            f"The table's coordination is {table.coordination}, the job asks for "
-            f"{spec.coordination}. Nothing was written.",
-            table=url,
-            remedy="Leave the job's coordination to the table.",
-        )
-    if spec.partition_by is not None and spec.partition_by != table.partition_by:
-        raise TableMismatchError(
-            f"The table is partitioned by {', '.join(table.partition_by) or 'nothing'}, the job "
-            f"asks for {', '.join(spec.partition_by) or 'nothing'}. Nothing was written.",
-            table=url,
-            remedy=f"Write with partitionBy={','.join(table.partition_by)!r}, or leave it out.",
-        )
-    check_same(table.schema, spec.schema, table=url)
 
 
 def list_open(context: Context) -> Step[set[str]]:

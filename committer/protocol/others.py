@@ -1,4 +1,5 @@
-"""Other jobs in a job's way: their troubles are told as theirs, with what holds for the job itself.
+"""Other jobs in a job's way: waited for, fenced when they are silent for too long. Their troubles
+are told as theirs, with what holds for the job itself.
 
 Meeting a committed job that cannot be finished, or one of which nobody can say whether it was
 fenced, does not make the caller's own job committed or unknown: it has decided nothing.
@@ -16,7 +17,11 @@ from ..errors import (
     UnfinishedCommitError,
 )
 from ..layout import TableRoot
-from ..s3.requests import Step
+from ..records.decision import Decision
+from ..s3.backoff import Deadline
+from ..s3.requests import All, Head, Step, Wait
+from ..state.context import Context
+from ..state.decide import decide
 
 _TROUBLES = (UnfinishedCommitError, UnfinishedAbortError, OutcomeUnknownError, DamagedError)
 
@@ -42,3 +47,28 @@ def about_other(root: TableRoot, job: str, other: str, step: Step[Any]) -> Step[
             key=error.key,
             remedy=f"{settle}. Then run this job again.",
         ) from error
+
+
+def outwait(context: Context, key: str, etag: str | None, job: str) -> Step[None]:
+    """Wait until a job decides or what it holds changes; fence a job that is silent too long.
+
+    :param key: the record that it holds, a head or ``table.json``; ``etag`` its state.
+    """
+    waiting = context.waiting
+    end = yield from Deadline.after(waiting.cap)
+    silent = yield from Deadline.after(waiting.silence)
+    seen = None
+    while True:
+        held, record = yield All((Head(key), Head(context.root.open_key(job))))
+        # Last: a job closes after it decided, so one without an open record is seen to have
+        # decided.
+        decision = yield Head(context.root.decision_key(job))
+        open_etag = getattr(record, "etag", None)
+        if hasattr(decision, "etag") or getattr(held, "etag", None) != etag:
+            return
+        if open_etag != seen:
+            seen, silent = open_etag, (yield from Deadline.after(waiting.silence))
+        if open_etag is None or (yield from silent.is_over()) or (yield from end.is_over()):
+            yield from decide(context, Decision.abort(job, context.write_id()))
+            return
+        yield Wait(waiting.poll)

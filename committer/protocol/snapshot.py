@@ -7,16 +7,18 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from ..errors import DamagedError, StoreRefusedError, TableNotFoundError, UnfinishedCommitError
+from ..errors import DamagedError, StoreRefusedError, UnfinishedCommitError
 from ..job_spec import Coordination
 from ..layout import TableRoot
 from ..read_base import ReadBase
 from ..records.data_file import DataFile
 from ..records.head import HeadState
 from ..records.table_record import TableRecord
-from ..s3.requests import Absent, All, Get, Step, Wait
+from ..s3.requests import All, ListedObject, Step, Wait
 from ..state.context import Context
+from ..state.data_listing import list_older, older_files
 from ..state.decide import Decided, read_decision
+from ..state.found_table import read_table
 from ..state.heads import ListedHead, list_heads, read_head
 from ..state.partition_files import assemble, read_commit, read_manifest
 from ..state.tolerance import or_damage
@@ -32,8 +34,9 @@ class Snapshot:
     """One consistent state of a table, fixed when it was read.
 
     :param files: all files of the partitions asked for, by partition and age.
-    :param epochs: epoch by partition; empty for a table of coordination *none*, whose files are
-        those that a listing shows.
+    :param epochs: epoch by partition. A partition that has files and no epoch holds what a listing
+        showed: files from before the table that nobody has adopted yet, or any of a table of
+        coordination *none*.
     :param asked: the partitions asked for; ``None``: all.
     """
 
@@ -48,7 +51,8 @@ class Snapshot:
     def base(self) -> ReadBase:
         """What a job has read that computes its rows from this state."""
         # A condition for partitions names those that it was given by name, if any.
-        epochs = {**dict.fromkeys(self.asked or (), 0), **self.epochs}
+        read = (*(self.asked or ()), *(file.partition for file in self.files))
+        epochs = {**dict.fromkeys(read, 0), **self.epochs}
         return ReadBase(self.root.url, epochs, whole=self.asked is None)
 
     def by_partition(self) -> dict[str, list[DataFile]]:
@@ -71,29 +75,14 @@ class Survey:
     damaged: Mapping[str, DamagedError] = field(default_factory=dict)
 
 
-def read_table(context: Context) -> Step[TableRecord]:
-    """A table's record.
-
-    :raises TableNotFoundError: there is none.
-    """
-    found = yield Get(context.root.table_key)
-    if isinstance(found, Absent):
-        raise TableNotFoundError(
-            "There is no zero_rename table here.",
-            table=context.root.url,
-            key=context.root.table_key,
-            remedy="Check the root; a first write makes the table.",
-        )
-    return TableRecord.decode(found.body, found.key)
-
-
 def take_snapshot(context: Context, partitions: Collection[str] | None = None) -> Step[Snapshot]:
     """Read one state of several partitions.
 
     LIST the heads, read them and then the decisions of claiming jobs, LIST again: accepted when
     the ETags are equal and no claim is a decided commit. Else the heads that moved are read again,
     and the decisions of all claiming jobs. Such a commit is applied first, or waited
-    for where this process may not write.
+    for where this process may not write. In a table over older files, the files are listed once
+    before: a partition whose head has not moved by then holds what that listing showed.
 
     :param partitions: Hive-escaped partition paths; ``None`` for all.
     :raises TableNotFoundError: no such table.
@@ -116,6 +105,9 @@ def survey(context: Context, partitions: Collection[str] | None = None) -> Step[
         listed = Snapshot(context.root, table.schema, table.partition_by, files, {}, partitions)
         return Survey(listed)
     context = replace(context, facts=table.facts)
+    older: dict[str, list[ListedObject]] = {}
+    if table.unadopted:
+        older = yield from list_older(context, table, partitions)
     listed = yield from list_heads(context)
     states: list[HeadState] = []
     for _ in range(_ROUNDS):
@@ -127,7 +119,7 @@ def survey(context: Context, partitions: Collection[str] | None = None) -> Step[
         again = yield from list_heads(context)
         seen = _etags(wanted) | {state.slot.name: state.etag for state in states}
         if settled and _etags(_wanted(again, partitions)) == seen:
-            return (yield from _snapshot(context, table, states, partitions, damaged))
+            return (yield from _snapshot(context, table, states, older, partitions, damaged))
         listed = again
     raise UnfinishedCommitError(
         f"The table did not hold still for {_ROUNDS} looks, or a committed job is not applied.",
@@ -199,30 +191,33 @@ def _snapshot(
     context: Context,
     table: TableRecord,
     states: list[HeadState],
+    older: dict[str, list[ListedObject]],
     asked: Collection[str] | None,
     damaged: Mapping[str, DamagedError],
 ) -> Step[Survey]:
-    named = sorted({job for state in states for job in state.head.decisions})
-    folded, found = yield All(
+    moved = [state for state in states if state.head.epoch]
+    named = sorted({job for state in moved for job in state.head.decisions})
+    told = {*damaged, *(state.slot.name for state in moved)}
+    unmoved = {name: items for name, items in older.items() if name not in told}
+    folded, found, files = yield All(
         (
-            All(tuple(or_damage(read_manifest(context, state.head)) for state in states)),
+            All(tuple(or_damage(read_manifest(context, state.head)) for state in moved)),
             All(tuple(or_damage(read_commit(context, job)) for job in named)),
+            older_files(context, unmoved),
         )
     )
     decisions = dict(zip(named, found, strict=True))
     damaged = dict(damaged)
-    files: list[DataFile] = []
-    readable: list[HeadState] = []
-    for state, manifest in sorted(
-        zip(states, folded, strict=True), key=lambda pair: pair[0].slot.name
-    ):
+    epochs: dict[str, int] = {}
+    for state, manifest in zip(moved, folded, strict=True):
+        name = state.slot.name
         read = (manifest, *(decisions[job] for job in state.head.decisions))
         error = next((it for it in read if isinstance(it, DamagedError)), None)
         if error is not None:
-            damaged.setdefault(state.slot.name, error)
-        if state.slot.name not in damaged:
-            files += assemble(state.head, manifest, decisions)
-            readable.append(state)
-    epochs = {state.slot.name: state.head.epoch for state in readable if state.head.epoch}
-    shown = Snapshot(context.root, table.schema, table.partition_by, tuple(files), epochs, asked)
+            damaged.setdefault(name, error)
+        if name not in damaged:
+            files[name] = assemble(state.head, manifest, decisions)
+            epochs[name] = state.head.epoch
+    every = tuple(file for name in sorted(files) for file in files[name])
+    shown = Snapshot(context.root, table.schema, table.partition_by, every, epochs, asked)
     return Survey(shown, damaged)

@@ -27,9 +27,10 @@ from ..records.pending_file import PendingFile, TaskResult
 from ..records.success_marker import marker_write_id
 from ..s3.backoff import Backoff
 from ..s3.conditional_put import Written, put_record
-from ..s3.requests import All, ListedObject, Put, Refused, Step, Unknown
+from ..s3.requests import All, Put, Refused, Step, Unknown
+from ..schema.directory import is_data_file
 from ..state.context import Context, Count
-from ..state.data_listing import list_data, list_table
+from ..state.data_listing import foreign_file, list_partitions, list_table
 from ..state.decide import Decided, decide, read_decision
 from ..state.job_state import Aborted, Committed, OpenedJob
 from .abort import abort_after, clean_up
@@ -37,6 +38,7 @@ from .apply import committed, wants_marker, wants_table_marker
 from .changes import compose_decision, targets_of
 from .close import close, delete_open_record
 from .complete import Absence, complete_file, lost
+from .first_job import confirm, establish
 from .markers import marker_bytes
 from .removal import remove_listed
 from .task_results import check_results
@@ -92,6 +94,7 @@ def commit_uncoordinated(
     try:
         check_results(opened, results, expected_tasks)
         decision = yield from _decision(context, opened, results)
+        made = yield from establish(context, opened, ())
         decided = yield from decide(context, decision)
     except CommitStateUnknownError:
         raise
@@ -109,7 +112,9 @@ def commit_uncoordinated(
         )
     # One task leaves nothing but what it reports. Where there were more, an attempt that was
     # killed left its uploads.
-    return (yield from _finish(context, decided, swept=len(results) < 2))
+    report = yield from _finish(context, decided, swept=len(results) < 2)
+    yield from confirm(context, made)
+    return report
 
 
 def abort_uncoordinated(context: Context, opened: OpenedJob) -> Step[Aborted | Committed]:
@@ -223,20 +228,9 @@ def list_files(
 ) -> Step[tuple[DataFile, ...]]:
     """The data files that are there: what readers of such a table see.
 
-    :param partitions: Hive-escaped partition paths, or anything that tells by ``in`` whether one
-        is meant; ``None`` for all.
+    :param partitions: as in :func:`.data_listing.list_partitions`.
     """
-    if isinstance(partitions, tuple | list | set | frozenset):
-        names = sorted(set(partitions))
-        found = yield All(tuple(list_data(context.root, name) for name in names))
-        listed = dict(zip(names, found, strict=True))
-    else:
-        # A filter over partition columns cannot be asked for the partitions it means.
-        every = yield from list_table(context, partition_by)
-        listed = {n: f for n, f in every.items() if partitions is None or n in partitions}
-    return tuple(_data_file(name, item) for name in sorted(listed) for item in listed[name])
-
-
-def _data_file(partition: str, item: ListedObject) -> DataFile:
-    """A file that nobody counted, as those that a table adopts."""
-    return DataFile(item.key, partition, item.size, rows=-1, checksum="", job="")
+    listed = yield from list_partitions(context, partition_by, partitions)
+    return tuple(
+        foreign_file(name, item) for name in listed for item in filter(is_data_file, listed[name])
+    )

@@ -10,7 +10,8 @@ import pyarrow as pa
 from ..job_spec import Coordination
 from ..schema.compatibility import from_json, to_json
 from .codec import decode, encode
-from .marks import Converted, Named
+from .head import JobId
+from .marks import LEFT_OUT, Converted, Named
 from .store_facts import StoreFacts
 
 
@@ -19,6 +20,10 @@ class TableRecord:
     """A table's layout, schema and coordination, and what the store's probe found.
 
     :param schema: all columns, partition columns included.
+    :param first: the job that made the table: until that job is committed this record does not
+        count. ``None`` once it is known to be.
+    :param unadopted: there were files before the table: a partition whose head has moved at no
+        time holds what a listing shows.
     """
 
     write_id: str
@@ -26,6 +31,8 @@ class TableRecord:
     schema: Annotated[pa.Schema, Converted(to_json, from_json)]
     coordination: Coordination
     facts: Annotated[StoreFacts, Named("store")]
+    first: Annotated[JobId | None, LEFT_OUT] = None
+    unadopted: Annotated[bool, LEFT_OUT] = False
 
     def encode(self) -> bytes:
         return encode("table", self.write_id, self)

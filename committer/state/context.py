@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ..layout import TableRoot, new_job_id, new_write_id
 from ..records.store_facts import StoreFacts
+from ..s3.requests import ListedObject, Step
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,15 @@ def this_process() -> str:
     return f"{_PROCESS}.{os.getpid()}"
 
 
+#: Looks at files that are there before a table is made over them: the root, the table's columns and
+#: partition columns, and the files.
+CheckFiles = Callable[[TableRoot, "pa.Schema", Sequence[str], Sequence[ListedObject]], Step[None]]
+
+
+def _trust(root: TableRoot, schema: pa.Schema, by: Sequence[str], files: Sequence) -> Step[None]:
+    yield from ()
+
+
 @dataclass(frozen=True)
 class Context:
     """A table's root, what its store keeps, and this process's ids and patience.
@@ -68,6 +82,7 @@ class Context:
     :param job_id: makes job ids, at random; a simulation names its own.
     :param process: names the process that claims: a job's commit may be called in two.
     :param report: called as a commit goes on.
+    :param check_files: what a first job asks of files that are there.
     """
 
     root: TableRoot
@@ -78,6 +93,7 @@ class Context:
     waiting: Waiting = Waiting()
     limits: Limits = Limits()
     report: Callable[[Progress], None] = field(default=lambda progress: None)
+    check_files: CheckFiles = _trust
 
 
 @dataclass

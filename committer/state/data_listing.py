@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from ..layout import UNPARTITIONED, TableRoot, is_hidden
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from ..layout import UNPARTITIONED, TableRoot, is_hidden, job_in_key
+from ..records.data_file import DataFile
+from ..records.table_record import TableRecord
 from ..s3.listing import list_objects
-from ..s3.requests import ListedObject, Step
+from ..s3.requests import All, Found, Head, ListedObject, Step
+from ..schema.directory import canonical_name, is_data_file
+from ..schema.hive_paths import unescape
 from .context import Context
 
 
-def has_columns(partition: str, columns: tuple[str, ...]) -> bool:
-    """Whether a path has a partition table's number of ``column=value`` directories."""
-    parts = partition.split("/")
-    return len(parts) == len(columns) and all("=" in part for part in parts)
-
-
 def _belongs(partition: str, columns: tuple[str, ...]) -> bool:
-    return has_columns(partition, columns) if columns else partition == UNPARTITIONED
+    """Whether a path has a table's ``column=value`` directories, whatever the values."""
+    if not columns:
+        return partition == UNPARTITIONED
+    parts = partition.split("/")
+    names = [unescape(part.partition("=")[0]) for part in parts if "=" in part]
+    return len(names) == len(parts) and names == list(columns)
 
 
 def list_data(root: TableRoot, partition: str) -> Step[list[ListedObject]]:
@@ -46,3 +51,72 @@ def list_table(
         if partition is not None and _belongs(partition, partition_by):
             found.setdefault(partition, []).append(item)
     return found
+
+
+def list_partitions(
+    context: Context, partition_by: tuple[str, ...], partitions: Collection[str] | None
+) -> Step[dict[str, list[ListedObject]]]:
+    """The data files of some partitions, by partition: those that are there.
+
+    :param partitions: Hive-escaped partition paths, or anything that tells by ``in`` whether one
+        is meant; ``None`` for all.
+    """
+    if isinstance(partitions, tuple | list | set | frozenset):
+        names = sorted(set(partitions))
+        found = yield All(tuple(list_data(context.root, name) for name in names))
+        return {name: files for name, files in zip(names, found, strict=True) if files}
+    # A filter over partition columns cannot be asked for the partitions it means.
+    every = yield from list_table(context, partition_by)
+    return {n: every[n] for n in sorted(every) if partitions is None or n in partitions}
+
+
+def foreign_files(
+    context: Context, items: Iterable[ListedObject]
+) -> Step[tuple[ListedObject, ...]]:
+    """What others left in a partition whose head has never moved: files with rows, and none of
+    a job that has a decision here. Such a job's files count by the heads alone."""
+    items = [item for item in items if is_data_file(item)]
+    jobs = sorted({job for item in items if (job := job_in_key(item.key)) is not None})
+    found = yield All(tuple(Head(context.root.decision_key(job)) for job in jobs))
+    own = {job for job, answer in zip(jobs, found, strict=True) if isinstance(answer, Found)}
+    return tuple(item for item in items if job_in_key(item.key) not in own)
+
+
+def list_older(
+    context: Context, table: TableRecord, partitions: Collection[str] | None
+) -> Step[dict[str, list[ListedObject]]]:
+    """The data files in the partitions of a table over older files, by partition.
+
+    :param partitions: as in :func:`list_partitions`; none is asked about a directory whose values
+        are none of the columns' types.
+    """
+    if isinstance(partitions, tuple | list | set | frozenset):
+        return (yield from list_partitions(context, table.partition_by, partitions))
+    every = yield from list_table(context, table.partition_by)
+    return {
+        name: items
+        for name, items in every.items()
+        if canonical_name(name, table.schema, table.partition_by) is not None
+        and (partitions is None or name in partitions)
+    }
+
+
+def older_files(
+    context: Context, listed: Mapping[str, Sequence[ListedObject]]
+) -> Step[dict[str, tuple[DataFile, ...]]]:
+    """The files that partitions hold whose heads have never moved.
+
+    :param listed: the data files of such partitions, listed *before* their heads were: a head that
+        has not moved afterwards had not moved then, and nothing of a job of this package lay there.
+    """
+    found = yield All(tuple(foreign_files(context, items) for items in listed.values()))
+    return {
+        name: tuple(foreign_file(name, item) for item in items)
+        for name, items in zip(listed, found, strict=True)
+        if items
+    }
+
+
+def foreign_file(partition: str, item: ListedObject) -> DataFile:
+    """A file that nobody counted."""
+    return DataFile(item.key, partition, item.size, rows=-1, checksum="", job="")

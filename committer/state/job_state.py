@@ -14,6 +14,8 @@ from ..records.store_facts import StoreFacts
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ..records.table_record import TableRecord
+
 
 class JobState(StrEnum):
     """What is known of a job. Unknown: no decision and no open record."""
@@ -93,6 +95,7 @@ class OpenedJob:
     :param repeated: the earlier job of this run, when nothing is to be written.
     :param opened_at: when it opened, by the store's clock, before it listed the heads; 0 if that
         is not known.
+    :param new_table: what the table will be, when this job's commit is to make it.
     """
 
     job: str
@@ -107,3 +110,4 @@ class OpenedJob:
     repeat_of: str | None = None
     repeated: Committed | None = None
     opened_at: float = 0.0
+    new_table: TableRecord | None = None

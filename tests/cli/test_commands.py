@@ -176,6 +176,30 @@ def assert_harmless(result: Result) -> None:
     assert not [line for line in written.splitlines() if line.startswith("zr1-0000")]
 
 
+def test_adopt_is_dry_until_told(s3_bucket: Any) -> None:
+    rows = io.BytesIO()
+    pq.write_table(DATA.drop_columns("day"), rows)
+    for path in ("day=1/part-0.parquet", "day=2/part-0.parquet"):
+        s3_bucket.put(f"flights/{path}", rows.getvalue())
+    table = Table(f"s3://{s3_bucket.name}/flights")
+    url = table.root.url
+    found = as_json("adopt", url)
+    assert {e["partition"]: e["action"] for e in found["entries"]} == {
+        "day=1": "would-adopt",
+        "day=2": "would-adopt",
+    }
+    assert "--apply" in invoke("adopt", url).stderr
+    assert not table.exists()
+    assert {e["action"] for e in as_json("adopt", url, "--apply")["entries"]} == {"adopted"}
+    assert [(p["partition"], p["epoch"]) for p in as_json("show", url)] == [
+        ("day=1", 1),
+        ("day=2", 1),
+    ]
+    s3_bucket.put("flights/day=03/part-0.parquet", rows.getvalue())
+    (left,) = as_json("adopt", url, code=1)["entries"]
+    assert (left["partition"], left["action"]) == ("day=03", "left")
+
+
 def test_a_refusal_is_one_paragraph(s3_bucket: Any) -> None:
     result = invoke("show", f"s3://{s3_bucket.name}/nothing")
     assert result.exit_code == 2

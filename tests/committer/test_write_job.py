@@ -24,6 +24,7 @@ from zero_rename.committer.errors import (
     InvalidInputError,
     StoreRefusedError,
     StoreUnreachableError,
+    TableNotFoundError,
     UnfinishedCommitError,
 )
 from zero_rename.committer.interrupted import JobInterrupted
@@ -74,7 +75,8 @@ def assert_aborted(table: Table, bucket: Any, job: WriteJob) -> None:
     assert table.job_state(job.job) is JobState.ABORTED
     assert table.is_closed(job.job)
     assert bucket.uploads() == []
-    assert table.files() == []
+    with pytest.raises(TableNotFoundError):
+        table.files()
 
 
 class TestBlock:

@@ -41,6 +41,7 @@ from zero_rename.committer.s3.requests import (
 from zero_rename.committer.state import decide
 from zero_rename.committer.state import heads as slots
 from zero_rename.committer.state.context import Limits
+from zero_rename.committer.state.found_table import read_table
 from zero_rename.committer.state.partition_files import fold
 
 # Results and decisions
@@ -366,12 +367,12 @@ def applies_though_it_may_not_write(context, states, damaged):
 
 
 def lists_heads_once(context, partitions=None):
-    table = yield from snapshot.read_table(context)
+    table = yield from read_table(context)
     listed = yield from slots.list_heads(context)
     wanted = snapshot._wanted(listed, partitions)
     states = yield All(tuple(slots.read_head(context, item.slot) for item in wanted.values()))
     yield from snapshot._settle_claims(context, states, {})
-    return (yield from snapshot._snapshot(context, table, states, partitions, {})).snapshot
+    return (yield from snapshot._snapshot(context, table, states, {}, partitions, {})).snapshot
 
 
 def ignores_decided_claims(context, states, damaged):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import random
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from support.spark_tables import data_keys, read, rows, write
@@ -255,3 +257,29 @@ def random_predicates(chance):
         for term in terms[1:]:
             text = f"({text}) {chance.choice(['and', 'or'])} ({term})"
         yield f"not ({text})" if chance.random() < 0.15 else text
+
+
+@pytest.mark.spark
+class TestOlderFiles:
+    """A directory of another writer, and the first job into it."""
+
+    @pytest.fixture
+    def table(self, spark, s3_bucket):
+        body = io.BytesIO()
+        pq.write_table(pa.table({"n": pa.array([1, 2], pa.int32())}), body)
+        s3_bucket.put("older/day=1/part-0.parquet", body.getvalue())
+        url = f"s3://{s3_bucket.name}/older"
+        write(spark.sql("select 3 n, 2 day"), url)
+        return url
+
+    def test_both_are_read(self, spark, table):
+        def numbers(**options):
+            return [row["n"] for row in rows(read(spark, table, **options))]
+
+        assert rows(read(spark, table))[2] == {"n": 3, "day": 2}
+        assert numbers() == [1, 2, 3]
+        assert numbers(partitions="day=1") == numbers(partitionFilter="day < 2") == [1, 2]
+
+    def test_a_partition_s_folder_is_no_table(self, spark, table):
+        with pytest.raises(Exception, match=r'option\("partitions", "day=1"\)'):
+            read(spark, f"{table}/day=1")

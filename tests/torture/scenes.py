@@ -80,7 +80,7 @@ def long_shuffle(store: Store, bucket: str, folder: Path) -> str:
     outcomes: Counter[str] = Counter()
     try:
         while program.silent:
-            if table.exists():
+            if table.open_jobs():
                 found = Recoverer(url, variables, PATIENCE).outcomes()
                 assert isinstance(found, list), found
                 outcomes.update(outcome["outcome"] for outcome in found)

@@ -248,10 +248,10 @@ class TestWhose:
     def test_the_table_above_keeps_its_uploads_when_the_inner_one_is_purged(self) -> None:
         clock = ManualClock(1_000_000.0)
         outer = World(MemoryStore(clock=clock))
-        outer.load(DAY1)
         inner = World(outer.store)
         inner.context = type(inner.context)(TableRoot("bucket", "flights/day=1"))
-        inner.load(DAY1)
+        inner.load(DAY1)  # First: nobody makes a table in a partition of one that is there.
+        outer.load(DAY1)
         opened = outer.open()
         result = outer.write(opened, DAY1)
         clock.advance(10 * DAY)

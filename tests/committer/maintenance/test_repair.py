@@ -284,6 +284,7 @@ class TestRepair:
 
     def test_undecided_and_aborted_jobs_are_left_alone(self) -> None:
         world = World()
+        world.load(DAY1)
         world.open()
         aborted = world.open()
         world.driver.run(decide(world.context, Decision.abort(aborted.job, "w")))

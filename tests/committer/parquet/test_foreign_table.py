@@ -135,7 +135,6 @@ class TestNoTable:
     @pytest.mark.parametrize(
         ("paths", "message"),
         [
-            (["day=1/a.parquet", "b.parquet"], "not partitions of one table"),
             (["day=1/a.parquet", "month=1/b.parquet"], "not partitions of one table"),
             (["flights/day=1/a.parquet"], "no partition"),
         ],

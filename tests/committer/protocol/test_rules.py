@@ -352,6 +352,7 @@ class TestProbe:
         first = world.open()
         assert racers == 8
         assert (first.facts.atomic, first.facts.conditional_put) == (atomic, True)
+        racers = 0
         if atomic:
             world.open()
         else:

@@ -1,0 +1,174 @@
+"""Adoption: heads for partitions that have files from before the table and no head that moved.
+
+Each is an append without rows: a job claims the partitions, lists them, and its decision names
+their files as adopted. So adoption needs no rule of its own beside writers, readers and recovery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import pyarrow as pa
+
+from ..errors import InvalidInputError
+from ..job_spec import Coordination, JobSpec, OnConflict, Owner, SuccessMarkers
+from ..protocol.commit import commit_job
+from ..protocol.open import open_job
+from ..s3.conditional_put import put_record
+from ..s3.requests import All, ListedObject, Put, Step
+from ..schema.directory import canonical_name
+from ..state.context import Context
+from ..state.data_listing import foreign_files, list_table
+from ..state.found_table import FoundTable, find_table
+from ..state.heads import list_heads, read_head
+
+#: Partitions that one job takes: it holds their claims while it lists them.
+_AT_ONCE = 500
+#: How often partitions that another committer makes meanwhile are looked for.
+_ROUNDS = 5
+
+
+class AdoptAction(StrEnum):
+    """What became of a partition. Left: it cannot be adopted as it is."""
+
+    WOULD_ADOPT = "would-adopt"
+    ADOPTED = "adopted"
+    LEFT = "left"
+
+
+@dataclass(frozen=True)
+class AdoptedPartition:
+    """A partition that has files and no head that names any.
+
+    :param files: how many; ``bytes`` theirs.
+    :param reason: why it is left; empty for others.
+    """
+
+    partition: str
+    files: int
+    bytes: int
+    action: AdoptAction
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class AdoptReport:
+    """What adoption found and did.
+
+    :param partition_by: the table's partition columns, also of one that is yet to be made.
+    :param readers_list: readers of the table list its files besides its heads.
+    """
+
+    partition_by: tuple[str, ...]
+    entries: tuple[AdoptedPartition, ...]
+    readers_list: bool
+
+
+def adopt(
+    context: Context,
+    owner: Owner,
+    apply: bool,
+    schema: pa.Schema | None = None,
+    partition_by: tuple[str, ...] | None = None,
+) -> Step[AdoptReport]:
+    """Make heads for all partitions that have files and none; then let readers go by heads alone.
+
+    :param apply: ``False`` only says what would be done.
+    :param schema: with ``partition_by``, of a table that is yet to be made.
+    :raises InvalidInputError: a table of coordination *none*, which has no heads.
+    """
+    found: FoundTable | None = yield from find_table(context)
+    spec = _spec(context, found, owner, schema, partition_by)
+    entries: dict[str, AdoptedPartition] = {}
+    for _ in range(_ROUNDS):
+        listed = yield from list_table(context, spec.partition_by or ())
+        looked = yield from find_unadopted(context, spec.schema, spec.partition_by or (), listed)
+        entries |= looked
+        if not apply:
+            break
+        wanted = [name for name, entry in looked.items() if entry.action is not AdoptAction.LEFT]
+        for start in range(0, len(wanted), _AT_ONCE):
+            yield from _take(context, spec, wanted[start : start + _AT_ONCE])
+        entries |= {n: replace(looked[n], action=AdoptAction.ADOPTED) for n in wanted}
+        # Another committer may have made partitions since: they are looked for after the note is
+        # gone, since readers then do not.
+        cleared = len(wanted) == len(looked) and (yield from _clear(context))
+        if not wanted and not cleared:
+            break
+    now: FoundTable | None = yield from find_table(context)
+    lists = now is None or not now.counts or now.record.unadopted
+    ordered = tuple(entries[name] for name in sorted(entries))
+    return AdoptReport(spec.partition_by or (), ordered, lists)
+
+
+def _spec(
+    context: Context,
+    found: FoundTable | None,
+    owner: Owner,
+    schema: pa.Schema | None,
+    partition_by: tuple[str, ...] | None,
+) -> JobSpec:
+    if found is not None and found.counts:
+        if found.record.coordination is Coordination.NONE:
+            raise InvalidInputError(
+                "A table of coordination=none has no heads; its readers list. Nothing was changed.",
+                table=context.root.url,
+                remedy="There is nothing to adopt.",
+            )
+        schema, partition_by = found.record.schema, found.record.partition_by
+    assert schema is not None
+    return JobSpec(
+        schema,
+        partition_by=partition_by,
+        on_conflict=OnConflict.LAST_WINS,
+        success_markers=SuccessMarkers.NONE,
+        owner=owner,
+    )
+
+
+def find_unadopted(
+    context: Context,
+    schema: pa.Schema,
+    partition_by: Sequence[str],
+    listed: Mapping[str, Sequence[ListedObject]],
+) -> Step[dict[str, AdoptedPartition]]:
+    """The partitions with files that no head names, each to be adopted or left.
+
+    :param listed: a table's data files, by partition.
+    """
+    heads = yield from list_heads(context)
+    states = yield All(tuple(read_head(context, heads[name].slot) for name in heads))
+    moved = {state.slot.name for state in states if state.head.epoch}
+    names = sorted(set(listed) - moved)
+    found = yield All(tuple(foreign_files(context, listed[name]) for name in names))
+    entries = {}
+    for name, files in zip(names, found, strict=True):
+        own = canonical_name(name, schema, partition_by)
+        if not files or own is None:
+            continue  # No files that anybody reads: verify names them.
+        entry = AdoptedPartition(
+            name, len(files), sum(file.size for file in files), AdoptAction.WOULD_ADOPT
+        )
+        if own != name:
+            reason = f"rows of its values are written to {own}; rename the directory to that"
+            entry = replace(entry, action=AdoptAction.LEFT, reason=reason)
+        entries[name] = entry
+    return entries
+
+
+def _take(context: Context, spec: JobSpec, partitions: Sequence[str]) -> Step[None]:
+    opened = yield from open_job(context, replace(spec, adopt_partitions=tuple(partitions)))
+    yield from commit_job(context, opened, [], expected_tasks=0)
+
+
+def _clear(context: Context) -> Step[bool]:
+    """Take the note out of ``table.json``, if it still is as it was read; whether it was there."""
+    found: FoundTable | None = yield from find_table(context)
+    if found is None or not found.counts or not found.record.unadopted:
+        return False
+    record = replace(found.record, write_id=context.write_id(), first=None, unadopted=False)
+    put = Put(context.root.table_key, record.encode(), if_match=found.etag)
+    yield from put_record(put, record.write_id)
+    return True

@@ -1,0 +1,254 @@
+"""A table's first job: what the table will be, agreed with what is on disk, and its making.
+
+A table is made by the commit of its first job. Until then nothing but the job itself says what
+the table will be, so that a job that fails leaves nothing to agree with. Just before it decides,
+the job writes ``table.json`` with its own id as *first*: the record counts as soon as that job is
+committed, and as if it were not there while it is not. So of first jobs that race, each decides
+under a record that nobody takes away: its own, or one that counts and that it agrees with.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import replace
+
+from ..errors import (
+    InvalidInputError,
+    StoreRefusedError,
+    StoreUnreachableError,
+    TableMismatchError,
+)
+from ..job_spec import Coordination, JobSpec, Mode
+from ..layout import TableRoot
+from ..records.store_facts import StoreFacts
+from ..records.table_record import TableRecord
+from ..s3.conditional_put import NotWritten, Uncertain, Written, put_record
+from ..s3.listing import list_objects
+from ..s3.requests import Put, Step
+from ..schema.compatibility import check_same, check_types
+from ..schema.directory import Directory, arrange, canonical_name
+from ..state.context import Context
+from ..state.decide import read_decision
+from ..state.found_table import FoundTable, find_table, refuse_partition_folder
+from ..state.job_state import OpenedJob
+from ..state.probe import probe
+from .others import about_other, outwait
+
+logger = logging.getLogger("zero_rename.committer.protocol.first_job")
+
+
+def design_table(context: Context, job: str, spec: JobSpec) -> Step[TableRecord]:
+    """What a table will be whose first job this is. Nothing is written but the probe's objects,
+    which are gone again.
+
+    :raises TableMismatchError: files that are there contradict the job's layout or columns.
+    :raises InvalidInputError: the root is a partition of a table, or the job lacks the columns
+        that the directories are partitioned by.
+    :raises StoreUnfitError: the store cannot hold the protocol.
+    """
+    yield from refuse_partition_folder(context)
+    directory = yield from _list(context)
+    partition_by = _layout(context.root, directory, spec)
+    _check_layout(context.root, directory, partition_by, spec)
+    if directory.partitions and not _replaces_all(spec):
+        files = tuple(item for items in directory.partitions.values() for item in items)
+        yield from context.check_files(context.root, spec.schema, partition_by, files)
+    facts: StoreFacts = yield from probe(context.root, context.write_id)
+    facts.require_listing(context.root)
+    if spec.coordination is Coordination.STORE:
+        facts.require_coordination(context.root)
+    return TableRecord("", partition_by, spec.schema, spec.coordination, facts, first=job)
+
+
+def establish(
+    context: Context, opened: OpenedJob, partitions: Collection[str]
+) -> Step[FoundTable | None]:
+    """Just before the decision: make the table, or agree with the one that was made meanwhile.
+
+    :param partitions: those that the job claims; their heads will name what is in them.
+    :returns: the record that this job made; ``None`` where the table was there.
+    :raises TableMismatchError: another first job committed and its table is another, or files came
+        that contradict this one's.
+    :raises StoreUnreachableError: the store did not say whether the record was written; nothing
+        is decided.
+    """
+    if opened.new_table is None:
+        return None
+    while True:
+        found: FoundTable | None = yield from find_table(context)
+        first = None if found is None else found.record.first
+        if found is not None and (found.counts or first == opened.job):
+            if found.counts:
+                check_table(context.root, found.record, _as_opened(opened))
+            return found if first == opened.job else None
+        if found is not None and first is not None and context.facts.conditional_put:
+            decided = yield from read_decision(context, first)
+            if decided is None or decided.decision.is_commit:
+                waiting = outwait(context, context.root.table_key, found.etag, first)
+                yield from about_other(context.root, opened.job, first, waiting)
+                continue
+        made = yield from _make(context, opened, opened.new_table, partitions, found)
+        if made is not None:
+            return made
+
+
+def confirm(context: Context, made: FoundTable | None) -> Step[None]:
+    """Spare readers a look at the first job's decision, which is *commit*. Where this does not come
+    about, the next job that opens does it."""
+    if made is None or made.record.first is None:
+        return
+    record = replace(made.record, write_id=context.write_id(), first=None)
+    conditional = made.etag if context.facts.conditional_put else None
+    try:
+        yield Put(context.root.table_key, record.encode(), if_match=conditional)
+    except (StoreRefusedError, StoreUnreachableError) as error:
+        logger.info("%s: table.json still names its first job: %s", context.root.url, error)
+
+
+def check_table(root: TableRoot, table: TableRecord, spec: JobSpec) -> None:
+    """Whether a job fits a table.
+
+    :raises TableMismatchError: another schema, layout or coordination than the table's.
+    """
+    if table.coordination is not spec.coordination:
+        raise TableMismatchError(
+            f"The table's coordination is {table.coordination}, the job asks for "
+            f"{spec.coordination}. Nothing was written.",
+            table=root.url,
+            remedy="Leave the job's coordination to the table.",
+        )
+    if spec.partition_by is not None and spec.partition_by != table.partition_by:
+        raise TableMismatchError(
+            f"The table is partitioned by {', '.join(table.partition_by) or 'nothing'}, the job "
+            f"asks for {', '.join(spec.partition_by) or 'nothing'}. Nothing was written.",
+            table=root.url,
+            remedy=f"Write with partitionBy={','.join(table.partition_by)!r}, or leave it out.",
+        )
+    check_same(table.schema, spec.schema, table=root.url)
+
+
+def _as_opened(opened: OpenedJob) -> JobSpec:
+    """The job as it writes: its files have this layout and these columns already."""
+    return replace(opened.spec, schema=opened.schema, partition_by=opened.partition_by)
+
+
+def _make(
+    context: Context,
+    opened: OpenedJob,
+    table: TableRecord,
+    partitions: Collection[str],
+    there: FoundTable | None,
+) -> Step[FoundTable | None]:
+    """Write the record over none, or over one that never counts; ``None``: look again."""
+    directory = yield from _list(context)
+    spec = _as_opened(opened)
+    _check_layout(context.root, directory, opened.partition_by, spec)
+    others = set(directory.partitions) - set(partitions)
+    unadopted = bool(others) and not _replaces_all(spec)
+    record = replace(table, write_id=context.write_id(), unadopted=unadopted)
+    conditional = context.facts.conditional_put
+    put = Put(
+        context.root.table_key,
+        record.encode(),
+        if_none_match=conditional and there is None,
+        if_match=there.etag if conditional and there is not None else None,
+    )
+    outcome = yield from put_record(put, record.write_id)
+    match outcome:
+        case Written():
+            return FoundTable(record, outcome.etag, counts=False)
+        case NotWritten():
+            return None
+        case Uncertain():
+            raise StoreUnreachableError(
+                f"The store did not confirm table.json ({outcome.cause}). Nothing is decided, so "
+                "nothing of this job is visible, and the record counts for nothing.",
+                table=context.root.url,
+                job=opened.job,
+                key=put.key,
+                remedy="Try again when the store answers.",
+            )
+
+
+# -- what is on disk ---------------------------------------------------------------------------
+
+
+def _list(context: Context) -> Step[Directory]:
+    listing = yield from list_objects(f"{context.root.prefix}/")
+    return arrange(context.root, listing.objects)
+
+
+def _replaces_all(spec: JobSpec) -> bool:
+    return spec.replace_table and spec.mode is Mode.REPLACE
+
+
+def _layout(root: TableRoot, directory: Directory, spec: JobSpec) -> tuple[str, ...]:
+    """The partition columns: the job's, or those on disk where it names none."""
+    if spec.partition_by is not None or directory.partition_by is None:
+        return spec.partition_by or ()
+    try:
+        check_types(spec.schema, directory.partition_by)
+    except InvalidInputError as error:
+        raise InvalidInputError(
+            f"There are files here already, partitioned by {_columns(directory.partition_by)}, "
+            f"and the job does not fit: {error.message} Nothing was written.",
+            table=root.url,
+            remedy=f"{error.remedy or 'Add these columns to the data.'} Or write to another root.",
+        ) from error
+    return directory.partition_by
+
+
+def _check_layout(
+    root: TableRoot, directory: Directory, partition_by: tuple[str, ...], spec: JobSpec
+) -> None:
+    """Refuse a table whose rows would not lie as those that are there.
+
+    :raises TableMismatchError: other partition columns, or values that are spelled otherwise.
+    """
+    elsewhere = "or write to another root"
+    if directory.contradiction is not None:
+        raise _contradicts(
+            root, directory.contradiction, f"Move away what does not belong here, {elsewhere}."
+        )
+    there = directory.partition_by
+    if there is None:
+        return
+    if there != partition_by:
+        example = next(iter(directory.partitions))
+        lie = f"partitioned by {_columns(there)} ({example})" if there else "at its root"
+        raise _contradicts(
+            root,
+            f"they lie {lie}, and the job asks for {_columns(partition_by)}",
+            f"Write with partitionBy={','.join(there)!r}, or leave it out, {elsewhere}.",
+        )
+    for name in directory.partitions:
+        own = canonical_name(name, spec.schema, partition_by)
+        if own is None:
+            raise _contradicts(
+                root,
+                f"{name} has a value that is none of its column's type "
+                f"({_types(spec, partition_by)})",
+                f"Make the column a string, or move the directory away, {elsewhere}.",
+            )
+        if own != name and not _replaces_all(spec):
+            raise _contradicts(
+                root,
+                f"the job's rows of the directory {name} would lie beside it, in {own}",
+                "Make the column a string that is spelled as the directories are (for numbers "
+                f"with zeros before them: lpad), or rename the directories, {elsewhere}.",
+            )
+
+
+def _contradicts(root: TableRoot, why: str, remedy: str) -> TableMismatchError:
+    return TableMismatchError(
+        f"There are files here already: {why}. Nothing was written.", table=root.url, remedy=remedy
+    )
+
+
+def _columns(partition_by: tuple[str, ...]) -> str:
+    return ", ".join(partition_by) or "nothing"
+
+
+def _types(spec: JobSpec, partition_by: tuple[str, ...]) -> str:
+    return ", ".join(f"{name} {spec.schema.field(name).type}" for name in partition_by)

@@ -1,0 +1,97 @@
+"""``table.json`` as it is found: a table's record, and whether it counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..errors import InvalidInputError, TableNotFoundError
+from ..layout import TableRoot
+from ..records.table_record import TableRecord
+from ..s3.requests import Absent, All, Get, Step
+from ..schema.hive_paths import unescape
+from .context import Context
+from .decide import read_decision
+
+
+@dataclass(frozen=True)
+class FoundTable:
+    """A record that is there.
+
+    :param counts: whether it is the table's: the job that made it is committed.
+    """
+
+    record: TableRecord
+    etag: str
+    counts: bool
+
+
+def find_table(context: Context) -> Step[FoundTable | None]:
+    """What lies at ``table.json``: one request, and another while its first job is not known to
+    be committed."""
+    found = yield Get(context.root.table_key)
+    if isinstance(found, Absent):
+        return None
+    record = TableRecord.decode(found.body, found.key)
+    if record.first is None:
+        return FoundTable(record, found.etag, counts=True)
+    decided = yield from read_decision(context, record.first)
+    counts = decided is not None and decided.decision.is_commit
+    return FoundTable(record, found.etag, counts)
+
+
+def read_table(context: Context) -> Step[TableRecord]:
+    """A table's record.
+
+    :raises TableNotFoundError: there is none, or none that counts.
+    """
+    found: FoundTable | None = yield from find_table(context)
+    if found is None or not found.counts:
+        raise TableNotFoundError(
+            "There is no zero_rename table here.",
+            table=context.root.url,
+            key=context.root.table_key,
+            remedy="Check the root; a first write makes the table.",
+        )
+    return found.record
+
+
+def refuse_partition_folder(context: Context) -> Step[None]:
+    """Refuse a root that is a partition's directory of another table: its heads would be gone by.
+
+    Asked where a root has no record of its own; one request for each ``column=value`` at its end.
+
+    :raises InvalidInputError: it is one; says what to write instead.
+    """
+    folders = _above(context.root)
+    tables = yield All(tuple(find_table(replace(context, root=root)) for root in folders))
+    for root, found in zip(folders, tables, strict=True):
+        if found is not None and found.counts:
+            raise _no_root(context.root, root, found.record)
+
+
+def _above(root: TableRoot) -> list[TableRoot]:
+    """The folders of which ``root`` may be a partition, nearest first."""
+    parts = root.prefix.split("/")
+    above = []
+    while len(parts) > 1 and "=" in parts[-1]:
+        parts.pop()
+        above.append(TableRoot(root.bucket, "/".join(parts)))
+    return above
+
+
+def _no_root(folder: TableRoot, table: TableRoot, record: TableRecord) -> InvalidInputError:
+    partition = folder.prefix.removeprefix(f"{table.prefix}/")
+    named = [part.partition("=") for part in partition.split("/")]
+    if len(named) == len(record.partition_by):
+        option, value = "partitions", partition
+    else:
+        option = "partitionFilter"
+        value = " and ".join(f"{unescape(name)} = '{unescape(raw)}'" for name, _, raw in named)
+    return InvalidInputError(
+        f"{folder.url} is a partition of the table {table.url}, not a table: read without the "
+        "table's heads it may show half of a job, and no reader of the table sees what is written "
+        "there. Nothing was read or written.",
+        table=folder.url,
+        remedy=f'Read {table.url} with .option("{option}", "{value}"), or by '
+        "Table(…).to_arrow(partitions=[…]); write to it with rows of that partition.",
+    )

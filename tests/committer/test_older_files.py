@@ -1,0 +1,438 @@
+"""A directory that had files before its first native job: nothing of them is hidden, the layout
+on disk is the table's, and a job that fails leaves no table behind."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from support.memory_store import MemoryDriver
+from zero_rename import Table
+from zero_rename.committer import (
+    DataFile,
+    FindingKind,
+    InvalidInputError,
+    JobSpec,
+    Mode,
+    RefusedError,
+    TableMismatchError,
+    TableNotFoundError,
+)
+from zero_rename.committer import table as table_module
+from zero_rename.committer.s3.requests import Delete, Put
+
+SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.int32())])
+BY_MONTH = pa.schema([("id", pa.int64()), ("month", pa.int32())])
+
+
+class Directory:
+    """A directory as Spark, Hive or Hadoop's committers leave it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.driver = MemoryDriver()
+        monkeypatch.setattr(table_module, "connect", lambda bucket, client: self.driver)
+        self.url = "s3://bucket/wh/flights"
+
+    @property
+    def table(self) -> Table:
+        """As another process sees it: nothing is remembered."""
+        return Table(self.url)
+
+    def put(self, path: str, body: bytes = b"") -> str:
+        key = f"wh/flights/{path}"
+        self.driver.run(Put(key, body))
+        return key
+
+    def parquet(self, path: str, ids: list[Any], **more: Any) -> str:
+        target = io.BytesIO()
+        pq.write_table(pa.table({"id": ids, **more}), target)
+        return self.put(path, target.getvalue())
+
+    def load(self, ids: list[int], day: int, **policy: Any) -> None:
+        policy = {"partition_by": ["day"], **policy}
+        with self.table.job(SCHEMA, **policy) as job:
+            job.write(pa.table({"id": ids, "day": [day] * len(ids)}, schema=SCHEMA))
+
+    def ids(self, **options: Any) -> list[int]:
+        return sorted(self.table.to_arrow(**options).column("id").to_pylist())
+
+    def records(self) -> list[str]:
+        """What this package wrote, decisions of aborted jobs aside."""
+        keys = self.driver.store.keys("wh/flights/_zero_rename/")
+        return [key for key in keys if "/_zero_rename/jobs/" not in key]
+
+    def counts(self) -> dict[str, int]:
+        """Requests since the last look."""
+        counts = self.driver.counts()
+        self.driver.requests.clear()
+        return counts
+
+
+@pytest.fixture
+def older(monkeypatch: pytest.MonkeyPatch) -> Directory:
+    """Three days, ten rows each."""
+    directory = Directory(monkeypatch)
+    for day in (1, 2, 3):
+        directory.parquet(f"day={day}/part-0.parquet", list(range(day * 10, day * 10 + 10)))
+    return directory
+
+
+@pytest.fixture
+def empty(monkeypatch: pytest.MonkeyPatch) -> Directory:
+    return Directory(monkeypatch)
+
+
+ALL = list(range(10, 40))
+
+
+class TestReading:
+    def test_a_first_job_that_fails_hides_nothing(self, older: Directory) -> None:
+        def load() -> None:
+            with older.table.job(SCHEMA, partition_by=["day"]) as job:
+                job.write(pa.table({"id": [1], "day": [1]}, schema=SCHEMA))
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            load()
+        assert older.ids() == ALL
+        assert not older.table.exists()
+        assert older.records() == []
+
+    def test_partitions_without_a_head_are_what_a_listing_shows(self, older: Directory) -> None:
+        older.load([99], day=3)
+        assert older.table.exists()
+        assert older.ids() == [*ALL, 99]
+        assert older.ids(partitions=["day=1"]) == list(range(10, 20))
+        assert older.ids(partitions=["day=1", "day=3"]) == [*range(10, 20), *range(30, 40), 99]
+        assert older.table.partitions() == ["day=1", "day=2", "day=3"]
+        assert older.table.snapshot().epochs == {"day=3": 1}
+
+    def test_what_another_committer_loads_later_is_seen_too(self, older: Directory) -> None:
+        older.load([99], day=3)
+        older.parquet("day=4/part-0.parquet", [40])
+        assert older.ids() == [*ALL, 40, 99]
+
+    def test_a_replace_replaces_older_files_and_no_other_partition(self, older: Directory) -> None:
+        older.load([99], day=1, mode="replace")
+        assert older.ids() == [*range(20, 40), 99]
+
+    def test_a_replace_of_the_table_replaces_all_of_them(self, older: Directory) -> None:
+        older.parquet("day=4/part-0.parquet", ["another type"])
+        older.load([99], day=1, mode="replace", replace_table=True)
+        assert older.ids() == [99]
+        older.counts()
+        older.table.snapshot()
+        assert older.counts()["ListObjects"] == 2
+
+    def test_an_unpartitioned_directory(self, empty: Directory) -> None:
+        empty.parquet("part-0.parquet", [1, 2])
+        schema = pa.schema([("id", pa.int64())])
+        with pytest.raises(ZeroDivisionError), empty.table.job(schema):
+            raise ZeroDivisionError
+        assert empty.ids() == [1, 2]
+        with empty.table.job(schema) as job:
+            job.write(pa.table({"id": [3]}))
+        assert empty.ids() == [1, 2, 3]
+
+    def test_an_empty_job_hides_nothing(self, empty: Directory) -> None:
+        empty.parquet("part-0.parquet", [1, 2])
+        with empty.table.job(pa.schema([("id", pa.int64())])):
+            pass
+        assert empty.ids() == [1, 2]
+
+    def test_what_is_no_parquet_file_is_passed_over(self, older: Directory) -> None:
+        older.put("day=1/")
+        older.put("day=1_$folder$")
+        older.put("day=1/empty.parquet")
+        older.put("_SUCCESS", b"{}")
+        older.load([99], day=3)
+        older.load([98], day=1)
+        assert older.ids() == [*ALL, 98, 99]
+
+    def test_a_condition_is_asked_about_partitions_only(self, older: Directory) -> None:
+        older.load([99], day=3)
+        older.parquet("day=today/part-0.parquet", [1])
+
+        class Early(Collection[str]):
+            """As a filter of a data source: a collection that cannot be written out."""
+
+            def __contains__(self, partition: object) -> bool:
+                return int(str(partition).removeprefix("day=")) < 3
+
+            def __iter__(self) -> Iterator[str]:
+                return iter(())
+
+            def __len__(self) -> int:
+                return 0
+
+        assert older.ids(partitions=Early()) == list(range(10, 30))
+
+    def test_it_costs_one_listing_more(self, older: Directory) -> None:
+        older.load([99], day=3)
+        older.counts()
+        older.table.snapshot()
+        assert older.counts() == {"ListObjects": 3, "Get": 1 + 1 + 1}
+
+
+class TestLayout:
+    """The first job agrees with what is on disk, or nothing happens."""
+
+    def refused(self, directory: Directory, schema: pa.Schema, **policy: Any) -> RefusedError:
+        before = directory.records()
+        with pytest.raises(RefusedError) as caught:
+            directory.table.open_job(JobSpec(schema, **policy))
+        assert directory.records() == before
+        assert caught.value.remedy
+        return caught.value
+
+    def test_a_job_without_partition_by_takes_the_directory_s(self, older: Directory) -> None:
+        older.load([99], day=3, partition_by=None)
+        assert older.table.partition_by == ("day",)
+        assert older.ids() == [*ALL, 99]
+
+    def test_a_job_that_lacks_the_partition_column(self, older: Directory) -> None:
+        error = self.refused(older, pa.schema([("id", pa.int64())]))
+        assert "partitioned by day" in str(error)
+
+    def test_other_partition_columns(self, older: Directory) -> None:
+        error = self.refused(older, BY_MONTH, partition_by=("month",))
+        assert isinstance(error, TableMismatchError)
+        assert "partitioned by day" in str(error)
+        assert "partitionBy='day'" in str(error)
+
+    def test_partitions_over_an_unpartitioned_directory(self, empty: Directory) -> None:
+        empty.parquet("part-0.parquet", [1])
+        error = self.refused(empty, SCHEMA, partition_by=("day",))
+        assert "at its root" in str(error)
+
+    def test_values_that_are_spelled_otherwise(self, empty: Directory) -> None:
+        empty.parquet("month=01/part-0.parquet", [1])
+        error = self.refused(empty, BY_MONTH, partition_by=("month",))
+        assert "month=01" in str(error)
+        assert "month=1" in str(error)
+        assert empty.ids() == [1]
+
+    def test_a_string_is_spelled_as_it_is(self, empty: Directory) -> None:
+        empty.parquet("month=01/part-0.parquet", [1])
+        schema = pa.schema([("id", pa.int64()), ("month", pa.string())])
+        with empty.table.job(schema, partition_by=["month"]) as job:
+            job.write(pa.table({"id": [2], "month": ["01"]}))
+        assert empty.ids(partitions=["month=01"]) == [1, 2]
+
+    def test_a_value_that_is_none_of_the_column(self, empty: Directory) -> None:
+        empty.parquet("day=today/part-0.parquet", [1])
+        assert "day=today" in str(self.refused(empty, SCHEMA, partition_by=("day",)))
+
+    @pytest.mark.parametrize(
+        "paths",
+        [
+            ["day=1/a.parquet", "month=1/b.parquet"],
+            ["day=1/a.parquet", "day=1/hour=2/b.parquet"],
+            ["day=1/HIVE_UNION_SUBDIR_1/a.parquet"],
+        ],
+    )
+    def test_directories_of_several_layouts(self, empty: Directory, paths: list[str]) -> None:
+        for path in paths:
+            empty.parquet(path, [1])
+        assert "not partitions of one table" in str(
+            self.refused(empty, SCHEMA, partition_by=("day",))
+        )
+
+    def test_files_of_other_columns(self, older: Directory) -> None:
+        older.parquet("day=4/part-0.parquet", [1], carrier=["UA"])
+        error = self.refused(older, SCHEMA, partition_by=("day",))
+        assert "carrier" in str(error)
+        assert older.ids() == [1, *ALL]
+
+    def test_files_of_other_types(self, empty: Directory) -> None:
+        empty.parquet("day=1/part-0.parquet", ["one"])
+        error = self.refused(empty, SCHEMA, partition_by=("day",))
+        assert "id is string" in str(error)
+
+    def test_a_job_with_more_columns(self, older: Directory) -> None:
+        schema = pa.schema([*SCHEMA, ("carrier", pa.string())])
+        with older.table.job(schema, partition_by=["day"]) as job:
+            job.write(pa.table({"id": [99], "day": [3], "carrier": ["UA"]}, schema=schema))
+        assert older.ids() == [*ALL, 99]
+        assert older.table.to_arrow(["carrier"]).column(0).null_count == 30
+
+    def test_files_at_the_root_are_tolerated(self, older: Directory) -> None:
+        stray = older.parquet("notes.parquet", [0])
+        assert older.ids() == ALL
+        older.load([99], day=3)
+        assert older.ids() == [*ALL, 99]
+        (finding,) = older.table.verify()
+        assert (finding.key, finding.kind) == (stray, FindingKind.UNNAMED)
+
+
+class TestNoTrace:
+    """A first job that fails leaves nothing that the next one would have to agree with."""
+
+    def another_layout(self, directory: Directory) -> None:
+        schema = pa.schema([("key", pa.string()), ("month", pa.int32())])
+        with directory.table.job(schema, partition_by=["month"]) as job:
+            job.write(pa.table({"key": ["x"], "month": [1]}, schema=schema))
+        assert directory.table.to_arrow().to_pydict() == {"key": ["x"], "month": [1]}
+
+    def test_of_one_that_fails_while_it_writes(self, empty: Directory) -> None:
+        with pytest.raises(ZeroDivisionError), empty.table.job(SCHEMA, partition_by=["day"]):
+            raise ZeroDivisionError
+        with pytest.raises(TableNotFoundError):
+            empty.table.to_arrow()
+        self.another_layout(empty)
+
+    def test_of_one_that_fails_at_its_commit(self, empty: Directory) -> None:
+        key = empty.parquet("day=1/part-0.parquet", [1])
+        with pytest.raises(RefusedError, match="fail-if-exists"):
+            empty.load([2], day=1, mode=Mode.FAIL_IF_EXISTS)
+        assert empty.ids() == [1]
+        empty.driver.run(Delete(key))
+        self.another_layout(empty)
+
+    def test_of_one_that_was_killed(self, empty: Directory) -> None:
+        empty.table.open_job(JobSpec(SCHEMA, partition_by=("day",)))
+        empty.table.recover(patience=0)
+        self.another_layout(empty)
+
+
+class TestVerify:
+    def test_partitions_that_no_reader_sees(self, empty: Directory) -> None:
+        empty.load([1], day=1)
+        key = empty.parquet("day=2/part-0.parquet", [2])
+        assert empty.ids() == [1]
+        (finding,) = empty.table.verify()
+        assert (finding.partition, finding.key) == ("day=2", key)
+        assert "zero-rename adopt" in finding.detail
+
+    def test_older_partitions_are_no_finding(self, older: Directory) -> None:
+        older.load([99], day=3)
+        assert older.table.verify() == []
+
+    def test_directories_of_no_partition(self, older: Directory) -> None:
+        older.load([99], day=3)
+        keys = [
+            older.parquet("backup/part-0.parquet", [1]),
+            older.parquet("month=1/part-0.parquet", [1]),
+            older.parquet("day=x/part-0.parquet", [1]),
+            older.parquet("part-0.parquet", [1]),
+        ]
+        assert older.ids() == [*ALL, 99]
+        assert sorted(f.key for f in older.table.verify()) == sorted(keys)
+
+    def test_a_table_below_this_one_is_its_own(self, empty: Directory) -> None:
+        empty.load([1], day=1)
+        other = Table(f"{empty.url}/others/hotels")
+        with other.job(SCHEMA) as job:
+            job.write(pa.table({"id": [1], "day": [1]}, schema=SCHEMA))
+        assert empty.table.verify() == []
+
+    def test_doctor_tells_too(self, older: Directory) -> None:
+        older.load([99], day=3)
+        older.parquet("part-0.parquet", [1])
+        found = {problem.what: problem for problem in older.table.doctor()}
+        assert "zero-rename adopt" in found["files not adopted"].remedy
+        assert "2 partitions" in found["files not adopted"].detail
+        assert "zero-rename verify" in found["files no reader sees"].remedy
+
+
+class TestPartitionFolder:
+    @pytest.mark.parametrize("folder", ["day=1", "day=1/"])
+    def test_reading_one_goes_through_its_table(self, older: Directory, folder: str) -> None:
+        older.load([99], day=1)
+        part = Table(f"{older.url}/{folder}")
+        for read in (part.to_arrow, part.snapshot, part.verify, lambda: part.schema):
+            with pytest.raises(InvalidInputError, match="is a partition of the table") as caught:
+                read()
+            assert older.url in str(caught.value)
+            assert "day=1" in str(caught.value.remedy)
+
+    def test_nobody_writes_a_table_into_one(self, older: Directory) -> None:
+        older.load([99], day=1)
+        part = Table(f"{older.url}/day=1")
+        with pytest.raises(InvalidInputError, match="is a partition of the table"):
+            part.open_job(JobSpec(pa.schema([("id", pa.int64())])))
+
+    def test_of_a_directory_without_a_table_it_is_read(self, older: Directory) -> None:
+        part = Table(f"{older.url}/day=1")
+        assert sorted(part.to_arrow().column("id").to_pylist()) == list(range(10, 20))
+
+
+class TestAdopting:
+    def test_dry_by_default(self, older: Directory) -> None:
+        older.load([99], day=3)
+        before = older.records()
+        report = older.table.adopt()
+        assert [(e.partition, e.files, e.action) for e in report.entries] == [
+            ("day=1", 1, "would-adopt"),
+            ("day=2", 1, "would-adopt"),
+        ]
+        assert report.readers_list
+        assert older.records() == before
+
+    def test_readers_need_no_listing_afterwards(self, older: Directory) -> None:
+        older.load([99], day=3)
+        report = older.table.adopt(apply=True)
+        assert [(e.partition, e.action) for e in report.entries] == [
+            ("day=1", "adopted"),
+            ("day=2", "adopted"),
+        ]
+        assert not report.readers_list
+        older.counts()
+        assert older.ids() == [*ALL, 99]
+        assert older.counts()["ListObjects"] == 2
+        assert older.table.snapshot().epochs == {"day=1": 1, "day=2": 1, "day=3": 1}
+        assert older.table.verify() == []
+        assert older.table.adopt(apply=True).entries == ()
+
+    def test_a_directory_without_a_table(self, older: Directory) -> None:
+        assert [e.action for e in older.table.adopt().entries] == ["would-adopt"] * 3
+        assert not older.table.exists()
+        report = older.table.adopt(apply=True)
+        assert [e.action for e in report.entries] == ["adopted"] * 3
+        assert older.table.partition_by == ("day",)
+        assert older.ids() == ALL
+        older.load([99], day=1)
+        assert older.ids() == [*ALL, 99]
+
+    def test_spelled_values_become_strings(self, empty: Directory) -> None:
+        empty.parquet("month=01/part-0.parquet", [1])
+        empty.table.adopt(apply=True)
+        assert empty.table.schema.field("month").type == pa.string()
+        assert empty.ids(partitions=["month=01"]) == [1]
+
+    def test_what_no_reader_saw_is_seen_again(self, empty: Directory) -> None:
+        empty.load([1], day=1)
+        empty.parquet("day=2/part-0.parquet", [2])
+        assert empty.ids() == [1]
+        empty.table.adopt(apply=True)
+        assert empty.ids() == [1, 2]
+
+    def test_a_value_spelled_otherwise_is_left(self, older: Directory) -> None:
+        older.load([99], day=3)
+        older.parquet("day=04/part-0.parquet", [40])
+        report = older.table.adopt(apply=True)
+        left = [e for e in report.entries if e.action == "left"]
+        assert [(e.partition, "day=4" in e.reason) for e in left] == [("day=04", True)]
+        assert report.readers_list
+        assert older.ids() == [*ALL, 40, 99]
+
+    def test_nothing_is_there(self, empty: Directory) -> None:
+        with pytest.raises(TableNotFoundError):
+            empty.table.adopt(apply=True)
+
+    def test_success_markers_of_others_stay(self, older: Directory) -> None:
+        older.put("_SUCCESS", b"{}")
+        older.table.adopt(apply=True)
+        assert older.driver.store.objects["wh/flights/_SUCCESS"].body == b"{}"
+
+
+def test_files_of_older_partitions_are_foreign(older: Directory) -> None:
+    older.load([99], day=3)
+    file: DataFile = older.table.files("day=1")[0]
+    assert file.is_foreign
+    assert file.job == ""
