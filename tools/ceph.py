@@ -23,7 +23,8 @@ REMEDY = f"on Debian or Ubuntu, as root: apt-get install {' '.join(PACKAGES)}"
 CAPACITY = 2 << 30
 
 # Deleted objects are freed by a garbage collector, an hour later unless it is told otherwise. The
-# pools are made on one OSD, once, so the balancing that a manager would do is not missed.
+# pools are made on one OSD, once, so the balancing that a manager would do is not missed. The
+# monitor writes a few MB, and would otherwise end itself on a disk that is 95 % full.
 _CONFIGURATION = """
 [global]
 fsid = {fsid}
@@ -46,6 +47,8 @@ log file = {folder}/$name.log
 admin socket = {folder}/$name.asok
 pid file = {folder}/$name.pid
 mon data = {folder}/mon
+mon data avail warn = 2
+mon data avail crit = 1
 osd data = {folder}/osd
 osd objectstore = memstore
 memstore device bytes = {capacity}

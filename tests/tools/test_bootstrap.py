@@ -138,10 +138,14 @@ def commands(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     python.touch()
     stamp = f"{bootstrap.requirements()}\n{bootstrap.modules()}"
     (checkout / ".venv" / "set-up.sha256").write_text(stamp)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(checkout / "cache"))
     done: list[str] = []
 
     def noted(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         done.append(" ".join(command))
+        if "wheel" in command:
+            made = command[-1].replace("==", "-") + "-py3-none-any.whl"
+            Path(command[command.index("--wheel-dir") + 1], made).touch()
         return subprocess.CompletedProcess(command, 0)
 
     monkeypatch.setattr(subprocess, "run", noted)
@@ -170,6 +174,14 @@ def test_changed_requirements_are_installed(commands: list[str], checkout: Path)
         file.write("\n# changed\n")
     bootstrap.ensure_environment()
     assert [c for c in commands if c.endswith(bootstrap.LOCK)]
+
+
+def test_what_has_no_wheel_is_made_into_one_once(commands: list[str]) -> None:
+    for _ in range(2):
+        folder = bootstrap.wheels_of_sources(Path("python"))
+    assert len(commands) == len(bootstrap.SOURCES_ONLY)
+    names = {path.name.split("-")[0] for path in folder.iterdir()}
+    assert names == set(bootstrap.SOURCES_ONLY)
 
 
 def test_the_class_archive_is_made_once_for_the_same_packages(
