@@ -17,11 +17,12 @@ from ..errors import DamagedError, DataLostError, InvalidInputError
 from ..job_spec import Coordination
 from ..protocol.apply import finish
 from ..protocol.close import list_uploads
+from ..protocol.complete import is_that_file
 from ..protocol.open import list_open
 from ..records.decision import Decision
 from ..records.head import Slot
 from ..records.pending_file import PendingFile
-from ..s3.requests import Absent, All, Head, Step
+from ..s3.requests import All, Head, Step
 from ..state.context import Context
 from ..state.decide import Decided, amend, read_decision
 from ..state.found_table import read_table
@@ -122,7 +123,8 @@ def _repair_one(context: Context, decided: Decided, accept_loss: bool) -> Step[R
 
 
 def find_lost(context: Context, decided: Decided) -> Step[tuple[PendingFile, ...]]:
-    """The decided files that can be found neither as upload nor as object. Changes nothing.
+    """The decided files that can be found neither as upload nor as object, another object at their
+    key being none. Changes nothing.
 
     Uploads are listed before objects are looked at, so that one that another process completes in
     between is seen. Last, only partitions that still carry the claim count: once a head has
@@ -137,7 +139,7 @@ def find_lost(context: Context, decided: Decided) -> Step[tuple[PendingFile, ...
     return tuple(
         file
         for file, found in zip(missing, looks, strict=True)
-        if isinstance(found, Absent) and file.partition in claimed
+        if not is_that_file(found, decision.job, file) and file.partition in claimed
     )
 
 

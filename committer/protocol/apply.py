@@ -13,7 +13,7 @@ from ..records.head import HeadState, Slot
 from ..records.pending_file import PendingFile
 from ..s3.backoff import Backoff
 from ..s3.conditional_put import NotWritten
-from ..s3.requests import All, Delete, Refused, Step, Unknown
+from ..s3.requests import Absent, All, Delete, Found, Refused, Step, Unknown
 from ..state.context import Context, Count
 from ..state.decide import Decided
 from ..state.heads import Swapped, head_state, read_head, release_claim, swap_head
@@ -148,13 +148,13 @@ def _complete(
     """Complete one pending file, unless another applier moved the head: the file then was done,
     and may be replaced since."""
 
-    def is_seen_to(_: Refused | Unknown) -> Step[bool]:
+    def is_seen_to(answer: Refused | Unknown, found: Found | Absent) -> Step[bool]:
         # Still claimed: the answer was lost, or another applier is in the middle of it.
         state = yield from read_head(context, slot)
         return state.head.claim != job
 
-    def failure(answer: Refused | Unknown) -> ZeroRenameError:
-        return _incomplete(context, job, file, answer)
+    def failure(answer: Refused | Unknown, found: Found | Absent) -> ZeroRenameError:
+        return _incomplete(context, job, file, answer, found)
 
     absence = Absence(_COMPLETE, is_seen_to, failure)
     done = yield from complete_file(context, job, file, absence)
@@ -166,7 +166,11 @@ def _complete(
 
 
 def _incomplete(
-    context: Context, job: str, file: PendingFile, answer: Refused | Unknown
+    context: Context,
+    job: str,
+    file: PendingFile,
+    answer: Refused | Unknown,
+    found: Found | Absent,
 ) -> ZeroRenameError:
     url = context.root.url
     if isinstance(answer, Refused):
@@ -175,6 +179,7 @@ def _incomplete(
             job,
             file,
             answer,
+            found,
             "Its partition keeps its former state and this job's claim.",
             " (zero-rename doctor). The job's other files are safe in their uploads; to go on "
             f"without the lost ones: zero-rename repair {url} --job {job} --accept-loss",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeGuard
 
-from ..errors import DamagedError, DataLostError, ZeroRenameError
+from ..errors import DataLostError, ZeroRenameError
 from ..layout import JOB_METADATA
 from ..records.pending_file import PendingFile
 from ..s3.backoff import Backoff
 from ..s3.listing import list_uploads
-from ..s3.requests import CompleteUpload, Done, Found, Head, Refused, Step, Unknown
+from ..s3.requests import Absent, CompleteUpload, Done, Found, Head, Refused, Step, Unknown
 from ..state.context import Context
 
 #: The try, counted from 0, from which on the upload is looked for.
@@ -24,12 +25,13 @@ class Absence:
     :param backoff: how many requests to send at most, and when.
     :param is_seen_to: whether another applier has seen to the file, so that none need be sent
         again. It may raise ``failure`` where another one is of no use.
-    :param failure: the error once no request is left.
+    :param failure: the error once no request is left. Both get the last answer, and what is at
+        the file's key: nothing, or another object.
     """
 
     backoff: Backoff
-    is_seen_to: Callable[[Refused | Unknown], Step[bool]]
-    failure: Callable[[Refused | Unknown], ZeroRenameError]
+    is_seen_to: Callable[[Refused | Unknown, Found | Absent], Step[bool]]
+    failure: Callable[[Refused | Unknown, Found | Absent], ZeroRenameError]
 
 
 def complete_file(
@@ -42,34 +44,42 @@ def complete_file(
     instead (Ceph, moto), also for an upload that somebody aborted: after the third answer that is
     not Done, a listing of uploads tells whether it is there.
 
+    An object that a stranger put at the key meanwhile is written over as long as the upload is
+    there: the key carries the job's id, and the decision names it.
+
     :returns: the answer to our own request, or the object that was there; ``None`` where another
         applier has seen to the file.
-    :raises DamagedError: another object is there.
     :raises ZeroRenameError: the ``failure`` of ``absence``.
     """
     request = CompleteUpload(file.key, file.upload_id, file.etags)
     answer: Done | Refused | Unknown = Unknown("nothing was sent")
+    found: Found | Absent = Absent(0.0)
     for attempt in absence.backoff.attempts():
         yield from absence.backoff.pause(attempt)
         answer = yield request
         if isinstance(answer, Done):
             return answer
         found = yield Head(file.key)
-        if isinstance(found, Found):
-            _check_object(context, job, file, found)
+        if is_that_file(found, job, file):
             return found
-        if (yield from absence.is_seen_to(answer)):
+        if (yield from absence.is_seen_to(answer, found)):
             return None
         if attempt >= _LISTED_FROM and not (yield from _is_listed(context, file)):
             # Listed before the object is looked at again: one completed in between is seen.
             found = yield Head(file.key)
-            if isinstance(found, Found):
-                _check_object(context, job, file, found)
+            if is_that_file(found, job, file):
                 return found
-            if (yield from absence.is_seen_to(answer)):
+            if (yield from absence.is_seen_to(answer, found)):
                 return None
-            raise absence.failure(Refused("NoSuchUpload"))
-    raise absence.failure(answer)
+            raise absence.failure(Refused("NoSuchUpload"), found)
+    raise absence.failure(answer, found)
+
+
+def is_that_file(found: Found | Absent, job: str, file: PendingFile) -> TypeGuard[Found]:
+    """Whether the object at a committed file's key is that file."""
+    if isinstance(found, Absent):
+        return False
+    return found.size == file.size and found.metadata.get(JOB_METADATA) == job
 
 
 def _is_listed(context: Context, file: PendingFile) -> Step[bool]:
@@ -79,34 +89,32 @@ def _is_listed(context: Context, file: PendingFile) -> Step[bool]:
 
 
 def lost(
-    context: Context, job: str, file: PendingFile, answer: Refused, meanwhile: str, remedy: str
+    context: Context,
+    job: str,
+    file: PendingFile,
+    answer: Refused,
+    found: Found | Absent,
+    meanwhile: str,
+    remedy: str,
 ) -> DataLostError:
     """What is raised for a committed file whose upload and object are both gone.
 
+    :param found: what is at its key.
     :param meanwhile: how it is with the rest of the job, a sentence.
     :param remedy: how to go on without the file, a sentence or two.
     """
+    there, look = "there is no object", "Look for a lifecycle rule or a tool that aborts uploads"
+    if isinstance(found, Found):
+        there = (
+            f"the object at its key is not that file: {found.size} bytes of job "
+            f"{found.metadata.get(JOB_METADATA)!r}, decided were {file.size} bytes"
+        )
+        look = "Find out who wrote the object, which was left as it is"
     return DataLostError(
-        f"A committed file is lost: its upload {file.upload_id} is gone ({answer.code}) and there "
-        f"is no object. {meanwhile}",
+        f"A committed file is lost: its upload {file.upload_id} is gone ({answer.code}) and "
+        f"{there}. {meanwhile}",
         table=context.root.url,
         job=job,
         key=file.key,
-        remedy=f"Look for a lifecycle rule or a tool that aborts uploads{remedy}",
+        remedy=f"{look}{remedy}",
     )
-
-
-def _check_object(context: Context, job: str, file: PendingFile, found: Found) -> None:
-    """See that the object at a committed file's key is that file.
-
-    :raises DamagedError: it is another one.
-    """
-    if found.size != file.size or found.metadata.get(JOB_METADATA) != job:
-        raise DamagedError(
-            f"The object at a committed file's key is not that file: {found.size} bytes of job "
-            f"{found.metadata.get(JOB_METADATA)!r}, decided were {file.size} bytes.",
-            table=context.root.url,
-            job=job,
-            key=file.key,
-            remedy="Find out who wrote the object; it was left as it is.",
-        )

@@ -27,7 +27,7 @@ from ..records.pending_file import PendingFile, TaskResult
 from ..records.success_marker import marker_write_id
 from ..s3.backoff import Backoff
 from ..s3.conditional_put import Written, put_record
-from ..s3.requests import All, Put, Refused, Step, Unknown
+from ..s3.requests import Absent, All, Found, Put, Refused, Step, Unknown
 from ..schema.directory import is_data_file
 from ..state.context import Context, Count
 from ..state.data_listing import foreign_file, list_partitions, list_table
@@ -191,17 +191,17 @@ def _complete(context: Context, decided: Decided, file: PendingFile, count: Coun
     object is lost."""
     job = decided.decision.job
 
-    def is_seen_to(answer: Refused | Unknown) -> Step[bool]:
+    def is_seen_to(answer: Refused | Unknown, found: Found | Absent) -> Step[bool]:
         yield from ()
         if isinstance(answer, Refused):
-            raise failure(answer)
+            raise failure(answer, found)
         return False
 
-    def failure(answer: Refused | Unknown) -> ZeroRenameError:
+    def failure(answer: Refused | Unknown, found: Found | Absent) -> ZeroRenameError:
         if isinstance(answer, Refused):
             meanwhile = "The job's other files may be visible."
             remedy = f"; {_way_out(decided.decision)}."
-            return lost(context, job, file, answer, meanwhile, remedy)
+            return lost(context, job, file, answer, found, meanwhile, remedy)
         return UnfinishedCommitError(
             f"the store did not say whether a file's upload was completed ({answer.cause}).",
             key=file.key,

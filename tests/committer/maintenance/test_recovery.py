@@ -14,7 +14,7 @@ from support.protocol import DAY1, DAY2, DAY3, ROOT, SCHEMA, World
 from zero_rename.committer import (
     CommitStateUnknownError,
     Committed,
-    DamagedError,
+    DataLostError,
     DestinationExistsError,
     JobFencedError,
     JobSpec,
@@ -253,7 +253,7 @@ def test_another_object_at_a_committed_file_s_key_is_named_and_left(
         return apply(request)
 
     world.driver.fault = fault
-    with pytest.raises(DamagedError, match="is not that file") as caught:
+    with pytest.raises(DataLostError, match="is not that file") as caught:
         world.commit(opened, result)
     assert (caught.value.key, caught.value.job) == (file.key, opened.job)
     assert file.key in world.store.objects
