@@ -13,7 +13,7 @@ from ..records.head import HeadState, Slot
 from ..records.pending_file import PendingFile
 from ..s3.backoff import Backoff
 from ..s3.conditional_put import NotWritten
-from ..s3.requests import Absent, All, Delete, Found, Refused, Step, Unknown
+from ..s3.requests import Absent, All, Delete, Done, Found, Refused, Step, Unknown
 from ..state.context import Context, Count
 from ..state.decide import Decided
 from ..state.heads import Swapped, head_state, read_head, release_claim, swap_head
@@ -25,6 +25,7 @@ from .markers import look_at_marker, write_partition_marker, write_table_marker
 from .removal import remove_listed
 
 _COMPLETE = Backoff(tries=6, first=0.5)
+_REMOVE = Backoff(tries=4, first=0.5)
 
 
 def finish(
@@ -199,13 +200,33 @@ def _delete_resurrected(context: Context, job: str, slot: Slot, file: PendingFil
 
     A head that no longer carries the claim was moved by another applier; a file that it no
     longer holds was removed, and our Complete brought it back.
+
+    :raises UnfinishedCommitError: it did, and the store does not let it be removed.
     """
     state = yield from read_head(context, slot)
     if state.head.claim == job:
         return
     current = yield from files_of_head(context, state)
-    if file.key not in {f.key for f in current}:
-        yield Delete(file.key)
+    if file.key in {f.key for f in current}:
+        return
+    answer: Done | Refused | Unknown = Unknown("nothing was sent")
+    for attempt in _REMOVE.attempts():
+        yield from _REMOVE.pause(attempt)
+        # Without a condition: a key with a job's id is written once.
+        answer = yield Delete(file.key)
+        if isinstance(answer, Done):
+            return
+    cause = answer.code if isinstance(answer, Refused) else answer.cause
+    raise UnfinishedCommitError(
+        "The job is committed and applied; a file of it that was replaced since came back, and "
+        f"could not be removed again ({cause}). Readers that list see it; readers "
+        "through heads do not.",
+        table=context.root.url,
+        job=job,
+        key=file.key,
+        remedy="Delete this object when the store allows deletes; it stays named by: "
+        f"zero-rename verify {context.root.url}",
+    )
 
 
 def _move(

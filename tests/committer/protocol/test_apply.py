@@ -6,17 +6,21 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from support.memory_store import Behaviour, MemoryStore
 from support.protocol import DAY1, ROOT, World
-from zero_rename.committer import Mode
+from zero_rename.committer import Mode, UnfinishedCommitError
 from zero_rename.committer.protocol.apply import finish
 from zero_rename.committer.records.head import Slot
 from zero_rename.committer.s3.requests import (
     AbortUpload,
     CompleteUpload,
+    Delete,
     ListedUpload,
     ListUploads,
     Put,
+    Unknown,
 )
 from zero_rename.committer.state.decide import read_decision
 from zero_rename.committer.state.heads import read_head
@@ -46,6 +50,38 @@ def test_an_owner_that_slept_completes_nothing_where_that_resurrects() -> None:
     assert world.jobs_of(DAY1) == later
     assert len(world.listed(DAY1)) == 1
     world.assert_clean()
+
+
+@pytest.mark.parametrize("lost", [1, 100])
+def test_a_file_that_came_back_is_removed_again_whatever_the_first_answer_was(lost: int) -> None:
+    """Another applier finishes the job, and a later one removes its file, before our Complete."""
+    world = World(MemoryStore(behaviour=Behaviour(complete_again="resurrect")))
+    opened = world.open(Mode.REPLACE)
+    result = world.write(opened, DAY1)
+    key = result.files[0].key
+    later: list[str] = []
+    left = lost
+
+    def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+        nonlocal left
+        if isinstance(request, CompleteUpload) and request.key == key and not later:
+            other = World(world.store)
+            other.recover(patience=0)
+            later.append(other.load(DAY1, mode=Mode.REPLACE).job)
+        if isinstance(request, Delete) and request.key == key and left:
+            left -= 1
+            return Unknown("500")
+        return apply(request)
+
+    world.driver.fault = fault
+    if lost == 1:
+        assert world.commit(opened, result).job == opened.job
+        assert key not in world.store.objects
+    else:
+        with pytest.raises(UnfinishedCommitError, match="came back") as caught:
+            world.commit(opened, result)
+        assert caught.value.key == key
+    assert world.jobs_of(DAY1) == later
 
 
 def test_a_claim_that_came_after_the_job_moved_the_head_is_taken_off() -> None:
