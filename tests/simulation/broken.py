@@ -15,6 +15,7 @@ from zero_rename.committer.protocol import (
     changes,
     claim,
     close,
+    complete,
     markers,
     removal,
     snapshot,
@@ -307,6 +308,20 @@ def deletes_a_manifest_whose_swap_it_saw_refused(context, decided, change, state
 def never_looks_whether_it_resurrected(context, job_id, slot, file):
     return
     yield
+
+
+def looks_for_what_it_resurrected_after_an_answer_only(context, job_id, slot, file, count):
+    def is_seen_to(answer, found):
+        state = yield from slots.read_head(context, slot)
+        return state.head.claim != job_id
+
+    def failure(answer, found):
+        return apply._incomplete(context, job_id, file, answer, found)
+
+    absence = complete.Absence(apply._COMPLETE, is_seen_to, failure)
+    done = yield from complete.complete_file(context, job_id, file, absence)
+    if isinstance(done, Done):
+        yield from apply._delete_resurrected(context, job_id, slot, file)
 
 
 def closes_before_it_applies(context, decided, held=None):

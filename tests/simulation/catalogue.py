@@ -207,6 +207,20 @@ BOUNDED = {
         ("reader done", "turns done"),
         switches=2,
     ),
+    "a slow applier where Complete resurrects, an answer lost": Scenario(
+        lambda **bounds: decided(
+            REPLACE,
+            ONE,
+            reader(ONE),
+            in_turn(ONE, REPLACE),
+            behaviour=RESURRECTS,
+            faults=1,
+            **bounds,
+        ),
+        ("reader done", "turns done"),
+        switches=1,
+        most=2 * MOST,
+    ),
     "two tries of one run, a crash": Scenario(
         lambda **bounds: explorer(
             writer("a", APPEND, ONE, once="run"),

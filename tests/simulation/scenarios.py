@@ -247,9 +247,15 @@ def explorer(
     return Explorer(participants, start, behaviour, context_of, **bounds)
 
 
-def decided(mode: Mode, partition: str, *participants: Participant, **bounds: Any) -> Explorer:
+def decided(
+    mode: Mode,
+    partition: str,
+    *participants: Participant,
+    behaviour: Behaviour | None = None,
+    **bounds: Any,
+) -> Explorer:
     """A job that is decided and not applied, its process dead, and who finds it."""
-    behaviour = Behaviour()
+    behaviour = behaviour or Behaviour()
     ids = Ids()
     ids.prefix = "dead"
     spec = JobSpec(SCHEMA, mode, ("day",), success_markers=SuccessMarkers.NONE)

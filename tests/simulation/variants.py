@@ -308,4 +308,9 @@ VARIANTS = [
         "a job with heartbeats, and recovery",
         CONTINUITY,
     ),
+    _variant(
+        [(apply, "_complete", broken.looks_for_what_it_resurrected_after_an_answer_only)],
+        "a slow applier where Complete resurrects, an answer lost",
+        CONTINUITY,
+    ),
 ]
