@@ -8,7 +8,7 @@ from simulation.sim_store import etag_of
 
 from zero_rename.committer import Aborted, JobFencedError
 from zero_rename.committer.layout import job_in_key
-from zero_rename.committer.maintenance import purge
+from zero_rename.committer.maintenance import adopt, purge
 from zero_rename.committer.protocol import (
     abort,
     apply,
@@ -39,7 +39,7 @@ from zero_rename.committer.s3.requests import (
     Put,
     Unknown,
 )
-from zero_rename.committer.state import decide
+from zero_rename.committer.state import decide, found_table
 from zero_rename.committer.state import heads as slots
 from zero_rename.committer.state.context import Limits
 from zero_rename.committer.state.found_table import read_table
@@ -214,6 +214,25 @@ def takes_all_processes_for_one(name):
 def lists_the_table_before_it_claims_only(context, opened, held):
     return []
     yield
+
+
+# Tables
+
+
+def counts_a_table_before_its_first_job_committed(context):
+    found = yield from _find_table(context)
+    return found and replace(found, counts=True)
+
+
+_find_table = found_table.find_table
+
+
+def clears_the_note_without_looking_again(context):
+    yield from _clear(context)
+    return False
+
+
+_clear = adopt._clear
 
 
 # Opening

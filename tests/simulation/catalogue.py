@@ -12,9 +12,11 @@ from simulation.faults import Faults
 from simulation.scenarios import (
     ONE,
     TWO,
+    adopter,
     cleaner,
     decided,
     explorer,
+    firsts,
     foreign_key,
     heart,
     in_turn,
@@ -26,6 +28,7 @@ from simulation.scenarios import (
     stranger,
     twice,
     twice_reported,
+    witness,
     writer,
 )
 from simulation.sim_store import Behaviour
@@ -363,6 +366,26 @@ WIDER = {
         ),
         BOTH,
         switches=1,
+    ),
+}
+WIDER |= {
+    "two first jobs, a fault": Scenario(
+        lambda **bounds: firsts(ONE, TWO, faults=1, **bounds),
+        (*BOTH, "a JobFencedError", "b JobFencedError"),
+        switches=1,
+    ),
+    "adoption beside another committer, a fault": Scenario(
+        lambda **bounds: explorer(
+            adopter(),
+            witness(foreign_key(TWO)),
+            before=(),
+            foreign=(ONE,),
+            unadopted=True,
+            faults=1,
+            **bounds,
+        ),
+        ("adopter done", "witness done"),
+        switches=2,
     ),
 }
 HARD: dict[str, Any] = {"crashes": 2, "faults": 3, "kinds": WORST}

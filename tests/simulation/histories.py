@@ -14,6 +14,7 @@ from zero_rename.committer import Mode, OnConflict
 from zero_rename.committer.layout import job_in_key
 from zero_rename.committer.records.decision import PartitionDecision
 from zero_rename.committer.records.open_record import OpenRecord
+from zero_rename.committer.records.table_record import TableRecord
 
 
 def base_note(policy: OnConflict, etag: str | None) -> str:
@@ -34,9 +35,21 @@ def check_new_decision(store: Store, job: str) -> None:
     keys = [file.key for file in decision.files]
     if len(set(keys)) < len(keys) or any(job_in_key(key) != job for key in keys):
         raise Violation("completeness", f"{job} decided on {sorted(keys)}")
+    _check_table(store, job)
     log = changes(store)
     for change in decision.partitions:
         _check_base(job, decision.mode, change, log[change.partition])
+
+
+def _check_table(store: Store, job: str) -> None:
+    """A job commits under a table that nobody can take away: its own, or one whose first job is
+    committed."""
+    found = store.objects.get(ROOT.table_key)
+    first = None if found is None else TableRecord.decode(found.body, ROOT.table_key).first
+    decision = None if first is None else decision_of(store, first)
+    counts = first is None or (decision is not None and decision.is_commit)
+    if found is None or not counts:
+        raise Violation("completeness", f"{job} committed under a table that is {first}'s yet")
 
 
 def _check_base(

@@ -44,11 +44,13 @@ from zero_rename.committer import (
 from zero_rename.committer.maintenance.purge import purge
 from zero_rename.committer.maintenance.recovery import recover
 from zero_rename.committer.maintenance.repair import repair
-from zero_rename.committer.protocol.snapshot import Snapshot
+from zero_rename.committer.protocol.snapshot import Snapshot, take_snapshot
 from zero_rename.committer.records.table_record import TableRecord
 from zero_rename.committer.s3 import requests as s
 from zero_rename.committer.state.context import Context
 
+#: Where it is noted which files of others must stay in sight: beside the table.
+PROMISED = "promised/"
 #: How a writer, and a reader or maintenance, may end besides returning.
 _OF_OTHERS = (OutcomeUnknownError, UnfinishedCommitError, SnapshotGoneError)
 _OF_WRITERS = (RefusedError, *_OF_OTHERS)
@@ -158,6 +160,7 @@ class Judge:
             check_recovered(store, self._start)
             check_serial(store, self._whole)
             self._check_facts(store)
+            self._check_promised(store)
             self._recovered[world.store.digest] = store
         said = set()
         for participant, state in zip(self._participants, world.states, strict=True):
@@ -188,6 +191,21 @@ class Judge:
             return run_to_end(after, purge(context, patience=0.0), self._behaviour)
         except ZeroRenameError as error:
             raise Violation("ability to abort", f"recovery failed: {error}") from error
+
+    def _check_promised(self, store: Store) -> None:
+        """What another committer wrote while readers listed stays in sight."""
+        promised = {key.removeprefix(PROMISED) for key in store.objects if key.startswith(PROMISED)}
+        if not promised:
+            return
+        seen: list[Snapshot] = []
+
+        def look() -> s.Step[None]:
+            seen.append((yield from take_snapshot(self._context(Ids()))))
+
+        run_to_end(store, look(), self._behaviour)
+        hidden = promised - {file.key for file in seen[0].files}
+        if hidden:
+            raise Violation("completeness", f"{sorted(hidden)} were seen by readers and are not")
 
     def _check_facts(self, store: Store) -> None:
         """A table that was made meanwhile knows its store."""

@@ -11,14 +11,15 @@ import pyarrow as pa
 from simulation.explore import Explorer
 from simulation.histories import base_note
 from simulation.invariants import ROOT
-from simulation.judge import run_to_end
+from simulation.judge import PROMISED, run_to_end
 from simulation.program import Ids, Program
 from simulation.sim_store import EMPTY, Behaviour, Store, apply
 from simulation.world import Participant
 
-from zero_rename.committer import Context, JobSpec, Mode, OnConflict, SuccessMarkers, Waiting
+from zero_rename.committer import Context, JobSpec, Mode, OnConflict, Owner, SuccessMarkers, Waiting
 from zero_rename.committer.errors import StoreUnreachableError, StreamError, TaskResultsError
 from zero_rename.committer.job_spec import Coordination
+from zero_rename.committer.maintenance.adopt import adopt
 from zero_rename.committer.maintenance.purge import purge
 from zero_rename.committer.maintenance.recovery import recover
 from zero_rename.committer.maintenance.repair import repair
@@ -30,6 +31,8 @@ from zero_rename.committer.records.table_record import TableRecord
 from zero_rename.committer.s3.requests import (
     AbortUpload,
     CreateUpload,
+    Done,
+    Get,
     ListUploads,
     ObjectSettings,
     Put,
@@ -154,6 +157,33 @@ def stranger(*keys: str, name: str = "stranger") -> Participant:
     return Participant(Program(name, write))
 
 
+def witness(*keys: str, name: str = "witness") -> Participant:
+    """Another committer, which writes files and then notes, beside the table, those after which
+    the table still said that its readers list: they must never be out of sight."""
+
+    def write(ids: Ids) -> Step[None]:
+        for key in keys:
+            answer = yield Put(key, f"{name} {key}".encode())
+            found = yield Get(ROOT.table_key)
+            listed = TableRecord.decode(found.body, found.key).unadopted
+            if listed and isinstance(answer, Done):
+                yield Put(f"{PROMISED}{key}", b"")
+
+    return Participant(Program(name, write))
+
+
+def adopter(name: str = "adopter") -> Participant:
+    """An adoption, which ends with readers that go by heads alone."""
+    owner = Owner("simulation", name)
+
+    def run(ids: Ids) -> Step[Any]:
+        # A job for each round, so an id for each.
+        context = replace(context_of(ids), job_id=lambda: job_id(f"adopt{ids().split('.')[-1]}"))
+        return adopt(context, owner, apply=True)
+
+    return Participant(Program(name, run))
+
+
 def cleaner(name: str = "cleaner") -> Participant:
     """A tool that aborts the first upload it finds, as a lifecycle rule does."""
 
@@ -211,12 +241,20 @@ def foreign_key(partition: str, name: str = "foreign") -> str:
     return f"{ROOT.partition_prefix(partition)}{name}.parquet"
 
 
-def table(behaviour: Behaviour, *before: Before, foreign: Sequence[str] = ()) -> Store:
+def table(
+    behaviour: Behaviour,
+    *before: Before,
+    foreign: Sequence[str] = (),
+    unadopted: bool = False,
+) -> Store:
     """A table as earlier jobs left it.
 
     :param foreign: partitions with a file that was there before them.
+    :param unadopted: whether readers list besides the heads.
     """
-    record = TableRecord("w", ("day",), SCHEMA, Coordination.STORE, behaviour.facts)
+    record = TableRecord(
+        "w", ("day",), SCHEMA, Coordination.STORE, behaviour.facts, unadopted=unadopted
+    )
     store, _ = apply(EMPTY, Put(ROOT.table_key, record.encode()), behaviour)
     for partition in foreign:
         store, _ = apply(store, Put(foreign_key(partition), b"foreign"), behaviour)
@@ -234,16 +272,20 @@ def explorer(
     behaviour: Behaviour | None = None,
     before: Sequence[Before] | None = ((Mode.APPEND, (ONE, TWO)),),
     foreign: Sequence[str] = (),
+    unadopted: bool = False,
     **bounds: Any,
 ) -> Explorer:
     """Explores ``participants`` on a table with some history.
 
     :param before: earlier jobs; ``None``: there is no table.
     :param foreign: partitions with a file that was there before them.
+    :param unadopted: whether readers list besides the heads.
     :param bounds: as :class:`Explorer` takes them.
     """
     behaviour = behaviour or Behaviour()
-    start = EMPTY if before is None else table(behaviour, *before, foreign=foreign)
+    start = EMPTY
+    if before is not None:
+        start = table(behaviour, *before, foreign=foreign, unadopted=unadopted)
     return Explorer(participants, start, behaviour, context_of, **bounds)
 
 
@@ -263,6 +305,27 @@ def decided(
     start = table(behaviour, (Mode.APPEND, (ONE, TWO)))
     start = run_to_end(start, dies, behaviour, last=ROOT.decision_key(job_id("dead")))
     return Explorer(participants, start, behaviour, context_of, **bounds)
+
+
+def firsts(*partitions: str, beside: Sequence[Participant] = (), **bounds: Any) -> Explorer:
+    """Jobs that opened, and wrote a file in a partition each, while there was no table."""
+    behaviour, store = Behaviour(), EMPTY
+    participants = []
+    for name, partition in zip("ab", partitions, strict=False):
+        begun: list[Any] = []
+
+        def begin(ids: Ids, name: str = name, begun: list[Any] = begun, partition: str = partition):
+            spec = JobSpec(SCHEMA, Mode.APPEND, ("day",), success_markers=SuccessMarkers.NONE)
+            begun.append((yield from open_job(context_of(ids, name), spec)))
+            begun.append((yield from _write(begun[0], (partition,))))
+
+        ids = Ids()
+        ids.prefix = f"begin {name}"
+        store = run_to_end(store, begin(ids), behaviour)
+        job, result = begun
+        program = Program(name, partial(_commit_again, name, job, result))
+        participants.append(Participant(program, job=job.job))
+    return Explorer([*participants, *beside], store, behaviour, context_of, **bounds)
 
 
 def twice(mode: Mode, *partitions: str, beside: Sequence[Participant] = (), **bounds: Any):

@@ -12,13 +12,14 @@ from typing import Any
 
 from simulation import broken, scenarios
 
-from zero_rename.committer.maintenance import purge, recovery
+from zero_rename.committer.maintenance import adopt, purge, recovery
 from zero_rename.committer.protocol import (
     abort,
     apply,
     changes,
     claim,
     close,
+    first_job,
     markers,
     snapshot,
 )
@@ -312,5 +313,15 @@ VARIANTS = [
         [(apply, "_complete", broken.looks_for_what_it_resurrected_after_an_answer_only)],
         "a slow applier where Complete resurrects, an answer lost",
         CONTINUITY,
+    ),
+    _variant(
+        [(first_job, "find_table", broken.counts_a_table_before_its_first_job_committed)],
+        "two first jobs, a fault",
+        COMPLETENESS,
+    ),
+    _variant(
+        [(adopt, "_clear", broken.clears_the_note_without_looking_again), (adopt, "_ROUNDS", 1)],
+        "adoption beside another committer, a fault",
+        COMPLETENESS,
     ),
 ]
