@@ -30,19 +30,19 @@ class RangeFile(io.RawIOBase):
     :param driver: carries out the requests.
     :param key: whole key.
     :param size: the bytes it must have.
-    :param tail: bytes to read at once from its end.
+    :param tail: bytes to read at once from its end; ``None``: what most footers fit into.
     :raises SnapshotGoneError: it is gone, or replaced.
     :raises DamagedError: it has another size.
     """
 
-    def __init__(self, driver: Driver, key: str, size: int, tail: int = _TAIL) -> None:
+    def __init__(self, driver: Driver, key: str, size: int, tail: int | None = None) -> None:
         super().__init__()
         self._driver = driver
         self._key = key
         self._size = size
         self._etag: str | None = None
         self._position = 0
-        start = max(0, size - tail)
+        start = max(0, size - (_TAIL if tail is None else tail))
         self._tail: _Block = (start, driver.run(self._read(start, size)))
         self._blocks: list[_Block] = []
 
