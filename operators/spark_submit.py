@@ -22,6 +22,7 @@ from ..committer.job_spec import Mode, OnConflict, OnRepeat, SuccessMarkers
 from ..provider.connection import NATIVE, check_committer
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.links import TableConsoleLink
+from ..provider.load_arguments import check_arguments
 from ..provider.runs.failures import explained
 from ..provider.runs.heartbeat import heartbeats
 from ..provider.runs.outcomes import (
@@ -38,7 +39,6 @@ from ..provider.submit.credentials import refuse_in_settings
 from ..provider.submit.private_folder import private_folder
 from ..provider.submit.submission import Cluster, MaskingSparkSubmitHook, Submission, prepare
 from ..s3a.hadoop.settings import Committer
-from .load_arguments import check_arguments
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -50,10 +50,13 @@ class TestCancelling:
         assert context.cancelled_in[0] is not threading.main_thread()
 
     def test_somebody_elses_handler_stays(self) -> None:
-        before = signal.getsignal(signal.SIGINT)
-        context: Any = Context()
-        cancel_on_interrupt(context)
-        assert signal.getsignal(signal.SIGINT) is before
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            context: Any = Context()
+            cancel_on_interrupt(context)
+            assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def test_other_threads_install_nothing(self, sparks_own: Any) -> None:
         context: Any = Context()

@@ -156,7 +156,7 @@ def test_a_scan_that_outlives_a_replace_fails(spark, s3_bucket):
     write(frame.where("id < 5"), url, "overwrite")
     with pytest.raises(Exception, match="SnapshotGoneError") as caught:
         planned.rdd.count()
-    assert "again" in str(caught.value)
+    assert "a data frame keeps the state" in str(caught.value)
     assert read(spark, url).count() == 5
 
 

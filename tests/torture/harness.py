@@ -242,7 +242,7 @@ class _Series:
             self._tableless = job is not None or self._tableless
             self._torture.summary.tableless += 1
             self._note(number, problems)
-            return "nothing begun"
+            return "aborted" if state is JobState.ABORTED else "nothing begun"
         found = inspect(self._table, self._torture._client, self._ledger)
         self._torture.summary.add(found.rows)
         self._note(number, [*problems, *found.left])

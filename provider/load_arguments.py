@@ -7,11 +7,11 @@ from typing import Any, Protocol
 
 from ..committer.errors import InvalidInputError
 from ..committer.job_spec import Mode, OnConflict
-from ..provider.connection import check_committer, check_table_name
-from ..provider.runs.partitions import ANY, check_partition, check_partition_format
-from ..provider.runs.task_run import check_on_repeat
-from ..provider.s3a.options import check_options
-from ..provider.submit.credentials import refuse_in_arguments, refuse_in_settings
+from .connection import check_committer, check_table_name
+from .runs.partitions import ANY, check_partition, check_partition_format
+from .runs.task_run import check_on_repeat
+from .s3a.options import check_options
+from .submit.credentials import refuse_in_arguments, refuse_in_settings
 
 
 class LoadArguments(Protocol):
