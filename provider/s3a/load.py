@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...committer.errors import RefusedError, VerificationError, ZeroRenameError
-from ...committer.job_spec import Mode, Owner
+from ...committer.job_spec import Mode
 from ...committer.periodic import repeating
 from ...committer.s3.requests import Step
 from ...s3a.hadoop.staging_dir import staging_left
@@ -89,7 +89,7 @@ class S3ALoad:
         self._try = ledger.TryRecord(
             uuid=self.uuid,
             once=run.once,
-            owner=_owner(run),
+            owner=run.handoff().owner,
             committer=load.committer,
             mode=None if load.mode is None else str(load.mode),
             partitions=load.partitions,
@@ -210,14 +210,3 @@ class S3ALoad:
             self._table.run(step)
         except ZeroRenameError as error:
             _log.warning("What became of this try could not be put on record: %s", error)
-
-
-def _owner(run: TaskRun) -> Owner:
-    return Owner(
-        dag_id=run.dag_id,
-        run_id=run.run_id,
-        task_id=run.task_id,
-        map_index=run.map_index,
-        try_number=run.try_number,
-        series=run.series,
-    )
