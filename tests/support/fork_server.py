@@ -30,7 +30,8 @@ from typing import Any
 CLIENT = """#!{python} -IS
 import array, json, os, socket, sys
 
-request = json.dumps({{"argv": sys.argv, "env": dict(os.environ), "cwd": os.getcwd()}}).encode()
+request = {{"program": {program!r}, "argv": sys.argv, "env": dict(os.environ), "cwd": os.getcwd()}}
+request = json.dumps(request).encode()
 streams = array.array("i", [0, 1, 2])
 with socket.socket(socket.AF_UNIX) as server:
     server.connect({address!r})
@@ -62,8 +63,7 @@ def address() -> str:
 
 def client(program: str) -> str:
     """An executable that runs ``program``, a file's path, with whatever it is called with."""
-    source = CLIENT.format(python=sys.executable, address=address())
-    return source.replace('"cwd": os.getcwd()', f'"cwd": os.getcwd(), "program": {program!r}')
+    return CLIENT.format(python=sys.executable, address=address(), program=program)
 
 
 def _serve(path: Path) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from support.memory_store import MemoryDriver, MemoryStore
 from zero_rename.committer.job_spec import JobSpec, Mode
@@ -18,7 +19,13 @@ from zero_rename.committer.protocol.commit import abort_job, commit_job
 from zero_rename.committer.protocol.open import open_job
 from zero_rename.committer.protocol.snapshot import Snapshot, take_snapshot
 from zero_rename.committer.records.pending_file import PendingFile, TaskResult
-from zero_rename.committer.s3.requests import CreateUpload, ObjectSettings, Step, UploadPart
+from zero_rename.committer.s3.requests import (
+    CompleteUpload,
+    CreateUpload,
+    ObjectSettings,
+    Step,
+    UploadPart,
+)
 from zero_rename.committer.state.context import Context
 from zero_rename.committer.state.job_state import Committed, OpenedJob
 
@@ -116,3 +123,24 @@ class World:
 
 def rows_by_partition(committed: Committed) -> Mapping[str, int]:
     return {change.partition: change.rows for change in committed.partitions}
+
+
+class Crash(BaseException):
+    """The process dies."""
+
+
+def die_before_applying(world: World, opened: OpenedJob, result: TaskResult) -> None:
+    """Commit, and die with the decision written and no file complete.
+
+    :param world: its driver fails at the first completion, and works again afterwards.
+    """
+
+    def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+        if isinstance(request, CompleteUpload):
+            raise Crash
+        return apply(request)
+
+    world.driver.fault = fault
+    with pytest.raises(Crash):
+        world.commit(opened, result)
+    world.driver.fault = None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from support.memory_store import ManualClock, MemoryStore
-from support.protocol import DAY1, DAY2, DAY3, ROOT, World
+from support.protocol import DAY1, DAY2, DAY3, ROOT, World, die_before_applying
 from zero_rename.committer import DamagedError, Mode, OnRepeat, Problem, RecordDamagedError
 from zero_rename.committer.doctor import examine
 from zero_rename.committer.maintenance.recovery import open_jobs
@@ -18,7 +18,7 @@ from zero_rename.committer.maintenance.verify import verify
 from zero_rename.committer.protocol.claim import ClaimRequest, claim_all
 from zero_rename.committer.protocol.snapshot import survey
 from zero_rename.committer.records.head import Slot
-from zero_rename.committer.s3.requests import CompleteUpload, Delete, Put
+from zero_rename.committer.s3.requests import Delete, Put
 
 
 @pytest.fixture(autouse=True)
@@ -31,10 +31,6 @@ def small_records(monkeypatch: pytest.MonkeyPatch) -> None:
 
 #: Bytes of the largest record of these tests.
 LARGEST = 256 * 1024
-
-
-class Crash(BaseException):
-    """The process dies."""
 
 
 def truncated(record: dict[str, Any]) -> bytes:
@@ -90,16 +86,7 @@ def decided(world: World, *partitions: str) -> str:
     """A job that died between its decision and its first completion."""
     opened = world.open()
     result = world.write(opened, *partitions)
-
-    def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-        if isinstance(request, CompleteUpload):
-            raise Crash
-        return apply(request)
-
-    world.driver.fault = fault
-    with pytest.raises(Crash):
-        world.commit(opened, result)
-    world.driver.fault = None
+    die_before_applying(world, opened, result)
     return opened.job
 
 

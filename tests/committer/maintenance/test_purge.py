@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support.memory_store import Behaviour, ManualClock, MemoryStore
-from support.protocol import DAY1, ROOT, World
+from support.protocol import DAY1, ROOT, Crash, World, die_before_applying
 from zero_rename.committer import Aborted, OpenedJob, StoreFullError, StoreRefusedError
 from zero_rename.committer.layout import TableRoot
 from zero_rename.committer.s3.requests import (
@@ -25,10 +25,6 @@ from zero_rename.committer.s3.requests import (
 
 DAY = 24 * 3600.0
 Answer = Callable[[Any, Callable[[Any], Any]], Any]
-
-
-class Crash(BaseException):
-    """The process dies."""
 
 
 def upload(world: World, key: str) -> str:
@@ -155,15 +151,7 @@ class TestFullStore:
         world = World()
         opened = world.open()
         result = world.write(opened, DAY1)
-
-        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-            if isinstance(request, CompleteUpload):
-                raise Crash
-            return apply(request)
-
-        world.driver.fault = fault
-        with pytest.raises(Crash):
-            world.commit(opened, result)
+        die_before_applying(world, opened, result)
         full(world, 0)
         with pytest.raises(StoreFullError):
             world.abort(opened)
@@ -195,16 +183,7 @@ class TestFullStore:
         world = World()
         opened = world.open()
         result = world.write(opened, DAY1)
-
-        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-            if isinstance(request, CompleteUpload):
-                raise Crash
-            return apply(request)
-
-        world.driver.fault = fault
-        with pytest.raises(Crash):
-            world.commit(opened, result)
-        world.driver.fault = None
+        die_before_applying(world, opened, result)
         (found,) = world.purge(jobs=[opened.job]).recovered
         assert str(found.outcome) == "committed"
         assert world.jobs_of(DAY1) == [opened.job]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.memory_store import Behaviour, ManualClock, MemoryStore, flatten
-from support.protocol import DAY1, DAY2, DAY3, ROOT, SCHEMA, World
+from support.protocol import DAY1, DAY2, DAY3, ROOT, SCHEMA, Crash, World, die_before_applying
 from zero_rename.committer import (
     CommitStateUnknownError,
     Committed,
@@ -47,10 +47,6 @@ from zero_rename.committer.s3.requests import (
     UploadPart,
 )
 from zero_rename.committer.state.decide import decide, read_decision
-
-
-class Crash(BaseException):
-    """The process dies: nothing in it runs any more."""
 
 
 def crash_at(world: World, number: int, applied: bool) -> None:
@@ -549,15 +545,7 @@ class TestOnce:
         world = World()
         opened = world.open(once="run")
         result = world.write(opened, DAY1)
-
-        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-            if isinstance(request, CompleteUpload):
-                raise Crash
-            return apply(request)
-
-        world.driver.fault = fault
-        with pytest.raises(Crash):
-            world.commit(opened, result)
+        die_before_applying(world, opened, result)
         retry = World(world.store)
         again = retry.open(once="run")
         assert again.repeated is not None

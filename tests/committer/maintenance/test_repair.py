@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from support.faulty_server import FaultyServer, Received, Reply, s3_error
 from support.memory_store import Behaviour, ManualClock, MemoryStore
-from support.protocol import DAY1, DAY2, ROOT, World
+from support.protocol import DAY1, DAY2, ROOT, Crash, World, die_before_applying
 from zero_rename import JobSpec, Table
 from zero_rename.cli import app
 from zero_rename.committer import (
@@ -55,24 +55,6 @@ from zero_rename.committer.s3.requests import (
 )
 from zero_rename.committer.state.context import Limits
 from zero_rename.committer.state.decide import amend, decide, read_decision
-
-
-class Crash(BaseException):
-    """The process dies."""
-
-
-def die_before_applying(world: World, opened: OpenedJob, result: TaskResult) -> None:
-    """Commit, and die with the decision written and no file complete."""
-
-    def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-        if isinstance(request, CompleteUpload):
-            raise Crash
-        return apply(request)
-
-    world.driver.fault = fault
-    with pytest.raises(Crash):
-        world.commit(opened, result)
-    world.driver.fault = None
 
 
 def lose(world: World, *files: Any) -> None:
