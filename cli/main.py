@@ -187,7 +187,11 @@ def repair(
         for job in found
         for file in job.lost
     ]
-    rows += [(job.job, job.action, None, "nothing is lost", 0, 0) for job in found if not job.lost]
+    rows += [
+        (job.job, job.action, None, "nothing is lost" if job.certain else "not known", 0, 0)
+        for job in found
+        if not job.lost
+    ]
     columns = ("job", "action", "partition", "lost file", "rows", "bytes")
     print_rows(as_json, columns, rows, plain(found))
     reported = [job for job in found if job.lost and job.action is RepairAction.REPORTED]
@@ -199,7 +203,13 @@ def repair(
             f"{entry.job}: {len(entry.lost)} files with {entry.rows} rows are lost{removes}. "
             "Nothing was changed; --accept-loss applies the job without them."
         )
-    if reported:
+    unknown = [job for job in found if not job.certain]
+    for entry in unknown:
+        say(
+            f"{entry.job}: the store does not list uploads (zero-rename doctor), so nobody knows "
+            f"whether a file of it is lost. Finish it: zero-rename recover {table}"
+        )
+    if reported or unknown:
         raise typer.Exit(1)
 
 

@@ -45,12 +45,15 @@ class Repaired:
 
     :param lost: files whose upload and object are both gone; empty when recovery can finish it.
     :param removes: files that its replace removes from the partitions that lost files.
+    :param certain: whether there can be no more in ``lost``; ``False`` where the store does not
+        list uploads, and nobody has tried to complete them.
     """
 
     job: str
     action: RepairAction
     lost: tuple[PendingFile, ...]
     removes: int
+    certain: bool = True
 
     @property
     def rows(self) -> int:
@@ -104,7 +107,9 @@ def _repair_one(context: Context, decided: Decided, accept_loss: bool) -> Step[R
     job = decided.decision.job
     lost = yield from find_lost(context, decided)
     if not accept_loss:
-        return Repaired(job, RepairAction.REPORTED, lost, _removed_with(decided.decision, lost))
+        removes = _removed_with(decided.decision, lost)
+        certain = context.facts.uploads_listed
+        return Repaired(job, RepairAction.REPORTED, lost, removes, certain)
     accepted: tuple[PendingFile, ...] = ()
     while True:
         if lost:
@@ -124,12 +129,14 @@ def _repair_one(context: Context, decided: Decided, accept_loss: bool) -> Step[R
 
 def find_lost(context: Context, decided: Decided) -> Step[tuple[PendingFile, ...]]:
     """The decided files that can be found neither as upload nor as object, another object at their
-    key being none. Changes nothing.
+    key being none. Changes nothing. Of a store that does not list uploads nobody knows any.
 
     Uploads are listed before objects are looked at, so that one that another process completes in
     between is seen. Last, only partitions that still carry the claim count: once a head has
     moved, a later job may have removed the files.
     """
+    if not context.facts.uploads_listed:
+        return ()
     decision = decided.decision
     listed = yield from list_uploads(context)
     uploads = {(upload.key, upload.upload_id) for upload in listed}

@@ -32,8 +32,7 @@ def sweep(context: Context, job: str, keep: Collection[tuple[str, str]] = frozen
 
     :param keep: (key, UploadId) of uploads that the decision names.
     :returns: how many uploads were aborted.
-    :raises UnfinishedCommitError: some are still listed, or no listing of uploads is known to
-        work on this store: the answer then is *unknown*, never *clean*.
+    :raises UnfinishedCommitError: some are still listed. A store that lists none hides them.
     """
     aborted: set[tuple[str, str]] = set()
     for attempt in _SWEEPS.attempts():

@@ -42,7 +42,8 @@ def complete_file(
     NoSuchUpload is the answer of an upload that was completed before, by us with the answer
     lost or by another applier; the object then is there and names the job. Some stores answer 500
     instead (Ceph, moto), also for an upload that somebody aborted: after the third answer that is
-    not Done, a listing of uploads tells whether it is there.
+    not Done, a listing of uploads tells whether it is there. On a store that does not list uploads
+    nothing tells, so that only the store's own refusal makes a file lost.
 
     An object that a stranger put at the key meanwhile is written over as long as the upload is
     there: the key carries the job's id, and the decision names it.
@@ -64,7 +65,7 @@ def complete_file(
             return found
         if (yield from absence.is_seen_to(answer, found)):
             return None
-        if attempt >= _LISTED_FROM and not (yield from _is_listed(context, file)):
+        if attempt >= _LISTED_FROM and (yield from _is_gone(context, file)):
             # Listed before the object is looked at again: one completed in between is seen.
             found = yield Head(file.key)
             if is_that_file(found, job, file):
@@ -82,10 +83,12 @@ def is_that_file(found: Found | Absent, job: str, file: PendingFile) -> TypeGuar
     return found.size == file.size and found.metadata.get(JOB_METADATA) == job
 
 
-def _is_listed(context: Context, file: PendingFile) -> Step[bool]:
-    """Whether the store shows a file's upload."""
+def _is_gone(context: Context, file: PendingFile) -> Step[bool]:
+    """Whether a listing of uploads tells that a file's is not there."""
+    if not context.facts.uploads_listed:
+        return False
     listed = yield from list_uploads(file.key if context.facts.uploads_by_prefix else "")
-    return any((it.key, it.upload_id) == (file.key, file.upload_id) for it in listed)
+    return all((it.key, it.upload_id) != (file.key, file.upload_id) for it in listed)
 
 
 def lost(

@@ -338,6 +338,46 @@ class TestLost:
         world.recover()
         assert keys_of(world, DAY1) == {result.files[0].key}
 
+    def test_where_the_store_lists_no_uploads_none_counts_as_gone(self) -> None:
+        """The doctor recorded that listings do not show them: an empty one says nothing."""
+        world = World()
+        opened = world.open()
+        result = world.write(opened, DAY1)
+        die_before_applying(world, opened, result)
+
+        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+            if isinstance(request, ListUploads):
+                return replace(apply(request), uploads=())
+            answers = isinstance(request, CompleteUpload) and request.key == result.files[0].key
+            return Unknown("500") if answers else apply(request)
+
+        world.driver.fault = fault
+        assert not world.driver.run(renew_facts(world.context)).uploads_listed
+        (recovered,) = world.recover()
+        assert "Nothing is lost" in recovered.detail
+        assert "committed files lost" not in complaints(world)
+        (reported,) = repaired(world)
+        assert (reported.lost, reported.certain) == ((), False)
+        with pytest.raises(UnfinishedCommitError, match="Nothing is lost"):
+            repaired(world, accept_loss=True)
+        world.driver.fault = None
+        world.recover()
+        assert keys_of(world, DAY1) == {result.files[0].key}
+
+    def test_where_the_store_lists_no_uploads_a_refusal_tells(self) -> None:
+        """NoSuchUpload is the store's own word for this upload."""
+        world, _, result = damaged()
+
+        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+            listing = isinstance(request, ListUploads)
+            return replace(apply(request), uploads=()) if listing else apply(request)
+
+        world.driver.fault = fault
+        world.driver.run(renew_facts(world.context))
+        assert not repaired(world)[0].certain
+        (done,) = repaired(world, accept_loss=True)
+        assert (done.action, done.lost) == (RepairAction.ACCEPTED, result.files[:1])
+
     def test_one_that_another_process_completes_at_the_last_moment(self) -> None:
         """Between the listing of uploads and the second look at the object."""
         world = World()
@@ -598,6 +638,16 @@ class TestCommands:
         assert report is not None
         assert report.rows == 2
         assert self.invoke(0, "repair", table.root.url) == []
+
+    def test_repair_where_the_store_lists_no_uploads(
+        self, table: Table, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        unknown = Repaired("zr1-" + "0" * 26, RepairAction.REPORTED, (), 0, certain=False)
+        monkeypatch.setattr(Table, "repair", lambda *_: [unknown])
+        printed = CliRunner().invoke(app, ["repair", table.root.url])
+        assert printed.exit_code == 1
+        assert "not known" in printed.stdout
+        assert f"zero-rename recover {table.root.url}" in printed.stderr
 
     def test_doctor(self, table: Table, s3_bucket: Any) -> None:
         found = {c["what"]: c for c in self.invoke(1, "doctor", table.root.url)}
