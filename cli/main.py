@@ -1,7 +1,7 @@
 """The commands. Each prints a table, or one JSON document with ``--json``.
 
-Exit codes: 0 done; 1 something needs a look (a job could not be settled, files differ); 2 the
-command was refused. Those of ``s3a-uploads`` are Hadoop's.
+What deletes or decides is dry until ``--apply``. Exit codes: :class:`.output.Exit`, and
+docs/commands.md by command.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from typing import Annotated, Any
 
 import typer
 
-from ..committer import AdoptAction, Outcome, RepairAction, Table
+from ..committer import AdoptAction, Outcome, PurgeAction, RepairAction, Table
 from . import s3a, s3a_check, s3a_recover, s3a_uploads
-from .output import AsJson, plain, print_rows, refusals, say
+from .output import DRY, EXIT_CODES, Apply, AsJson, Exit, plain, print_rows, refusals, say
 
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     help="Look after zero_rename tables on S3. Credentials and endpoint come from boto3's standard "
-    "chain, AWS_ENDPOINT_URL included.",
+    "chain, AWS_ENDPOINT_URL included. What deletes or decides only says so until --apply.",
+    epilog=EXIT_CODES,
 )
 
 app.command()(s3a.checks)
@@ -38,6 +39,8 @@ Patience = Annotated[
         min=0.0,
     ),
 ]
+#: Outcomes of a plan: something is to be done.
+_PLANNED = (Outcome.WOULD_FINISH, Outcome.WOULD_ABORT)
 
 
 @app.command()
@@ -58,21 +61,27 @@ def jobs(table: Url, as_json: AsJson = False) -> None:
         for job in found
     ]
     columns = ("job", "decision", "silent for, s", "DAG or application", "run", "try", "host")
-    print_rows(as_json, columns, rows, plain(found))
+    print_rows(as_json, columns, rows, plain(found), "No job is open.")
     for job in found:
         if job.damage:
             say(f"{job.job}: {job.damage}")
 
 
 @app.command()
-def recover(table: Url, patience: Patience = None, as_json: AsJson = False) -> None:
+def recover(
+    table: Url, patience: Patience = None, apply: Apply = False, as_json: AsJson = False
+) -> None:
     """Settle every open job: finish committed ones, clean up aborted ones, fence dead ones."""
     with refusals():
-        outcomes = Table(table).recover(patience)
+        opened = Table(table)
+        outcomes = opened.recover(patience) if apply else opened.plan_recovery(patience)
     rows = [(outcome.job, outcome.outcome, outcome.detail) for outcome in outcomes]
-    print_rows(as_json, ("job", "outcome", "detail"), rows, plain(outcomes))
+    columns = ("job", "outcome", "detail")
+    print_rows(as_json, columns, rows, plain(outcomes), "No job is open: nothing is to be settled.")
+    if any(outcome.outcome in _PLANNED for outcome in outcomes):
+        say(DRY)
     if any(outcome.outcome is Outcome.FAILED for outcome in outcomes):
-        raise typer.Exit(1)
+        raise typer.Exit(Exit.LOOK)
 
 
 @app.command()
@@ -89,20 +98,26 @@ def purge(
         list[str] | None,
         typer.Option(help="This job is dead: abort it, and uploads of it without any record."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option(help="Only say what would be done.")] = False,
+    apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
     """Recover, then abort the uploads that nobody will complete."""
     if foreign and older_than is None:
         raise typer.BadParameter("--foreign needs --older-than SECONDS")
     with refusals():
-        report = Table(table).purge(older_than, foreign, dry_run, patience, job or ())
+        report = Table(table).purge(older_than, foreign, apply, patience, job or ())
     rows = [(entry.key, entry.action, entry.reason) for entry in report.entries]
     rows += [(outcome.job, outcome.outcome, outcome.detail) for outcome in report.recovered]
-    print_rows(as_json, ("upload or job", "action", "why"), rows, dataclasses.asdict(report))
+    columns = ("upload or job", "action", "why")
+    nothing = "No upload is under way and no job is open: nothing is to be purged."
+    print_rows(as_json, columns, rows, dataclasses.asdict(report), nothing)
+    if any(entry.action is PurgeAction.WOULD_ABORT for entry in report.entries) or any(
+        outcome.outcome in _PLANNED for outcome in report.recovered
+    ):
+        say(DRY)
     if report.failed:
         say(f"{report.failed} of these are not done; run it again.")
-        raise typer.Exit(1)
+        raise typer.Exit(Exit.LOOK)
 
 
 @app.command()
@@ -132,11 +147,11 @@ def show(table: Url, as_json: AsJson = False) -> None:
         )
     columns = ("partition", "epoch", "files", "rows", "bytes")
     rows = [tuple(entry[name] for name in columns) for entry in document]
-    print_rows(as_json, columns, rows, document)
+    print_rows(as_json, columns, rows, document, "The table holds no partition.")
     for name, error in sorted(damaged.items()):
         say(f"{name} cannot be read: {error}")
     if damaged:
-        raise typer.Exit(1)
+        raise typer.Exit(Exit.LOOK)
 
 
 @app.command()
@@ -145,17 +160,16 @@ def verify(table: Url, as_json: AsJson = False) -> None:
     with refusals():
         findings = Table(table).verify()
     rows = [(finding.partition, finding.kind, finding.key, finding.detail) for finding in findings]
-    print_rows(as_json, ("partition", "finding", "key", "detail"), rows, plain(findings))
+    columns = ("partition", "finding", "key", "detail")
+    print_rows(as_json, columns, rows, plain(findings), "Nothing differs.")
     if findings:
-        raise typer.Exit(1)
+        raise typer.Exit(Exit.LOOK)
 
 
 @app.command()
 def adopt(
     table: Url,
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Act. Without it, only say what would be done.")
-    ] = False,
+    apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
     """Make heads for partitions whose files were there before the table."""
@@ -163,11 +177,12 @@ def adopt(
         report = Table(table).adopt(apply)
     rows = [(e.partition, e.files, e.bytes, e.action, e.reason) for e in report.entries]
     columns = ("partition", "files", "bytes", "action", "why")
-    print_rows(as_json, columns, rows, dataclasses.asdict(report))
+    nothing = "No partition has files and no head: nothing is to be adopted."
+    print_rows(as_json, columns, rows, dataclasses.asdict(report), nothing)
     if any(entry.action is AdoptAction.WOULD_ADOPT for entry in report.entries):
-        typer.echo("Nothing was changed; --apply adopts them.", err=True)
+        say(DRY)
     if any(entry.action is AdoptAction.LEFT for entry in report.entries):
-        raise typer.Exit(1)
+        raise typer.Exit(Exit.LOOK)
 
 
 @app.command()
@@ -193,7 +208,8 @@ def repair(
         if not job.lost
     ]
     columns = ("job", "action", "partition", "lost file", "rows", "bytes")
-    print_rows(as_json, columns, rows, plain(found))
+    nothing = "No committed job is open: nothing can be lost."
+    print_rows(as_json, columns, rows, plain(found), nothing)
     reported = [job for job in found if job.lost and job.action is RepairAction.REPORTED]
     for entry in reported:
         removes = (
@@ -207,10 +223,10 @@ def repair(
     for entry in unknown:
         say(
             f"{entry.job}: the store does not list uploads (zero-rename doctor), so nobody knows "
-            f"whether a file of it is lost. Finish it: zero-rename recover {table}"
+            f"whether a file of it is lost. Finish it: zero-rename recover {table} --apply"
         )
     if reported or unknown:
-        raise typer.Exit(1)
+        raise typer.Exit(Exit.LOOK)
 
 
 @app.command()
@@ -232,11 +248,12 @@ def doctor(
         found = Table(table).doctor(max_duration)
         exists = Table(table).exists()
     rows = [(c.what, c.subject, c.detail, c.remedy) for c in found]
-    print_rows(as_json, ("complaint", "about", "found", "what to do"), rows, plain(found))
+    columns = ("complaint", "about", "found", "what to do")
+    print_rows(as_json, columns, rows, plain(found), "Nothing is wrong.")
     if not exists:
         say("There is no table here yet: the store and the rights were looked at.")
     if found:
-        raise typer.Exit(1)
+        raise typer.Exit(Exit.LOOK)
 
 
 def main() -> None:

@@ -7,13 +7,38 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from enum import IntEnum
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table as Sheet
 
-from ..committer.errors import ZeroRenameError, escaped
+from ..committer.errors import (
+    OutcomeUnknownError,
+    UnfinishedCommitError,
+    ZeroRenameError,
+    escaped,
+)
+
+
+class Exit(IntEnum):
+    """Exit codes of every command but ``s3a-uploads``, whose are Hadoop's."""
+
+    DONE = 0
+    LOOK = 1
+    REFUSED = 2
+    UNKNOWN = 3
+
+
+#: As ``--help`` prints them; docs/commands.md has the same, by command.
+EXIT_CODES = (
+    "Exit codes: 0 done, and nothing is wrong; 1 something needs a look: found wrong, or not "
+    "done; 2 refused, nothing was changed; 3 not known whether it happened, or begun and not "
+    "finished: run it again. s3a-uploads has Hadoop's."
+)
+#: What every command does that deletes or decides.
+DRY = "Nothing was changed; --apply does it."
 
 
 def say(text: str) -> None:
@@ -22,25 +47,39 @@ def say(text: str) -> None:
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Apply = Annotated[
+    bool, typer.Option("--apply", help="Act. Without it, only say what would be done.")
+]
 
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Errors of this package as one paragraph on standard error, exit code 2."""
+    """Errors of this package as one paragraph on standard error, and their exit code."""
     try:
         yield
     except ZeroRenameError as error:
         typer.echo(f"{type(error).__name__}: {error}", err=True)
-        raise typer.Exit(2) from error
+        unsure = isinstance(error, OutcomeUnknownError | UnfinishedCommitError)
+        raise typer.Exit(Exit.UNKNOWN if unsure else Exit.REFUSED) from error
 
 
 def print_rows(
-    as_json: bool, columns: Sequence[str], rows: Sequence[Sequence[Any]], document: Any
+    as_json: bool,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    document: Any,
+    empty: str,
 ) -> None:
     """A table of ``rows``, or ``document`` as JSON. What keys, owners and other words of strangers
-    would do to a terminal is shown instead of done; JSON escapes it by itself."""
+    would do to a terminal is shown instead of done; JSON escapes it by itself.
+
+    :param empty: the sentence that stands for a table without rows.
+    """
     if as_json:
         typer.echo(json.dumps(document, indent=2, default=str))
+        return
+    if not rows:
+        typer.echo(empty)
         return
     sheet = Sheet(*columns)
     for row in rows:

@@ -48,7 +48,13 @@ def checks(
         return
     rows = [(c.id, c.severity, c.stage, _about(c.committers), c.title) for c in chosen]
     columns = ("check", "severity", "looked at", "committers", "what is wrong")
-    print_rows(as_json, columns, rows, [dataclasses.asdict(check) for check in chosen])
+    print_rows(
+        as_json,
+        columns,
+        rows,
+        [dataclasses.asdict(check) for check in chosen],
+        "No check concerns this committer.",
+    )
 
 
 def committers(
@@ -77,7 +83,7 @@ def committers(
         }
         for committer, attributes in ATTRIBUTES.items()
     ]
-    print_rows(as_json, ("attribute", *ATTRIBUTES), rows, document)
+    print_rows(as_json, ("attribute", *ATTRIBUTES), rows, document, "No committer is known.")
     if not as_json:
         for committer, attributes in ATTRIBUTES.items():
             for name, note in attributes.notes.items():

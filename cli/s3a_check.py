@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..committer.errors import InvalidInputError
-from .output import AsJson, print_rows, refusals
+from .output import AsJson, Exit, print_rows, refusals
 
 if TYPE_CHECKING:
     from ..s3a.checks.run import CheckFinding, JobFacts
@@ -50,9 +50,10 @@ def s3a_check(
     with refusals():
         found = inspect(_facts(conf_file, conf or (), hadoop_conf, committer, destination, accept))
     rows = [(f.check.id, f.check.severity, f.check.title, f.detail) for f in found]
-    print_rows(as_json, ("check", "severity", "what is wrong", "where"), rows, _documents(found))
+    columns = ("check", "severity", "what is wrong", "where")
+    print_rows(as_json, columns, rows, _documents(found), "Nothing is wrong with these settings.")
     if any(finding.check.severity is Severity.ERROR for finding in found):
-        raise typer.Exit(1)
+        raise typer.Exit(Exit.LOOK)
 
 
 def _facts(

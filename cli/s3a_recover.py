@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..committer.errors import InvalidInputError
-from .output import AsJson, plain, print_rows, refusals
+from .output import DRY, Apply, AsJson, Exit, plain, print_rows, refusals, say
 
 if TYPE_CHECKING:
     from ..s3a.recovery.recover import RecoveredJob, RecoveryOptions
@@ -88,7 +88,7 @@ def s3a_jobs(
         )
         for job in found
     ]
-    print_rows(as_json, columns, rows, plain(found))
+    print_rows(as_json, columns, rows, plain(found), "Nothing is left of S3A jobs.")
 
 
 def s3a_recover(
@@ -96,9 +96,7 @@ def s3a_recover(
     job: Annotated[
         list[str] | None, typer.Option(metavar="UUID", help="Only this job; may be repeated.")
     ] = None,
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Act. Without it, only say what would be done.")
-    ] = False,
+    apply: Apply = False,
     force: Annotated[
         bool,
         typer.Option("--force", help="Act on jobs too of which it is not known if they live."),
@@ -134,7 +132,7 @@ def s3a_recover(
 ) -> None:
     """Roll dead jobs of the S3A committers forward or back; say which, and why."""
     from ..s3a.recovery.plan import APPEND, Action
-    from ..s3a.recovery.recover import UNSETTLED, RecoveryOptions
+    from ..s3a.recovery.recover import UNSETTLED, JobOutcome, RecoveryOptions
 
     with refusals():
         if mode not in (None, APPEND):
@@ -173,12 +171,15 @@ def s3a_recover(
         )
         for one in found
     ]
-    print_rows(as_json, (*columns, "why"), rows, plain(found))
+    print_rows(as_json, (*columns, "why"), rows, plain(found), "Nothing is left of S3A jobs.")
     for one in found:
         for key in one.kept:
-            typer.echo(f"{one.job}: left {key}", err=True)
+            say(f"{one.job}: left {key}")
+    planned = (JobOutcome.WOULD_ROLL_FORWARD, JobOutcome.WOULD_ROLL_BACK)
+    if any(one.outcome in planned for one in found):
+        say(DRY)
     if any(one.outcome in UNSETTLED for one in found):
-        raise typer.Exit(1)
+        raise typer.Exit(Exit.LOOK)
 
 
 def _run(table: str, options: RecoveryOptions) -> tuple[RecoveredJob, ...]:

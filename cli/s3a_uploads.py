@@ -84,7 +84,7 @@ def s3a_uploads(
     if expect is None or verbose or as_json:
         columns = ("upload", "id", "age, s")
         rows = [(u.key, u.upload_id, f"{u.age:.0f}") for u in found]
-        print_rows(as_json, columns, rows, plain(found))
+        print_rows(as_json, columns, rows, plain(found), "No upload is under way there.")
     if not as_json and (expect is None or verbose):
         _say_total(len(found), "deleted" if acts else "found", abort and not force)
     if left:

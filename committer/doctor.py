@@ -101,7 +101,7 @@ def _about_uploads(context: Context, table: TableRecord) -> Step[list[Problem]]:
         keys = [it.upload.key for it in judged if it.abort and it.whose is whose]
         if keys:
             detail = f"{len(keys)} uploads {of_whom}: {stored}"
-            remedy = f"Abort them: zero-rename purge {url}{options}"
+            remedy = f"Abort them: zero-rename purge {url}{options} --apply"
             found.append(Problem(what, keys[0], detail, remedy))
     return found + _about_unknown(context, judged)
 
@@ -114,7 +114,7 @@ def _about_unknown(context: Context, judged: Sequence[Judged]) -> list[Problem]:
             key,
             f"The table has no record of {job}: it is another table's, or its records were "
             "deleted.",
-            f"If it is nobody's: zero-rename purge {context.root.url} --job {job}",
+            f"If it is nobody's: zero-rename purge {context.root.url} --job {job} --apply",
         )
         for job, key in sorted(unknown.items())
     ]

@@ -22,12 +22,12 @@ def fate(job: str, table: str, state: JobState, cause: str = "") -> str:
         return (
             f"Job {job} of {table} is committed: its rows are visible to readers through heads, "
             f"and it must not be run again{why}. What is left to do, zero-rename recover {table} "
-            "does."
+            "--apply does."
         )
     return (
         f"Whether job {job} of {table} is committed is not known{why}. Do not run it again before "
         f"that is known: zero-rename jobs {table} shows it while it is open, and zero-rename "
-        f"recover {table} settles it when it has been silent for long enough."
+        f"recover {table} --apply settles it when it has been silent for long enough."
     )
 
 

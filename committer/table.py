@@ -36,7 +36,7 @@ from .maintenance.current_table import (
 )
 from .maintenance.problem import Problem
 from .maintenance.purge import PurgeReport, purge
-from .maintenance.recovery import Recovered, recover, settle
+from .maintenance.recovery import Recovered, plan_recovery, recover, settle
 from .maintenance.repair import Repaired, repair
 from .maintenance.store_problems import renew_facts
 from .maintenance.verify import Finding
@@ -208,6 +208,10 @@ class Table(JobStates):
         """
         return self.driver.run(recover(self._context, patience))
 
+    def plan_recovery(self, patience: float | None = None) -> list[Recovered]:
+        """What :meth:`recover` would do. Changes nothing."""
+        return self.driver.run(plan_recovery(self._context, patience))
+
     def settle(self, job: str) -> Recovered | None:
         """Settle one open job whose process has ended: finish it if it is committed, else abort it.
 
@@ -219,7 +223,7 @@ class Table(JobStates):
         self,
         older_than: float | None = None,
         foreign: bool = False,
-        dry_run: bool = False,
+        apply: bool = False,
         patience: float | None = None,
         jobs: Collection[str] = (),
     ) -> PurgeReport:
@@ -227,14 +231,14 @@ class Table(JobStates):
 
         :param older_than: with ``foreign``, the least age in seconds of foreign uploads.
         :param foreign: abort uploads that no job of this package made, by age.
-        :param dry_run: only say what would be done.
+        :param apply: do it; ``False`` only says what would be done.
         :param jobs: abort the uploads of these, too, where the table has no record of them.
         :raises ValueError: ``foreign`` without ``older_than``.
         """
         if foreign and older_than is None:
             raise ValueError("purge(foreign=True) needs older_than, in seconds")
         age = older_than if foreign else None
-        options: dict[str, Any] = {"patience": patience, "jobs": jobs, "dry_run": dry_run}
+        options: dict[str, Any] = {"patience": patience, "jobs": jobs, "apply": apply}
         return self.driver.run(purge(self._context, foreign_older_than=age, **options))
 
     def repair(self, accept_loss: bool = False, job: str | None = None) -> list[Repaired]:

@@ -81,4 +81,4 @@ with DAG(
     tags=["example", "zero_rename"],
     doc_md="Settle interrupted jobs, and abort the uploads that nobody will complete.",
 ):
-    PurgeStaleUploadsOperator(task_id="purge", tables=["{{ params.table }}"])
+    PurgeStaleUploadsOperator(task_id="purge", tables=["{{ params.table }}"], apply=True)

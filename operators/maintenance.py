@@ -40,12 +40,14 @@ class _TableMaintenance(BaseOperator):
         self,
         *,
         tables: str | Sequence[str],
+        apply: bool = False,
         patience: float | timedelta | None = None,
         zero_rename_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.tables = tables
+        self.apply = apply
         self.patience = patience
         self.zero_rename_conn_id = zero_rename_conn_id
 
@@ -56,6 +58,8 @@ class _TableMaintenance(BaseOperator):
         :raises AirflowFailException: a call that no retry can mend.
         :raises Exception: the first error met, with the others as notes.
         """
+        if not self.apply:
+            self.log.warning("Nothing is changed, only reported: apply=True acts.")
         reports: list[dict[str, Any]] = []
         errors: list[Exception] = []
         try:
@@ -109,38 +113,41 @@ class _TableMaintenance(BaseOperator):
 class RecoverJobsOperator(_TableMaintenance):
     """Settle interrupted jobs: apply committed ones, finish aborted ones, fence dead ones.
 
-    Safe beside running jobs: those that send heartbeats are left alone. Returns (XCom)
-    ``tables``, each with ``recovered`` (``job``, ``outcome``, ``detail``) and ``failed``.
+    Reports by default: ``apply=True`` acts. Safe beside running jobs: those that send heartbeats
+    are left alone. Returns (XCom) ``tables``, each with ``recovered`` (``job``, ``outcome``,
+    ``detail``) and ``failed``.
 
     :param tables: one table or several, whole or below the connection's table root.
         (templated)
+    :param apply: act; ``False`` only reports what would be done.
     :param patience: seconds (or a timedelta) an undecided job may be silent before it is
         declared dead; ``None`` takes each job's own.
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
     def _treat(self, table: Table, hook: ZeroRenameHook) -> dict[str, Any]:
-        return self._log_recovered(table, table.recover(_seconds(self.patience)))
+        settle = table.recover if self.apply else table.plan_recovery
+        return self._log_recovered(table, settle(_seconds(self.patience)))
 
 
 class PurgeStaleUploadsOperator(_TableMaintenance):
     """Settle interrupted jobs, then abort the multipart uploads that nobody will complete.
 
-    What belongs to a job is judged by its records alone, whatever its age. Uploads that no job
-    of this package made, such as those of Spark's own writers, are aborted only with
-    ``foreign=True`` and by age. Returns (XCom) ``tables``, each with ``uploads`` (``key``,
-    ``upload_id``, ``job``, ``initiated``, ``action``, ``reason``; 100 at most, those that could
-    not be aborted first), ``uploads_left_off``, ``aborted``, ``kept``, ``would_abort``,
-    ``failed_uploads``, ``recovered`` and ``failed``. Fails when an upload is still listed after
-    it was aborted.
+    Reports by default: ``apply=True`` acts. What belongs to a job is judged by its records alone,
+    whatever its age. Uploads that no job of this package made, such as those of Spark's own
+    writers, are aborted only with ``foreign=True`` and by age. Returns (XCom) ``tables``, each
+    with ``uploads`` (``key``, ``upload_id``, ``job``, ``initiated``, ``action``, ``reason``; 100
+    at most, those that could not be aborted first), ``uploads_left_off``, ``aborted``, ``kept``,
+    ``would_abort``, ``failed_uploads``, ``recovered`` and ``failed``. Fails when an upload is
+    still listed after it was aborted.
 
     :param tables: one table or several, whole or below the connection's table root.
         (templated)
+    :param apply: act; ``False`` only reports what would be done.
     :param foreign: abort foreign uploads too.
     :param older_than: their least age, seconds or a timedelta; ``None`` takes the connection's,
         else ``[zero_rename] purge_older_than_hours``. Below ``[zero_rename]
         purge_floor_hours`` it is refused.
-    :param dry_run: change nothing and report what would be done.
     :param patience: as in :class:`RecoverJobsOperator`.
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
@@ -150,14 +157,11 @@ class PurgeStaleUploadsOperator(_TableMaintenance):
         *,
         foreign: bool = False,
         older_than: float | timedelta | None = None,
-        dry_run: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.foreign = foreign
         self.older_than = older_than
-        # Not "dry_run": operators have a method of that name.
-        self._only_report = dry_run
 
     def _age(self, hook: ZeroRenameHook) -> float | None:
         if not self.foreign:
@@ -185,7 +189,7 @@ class PurgeStaleUploadsOperator(_TableMaintenance):
         found = table.purge(
             older_than=self._age(hook),
             foreign=self.foreign,
-            dry_run=self._only_report,
+            apply=self.apply,
             patience=_seconds(self.patience),
         )
         report = self._log_recovered(table, found.recovered)

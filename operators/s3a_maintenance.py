@@ -84,9 +84,12 @@ class RecoverS3AJobsOperator(_TableMaintenance):
         **kwargs: Any,
     ) -> None:
         super().__init__(
-            tables=tables, patience=patience, zero_rename_conn_id=zero_rename_conn_id, **kwargs
+            tables=tables,
+            apply=apply,
+            patience=patience,
+            zero_rename_conn_id=zero_rename_conn_id,
+            **kwargs,
         )
-        self.apply = apply
         self.force = force
         self.mode = mode
         self.direction = direction

@@ -65,8 +65,8 @@ def _unread(context: Context, entry: OpenEntry, damage: DamagedError) -> Problem
         "damaged",
         context.root.open_key(entry.job),
         f"{damage.message} Whose job it is and with which policy, nobody can tell.",
-        f"If its process is dead: zero-rename recover {context.root.url} --patience 0, beside no "
-        "running job",
+        f"If its process is dead: zero-rename recover {context.root.url} --patience 0 --apply, "
+        "beside no running job",
     )
 
 
@@ -95,7 +95,7 @@ def _about_silence(
         return []
     state = "undecided" if decided is None else f"decided ({decided.decision.verdict})"
     url = context.root.url
-    remedy = f"Settle it: zero-rename recover {url}"
+    remedy = f"Settle it: zero-rename recover {url} --apply"
     if decided is not None and decided.decision.is_commit:
         remedy += f"; where files are lost: zero-rename repair {url} --job {entry.job}"
     if coordination is Coordination.NONE:
@@ -142,5 +142,5 @@ def _about_claim(context: Context, state: HeadState) -> Step[Problem | None]:
         "claim of a dead job",
         state.slot.key,
         f"The head carries the claim of {job}, which has no open record.",
-        f"Take it off: zero-rename purge {context.root.url}",
+        f"Take it off: zero-rename purge {context.root.url} --apply",
     )

@@ -17,10 +17,11 @@ from ..s3.backoff import Backoff
 from ..s3.deletion import abort_uploads
 from ..s3.requests import ListedUpload, Step
 from ..state.context import Context
-from ..state.decide import decide
+from ..state.decide import decide, read_decision
 from ..state.heads import all_heads, release_claim
+from ..state.tolerance import or_damage
 from .purge_plan import Judged, Wanted, judge_uploads
-from .recovery import Outcome, Recovered, give_up, known, recover
+from .recovery import Outcome, Recovered, give_up, known, plan_recovery, recover
 
 #: The second round comes at once.
 _ROUNDS = Backoff(tries=5, first=0.5, at_once=2)
@@ -67,7 +68,7 @@ def purge(
     patience: float | None = None,
     foreign_older_than: float | None = None,
     jobs: Collection[str] = (),
-    dry_run: bool = False,
+    apply: bool = False,
 ) -> Step[PurgeReport]:
     """Recover, then abort the uploads that nobody will complete.
 
@@ -75,16 +76,15 @@ def purge(
         leaves them.
     :param jobs: jobs that are dead, on the caller's word: those that are open and undecided are
         aborted whatever their age, and uploads of those of which the table has no record.
-    :param dry_run: say what would be done; nothing is recovered or aborted.
+    :param apply: do it; ``False`` says what would be done, and changes nothing.
     """
     facts, coordination = yield from known(context)
     context = replace(context, facts=facts)
-    recovered: list[Recovered] = []
-    if not dry_run:
-        recovered = yield from _recovered(context, coordination, patience, jobs)
+    settle = _recovered if apply else _planned
+    recovered = yield from settle(context, coordination, patience, jobs)
     judged = yield from judge_uploads(context, Wanted(foreign_older_than, frozenset(jobs)))
     left: dict[ListedUpload, str] = {}
-    if not dry_run:
+    if apply:
         doomed = [it.upload for it in judged if it.abort]
         left = yield from _aborted(context, doomed)
         if len(doomed) > len(left) and any(it.outcome is Outcome.FAILED for it in recovered):
@@ -92,7 +92,7 @@ def purge(
             again = yield from _recovered(context, coordination, patience, ())
             settled = [it for it in recovered if it.outcome is not Outcome.FAILED]
             recovered = settled + again
-    entries = tuple(_entry(it, dry_run, left.get(it.upload)) for it in judged)
+    entries = tuple(_entry(it, apply, left.get(it.upload)) for it in judged)
     return PurgeReport(entries, tuple(recovered))
 
 
@@ -109,6 +109,22 @@ def _recovered(
     if coordination is Coordination.STORE:
         outcomes += yield from release_dead_claims(context)
     return outcomes
+
+
+def _planned(
+    context: Context, coordination: Coordination, patience: float | None, dead: Collection[str]
+) -> Step[list[Recovered]]:
+    """What :func:`_recovered` would do."""
+    outcomes = yield from plan_recovery(context, patience)
+    if coordination is Coordination.NONE:
+        return outcomes
+    outcomes = [
+        replace(it, outcome=Outcome.WOULD_ABORT, detail="named as dead")
+        if it.job in dead and it.outcome is Outcome.LEFT
+        else it
+        for it in outcomes
+    ]
+    return outcomes + (yield from dead_claims(context))
 
 
 def _aborted(context: Context, uploads: Collection[ListedUpload]) -> Step[dict[ListedUpload, str]]:
@@ -129,10 +145,10 @@ def _aborted(context: Context, uploads: Collection[ListedUpload]) -> Step[dict[L
     return {u: said.get(u) or "the store said that it did" for u in left.values()}
 
 
-def _entry(it: Judged, dry_run: bool, failure: str | None) -> PurgeEntry:
+def _entry(it: Judged, apply: bool, failure: str | None) -> PurgeEntry:
     action, reason = PurgeAction.KEPT, it.reason
     if it.abort:
-        action = PurgeAction.WOULD_ABORT if dry_run else PurgeAction.ABORTED
+        action = PurgeAction.ABORTED if apply else PurgeAction.WOULD_ABORT
     if failure is not None:
         action = PurgeAction.FAILED
         reason += f"; it is still listed after {_ROUNDS.tries} rounds of aborting ({failure})"
@@ -147,17 +163,49 @@ def release_dead_claims(context: Context) -> Step[list[Recovered]]:
     clean-up was done, and then die: nothing but the head tells. Whoever claims the head next takes
     such a claim off; this does it for partitions that nobody writes.
     """
-    states = yield from all_heads(context)
+    found = yield from _claims_of_closed_jobs(context)
     outcomes = []
+    for it in found:
+        if isinstance(it, DamagedError):
+            outcomes.append(Recovered("", Outcome.FAILED, str(it)))
+        else:
+            outcomes.append((yield from _release(context, *it)))
+    return outcomes
+
+
+def dead_claims(context: Context) -> Step[list[Recovered]]:
+    """What :func:`release_dead_claims` would do. Changes nothing."""
+    found = yield from _claims_of_closed_jobs(context)
+    outcomes = []
+    for it in found:
+        if isinstance(it, DamagedError):
+            outcomes.append(Recovered("", Outcome.FAILED, str(it)))
+            continue
+        state, job = it
+        decided = yield from or_damage(read_decision(context, job))
+        if isinstance(decided, DamagedError):
+            outcomes.append(Recovered(job, Outcome.FAILED, str(decided)))
+        elif decided is not None and decided.decision.is_commit:
+            detail = f"apply {state.slot.name}"
+            outcomes.append(Recovered(job, Outcome.WOULD_FINISH, detail))
+        else:
+            detail = f"take its claim off {state.slot.name}"
+            outcomes.append(Recovered(job, Outcome.WOULD_ABORT, detail))
+    return outcomes
+
+
+def _claims_of_closed_jobs(context: Context) -> Step[list[tuple[HeadState, str] | DamagedError]]:
+    """Heads with the claim of a job that has no open record; those that cannot be read."""
+    states = yield from all_heads(context)
+    found: list[tuple[HeadState, str] | DamagedError] = []
     for state in states:
         if isinstance(state, DamagedError):
-            outcomes.append(Recovered("", Outcome.FAILED, str(state)))
+            found.append(state)
             continue
         job = state.head.claim
-        if job is None or (yield from read_open(context, job)) is not None:
-            continue
-        outcomes.append((yield from _release(context, state, job)))
-    return outcomes
+        if job is not None and (yield from read_open(context, job)) is None:
+            found.append((state, job))
+    return found
 
 
 def _release(context: Context, state: HeadState, job: str) -> Step[Recovered]:

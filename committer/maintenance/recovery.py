@@ -23,12 +23,15 @@ from ..state.tolerance import or_damage
 
 
 class Outcome(StrEnum):
-    """What became of an open job."""
+    """What became of an open job, or would: would-finish is committed already, and would-abort
+    covers the clean-up of one that is aborted."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
     LEFT = "left"
     FAILED = "failed"
+    WOULD_FINISH = "would-finish"
+    WOULD_ABORT = "would-abort"
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,26 @@ def recover(context: Context, patience: float | None = None) -> Step[list[Recove
     return outcomes
 
 
+def plan_recovery(context: Context, patience: float | None = None) -> Step[list[Recovered]]:
+    """What :func:`recover` would do, by the same judgement. Changes nothing."""
+    facts, coordination = yield from known(context)
+    context = replace(context, facts=facts)
+    if coordination is Coordination.NONE:
+        return (yield from _report_only(context))
+    jobs = sorted((yield from list_open(context)))
+    found = yield All(tuple(or_damage(_plan_one(context, job, patience)) for job in jobs))
+    return [
+        Recovered(job, Outcome.FAILED, str(it)) if isinstance(it, DamagedError) else it
+        for job, it in zip(jobs, found, strict=True)
+        if it is not None
+    ]
+
+
+def _plan_one(context: Context, job: str, patience: float | None) -> Step[Recovered | None]:
+    judged = yield from judge_job(context, job, patience)
+    return None if judged is None else judged.plan()
+
+
 def settle(context: Context, job: str) -> Step[Recovered | None]:
     """Settle one job whose process has ended, however short its silence.
 
@@ -142,7 +165,7 @@ def _report_only(context: Context) -> Step[list[Recovered]]:
         silent = f"silent for {job.age_seconds:.0f} s"
         detail = {
             None: f"undecided, {silent}; nothing of it is visible. If its process is dead, delete "
-            f"its open record, then: zero-rename purge {context.root.url} --job {job.job}",
+            f"its open record, then: zero-rename purge {context.root.url} --job {job.job} --apply",
             Verdict.ABORT: f"aborted, its clean-up is not finished, {silent}. If its process is "
             "dead, delete its open record and purge",
             Verdict.COMMIT: f"committed and not finished, {silent}; it may be half visible. If "
@@ -155,29 +178,79 @@ def _report_only(context: Context) -> Step[list[Recovered]]:
     return left
 
 
-def _recover_one(context: Context, job: str, patience: float | None) -> Step[Recovered | None]:
+@dataclass(frozen=True)
+class JudgedJob:
+    """An open job, as recovery takes it.
+
+    :param allowed: seconds that it may be silent while it is undecided.
+    """
+
+    entry: OpenEntry
+    decided: Decided | None
+    allowed: float
+
+    @property
+    def is_committed(self) -> bool:
+        return self.decided is not None and self.decided.decision.is_commit
+
+    @property
+    def may_live(self) -> bool:
+        """Undecided, and not silent for long enough: nobody but its owner may settle it."""
+        return self.decided is None and self.entry.silent_for < self.allowed
+
+    @property
+    def why_left(self) -> str:
+        unread = "; its open record cannot be read" if self.entry.damage else ""
+        return (
+            f"undecided, last heartbeat {self.entry.silent_for:.0f} s ago of {self.allowed:.0f} s "
+            f"allowed{unread}"
+        )
+
+    @property
+    def why_aborted(self) -> str:
+        return "" if self.decided else f"silent for {self.entry.silent_for:.0f} s"
+
+    def plan(self) -> Recovered:
+        """What recovery would do."""
+        job = self.entry.job
+        if self.may_live:
+            return Recovered(job, Outcome.LEFT, self.why_left)
+        if self.is_committed:
+            return Recovered(job, Outcome.WOULD_FINISH, "it is committed and not finished")
+        return Recovered(
+            job, Outcome.WOULD_ABORT, self.why_aborted or "aborted, its clean-up is not finished"
+        )
+
+
+def judge_job(context: Context, job: str, patience: float | None) -> Step[JudgedJob | None]:
+    """What recovery goes by; ``None``: the job is not open. Changes nothing.
+
+    :param patience: as in :func:`recover`.
+    :raises DamagedError: its decision cannot be read.
+    """
     entry: OpenEntry | None = yield from read_open(context, job)
     if entry is None:
         return None
     decided = yield from read_decision(context, job)
-    if decided is not None and decided.decision.is_commit:
+    return JudgedJob(entry, decided, entry.patience if patience is None else patience)
+
+
+def _recover_one(context: Context, job: str, patience: float | None) -> Step[Recovered | None]:
+    judged: JudgedJob | None = yield from judge_job(context, job, patience)
+    if judged is None:
+        return None
+    entry, decided = judged.entry, judged.decided
+    if decided is not None and judged.is_committed:
         report = yield from finish(context, decided)
         return Recovered(job, Outcome.COMMITTED, f"applied: {report.rows} rows")
-    allowed = entry.patience if patience is None else patience
-    if decided is None and entry.silent_for < allowed:
-        unread = "; its open record cannot be read" if entry.damage else ""
-        return Recovered(
-            job,
-            Outcome.LEFT,
-            f"undecided, last heartbeat {entry.silent_for:.0f} s ago of {allowed:.0f} s allowed"
-            f"{unread}",
-        )
+    if judged.may_live:
+        return Recovered(job, Outcome.LEFT, judged.why_left)
     if entry.record is None:
         result = yield from _abort_unread(context, job)
     else:
         result = yield from abort_job_id(context, entry.record, entry.last_modified)
     if isinstance(result, Aborted):
-        why = "its clean-up is finished" if decided else f"silent for {entry.silent_for:.0f} s"
+        why = judged.why_aborted or "its clean-up is finished"
         return Recovered(job, Outcome.ABORTED, f"{why}; {result.uploads} uploads aborted")
     return Recovered(job, Outcome.COMMITTED, f"decided meanwhile: {result.rows} rows")
 

@@ -71,7 +71,8 @@ def finish_own(
             table=context.root.url,
             job=decided.decision.job,
             key=error.key,
-            remedy=f"Do not run the job again; finish it: zero-rename recover {context.root.url}",
+            remedy="Do not run the job again; finish it: "
+            f"zero-rename recover {context.root.url} --apply",
         ) from error
 
 
@@ -191,7 +192,7 @@ def _incomplete(
         table=url,
         job=job,
         key=file.key,
-        remedy=f"Do not run the job again; finish it: zero-rename recover {url}",
+        remedy=f"Do not run the job again; finish it: zero-rename recover {url} --apply",
     )
 
 
@@ -285,5 +286,6 @@ def _unmoved(context: Context, decided: Decided, slot: Slot, cause: str) -> Unfi
         table=context.root.url,
         job=decided.decision.job,
         key=slot.key,
-        remedy=f"Do not run the job again; finish it: zero-rename recover {context.root.url}",
+        remedy="Do not run the job again; finish it: "
+        f"zero-rename recover {context.root.url} --apply",
     )

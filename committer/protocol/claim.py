@@ -242,7 +242,8 @@ def _refuse_if_fenced(context: Context, opened: OpenedJob) -> Step[None]:
             "This job is committed already: its commit was called before, or in another process.",
             table=context.root.url,
             job=opened.job,
-            remedy=f"Do not run the job again; finish it: zero-rename recover {context.root.url}",
+            remedy="Do not run the job again; finish it: "
+            f"zero-rename recover {context.root.url} --apply",
         )
     raise JobFencedError(
         "Another process declared this job dead and wrote its abort decision; it can no longer "

@@ -53,7 +53,7 @@ def sweep(context: Context, job: str, keep: Collection[tuple[str, str]] = frozen
         table=context.root.url,
         job=job,
         key=left[0].key,
-        remedy=f"Run recovery later: zero-rename recover {context.root.url}",
+        remedy=f"Run recovery later: zero-rename recover {context.root.url} --apply",
     )
 
 

@@ -158,5 +158,6 @@ def _unwritten(context: Context, decided: Decided, key: str) -> UnfinishedCommit
         table=context.root.url,
         job=decided.decision.job,
         key=key,
-        remedy=f"Do not run the job again; finish it: zero-rename recover {context.root.url}",
+        remedy="Do not run the job again; finish it: "
+        f"zero-rename recover {context.root.url} --apply",
     )

@@ -298,7 +298,7 @@ def _refuse_second_writer(
             table=context.root.url,
             job=entry.job,
             remedy="Wait for that job, or recover it if it is dead (zero-rename recover "
-            f"{context.root.url}); for parallel writers use AWS S3, R2, MinIO, Ceph, "
+            f"{context.root.url} --apply); for parallel writers use AWS S3, R2, MinIO, Ceph, "
             "SeaweedFS or Ozone.",
         )
 

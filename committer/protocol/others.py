@@ -35,7 +35,7 @@ def about_other(root: TableRoot, job: str, other: str, step: Step[Any]) -> Step[
     try:
         return (yield from step)
     except _TROUBLES as error:
-        settle = f"Settle {other} first: zero-rename recover {root.url}"
+        settle = f"Settle {other} first: zero-rename recover {root.url} --apply"
         if isinstance(error, DamagedError) and error.remedy:
             settle = error.remedy.rstrip(".")  # Recovery would meet the same damage.
         raise OtherJobError(

@@ -31,7 +31,7 @@ def remove_listed(context: Context, removals: tuple[StoredFile, ...]) -> Step[No
             table=context.root.url,
             key=key,
             remedy="Finish it when the store allows deletes: "
-            f"zero-rename recover {context.root.url}",
+            f"zero-rename recover {context.root.url} --apply",
         )
 
 

@@ -124,7 +124,7 @@ def survey(context: Context, partitions: Collection[str] | None = None) -> Step[
     raise UnfinishedCommitError(
         f"The table did not hold still for {_ROUNDS} looks, or a committed job is not applied.",
         table=context.root.url,
-        remedy=f"Finish what is open: zero-rename recover {context.root.url}",
+        remedy=f"Finish what is open: zero-rename recover {context.root.url} --apply",
     )
 
 

@@ -30,7 +30,7 @@ _RIGHTS = (
 )
 _MAKE_ROOM = (
     "Make room, or have the quota raised. Uploads that nobody will complete take room too: "
-    "zero-rename doctor names them, zero-rename purge aborts them, which needs none."
+    "zero-rename doctor names them, zero-rename purge --apply aborts them, which needs none."
 )
 _REGION = "Set AWS_REGION to the bucket's region, or AWS_ENDPOINT_URL to its endpoint."
 

@@ -160,5 +160,5 @@ def _unknown(context: Context, decision: Decision, cause: str) -> CommitStateUnk
         job=decision.job,
         key=context.root.decision_key(decision.job),
         remedy="Do not run the job again before recovery has settled it: "
-        f"zero-rename recover {context.root.url}",
+        f"zero-rename recover {context.root.url} --apply",
     )

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 from zero_rename import JobSpec, Table
 from zero_rename.cli import app
-from zero_rename.committer import DataLostError, Owner, UnfinishedCommitError
+from zero_rename.committer import (
+    DataLostError,
+    OutcomeUnknownError,
+    Owner,
+    UnfinishedCommitError,
+)
 from zero_rename.committer.s3.backoff import Backoff
 from zero_rename.committer.s3.driver import BotoDriver
 from zero_rename.committer.s3.requests import AbortUpload, Unknown
 
+ROOT = Path(__file__).resolve().parents[2]
 DATA = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})
 
 
@@ -27,6 +36,19 @@ def table(s3_bucket: Any) -> Table:
     with table.job(DATA.schema, partition_by=["day"]) as job:
         job.write(DATA)
     return table
+
+
+def commands() -> dict[str, Any]:
+    """Every command by its words."""
+
+    def walk(group: Any, words: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+        for name, command in group.commands.items():
+            if hasattr(command, "commands"):
+                yield from walk(command, (*words, name))
+            else:
+                yield " ".join((*words, name)), command
+
+    return dict(walk(typer.main.get_command(app), ()))
 
 
 def invoke(*arguments: str) -> Result:
@@ -69,10 +91,14 @@ def test_an_open_job_is_listed_and_recovered(table: Table, s3_bucket: Any) -> No
     (job,) = as_json("jobs", table.root.url)
     assert (job["job"], job["decided"]) == (opened.job, None)
     assert opened.job in invoke("jobs", table.root.url).stdout
-    (left,) = as_json("recover", table.root.url)
+    (left,) = as_json("recover", table.root.url, "--apply")
     assert left["outcome"] == "left"
+    (planned,) = as_json("recover", table.root.url, "--patience", "0")
+    assert planned["outcome"] == "would-abort"
+    assert "--apply" in invoke("recover", table.root.url, "--patience", "0").stderr
     assert len(s3_bucket.uploads()) == 2
-    (aborted,) = as_json("recover", table.root.url, "--patience", "0")
+    assert len(as_json("jobs", table.root.url)) == 1
+    (aborted,) = as_json("recover", table.root.url, "--patience", "0", "--apply")
     assert aborted["outcome"] == "aborted"
     assert as_json("jobs", table.root.url) == []
     assert s3_bucket.uploads() == []
@@ -81,12 +107,13 @@ def test_an_open_job_is_listed_and_recovered(table: Table, s3_bucket: Any) -> No
 def test_purge_names_each_upload_and_why(table: Table, s3_bucket: Any) -> None:
     key = "flights/day=1/part-00000-2f9a.parquet"
     s3_bucket.client.create_multipart_upload(Bucket=s3_bucket.name, Key=key)
-    (entry,) = as_json("purge", table.root.url)["entries"]
+    (entry,) = as_json("purge", table.root.url, "--apply")["entries"]
     assert (entry["key"], entry["action"]) == (key, "kept")
     arguments = ("purge", table.root.url, "--foreign", "--older-than", "3600")
-    assert as_json(*arguments, "--dry-run")["entries"][0]["action"] == "would-abort"
+    assert as_json(*arguments)["entries"][0]["action"] == "would-abort"
+    assert "--apply" in invoke(*arguments).stderr
     assert s3_bucket.uploads() == [key]
-    assert as_json(*arguments)["entries"][0]["action"] == "aborted"
+    assert as_json(*arguments, "--apply")["entries"][0]["action"] == "aborted"
     assert s3_bucket.uploads() == []
 
 
@@ -105,10 +132,10 @@ def test_purge_fails_loudly_where_aborting_does(
     (job,) = {file.job for file in table.files()}
     key = f"flights/day=1/part-00009-{job}-0000.parquet"
     s3_bucket.client.create_multipart_upload(Bucket=s3_bucket.name, Key=key)
-    (entry,) = as_json("purge", table.root.url, code=1)["entries"]
+    (entry,) = as_json("purge", table.root.url, "--apply", code=1)["entries"]
     assert (entry["key"], entry["action"]) == (key, "failed")
     assert "503 SlowDown" in entry["reason"]
-    printed = invoke("purge", table.root.url)
+    printed = invoke("purge", table.root.url, "--apply")
     assert printed.exit_code == 1
     assert "1 of these are not done" in printed.stderr
     assert s3_bucket.uploads() == [key]
@@ -134,10 +161,13 @@ def test_a_job_that_could_not_be_settled_is_told_by_the_exit_code(
     # moto answers the completion of a missing upload with 500, which tells nothing.
     with pytest.raises((DataLostError, UnfinishedCommitError)):
         table.commit(opened, [result])
-    found = as_json(command, table.root.url, code=1)
+    planned = as_json(command, table.root.url)
+    planned = planned["recovered"] if command == "purge" else planned
+    assert [(job["job"], job["outcome"]) for job in planned] == [(opened.job, "would-finish")]
+    found = as_json(command, table.root.url, "--apply", code=1)
     outcomes = found["recovered"] if command == "purge" else found
     assert [(job["job"], job["outcome"]) for job in outcomes] == [(opened.job, "failed")]
-    printed = invoke(command, table.root.url)
+    printed = invoke(command, table.root.url, "--apply")
     assert printed.exit_code == 1
     assert opened.job in printed.stdout
 
@@ -206,3 +236,49 @@ def test_a_refusal_is_one_paragraph(s3_bucket: Any) -> None:
     assert "TableNotFoundError: There is no zero_rename table here." in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
     assert invoke("jobs", "flights").exit_code == 2
+
+
+#: Each where nothing is to be said, and the sentence that says so.
+NOTHING = {
+    "jobs": "No job is open.",
+    "recover": "No job is open: nothing is to be settled.",
+    "purge": "No upload is under way and no job is open: nothing is to be purged.",
+    "verify": "Nothing differs.",
+    "adopt": "No partition has files and no head: nothing is to be adopted.",
+    "repair": "No committed job is open: nothing can be lost.",
+    "s3a-jobs": "Nothing is left of S3A jobs.",
+    "s3a-recover": "Nothing is left of S3A jobs.",
+    "s3a-uploads": "No upload is under way there.",
+}
+
+
+class TestOneMind:
+    """What all commands have in common."""
+
+    @pytest.mark.parametrize("command", NOTHING)
+    def test_an_empty_table_is_a_sentence(self, table: Table, command: str) -> None:
+        result = invoke(command, table.root.url)
+        assert result.exit_code == 0, result.output
+        assert result.stdout.splitlines()[0] == NOTHING[command]
+        found = json.loads(invoke(command, table.root.url, "--json").stdout)
+        assert (found.get("entries", []) if isinstance(found, dict) else found) == []
+
+    def test_every_command_prints_json_and_none_has_another_word_for_apply(self) -> None:
+        for name, command in commands().items():
+            options = {word for parameter in command.params for word in parameter.opts}
+            assert "--json" in options, name
+            assert not {"--dry-run", "--dry", "--yes", "--execute"} & options, name
+
+    def test_exit_codes_are_in_the_help_and_in_the_documentation(self) -> None:
+        told = " ".join(invoke("--help").stdout.split())
+        assert "Exit codes: 0 done" in told.replace("│ ", "")
+        page = (ROOT / "docs" / "commands.md").read_text("utf-8")
+        rows = {line.split("`")[1].split()[1] for line in page.splitlines() if "| `zero" in line}
+        assert rows == {name.split()[0] for name in commands()}
+
+    def test_not_known_is_not_refused(self, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+        def unknown(self: Table) -> Any:
+            raise OutcomeUnknownError("The store did not say.")
+
+        monkeypatch.setattr(Table, "verify", unknown)
+        assert invoke("verify", table.root.url).exit_code == 3

@@ -17,6 +17,7 @@ from zero_rename.operators.maintenance import PurgeStaleUploadsOperator, Recover
 
 
 def run(kind: type, tables: Any, **arguments: Any) -> dict[str, Any]:
+    arguments.setdefault("apply", True)
     task = kind(task_id="maintain", tables=tables, **arguments)
     report = run_task(task, task_context(task))
     assert json.loads(json.dumps(report)) == report
@@ -41,6 +42,16 @@ class TestRecover:
         assert tables.table().open_jobs() == []
         assert tables.bucket.uploads() == []
         assert [file.partition for file in tables.table().files()] == ["day=1"]
+
+    def test_only_says_so_by_default(self, tables: Tables) -> None:
+        committed, dead = tables.decided(1), tables.undecided(2)
+        task = RecoverJobsOperator(task_id="maintain", tables=tables.url(), patience=0)
+        (report,) = run_task(task, task_context(task))["tables"]
+        assert {job["job"]: job["outcome"] for job in report["recovered"]} == {
+            committed: "would-finish",
+            dead: "would-abort",
+        }
+        assert {job.job for job in tables.table().open_jobs()} == {committed, dead}
 
     def test_leaves_what_may_live(self, tables: Tables) -> None:
         alive = tables.undecided(2)
@@ -80,12 +91,12 @@ class TestPurge:
         assert [job["outcome"] for job in report["recovered"]] == ["aborted"]
         assert tables.bucket.uploads() == []
 
-    def test_only_says_so_in_a_dry_run(self, tables: Tables) -> None:
+    def test_only_says_so_by_default(self, tables: Tables) -> None:
         job = tables.undecided(2)
         tables.table().recover(patience=0.0)
         key = f"wh/flights/day=2/part-00000-{job}-0009.parquet"
         tables.bucket.client.create_multipart_upload(Bucket=tables.bucket.name, Key=key)
-        (report,) = run(PurgeStaleUploadsOperator, tables.url(), dry_run=True)["tables"]
+        (report,) = run(PurgeStaleUploadsOperator, tables.url(), apply=False)["tables"]
         assert (report["would_abort"], report["aborted"], report["kept"]) == (1, 0, 0)
         assert [(u["key"], u["job"]) for u in report["uploads"]] == [(key, job)]
         assert tables.bucket.uploads() == [key]

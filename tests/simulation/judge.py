@@ -188,7 +188,7 @@ class Judge:
                 store = run_to_end(store, repair(context, accept_loss=True), self._behaviour)
             after = run_to_end(store, recover(context, patience=0.0), self._behaviour)
             check_claims_released(store, after)
-            return run_to_end(after, purge(context, patience=0.0), self._behaviour)
+            return run_to_end(after, purge(context, patience=0.0, apply=True), self._behaviour)
         except ZeroRenameError as error:
             raise Violation("ability to abort", f"recovery failed: {error}") from error
 

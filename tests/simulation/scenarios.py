@@ -227,7 +227,7 @@ def recoverer(
 
 def purger(foreign_older_than: float | None = None, name: str = "purger") -> Participant:
     """A purge that leaves undecided jobs alone."""
-    options = {"patience": 1e9, "foreign_older_than": foreign_older_than}
+    options = {"patience": 1e9, "foreign_older_than": foreign_older_than, "apply": True}
     program = Program(name, lambda ids: purge(context_of(ids), **options))
     return Participant(program)
 

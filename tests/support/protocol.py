@@ -88,8 +88,8 @@ class World:
     def recover(self, patience: float | None = None):
         return self.driver.run(recover(self.context, patience))
 
-    def purge(self, **options: Any):
-        return self.driver.run(purge(self.context, **options))
+    def purge(self, apply: bool = True, **options: Any):
+        return self.driver.run(purge(self.context, apply=apply, **options))
 
     def snapshot(self, partitions: Sequence[str] | None = None) -> Snapshot:
         return self.driver.run(take_snapshot(self.context, partitions))

@@ -148,7 +148,7 @@ def _assert_whole(store: Store, table: Table) -> int:
     client = store.client()
     left = client.list_multipart_uploads(Bucket=table.root.bucket).get("Uploads", ())
     ours = [entry for entry in left if entry["Key"].startswith(f"{table.root.prefix}/")]
-    table.purge()
+    table.purge(apply=True)
     after = client.list_multipart_uploads(Bucket=table.root.bucket).get("Uploads", ())
     assert not [entry for entry in after if entry["Key"].startswith(f"{table.root.prefix}/")]
     return len(ours)

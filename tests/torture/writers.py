@@ -123,8 +123,8 @@ class Recoverer:
 
 
 def recover_by_command(url: str, variables: Mapping[str, str]) -> list[dict[str, str]] | str:
-    """``zero-rename recover URL --patience 0`` as a command."""
-    return _command(variables, "recover", url, "--patience", "0", "--json")
+    """``zero-rename recover URL --patience 0 --apply`` as a command."""
+    return _command(variables, "recover", url, "--patience", "0", "--apply", "--json")
 
 
 def verify_by_command(url: str, variables: Mapping[str, str]) -> list[dict[str, str]] | str:

@@ -696,6 +696,6 @@ class TestPurge:
         world.abort(opened)
         world.write(opened, DAY1)
         before = dict(world.store.objects), dict(world.store.uploads)
-        report = world.purge(dry_run=True)
+        report = world.purge(apply=False)
         assert [str(e.action) for e in report.entries] == ["would-abort"]
         assert (dict(world.store.objects), dict(world.store.uploads)) == before

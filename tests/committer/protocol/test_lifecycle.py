@@ -243,7 +243,7 @@ class TestCleanUp:
         world.abort(opened)
         for task in range(count):
             world.write(opened, DAY1, task=task)
-        assert len(world.purge(dry_run=True).entries) == count
+        assert len(world.purge(apply=False).entries) == count
         assert len(world.purge().entries) == count
         assert world.purge().entries == ()
         world.assert_clean()
