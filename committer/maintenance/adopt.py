@@ -6,7 +6,7 @@ their files as adopted. So adoption needs no rule of its own beside writers, rea
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -15,8 +15,9 @@ import pyarrow as pa
 from ..errors import InvalidInputError
 from ..job_spec import Coordination, JobSpec, OnConflict, Owner, SuccessMarkers
 from ..protocol.commit import commit_job
+from ..protocol.first_job import confirm
 from ..protocol.open import open_job
-from ..s3.conditional_put import put_record
+from ..s3.conditional_put import Written, put_record
 from ..s3.requests import All, ListedObject, Put, Step
 from ..schema.directory import canonical_name
 from ..state.context import Context
@@ -27,7 +28,7 @@ from ..state.heads import list_heads, read_head
 #: Partitions that one job takes: it holds their claims while it lists them.
 _AT_ONCE = 500
 #: How often partitions that another committer makes meanwhile are looked for.
-_ROUNDS = 5
+_ROUNDS = 8
 
 
 class AdoptAction(StrEnum):
@@ -83,6 +84,7 @@ def adopt(
     spec = _spec(context, found, owner, schema, partition_by)
     entries: dict[str, AdoptedPartition] = {}
     for _ in range(_ROUNDS):
+        found = yield from find_table(context)  # Before the look: that is what it is a look after.
         listed = yield from list_table(context, spec.partition_by or ())
         looked = yield from find_unadopted(context, spec.schema, spec.partition_by or (), listed)
         entries |= looked
@@ -92,12 +94,12 @@ def adopt(
         for start in range(0, len(wanted), _AT_ONCE):
             yield from _take(context, spec, wanted[start : start + _AT_ONCE])
         entries |= {n: replace(looked[n], action=AdoptAction.ADOPTED) for n in wanted}
-        # Another committer may have made partitions since: they are looked for after the note is
-        # gone, since readers then do not.
-        cleared = len(wanted) == len(looked) and (yield from _clear(context))
-        if not wanted and not cleared:
+        if (yield from _note(context, found, wanted, looked)):
             break
     now: FoundTable | None = yield from find_table(context)
+    if now is not None and now.record.adopting and apply:
+        yield from confirm(context, now)  # Others were too busy.
+        now = yield from find_table(context)
     lists = now is None or not now.counts or now.record.unadopted
     ordered = tuple(entries[name] for name in sorted(entries))
     return AdoptReport(spec.partition_by or (), ordered, lists)
@@ -163,12 +165,32 @@ def _take(context: Context, spec: JobSpec, partitions: Sequence[str]) -> Step[No
     yield from commit_job(context, opened, [], expected_tasks=0)
 
 
-def _clear(context: Context) -> Step[bool]:
-    """Take the note out of ``table.json``, if it still is as it was read; whether it was there."""
-    found: FoundTable | None = yield from find_table(context)
-    if found is None or not found.counts or not found.record.unadopted:
-        return False
-    record = replace(found.record, write_id=context.write_id(), first=None, unadopted=False)
+def _note(
+    context: Context,
+    found: FoundTable | None,
+    taken: Collection[str],
+    looked: Collection[str],
+) -> Step[bool]:
+    """Say in ``table.json`` what readers must do after a look, if the note still is as it was
+    before that; whether no other look is due.
+
+    Another committer may have made partitions since the look. So *unadopted* becomes *adopting*,
+    with which readers go by heads alone, and only after another look nothing: whoever meets the
+    note of an adoption that died in between puts *unadopted* back.
+
+    :param looked: the partitions that were found, ``taken`` those of them that have heads now.
+    """
+    if found is None or not found.counts:
+        return not taken
+    note, left = found.record, len(taken) != len(looked)
+    if not (note.unadopted or note.adopting):
+        return not taken
+    if left and note.unadopted:
+        return True
+    adopting = note.unadopted
+    record = replace(
+        note, write_id=context.write_id(), first=None, unadopted=left, adopting=adopting
+    )
     put = Put(context.root.table_key, record.encode(), if_match=found.etag)
-    yield from put_record(put, record.write_id)
-    return True
+    outcome = yield from put_record(put, record.write_id)
+    return isinstance(outcome, Written) and not adopting

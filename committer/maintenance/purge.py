@@ -18,6 +18,7 @@ from ..s3.deletion import abort_uploads
 from ..s3.requests import ListedUpload, Step
 from ..state.context import Context
 from ..state.decide import decide, read_decision
+from ..state.found_table import find_table
 from ..state.heads import all_heads, release_claim
 from ..state.tolerance import or_damage
 from .purge_plan import Judged, Wanted, judge_uploads
@@ -78,7 +79,7 @@ def purge(
         aborted whatever their age, and uploads of those of which the table has no record.
     :param apply: do it; ``False`` says what would be done, and changes nothing.
     """
-    facts, coordination = yield from known(context)
+    facts, coordination = yield from known(context, (yield from find_table(context)))
     context = replace(context, facts=facts)
     settle = _recovered if apply else _planned
     recovered = yield from settle(context, coordination, patience, jobs)

@@ -9,6 +9,7 @@ from ..errors import DamagedError, ZeroRenameError
 from ..job_spec import NOBODY, Coordination, Owner
 from ..protocol.abort import abort_job_id, abort_own, claimable_slots, clean_up
 from ..protocol.apply import finish
+from ..protocol.first_job import confirm
 from ..protocol.open import OpenEntry, list_open, read_open
 from ..records.decision import Decision, Verdict
 from ..records.head import HeadState, Slot
@@ -16,7 +17,7 @@ from ..records.store_facts import StoreFacts
 from ..s3.requests import All, ListObjects, Step
 from ..state.context import Context
 from ..state.decide import Decided, decide, read_decision
-from ..state.found_table import find_table, read_table
+from ..state.found_table import FoundTable, find_table, read_table
 from ..state.heads import all_heads
 from ..state.job_state import Aborted, Committed
 from ..state.tolerance import or_damage
@@ -87,15 +88,15 @@ def _open_job(context: Context, job: str) -> Step[OpenJob | None]:
     return OpenJob(job, record.owner, entry.silent_for, verdict, record.once, damage)
 
 
-def known(context: Context) -> Step[tuple[StoreFacts, Coordination]]:
+def known(context: Context, found: FoundTable | None) -> Step[tuple[StoreFacts, Coordination]]:
     """What ``table.json`` says of the store and the table.
 
     A first job that died before its commit made the table left records and no table: its store is
     known where it had begun to make it, and the least is assumed where not.
 
+    :param found: what lies at ``table.json``.
     :raises TableNotFoundError: no table, and no record of any job.
     """
-    found = yield from find_table(context)
     if found is not None and found.counts:
         return found.record.facts, found.record.coordination
     records = yield ListObjects(context.root.control_prefix)
@@ -111,10 +112,13 @@ def recover(context: Context, patience: float | None = None) -> Step[list[Recove
     :param patience: seconds an undecided job may be silent; ``None`` takes each job's own: ten
         of its intervals, or its maximum duration where nobody sends heartbeats.
     """
-    facts, coordination = yield from known(context)
+    found = yield from find_table(context)
+    facts, coordination = yield from known(context, found)
     context = replace(context, facts=facts)
     if coordination is Coordination.NONE:
         return (yield from _report_only(context))
+    if found is not None and found.counts:
+        yield from confirm(context, found)
     outcomes = []
     for job in sorted((yield from list_open(context))):
         try:
@@ -128,7 +132,7 @@ def recover(context: Context, patience: float | None = None) -> Step[list[Recove
 
 def plan_recovery(context: Context, patience: float | None = None) -> Step[list[Recovered]]:
     """What :func:`recover` would do, by the same judgement. Changes nothing."""
-    facts, coordination = yield from known(context)
+    facts, coordination = yield from known(context, (yield from find_table(context)))
     context = replace(context, facts=facts)
     if coordination is Coordination.NONE:
         return (yield from _report_only(context))
@@ -151,7 +155,7 @@ def settle(context: Context, job: str) -> Step[Recovered | None]:
 
     :return: ``None`` where it is not open, or is its owner's alone to settle (coordination *none*).
     """
-    facts, coordination = yield from known(context)
+    facts, coordination = yield from known(context, (yield from find_table(context)))
     if coordination is Coordination.NONE:
         return None
     return (yield from _recover_one(replace(context, facts=facts), job, 0.0))

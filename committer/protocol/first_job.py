@@ -94,16 +94,20 @@ def establish(
 
 
 def confirm(context: Context, made: FoundTable | None) -> Step[None]:
-    """Spare readers a look at the first job's decision, which is *commit*. Where this does not come
-    about, the next job that opens does it."""
-    if made is None or made.record.first is None:
+    """Spare readers a look at the first job's decision, which is *commit*; let them list again
+    where an adoption died before its last look. Where this does not come about, the next job that
+    opens does it."""
+    if made is None or (made.record.first is None and not made.record.adopting):
         return
-    record = replace(made.record, write_id=context.write_id(), first=None)
+    unadopted = made.record.unadopted or made.record.adopting
+    record = replace(
+        made.record, write_id=context.write_id(), first=None, unadopted=unadopted, adopting=False
+    )
     conditional = made.etag if context.facts.conditional_put else None
     try:
         yield Put(context.root.table_key, record.encode(), if_match=conditional)
     except (StoreRefusedError, StoreUnreachableError) as error:
-        logger.info("%s: table.json still names its first job: %s", context.root.url, error)
+        logger.info("%s: table.json stays as it is: %s", context.root.url, error)
 
 
 def check_table(root: TableRoot, table: TableRecord, spec: JobSpec) -> None:
@@ -145,7 +149,8 @@ def _make(
     spec = _as_opened(opened)
     _check_layout(context.root, directory, opened.partition_by, spec)
     others = set(directory.partitions) - set(partitions)
-    unadopted = bool(others) and not _replaces_all(spec)
+    # An adoption takes the note out itself, and looks again afterwards.
+    unadopted = bool(others or spec.adopt_partitions) and not _replaces_all(spec)
     record = replace(table, write_id=context.write_id(), unadopted=unadopted)
     conditional = context.facts.conditional_put
     put = Put(

@@ -24,6 +24,8 @@ class TableRecord:
         count. ``None`` once it is known to be.
     :param unadopted: there were files before the table: a partition whose head has moved at no
         time holds what a listing shows.
+    :param adopting: an adoption has taken ``unadopted`` out and has yet to look for what came
+        before that. Where it died, whoever comes by puts ``unadopted`` back.
     """
 
     write_id: str
@@ -33,6 +35,7 @@ class TableRecord:
     facts: Annotated[StoreFacts, Named("store")]
     first: Annotated[JobId | None, LEFT_OUT] = None
     unadopted: Annotated[bool, LEFT_OUT] = False
+    adopting: Annotated[bool, LEFT_OUT] = False
 
     def encode(self) -> bytes:
         return encode("table", self.write_id, self)

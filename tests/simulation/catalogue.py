@@ -387,6 +387,17 @@ WIDER |= {
         ("adopter done", "witness done"),
         switches=2,
     ),
+    "an adoption that dies beside another committer": Scenario(
+        lambda: explorer(
+            adopter(),
+            witness(foreign_key(TWO)),
+            before=(),
+            foreign=(ONE,),
+            unadopted=True,
+            crashes=1,
+        ),
+        ("adopter done", "witness done"),
+    ),
 }
 HARD: dict[str, Any] = {"crashes": 2, "faults": 3, "kinds": WORST}
 

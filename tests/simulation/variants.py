@@ -320,8 +320,22 @@ VARIANTS = [
         COMPLETENESS,
     ),
     _variant(
-        [(adopt, "_clear", broken.clears_the_note_without_looking_again), (adopt, "_ROUNDS", 1)],
+        [
+            (adopt, "_note", broken.clears_the_note_without_looking_again),
+            (adopt, "confirm", broken.leaves_the_note_of_an_adoption_that_is_over),
+            (recovery, "confirm", broken.leaves_the_note_of_an_adoption_that_is_over),
+        ],
         "adoption beside another committer, a fault",
+        COMPLETENESS,
+    ),
+    _variant(
+        [(adopt, "_note", broken.clears_the_note_in_one_step)],
+        "an adoption that dies beside another committer",
+        COMPLETENESS,
+    ),
+    _variant(
+        [(recovery, "confirm", broken.leaves_the_note_of_an_adoption_that_is_over)],
+        "an adoption that dies beside another committer",
         COMPLETENESS,
     ),
 ]
