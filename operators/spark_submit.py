@@ -10,20 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.providers.common.compat.sdk import (
-    AirflowFailException,
-    AirflowNotFoundException,
-    Asset,
-)
+from airflow.providers.common.compat.sdk import Asset
 
-from ..committer.errors import InvalidInputError
 from ..committer.handoff import Handoff
 from ..committer.job_spec import Mode, OnConflict, OnRepeat, SuccessMarkers
 from ..provider.connection import NATIVE, check_committer
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.links import TableConsoleLink
 from ..provider.load_arguments import check_arguments
-from ..provider.runs.failures import explained
+from ..provider.runs.failures import explained, final_where_refused
 from ..provider.runs.heartbeat import heartbeats
 from ..provider.runs.outcomes import (
     check_partitions,
@@ -32,11 +27,19 @@ from ..provider.runs.outcomes import (
     settle_killed,
     settled,
 )
-from ..provider.runs.partitions import resolve_partitions
-from ..provider.runs.reports import commit_report, one_line
+from ..provider.runs.partitions import resolve_partitions, stored_partitions
+from ..provider.runs.reports import (
+    commit_report,
+    one_line,
+    opening,
+    partitions_line,
+    summary,
+)
 from ..provider.runs.task_run import TaskRun
 from ..provider.submit.credentials import refuse_in_settings
+from ..provider.submit.local_files import check_files
 from ..provider.submit.private_folder import private_folder
+from ..provider.submit.spark_connection import find_cluster
 from ..provider.submit.submission import Cluster, MaskingSparkSubmitHook, Submission, prepare
 from ..s3a.hadoop.settings import Committer
 
@@ -45,10 +48,6 @@ if TYPE_CHECKING:
 
     from ..committer import Table
     from ..provider.s3a.configuration import Load, SparkCall
-
-
-#: Types of a connection to a master; all but the first come of URIs such as ``yarn://``.
-_SPARK_TYPES = ("spark", "yarn", "k8s", "local", "mesos")
 
 
 class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
@@ -159,7 +158,7 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         from ..provider.s3a.configuration import Load
         from ..provider.s3a.load import loaded_by_s3a
 
-        try:
+        with final_where_refused():
             check_arguments(self)
             run = TaskRun.of(context)
             partitions = self._partitions(context)
@@ -167,8 +166,6 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
             committer = check_committer(self.committer or hook.settings.committer)
             table = hook.get_table(self.table)
             self._console_url = TableConsoleLink.url(table.root.url, hook)
-        except InvalidInputError as error:
-            raise AirflowFailException(str(error)) from error
         mode = Mode.parse(self.mode) if self.mode else None
         report = loaded_by_s3a(table, run, mode, self.on_repeat)
         if report is None and committer == NATIVE:
@@ -208,16 +205,20 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
             self.log.info("Not submitted: this run has committed %s", one_line(report))
             self.log.info("To load again, clear the task or give on_repeat='replace_own'.")
             return report | {"repeated": True}
-        handoff = self._handoff(run, hook, table, mode, partitions)
-        self._submit(context, run, hook, table, replace(handoff, on_repeat=OnRepeat(on_repeat)))
+        with final_where_refused():
+            partitions = stored_partitions(table, partitions)
+            handoff = self._handoff(run, hook, table, mode, partitions)
+        handoff = replace(handoff, on_repeat=OnRepeat(on_repeat))
+        self._log_opening(run, handoff, f"{run.once}, try {run.try_number}")
+        self._submit(context, run, hook, table, handoff)
         job = table.once_job(run.once)
         if job is None or job == earlier:
             raise nothing_committed(table, run, earlier)
         committed = settled(table, job)
         report = commit_report(committed)
         report["repeated"] = not run.made(table.owner_of(job))
-        self.log.info("Committed %s", one_line(report))
-        check_partitions(committed, partitions)
+        self.log.info("Committed %s", summary(report))
+        check_partitions(committed, stored_partitions(table, partitions))
         return report
 
     def _load_by_s3a(
@@ -234,7 +235,8 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         from ..provider.s3a.load import S3ALoad
 
         load = S3ALoad(table, run, wanted)
-        try:
+        with final_where_refused():
+            self._check_files()
             keys = hook.credentials_env() if self.pass_credentials else {}
             settings = render(
                 wanted, hook, self.s3a_options, load.uuid, "AWS_ACCESS_KEY_ID" in keys
@@ -244,8 +246,7 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
             handoff = self._handoff(run, hook, table, wanted.mode, wanted.partitions)
             handoff = replace(handoff, committer=str(wanted.committer), s3a_run=load.uuid)
             variables = handoff.encode()
-        except InvalidInputError as error:
-            raise AirflowFailException(str(error)) from error
+        self._log_opening(run, handoff, f"{load.uuid} of {run.once}, try {run.try_number}")
         with (
             load.submitted(),
             explained(table, run),
@@ -294,6 +295,7 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         variables: Mapping[str, str],
         settings: Mapping[str, str] | None = None,
     ) -> Iterator[None]:
+        self._check_files()
         with private_folder() as folder:
             self._submission = prepare(
                 self._cluster(),
@@ -313,26 +315,10 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
     def _cluster(self) -> Cluster:
         """Where the Spark connection leads, and whether the arguments may go there.
 
-        :raises InvalidInputError: no such connection (the apache-spark provider would go to
-            YARN) or one of another type (its host would be the master), or ``env_vars`` with
-            credentials that would reach a command line.
+        :raises InvalidInputError: the connection cannot be used, or ``env_vars`` with credentials
+            would reach a command line.
         """
-        try:
-            found = SparkSubmitHook.get_connection(self._conn_id)
-        except AirflowNotFoundException as error:
-            raise InvalidInputError(
-                f"There is no Spark connection {self._conn_id!r}; nothing was submitted.",
-                remedy=f"Add it: airflow connections add {self._conn_id} --conn-type spark "
-                "--conn-host 'local[*]', or name another one as conn_id.",
-            ) from error
-        if found.conn_type not in _SPARK_TYPES:
-            raise InvalidInputError(
-                f"The connection {self._conn_id!r} has the type {found.conn_type!r}, not 'spark'; "
-                "nothing was submitted.",
-                remedy="Name a Spark connection as conn_id; its host is the master.",
-            )
-        known = SparkSubmitHook(conn_id=self._conn_id, deploy_mode=self._deploy_mode)._connection
-        cluster = Cluster(known["master"], known["deploy_mode"])
+        cluster = find_cluster(self._conn_id, self._deploy_mode, self._spark_binary)
         if cluster.master.startswith(("yarn", "k8s")):
             refuse_in_settings(self.env_vars, "env_vars")
         return cluster
@@ -362,6 +348,26 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
             on_conflict=OnConflict(on_conflict) if on_conflict else None,
             success_markers=SuccessMarkers(markers) if markers else None,
         )
+
+    def _check_files(self) -> None:
+        check_files(
+            application=self.application,
+            py_files=self.py_files,
+            files=self.files,
+            properties_file=self.properties_file,
+        )
+
+    def _log_opening(self, run: TaskRun, handoff: Handoff, job: str) -> None:
+        """What Spark's lines are about, before them."""
+        said = opening(
+            table=handoff.table.url if handoff.table else self.table,
+            partition=partitions_line(handoff.partitions),
+            mode=handoff.mode or "the application's",
+            committer=handoff.committer or NATIVE,
+            on_conflict=handoff.on_conflict or "the application's",
+            job=job,
+        )
+        self.log.info("Loading\n%s", said)
 
     def _partitions(self, context: Context) -> tuple[str, ...]:
         return resolve_partitions(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from ..committer.errors import InvalidInputError
 from ..committer.job_spec import Mode, OnConflict
 from .connection import check_committer, check_table_name
-from .runs.partitions import ANY, check_partition, check_partition_format
+from .runs.partitions import ANY, check_partition, check_partition_format, no_partition
 from .runs.task_run import check_on_repeat
 from .s3a.options import check_options
 from .submit.credentials import refuse_in_arguments, refuse_in_settings
@@ -17,6 +17,7 @@ from .submit.credentials import refuse_in_arguments, refuse_in_settings
 class LoadArguments(Protocol):
     """The arguments, by their names on the operator."""
 
+    application: Any
     table: str
     partition: Any
     partition_format: str | None
@@ -49,13 +50,27 @@ def check_arguments(task: LoadArguments, parsing: bool = False) -> None:
         check_on_repeat(task.on_repeat)
     if known(task.committer):
         check_committer(task.committer or "")
-    if isinstance(task.partition, str) and task.partition != ANY and known(task.partition):
-        check_partition(task.partition)
+    if isinstance(task.application, str) and not task.application.strip():
+        raise InvalidInputError(
+            "application names no file; nothing was submitted.",
+            remedy="Give the path or URL of the Spark application, a .py file or a jar.",
+        )
+    _check_partitions(task.partition, known)
     if known(task.partition_format):
         check_partition_format(task.partition_format or "", task.partition_timezone)
     check_options(task.s3a_options)
     refuse_in_settings(task.conf, "conf")
     refuse_in_arguments(task.application_args, "application_args")
+
+
+def _check_partitions(partition: Any, known: Callable[[str], bool]) -> None:
+    names = [partition] if isinstance(partition, str) else partition
+    if isinstance(names, list | tuple):
+        if not names:
+            raise no_partition()
+        for name in names:
+            if names != [ANY] and isinstance(name, str) and known(name):
+                check_partition(name)
 
 
 def _unknown(name: str, value: object, choices: Iterable[str]) -> InvalidInputError:

@@ -19,6 +19,18 @@ _log = logging.getLogger(__name__)
 
 
 @contextmanager
+def final_where_refused() -> Iterator[None]:
+    """Let a call in the block that cannot be right fail its task for good.
+
+    :raises AirflowFailException: in place of an :class:`InvalidInputError`.
+    """
+    try:
+        yield
+    except InvalidInputError as error:
+        raise AirflowFailException(str(error)) from error
+
+
+@contextmanager
 def explained(table: Table, run: TaskRun) -> Iterator[None]:
     """Let a submission that fails in the block fail as its application says that it did.
 

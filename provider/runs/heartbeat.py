@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from ...committer import Table
     from .task_run import TaskRun
 
+_log = logging.getLogger(__name__)
 #: Seconds between heartbeats.
 INTERVAL = 30.0
 
@@ -21,7 +23,15 @@ def heartbeats(table: Table, run: TaskRun) -> AbstractContextManager[None]:
     PySpark runs a data source's methods in short-lived processes, so a thread there would die
     during a long shuffle; the operator lives as long as its submission.
     """
-    return repeating(lambda: send_heartbeats(table, run), INTERVAL)
+    known: set[str] = set()
+
+    def beat() -> None:
+        for job in send_heartbeats(table, run):
+            if job not in known:
+                _log.info("The application has opened the job %s", job)
+            known.add(job)
+
+    return repeating(beat, INTERVAL)
 
 
 def send_heartbeats(table: Table, run: TaskRun) -> list[str]:

@@ -6,10 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from ...committer.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from ...committer import Table
 
 #: For jobs that write whatever partitions their rows have, and for unpartitioned tables.
 ANY = "*"
@@ -19,6 +22,11 @@ _CODE = re.compile(r"%[-_0^#:]*\d*[EO]?(.)")
 #: Years in which a zone's clock changes are looked for, and days between two looks: its offsets
 #: last longer, Morocco's of Ramadan included.
 _YEARS, _STEP = (2000, 2038), timedelta(days=7)
+#: Every code of the C library's ``strftime`` and Python's ``%f``: any other stays as it stands.
+_CODES = frozenset("aAbBcCdDeFgGhHIjklmMnNpPrRsStTuUVwWxXyYzZf%")
+_PERCENT = re.compile(r"%[-_0^#:]*\d*[EO]?(.?)", re.DOTALL)
+#: A moment by which a format is tried while a DAG file is parsed.
+_SAMPLE = datetime(2013, 2, 1, 4, 5, 6, tzinfo=UTC)
 _COMPONENT = re.compile(r"[^=/]+=[^/]+")
 _REMEDY = (
     "Give partition='year=2013/month=1/day=5' (templates work), or "
@@ -44,12 +52,30 @@ def check_partition(partition: str) -> str:
 
 
 def check_partition_format(partition_format: str, timezone: str) -> ZoneInfo:
-    """See that no two moments whose runs differ make one partition; return the time zone.
+    """See that a format makes partition paths, and of no two moments whose runs differ the same
+    one; return the time zone.
 
     :raises InvalidInputError: no such zone, or one whose clock goes back, so that a time of the
-        day comes twice, and the format does not tell the two apart.
+        day comes twice, and the format does not tell the two apart; a code that does not exist, or
+        a format that makes no path.
     """
     zone = _zone(timezone)
+    for found in _PERCENT.finditer(partition_format):
+        if found[1] not in _CODES or not found[1]:
+            raise InvalidInputError(
+                f"In partition_format={partition_format!r} {found[0]!r} is no code of strftime.",
+                remedy="A percent sign itself is written %%.",
+            )
+    if "{{" not in partition_format:
+        made = _SAMPLE.astimezone(zone).strftime(partition_format)
+        try:
+            check_partition(made)
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                f"partition_format={partition_format!r} makes {made!r}, which is no partition "
+                "path.",
+                remedy="Give it as year=%Y/month=%-m/day=%-d, in the table's order of columns.",
+            ) from error
     codes = set(_CODE.findall(partition_format))
     if codes & _TIME_OF_DAY and not codes & _OFFSET and _goes_back(timezone):
         raise InvalidInputError(
@@ -93,13 +119,34 @@ def resolve_partitions(
     raise InvalidInputError(_missing(key, date, partition_format), remedy=_REMEDY)
 
 
+def stored_partitions(table: Table, partitions: Sequence[str]) -> tuple[str, ...]:
+    """Partitions as their table spells them: ``day=01`` is its ``day=1``. As they are given where
+    there is no table of this package yet.
+
+    :raises InvalidInputError: one that the table cannot have, which the writer would say after
+        Spark has started.
+    """
+    # On use: DAG files are parsed by processes that know no table.
+    from ...committer.schema.hive_paths import normalise_partition
+
+    if not partitions or not table.exists():
+        return tuple(partitions)
+    schema, columns = table.schema, table.partition_by
+    return tuple(dict.fromkeys(normalise_partition(p, schema, columns) for p in partitions))
+
+
 def _named(partition: str | Sequence[str]) -> tuple[str, ...]:
     names = [partition] if isinstance(partition, str) else list(partition)
     if names == [ANY]:
         return ()
     if not names:
-        raise InvalidInputError("partition names no partition.", remedy=_REMEDY)
+        raise no_partition()
     return tuple(dict.fromkeys(check_partition(name) for name in names))
+
+
+def no_partition() -> InvalidInputError:
+    """The error for an empty list."""
+    return InvalidInputError("partition names no partition.", remedy=_REMEDY)
 
 
 def _check_logical_date(context: Mapping[str, Any]) -> None:

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from ...committer import Committed
 
 
+#: Partitions in a text for a log.
+_SHOWN = 20
+
+
 def commit_report(committed: Committed, partitions: Collection[str] = ()) -> dict[str, Any]:
     """A committed job as a dictionary.
 
@@ -55,6 +59,30 @@ def one_line(report: dict[str, Any]) -> str:
         f"{report['job']}: {rows}{_number(report['files'])} files, "
         f"{_number(report['bytes'])} bytes, in {where} of {report['table']}"
     )
+
+
+def summary(report: dict[str, Any]) -> str:
+    """A commit report for a log: one line, and one for each partition, as far as they are few."""
+    header = ("partition", "epoch", "rows", "files", "bytes", "removed")
+    entries = report["partitions"]
+    rows = [[entry[name] for name in header] for entry in entries[:_SHOWN]]
+    if not rows:
+        return one_line(report)
+    more = len(entries) - len(rows)
+    left_off = f"\n… and {more} more" if more else ""
+    return f"{one_line(report)}\n{text_table(header, rows)}{left_off}"
+
+
+def opening(**given: object) -> str:
+    """What is about to be loaded, a line each."""
+    return "\n".join(f"{name:<13}{escaped(str(value))}" for name, value in given.items())
+
+
+def partitions_line(partitions: Sequence[str]) -> str:
+    """The partitions that a load may write, in one line of a log."""
+    more = len(partitions) - _SHOWN
+    shown = ", ".join(partitions[:_SHOWN]) or "whatever its rows have"
+    return f"{shown}, and {more} more" if more > 0 else shown
 
 
 def _number(value: int | None) -> str:

@@ -133,7 +133,7 @@ def check_submission(
     :raises SettingsRefusedError: it would lose or double rows, or cannot work.
     """
     environ = {**os.environ, **{k: str(v) for k, v in call.env_vars.items()}}
-    environ |= find_spark(environ)
+    environ |= find_spark(environ, call.cluster.binary)
     base = Path(call.properties_file) if call.properties_file else default_properties(environ)
     in_force = [
         ("save()", _write(load)),

@@ -16,7 +16,7 @@ from ...committer.s3.requests import Step
 from ...s3a.hadoop.staging_dir import staging_left
 from ...s3a.runs import ledger
 from ...s3a.runs.open_tries import renew_try
-from ..runs.reports import one_line
+from ..runs.reports import one_line, summary
 from .configuration import Load
 from .late_commits import check_come_back, check_silent
 from .load_report import described, s3a_report, verified
@@ -155,7 +155,7 @@ class S3ALoad:
         left = self._table.run(ledger.remove_writes(root, self.uuid))
         if left:
             _log.warning("Records of this try that nobody needs any more were left: %s", left)
-        _log.info("Committed %s", one_line(report))
+        _log.info("Committed %s", summary(report))
         check_come_back(self._table, self._try.once)
         return report
 

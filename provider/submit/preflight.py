@@ -35,6 +35,12 @@ def find_spark(environ: Mapping[str, str], binary: str = "spark-submit") -> dict
     if not named and found and Path(found).parent != scripts:
         return {}
     home = spark_home(environ)
+    if named and not (home / "bin" / "spark-submit").is_file():
+        # Every spark-submit would start this one, and end with the shell's 127.
+        raise InvalidInputError(
+            f"SPARK_HOME={home} holds no bin/spark-submit; nothing was submitted.",
+            remedy=f"Unset it, or point it at a Spark's folder. {SPARK_REMEDY}",
+        )
     if named:
         added = {} if found else {"PATH": _first(home / "bin", environ)}
     else:

@@ -36,6 +36,7 @@ from .properties import (
     redaction,
     write_properties,
 )
+from .spark_log import SparkLog
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,12 @@ class Cluster:
 
     :param master: Spark's master URL.
     :param deploy_mode: ``client``, ``cluster``, or ``None`` for Spark's default, client.
+    :param binary: the name of spark-submit.
     """
 
     master: str
     deploy_mode: str | None
+    binary: str = "spark-submit"
 
     @property
     def is_local(self) -> bool:
@@ -117,6 +120,11 @@ class MaskingSparkSubmitHook(SparkSubmitHook):
         self._env = {**(self._env or {}), **self._process_env}
         return words
 
+    @property
+    def log(self) -> Any:
+        """As the base class's, but that Spark's lines keep their levels."""
+        return SparkLog(super().log)
+
     def _mask_cmd(self, connection_cmd: str | list[str]) -> str:
         return mask(super()._mask_cmd(connection_cmd), self._secrets)
 
@@ -148,7 +156,7 @@ def prepare(
     """
     cluster.check()
     environ = {**os.environ, **{k: str(v) for k, v in env_vars.items()}}
-    process_env = find_spark(environ)
+    process_env = find_spark(environ, cluster.binary)
     here = not cluster.runs_driver
     if here:
         process_env |= {**choose_python(environ, conf), **variables, **credentials}

@@ -23,6 +23,7 @@ def given(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     monkeypatch.setenv(*connection_variable("zr", conn_type="zero_rename", extra=extra))
     task = ZeroRenameSparkSubmitOperator(
         task_id="load",
+        application="job.py",
         table="flights",
         partition=["day=1", "day=a;b,c"],
         mode="overwrite",
@@ -64,7 +65,11 @@ def test_a_load_that_adds_may_write_its_partitions_only(
 ) -> None:
     monkeypatch.setenv(*connection_variable("zr", conn_type="zero_rename", extra={}))
     task = ZeroRenameSparkSubmitOperator(
-        task_id="load", table=tables.url(), partition="day=a;b,c", zero_rename_conn_id="zr"
+        task_id="load",
+        application="job.py",
+        table=tables.url(),
+        partition="day=a;b,c",
+        zero_rename_conn_id="zr",
     )
     context: Any = task_context(task)
     for mode in (None, Mode.APPEND):

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from support.airflow import Tables, connection_variable, migrate
+from support.airflow import JOB_FILE, Tables, connection_variable, migrate
 from support.fake_spark import FAILS_AFTERWARDS, WRITES, FakeSpark
 from support.moto_server import SECRET_KEY
 from zero_rename.provider.job_query import JobQuery
@@ -83,7 +83,7 @@ def test_a_load_and_a_sensor_that_reads_its_xcom(
         "one_load",
         f"""
         load = ZeroRenameSparkSubmitOperator(
-            task_id="load", application="/jobs/x.py", table="{tables.url()}",
+            task_id="load", application="{JOB_FILE}", table="{tables.url()}",
             partition_format="day=%-d", mode="overwrite",
             outlets=[Asset("flights", uri="{tables.url()}")],
         )
@@ -149,7 +149,7 @@ def test_a_retry_reports_its_own_run_s_commit_and_no_run_s_of_before(
         f"""
         from datetime import timedelta
         ZeroRenameSparkSubmitOperator(
-            task_id="load", application="/jobs/x.py", table="{tables.url()}", retries=1,
+            task_id="load", application="{JOB_FILE}", table="{tables.url()}", retries=1,
             retry_delay=timedelta(0), partition_format="day=%-d", mode="overwrite",
         )
         """,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from support.airflow import Tables, connection_variable, run_task, task_context
+from support.airflow import JOB_FILE, Tables, connection_variable, run_task, task_context
 from support.fake_spark import IDLE, FakeSpark
 from support.moto_server import ACCESS_KEY, SECRET_KEY
 from support.s3a_stand_in import APPLICATION, marker
@@ -52,7 +52,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 def operator(tables: Tables, **arguments: Any) -> ZeroRenameSparkSubmitOperator:
     given: dict[str, Any] = {
         "task_id": "load",
-        "application": "/jobs/flights_job.py",
+        "application": str(JOB_FILE),
         "table": tables.url(),
         "partition": "day=1",
         "mode": "append",

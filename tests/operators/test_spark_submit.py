@@ -16,7 +16,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from support.airflow import Tables, connection_variable, run_task, task_context
+from support.airflow import JOB_FILE, Tables, connection_variable, run_task, task_context
 from support.fake_spark import FAILS, FAILS_AFTERWARDS, IDLE, FakeSpark
 from support.moto_server import ACCESS_KEY, SECRET_KEY
 from zero_rename.committer import (
@@ -35,7 +35,7 @@ ONCE = "flights/scheduled__2013-02-02/load"
 def operator(tables: Tables | None = None, **arguments: Any) -> ZeroRenameSparkSubmitOperator:
     given: dict[str, Any] = {
         "task_id": "load",
-        "application": "/jobs/flights_job.py",
+        "application": str(JOB_FILE),
         "table": tables.url() if tables else "s3://bucket/flights",
         "partition": "*",
     }

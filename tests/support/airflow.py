@@ -29,6 +29,9 @@ import pytest
 
 HOME = Path(tempfile.mkdtemp(prefix="zero-rename-airflow-"))
 atexit.register(shutil.rmtree, HOME, ignore_errors=True)
+#: An application for tests in which what runs is said otherwise.
+JOB_FILE = HOME / "flights_job.py"
+JOB_FILE.touch()
 
 SETTINGS = {
     "AIRFLOW_HOME": str(HOME),

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import logging
+import threading
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from support.airflow import Tables, task_context
 from zero_rename.committer import Owner
+from zero_rename.provider.runs import heartbeat
 from zero_rename.provider.runs.heartbeat import send_heartbeats
 from zero_rename.provider.runs.task_run import TaskRun
 
@@ -42,6 +46,28 @@ def test_others_are_left_to_others(tables: Tables, run: TaskRun, owner: Owner) -
 def test_a_decided_job_needs_no_more_signs(tables: Tables, run: TaskRun) -> None:
     tables.decided(1, owner=MINE)
     assert send_heartbeats(tables.table(), run) == []
+
+
+def test_the_job_is_named_once(
+    tables: Tables,
+    run: TaskRun,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    mine = tables.undecided(1, owner=MINE)
+    monkeypatch.setattr(heartbeat, "INTERVAL", 0.01)
+    sent, sends = threading.Semaphore(0), heartbeat.send_heartbeats
+
+    def counted(*given: Any) -> list[str]:
+        found = sends(*given)
+        sent.release()
+        return found
+
+    monkeypatch.setattr(heartbeat, "send_heartbeats", counted)
+    with heartbeat.heartbeats(tables.table(), run):
+        assert all(sent.acquire(timeout=60) for _ in range(3))
+    assert caplog.text.count(f"opened the job {mine}") == 1
 
 
 def test_nothing_open(tables: Tables, run: TaskRun) -> None:

@@ -56,8 +56,11 @@ class TestSpark:
             find_spark(environ)
 
     def test_none(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, java: Path) -> None:
-        with pytest.raises(InvalidInputError, match="There is no spark-submit"):
-            find_spark({"SPARK_HOME": str(tmp_path), "PATH": "/x", "JAVA_HOME": str(java)})
+        environ = {"PATH": "/x", "JAVA_HOME": str(java)}
+        with pytest.raises(InvalidInputError, match="There is no spark3-submit"):
+            find_spark(environ, "spark3-submit")
+        with pytest.raises(InvalidInputError, match="holds no bin/spark-submit"):
+            find_spark({**environ, "SPARK_HOME": str(tmp_path)})
         monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
         with pytest.raises(InvalidInputError, match="pyspark is not installed"):
             find_spark({"PATH": "/x"})

@@ -1,0 +1,214 @@
+"""What a load says and refuses before Spark starts, and what is logged around Spark's own lines."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from support.airflow import JOB_FILE, Tables, connection_variable, run_task, task_context
+from support.fake_spark import IDLE, WRITES, FakeSpark
+from zero_rename.committer import InvalidInputError, RefusedError
+from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
+
+
+def operator(tables: Tables | None = None, **arguments: Any) -> ZeroRenameSparkSubmitOperator:
+    given: dict[str, Any] = {
+        "task_id": "load",
+        "application": str(JOB_FILE),
+        "table": tables.url() if tables else "s3://bucket/flights",
+        "partition": "*",
+    }
+    return ZeroRenameSparkSubmitOperator(**given | arguments)
+
+
+def run(task: ZeroRenameSparkSubmitOperator, **context: Any) -> dict[str, Any]:
+    return run_task(task, task_context(task, **context))
+
+
+class TestWhileADagFileIsParsed:
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ({"partition": ["day=1", "2013-02-01"]}, "'2013-02-01' is not a partition path"),
+            ({"partition": []}, "names no partition"),
+            ({"partition": None, "partition_format": "%Y-%m-%d"}, "makes '2013-02-01', which is"),
+            ({"partition": None, "partition_format": "day=%Q"}, "'%Q' is no code of strftime"),
+            ({"partition": None, "partition_format": "day=%"}, "'%' is no code of strftime"),
+            ({"application": ""}, "application names no file"),
+        ],
+    )
+    def test_what_cannot_be_right(self, arguments: dict[str, Any], message: str) -> None:
+        with pytest.raises(InvalidInputError, match=message):
+            operator(**arguments)
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            {"partition": ["day=1", "{{ params.day }}"]},
+            {"partition": None, "partition_format": "year=%Y/month=%-m/day=%-d"},
+            {"partition": None, "partition_format": "day=%F/hour=%H%%2F{{ params.x }}"},
+            {"application": "{{ params.job }}"},
+        ],
+    )
+    def test_what_may_be(self, arguments: dict[str, Any]) -> None:
+        operator(**arguments)
+
+
+class TestThePartitionsOfTheTable:
+    """As the writer would find them after Spark has started."""
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ({"partition": "dy=1"}, r"'dy=1' is no partition of this table.*day=…"),
+            ({"partition": ["day=1", "day=first"]}, "'first'"),
+            ({"partition": None, "partition_format": "month=%-m"}, "named day=…"),
+        ],
+    )
+    def test_that_are_none(
+        self, tables: Tables, spark: FakeSpark, arguments: dict[str, Any], message: str
+    ) -> None:
+        tables.load(1)
+        with pytest.raises(AirflowFailException, match=message):
+            run(operator(tables, **arguments))
+        assert spark.calls() == []
+
+    def test_of_the_run_s_key(self, tables: Tables, spark: FakeSpark) -> None:
+        tables.load(1)
+        task = operator(tables, partition=None)
+        with pytest.raises(AirflowFailException, match="'day=first/x=1' is no partition of this"):
+            run(task, start=None, partition_key="day=first/x=1")
+        assert spark.calls() == []
+
+    def test_in_another_spelling(self, tables: Tables, spark: FakeSpark) -> None:
+        """The table has day=1; the task named day=01, and failed after its job was committed."""
+        tables.load(1)
+        report = run(operator(tables, partition="day=01", mode="overwrite"))
+        assert report["partition"] == "day=1"
+        assert spark.calls()[0]["env"]["ZERO_RENAME_PARTITIONS"] == '["day=1"]'
+
+    def test_in_another_spelling_of_the_first_load(self, tables: Tables, spark: FakeSpark) -> None:
+        assert run(operator(tables, partition="day=01", mode="append"))["partition"] == "day=1"
+
+
+class TestFiles:
+    @pytest.mark.parametrize("application", ["/no/job.py", "file:/no/job.py", "file:///no/job.py"])
+    def test_an_application_that_is_not_there(
+        self, tables: Tables, spark: FakeSpark, application: str
+    ) -> None:
+        """Spark says so after nine seconds, and the task was retried."""
+        with pytest.raises(AirflowFailException, match=r"/no/job\.py of application .*worker"):
+            run(operator(tables, application=application))
+        assert spark.calls() == []
+
+    @pytest.mark.parametrize("name", ["py_files", "files", "properties_file"])
+    def test_others(self, tables: Tables, spark: FakeSpark, name: str) -> None:
+        with pytest.raises(AirflowFailException, match=rf"/no/x of {name} "):
+            run(operator(tables, **{name: "/no/x"}))
+        assert spark.calls() == []
+
+    def test_elsewhere_are_not_looked_for(self, tables: Tables, spark: FakeSpark) -> None:
+        spark.runs(IDLE)
+        given: list[dict[str, Any]] = [
+            {"application": "s3a://code/job.py", "files": "hdfs:///x.zip,local:/opt/y.zip"},
+            {"files": f"{JOB_FILE}#renamed.py,{JOB_FILE.parent}/*_job.py"},
+        ]
+        for arguments in given:
+            with pytest.raises(RefusedError, match="committed no job"):
+                run(operator(tables, **arguments))
+        assert len(spark.calls()) == 2
+
+
+class TestSpark:
+    def test_a_home_that_is_none(
+        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        """Its script said ``No such file or directory``, and the task ``Error code is: 127``."""
+        monkeypatch.setenv("SPARK_HOME", str(tmp_path / "gone"))
+        with pytest.raises(AirflowFailException, match=r"SPARK_HOME=\S+gone holds no bin/spark-"):
+            run(operator(tables))
+        monkeypatch.delenv("SPARK_HOME")
+        task = operator(tables, env_vars={"SPARK_HOME": str(tmp_path / "none")})
+        with pytest.raises(AirflowFailException, match="Unset it"):
+            run(task)
+        assert spark.calls() == []
+
+    def test_a_binary_that_is_not_there(
+        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It was a FileNotFoundError, and retried."""
+        with pytest.raises(AirflowFailException, match="There is no spark3-submit"):
+            run(operator(tables, spark_binary="spark3-submit"))
+        extra = {"spark-binary": "spark2-submit"}
+        monkeypatch.setenv(
+            *connection_variable("spark_default", conn_type="spark", host="local[2]", extra=extra)
+        )
+        with pytest.raises(AirflowFailException, match="There is no spark2-submit"):
+            run(operator(tables))
+        assert spark.calls() == []
+
+    def test_a_connection_that_the_spark_provider_refuses(
+        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        extra = {"spark-binary": "rm"}
+        monkeypatch.setenv(
+            *connection_variable("spark_default", conn_type="spark", host="local[2]", extra=extra)
+        )
+        with pytest.raises(AirflowFailException, match=r"'spark_default'.*spark-binary"):
+            run(operator(tables))
+        assert spark.calls() == []
+
+
+TALKS = (
+    """
+import sys
+print("24/11/22 05:00:00 INFO SparkContext: Running Spark version 4.3.0")
+print("24/11/22 05:00:01 WARN NativeCodeLoader: Unable to load native-hadoop library")
+print("what the application prints")
+sys.stdout.flush()
+"""
+    + WRITES
+)
+
+
+class TestTheLog:
+    def test_begins_with_what_is_to_be_loaded_and_ends_with_what_was(
+        self, tables: Tables, spark: FakeSpark, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """And of what Spark says there are the warnings between."""
+        spark.runs(TALKS)
+        report = run(operator(tables, partition="day=1", mode="overwrite", on_conflict="fail"))
+        before, after = capsys.readouterr().out.split("Spark-Submit cmd")
+        for words in (
+            f"table        {tables.url()}",
+            "partition    day=1",
+            "mode         replace",
+            "committer    zero_rename",
+            "on_conflict  fail",
+            "job          flights/scheduled__2013-02-02/load, try 1",
+        ):
+            assert words in before
+        assert f"Committed {report['job']}" in after
+        assert "partition  epoch  rows  files  bytes  removed" in after
+        assert "Running Spark version" not in after
+        assert re.search(r"\[warning +\] 24/11/22 05:00:01 WARN Native", after)
+        assert re.search(r"\[info +\] what the application prints", after)
+
+    def test_of_a_load_that_leaves_all_to_its_application(
+        self, tables: Tables, spark: FakeSpark, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        spark.runs(IDLE)
+        with pytest.raises(RefusedError):
+            run(operator(tables))
+        shown = capsys.readouterr().out
+        assert "partition    whatever its rows have" in shown
+        assert "mode         the application's" in shown
+
+    def test_of_a_failure_shows_spark_s_last_lines(self, tables: Tables, spark: FakeSpark) -> None:
+        spark.runs(TALKS.replace(WRITES, "sys.exit(4)"))
+        with pytest.raises(AirflowException, match="Running Spark version"):
+            run(operator(tables))
