@@ -16,7 +16,7 @@ from ..provider.runs.reports import text_table
 from ..s3a.recovery.liveness import State
 from ..s3a.recovery.plan import APPEND, Action
 from ..s3a.recovery.recover import UNSETTLED, RecoveredJob, RecoveryOptions, recover_jobs
-from ..s3a.runs.ledger import TryRecord
+from ..s3a.runs.try_record import TryRecord
 from .maintenance import _seconds, _TableMaintenance
 
 if TYPE_CHECKING:

@@ -79,7 +79,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         "hadoop": set(),
         "checks": {"hadoop"},
         "runs": {"hadoop"},
-        "verification": {"hadoop"},
+        "verification": {"hadoop", "runs"},
         "recovery": {"hadoop", "runs", "verification"},
         "write_plan": {"hadoop"},
         "outstanding_uploads": {"hadoop"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,20 +15,28 @@ from ...committer.periodic import repeating
 from ...committer.s3.requests import Step
 from ...s3a.hadoop.staging_dir import staging_left
 from ...s3a.runs import ledger
-from ...s3a.runs.open_tries import renew_try
+from ...s3a.runs.try_record import (
+    COMMITTED,
+    FAILED,
+    OPERATOR_INTERVAL,
+    SETTLED,
+    UNDONE,
+    WRITTEN,
+    TryRecord,
+    WriteRecord,
+    run_uuid,
+)
+from ...s3a.verification.contents import CommittedWrite, verified
 from ..runs.reports import one_line, summary
 from .configuration import Load
-from .late_commits import check_come_back, check_silent
-from .load_report import described, s3a_report, verified
-from .tries import Earlier, Tries
+from .load_report import described, s3a_report
+from .tries import Tries, check_come_back, raw_write
 
 if TYPE_CHECKING:
     from ...committer import Table
     from ..runs.task_run import TaskRun
 
 _log = logging.getLogger(__name__)
-#: Seconds between the operator's heartbeats.
-INTERVAL = 30.0
 
 
 def loaded_by_s3a(
@@ -43,20 +51,16 @@ def loaded_by_s3a(
     :raises RefusedError: loading again would double rows.
     """
 
-    def report_of(
-        record: ledger.TryRecord, writes: list[ledger.Known[ledger.WriteRecord]]
-    ) -> dict[str, Any]:
-        jobs = described(table, writes)
-        at = max(known.at for known in writes)
-        return s3a_report(table, record.committer, record.uuid, jobs, at)
+    def report_of(record: TryRecord, writes: Sequence[WriteRecord]) -> dict[str, Any]:
+        return _report(table, record, writes, described(table, writes))
 
     found = Tries(table, run.once, report_of, insist=on_repeat == "append").settle()
     if found is None:
         return None
-    decided = run.on_repeat(on_repeat, found.record.owner)
+    decided = run.on_repeat(on_repeat, found.owner)
     if decided == "skip":
         check_come_back(table, run.once)
-        report = found.report | {"repeated": True}
+        report = dict(found.report or {}) | {"repeated": True}
         _log.info("Not submitted: this run has committed %s", one_line(report))
         _log.info("To load again, clear the task or give on_repeat='append'.")
         return report
@@ -65,10 +69,21 @@ def loaded_by_s3a(
     return None
 
 
-def _would_double(table: Table, found: Earlier) -> RefusedError:
+def _report(
+    table: Table,
+    record: TryRecord,
+    writes: Sequence[WriteRecord],
+    jobs: Sequence[CommittedWrite],
+) -> dict[str, Any]:
+    decided_at = max(write.ended_at for write in writes) or record.beat_at
+    return s3a_report(table, record.committer, record.uuid, jobs, decided_at)
+
+
+def _would_double(table: Table, found: TryRecord) -> RefusedError:
+    job = (found.report or {}).get("job")
     return RefusedError(
-        f"This run has committed already (try {found.try_number}, job {found.report['job']}), by "
-        f"the {found.record.committer} committer, and the rows of one such job cannot be replaced, "
+        f"This run has committed already (try {found.owner.try_number}, job {job}), by "
+        f"the {found.committer} committer, and the rows of one such job cannot be replaced, "
         "only added to. Nothing was submitted.",
         table=table.root.url,
         remedy="Load with mode='overwrite' and a partition, which can be repeated; or give "
@@ -84,16 +99,15 @@ class S3ALoad:
 
     def __init__(self, table: Table, run: TaskRun, load: Load) -> None:
         self.load = load
-        self.uuid = ledger.run_uuid()
+        self.uuid = run_uuid()
         self._table = table
-        self._try = ledger.TryRecord(
+        self._try = TryRecord(
             uuid=self.uuid,
             once=run.once,
             owner=run.handoff().owner,
             committer=load.committer,
             mode=None if load.mode is None else str(load.mode),
             partitions=load.partitions,
-            interval=INTERVAL,
         )
 
     @contextmanager
@@ -103,19 +117,20 @@ class S3ALoad:
         Written before anything is submitted: an application that finds a later try's record
         writes nothing, and a later try finds what this one's application writes.
         """
-        self._try = self._table.run(ledger.open_try(self._table.root, self._try))
+        root = self._table.root
+        self._try = self._table.run(ledger.open_try(root, self._try))
         try:
-            check_silent(self._table, self._try.once)
+            check_come_back(self._table, self._try.once, quiet=True)
         except ZeroRenameError:
             # Nothing was submitted.
-            self._note(ledger.close_try(self._table.root, replace(self._try, state=ledger.UNDONE)))
+            self._note(ledger.close_try(root, self._try, state=UNDONE))
             raise
         try:
-            with repeating(self._send_heartbeat, INTERVAL):
+            with repeating(self._send_heartbeat, OPERATOR_INTERVAL):
                 yield
         except Exception:
             # What the application left is for the next try, or for recovery, to settle.
-            self._note(self._changed(state=ledger.FAILED))
+            self._fail()
             raise
 
     def report(self, staging: Path | None = None) -> dict[str, Any]:
@@ -126,54 +141,54 @@ class S3ALoad:
             an earlier try that counted as dead has committed as well.
         """
         root = self._table.root
-        writes = list(self._table.run(ledger.writes_of(root, self.uuid)))
+        known = self._table.run(ledger.find(root, self._try.once, self.uuid))
+        record = self._try if known is None else known.record
+        raw = raw_write(root, record, state=WRITTEN, among=record.partitions)
+        writes = record.writes or (raw,)
         try:
-            if not writes:
-                writes = [self._raw_write()]
-            unfinished = [w for w in writes if w.record.state != ledger.WRITTEN]
+            unfinished = [write for write in writes if write.state != WRITTEN]
             if unfinished:
                 raise VerificationError(
-                    f"The application ended well, and its record of {unfinished[0].record.uuid} "
-                    f"says {unfinished[0].record.state}.",
+                    f"The application ended well, and its record of {unfinished[0].uuid} "
+                    f"says {unfinished[0].state}.",
                     table=root.url,
-                    job=unfinished[0].record.uuid,
+                    job=unfinished[0].uuid,
                     remedy="An application may not go on after a failed save(). Load again.",
                 )
             self._check_destinations(writes)
-            jobs = verified(self._table, writes)
+            jobs = [verified(self._table, root, write) for write in writes]
         except ZeroRenameError:
-            self._note(self._changed(state=ledger.FAILED))
+            self._fail()
             raise
         for job in jobs if staging is not None else ():
             left = staging_left(str(staging), job.uuid)
             if left:
                 _log.warning("Job %s left %s files in %s", job.uuid, len(left), staging)
-        decided_at = max(known.at for known in writes)
-        report = s3a_report(self._table, self.load.committer, self.uuid, jobs, decided_at)
-        done = replace(self._try, state=ledger.COMMITTED, report=report)
-        self._table.run(ledger.close_try(root, done))
-        left = self._table.run(ledger.remove_writes(root, self.uuid))
+        report = _report(self._table, record, writes, jobs)
+        done = {"state": COMMITTED, "report": report, "writes": ()}
+        self._table.run(ledger.close_try(root, self._try, **done))
+        left = self._table.run(ledger.remove_reports(root, self.uuid))
         if left:
-            _log.warning("Records of this try that nobody needs any more were left: %s", left)
+            _log.warning("Reports of this try that nobody needs any more were left: %s", left)
         _log.info("Committed %s", summary(report))
         check_come_back(self._table, self._try.once)
         return report
 
-    def _check_destinations(self, writes: list[ledger.Known[ledger.WriteRecord]]) -> None:
+    def _check_destinations(self, writes: Sequence[WriteRecord]) -> None:
         root = self._table.root
         mine = [
             w
             for w in writes
-            if w.record.destination == root.url or w.record.destination.startswith(f"{root.url}/")
+            if w.destination == root.url or w.destination.startswith(f"{root.url}/")
         ]
         if not mine:
             raise VerificationError(
-                f"The application ended well, and wrote {writes[0].record.destination} only.",
+                f"The application ended well, and wrote {writes[0].destination} only.",
                 table=root.url,
                 remedy="It has to save() to this table: leave its table out, or mend the task's.",
             )
         if self.load.partitions and self.load.mode is Mode.REPLACE:
-            named = {w.record.partition for w in mine if w.record.partition}
+            named = {w.partition for w in mine if w.partition}
             others = sorted(named - set(self.load.partitions))
             if others:
                 raise VerificationError(
@@ -183,26 +198,16 @@ class S3ALoad:
                     remedy="Mend the application's partitions= or the task's partition.",
                 )
 
-    def _raw_write(self) -> ledger.Known[ledger.WriteRecord]:
-        """An application that does not use ``save()`` makes one write, at the table's root, under
-        the try's own UUID."""
-        write = ledger.WriteRecord(
-            uuid=self.uuid,
-            run=self.uuid,
-            number=0,
-            committer=self.load.committer,
-            destination=self._table.root.url,
-            mode=self._try.mode or "",
-            state=ledger.WRITTEN,
-            among=self.load.partitions,
-        )
-        return ledger.Known(write, 0.0, self._try.opened_at, self._try.opened_at)
+    def _send_heartbeat(self) -> bool:
+        # While the application writes it sends heartbeats itself, and more often.
+        sent = ledger.send_heartbeat(self._table.root, self._try, OPERATOR_INTERVAL)
+        return self._table.run(sent) is not None
 
-    def _send_heartbeat(self) -> None:
-        self._table.run(self._changed(interval=INTERVAL))
+    def _fail(self) -> None:
+        def failed(found: TryRecord, _: float) -> TryRecord:
+            return found if found.state in SETTLED else replace(found, state=FAILED)
 
-    def _changed(self, **changes: Any) -> Step[bool]:
-        return renew_try(self._table.root, self._try, **changes)
+        self._note(ledger.change(self._table.root, self._try, failed))
 
     def _note(self, step: Step[Any]) -> None:
         """Put a state on record where that must not hide why the task fails."""

@@ -1,10 +1,15 @@
 """Settlement of a run's earlier tries: rows loaded twice are what a retry must never make.
 
-The ledger (:mod:`~...s3a.runs.ledger`) says which writes each try began. Whether a write committed
-is read from three places, since each can be missing: its own record, which the application writes
+The try's record (:mod:`~...s3a.runs.ledger`) says which writes it began. Whether a write committed
+is read from three places, since each can be missing: its entry there, which the application makes
 after Spark has returned; the ``_SUCCESS`` with its UUID; the committer's report. Of what is left
 undecided, recovery makes one or the other. What then still cannot be told is asked of a person
 where rows would be doubled (append), and loaded again where it cannot harm (replace).
+
+A retry takes an application for dead after :data:`~...try_record.HEARTBEAT_TIMEOUT` seconds of
+silence, and nothing in Hadoop's committers refuses the commit of one that was only paused. So the
+record is fenced first, on the condition that it is still as silent: from then on the application
+ends its writes when it looks. What slips through is found by :func:`check_come_back`.
 """
 
 from __future__ import annotations
@@ -13,20 +18,29 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...committer.errors import OutcomeUnknownError, RefusedError, VerificationError
-from ...committer.layout import UNPARTITIONED, TableRoot
-from ...committer.records.success_marker import SuccessMarker
+from ...committer.layout import TableRoot
 from ...committer.s3.deletion import remove
-from ...committer.s3.requests import Absent, Get, Step
 from ...s3a.hadoop.magic_paths import uuids_in_name
 from ...s3a.hadoop.settings import Committer
 from ...s3a.recovery.plan import Action
 from ...s3a.recovery.recover import JobOutcome, RecoveryOptions, recover_jobs
-from ...s3a.runs import ledger
+from ...s3a.runs import ledger, try_record
+from ...s3a.runs.try_record import (
+    COMMITTED,
+    FENCED,
+    SETTLED,
+    UNDONE,
+    WRITTEN,
+    Known,
+    TryRecord,
+    WriteRecord,
+)
 from ...s3a.verification.committed_files import files_since, may_be_its
+from ...s3a.verification.contents import is_proved
 
 if TYPE_CHECKING:
     from ...committer import Table
@@ -37,28 +51,12 @@ _UNDOABLE = (JobOutcome.ROLLED_BACK, JobOutcome.FILES_LEFT)
 #: Seconds between two looks at a try that may be writing.
 _LOOK_EVERY = 5.0
 _SHOWN = 5
-_SETTLED = (ledger.COMMITTED, ledger.UNDONE)
-
-
-@dataclass(frozen=True)
-class Earlier:
-    """The latest of a run's tries that committed."""
-
-    record: ledger.TryRecord
-
-    @property
-    def try_number(self) -> int | None:
-        return self.record.owner.try_number
-
-    @property
-    def report(self) -> dict[str, Any]:
-        return dict(self.record.report or {})
 
 
 class Tries:
     """A run's tries so far.
 
-    :param report_of: makes the report of a try's committed writes.
+    :param report_of: makes the report of a try from its committed writes.
     :param insist: load again also where that may double rows; a person has said so.
     :param pause: waits so many seconds for a try's application to be silent for long enough.
     """
@@ -67,7 +65,7 @@ class Tries:
         self,
         table: Table,
         once: str,
-        report_of: Callable[[ledger.TryRecord, list[ledger.Known]], dict[str, Any]],
+        report_of: Callable[[TryRecord, Sequence[WriteRecord]], dict[str, Any]],
         insist: bool = False,
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
@@ -77,7 +75,7 @@ class Tries:
         self._insist = insist
         self._report_of = report_of
 
-    def settle(self) -> Earlier | None:
+    def settle(self) -> TryRecord | None:
         """Make sure of every earlier try. Returns the last that committed.
 
         :raises OutcomeUnknownError: one is at work, or what it did could not be found out now.
@@ -85,67 +83,91 @@ class Tries:
         """
         latest = None
         for known in self._table.run(ledger.tries_of(self._table.root, self._once)):
-            record = known.record
-            if record.state not in _SETTLED:
-                record = self._settled(known)
-            if record.state == ledger.COMMITTED:
-                latest = Earlier(record)
+            settled = known.record.state in SETTLED
+            record = known.record if settled else self._settled(self._fenced(known))
+            if record.state == COMMITTED:
+                latest = record
         return latest
 
-    def _settled(self, known: ledger.Known[ledger.TryRecord]) -> ledger.TryRecord:
-        record, root = known.record, self._table.root
-        writes = self._writes_of_the_dead(record) or [self._raw_write(known)]
-        unsure = [w for w in writes if not is_committed(self._table, w)]
-        if unsure:
-            forward = self._recover(record, writes) | self._finished_by_others(record)
-            unsure = [
-                w
-                for w in unsure
-                if (w.record.uuid not in forward or w.record.empties)
-                and not is_committed(self._table, w)
-            ]
-        last = writes[-1].record
-        report = self._reported(record, writes) if not unsure and last.part == last.parts else None
-        if report is not None:
-            done = replace(record, state=ledger.COMMITTED, report=report, opened_at=known.since)
-        else:
-            self._undo(record, writes, unsure)
-            replaced = tuple(w.record.uuid for w in writes if w not in unsure)
-            done = replace(record, state=ledger.UNDONE, opened_at=known.since, replaced=replaced)
-        self._table.run(ledger.close_try(root, done))
-        _log.info("Try %s of this run is %s", record.owner.try_number, done.state)
-        return done
-
-    def _writes_of_the_dead(
-        self, record: ledger.TryRecord
-    ) -> list[ledger.Known[ledger.WriteRecord]]:
-        """A try's writes, once its application has been silent for long enough: a killed one is
-        so soon, and one at work sends its next heartbeat before.
+    def _fenced(self, known: Known) -> Known:
+        """A try, once it has been silent for long enough: the application of a killed one is so
+        soon, and one at work sends its next heartbeat before.
 
         :raises OutcomeUnknownError: it sent one.
         """
-        seen: dict[str, float] = {}
-        while True:
-            writes = list(self._table.run(ledger.writes_of(self._table.root, record.uuid)))
-            at_work = [w for w in writes if _may_be_writing(w)]
-            if not at_work:
-                return writes
-            rest = max(ledger.HEARTBEAT_TIMEOUT - write.silent_for for write in at_work)
-            if not seen:
+        seen = None
+        while known.may_be_writing or not self._fence(known):
+            record = known.record
+            if seen not in (None, record.beat_at):
+                raise at_work(self._table, known)
+            rest = try_record.HEARTBEAT_TIMEOUT - known.silent_for
+            if seen is None:
                 _log.info(
-                    "Try %s of this run was writing a moment ago; if it sends no heartbeat for "
+                    "Try %s of this run was at work a moment ago; if it sends no heartbeat for "
                     "%.0f s more, its application has ended",
                     record.owner.try_number,
                     rest,
                 )
-            elif any(seen.get(w.record.uuid) != w.at for w in at_work):
-                check_dead(self._table, record, writes)
-            seen = {write.record.uuid: write.at for write in writes}
-            self._pause(min(rest, _LOOK_EVERY))
+            seen = record.beat_at
+            self._pause(max(0.0, min(rest, _LOOK_EVERY)))
+            known = self._look(record)
+        return self._look(known.record)
 
-    def _reported(
-        self, record: ledger.TryRecord, writes: list[ledger.Known[ledger.WriteRecord]]
-    ) -> dict[str, Any] | None:
+    def _fence(self, known: Known) -> bool:
+        fenced = replace(known.record, state=FENCED)
+        return self._table.run(ledger.swap(known, fenced))
+
+    def _look(self, record: TryRecord) -> Known:
+        """The record as it is now.
+
+        :raises OutcomeUnknownError: it is gone.
+        """
+        known = self._table.run(ledger.find(self._table.root, self._once, record.uuid))
+        if known is None:
+            raise OutcomeUnknownError(
+                f"The record of try {record.owner.try_number} of this run was removed while it "
+                "was looked at. Nothing was submitted.",
+                table=self._table.root.url,
+                job=record.uuid,
+                remedy="Let the task be retried.",
+            )
+        return known
+
+    def _settled(self, fenced: Known) -> TryRecord:
+        record = fenced.record
+        writes = record.writes or (raw_write(self._table.root, record),)
+        unsure = [w for w in writes if not is_committed(self._table, w)]
+        known = fenced
+        if unsure:
+            forward = self._recover(record, writes)
+            # Maintenance may have rolled some forward before this try came.
+            known = self._look(record)
+            forward |= set(known.record.recovered)
+            unsure = [
+                w
+                for w in unsure
+                if (w.uuid not in forward or w.empties) and not is_committed(self._table, w)
+            ]
+        last = writes[-1]
+        report = self._reported(record, writes) if not unsure and last.part == last.parts else None
+        if report is not None:
+            changes: dict[str, Any] = {"state": COMMITTED, "report": report, "writes": ()}
+        else:
+            self._undo(record, writes, unsure)
+            replaced = tuple(w.uuid for w in writes if w not in unsure)
+            changes = {"state": UNDONE, "replaced": replaced}
+        woken = known.record.beat_at != record.beat_at
+        done = (
+            None
+            if woken
+            else self._table.run(ledger.settle_try(self._table.root, known, **changes))
+        )
+        if done is None:
+            raise at_work(self._table, self._look(record))
+        _log.info("Try %s of this run is %s", record.owner.try_number, done.state)
+        return done
+
+    def _reported(self, record: TryRecord, writes: Sequence[WriteRecord]) -> dict[str, Any] | None:
         """The report of a try that committed; ``None`` for one that did not pass verification and
         can be loaded again.
 
@@ -154,49 +176,30 @@ class Tries:
         try:
             return self._report_of(record, writes)
         except VerificationError:
-            if not self._insist and any(write.record.is_adding for write in writes):
+            if not self._insist and any(write.is_adding for write in writes):
                 raise
             return None
 
-    def _raw_write(self, known: ledger.Known[ledger.TryRecord]) -> ledger.Known:
-        """What an application that does not use ``save()`` would have written: one job, at the
-        table's root, under the try's own UUID. There may have been none."""
-        record = known.record
-        write = ledger.WriteRecord(
-            uuid=record.uuid,
-            run=record.uuid,
-            number=0,
-            committer=record.committer,
-            destination=self._table.root.url,
-            mode=record.mode or "",
-            state=ledger.FAILED,
-            opened_at=known.since,
-        )
-        return ledger.Known(write, known.silent_for, known.since, known.at)
-
-    def _recover(
-        self, record: ledger.TryRecord, writes: list[ledger.Known[ledger.WriteRecord]]
-    ) -> frozenset[str]:
+    def _recover(self, record: TryRecord, writes: Sequence[WriteRecord]) -> set[str]:
         """Roll what the try left forward or back. Returns the jobs rolled forward."""
         if record.committer == Committer.CLASSIC:
-            return frozenset()
+            return set()
         forward = set()
         root = self._table.root
-        folders = {w.record.partition for w in writes if w.record.partition}
         # Of a staging committer's job, this run's own files are known by their names.
         staged = Committer(record.committer).is_staging
         options = RecoveryOptions(
             apply=True,
             direction=Action.BACK if staged else None,
             dead=frozenset({record.uuid}),
-            jobs=frozenset(w.record.uuid for w in writes),
-            folders=tuple(sorted(folders)),
+            jobs=frozenset(w.uuid for w in writes),
+            folders=tuple(sorted({w.partition for w in writes if w.partition})),
         )
         for job in self._table.run(recover_jobs(root, options)):
             _log.info("Job %s of an earlier try: %s: %s", job.job, job.outcome, job.reason)
             if job.outcome is JobOutcome.ROLLED_FORWARD:
                 forward.add(job.job)
-            if job.outcome not in _UNDOABLE and job.outcome is not JobOutcome.ROLLED_FORWARD:
+            elif job.outcome not in _UNDOABLE:
                 raise OutcomeUnknownError(
                     f"An earlier try left a job that could not be settled ({job.outcome}): "
                     f"{job.reason} Nothing was submitted.",
@@ -204,21 +207,10 @@ class Tries:
                     job=job.job,
                     remedy=f"Look at it: zero-rename s3a-recover {root.url}",
                 )
-
-        return frozenset(forward)
-
-    def _finished_by_others(self, record: ledger.TryRecord) -> frozenset[str]:
-        """The try's jobs that maintenance rolled forward before this try came."""
-        for known in self._table.run(ledger.tries_of(self._table.root, self._once)):
-            if known.record.uuid == record.uuid:
-                return frozenset(known.record.recovered)
-        return frozenset()
+        return forward
 
     def _undo(
-        self,
-        record: ledger.TryRecord,
-        writes: list[ledger.Known[ledger.WriteRecord]],
-        unsure: list[ledger.Known[ledger.WriteRecord]],
+        self, record: TryRecord, writes: Sequence[WriteRecord], unsure: Sequence[WriteRecord]
     ) -> None:
         """See that a try that did not commit as a whole has no rows in the table that loading
         again would double.
@@ -227,44 +219,39 @@ class Tries:
         """
         if self._insist:
             return
-        done = [w.record.uuid for w in writes if w not in unsure and w.record.is_adding]
+        done = [w.uuid for w in writes if w not in unsure and w.is_adding]
         if done:
-            reports = ledger.report_prefix(self._table.root, record.uuid, 0).rpartition("/")[0]
+            reports = ledger.reports_prefix(self._table.root, record.uuid)
             raise self._doubtful(
                 record,
                 f"{len(done)} of its writes committed and others did not, so loading all again "
                 "would add their rows twice",
-                f"Remove the files of {', '.join(done)}, which their reports below {reports}/ "
+                f"Remove the files of {', '.join(done)}, which their reports below {reports} "
                 "name, and submit with on_repeat='append'. Or add what is missing by hand, and "
                 "mark the task as successful.",
             )
         for write in unsure:
-            if write.record.is_adding:
+            if write.is_adding:
                 self._undo_write(record, write)
 
-    def _undo_write(
-        self, record: ledger.TryRecord, write: ledger.Known[ledger.WriteRecord]
-    ) -> None:
-        job, since_ms = write.record, int(write.since * 1000)
-        root = TableRoot.parse(job.destination)
-        if Committer(job.committer).is_staging:
-            self._remove_own(record, job, self._table.run(files_since(root, since_ms)))
+    def _undo_write(self, record: TryRecord, write: WriteRecord) -> None:
+        root = TableRoot.parse(write.destination)
+        if Committer(write.committer).is_staging:
+            self._remove_own(record, write, self._table.run(files_since(root, write.since_ms)))
             return
-        files = self._table.run(may_be_its(root, job.uuid, since_ms, job.among))
+        files = self._table.run(may_be_its(root, write.uuid, write.since_ms, write.among))
         if files:
             raise self._doubtful(
                 record,
                 f"since it began, files came to {root.url} that may be its own, since the "
-                f"{job.committer} committer does not mark them: {_by_write(files)}",
+                f"{write.committer} committer does not mark them: {_by_write(files)}",
                 "They may hold all of its rows, none, or a part: a commit that fails half-way "
                 "takes back some of its files only. Find out which are its own, remove those, and "
                 "submit with on_repeat='append'; mark the task as successful only where every row "
                 "is there. With mode='overwrite' and a partition a retry needs no such question.",
             )
 
-    def _remove_own(
-        self, record: ledger.TryRecord, job: ledger.WriteRecord, files: Iterable[str]
-    ) -> None:
+    def _remove_own(self, record: TryRecord, job: WriteRecord, files: Iterable[str]) -> None:
         """Remove a staging job's files: their names carry its UUID, so they are no other's."""
         mine = [key for key in files if job.uuid in key]
         left = self._table.run(remove((key, None) for key in mine))
@@ -279,7 +266,7 @@ class Tries:
         if mine:
             _log.warning("Removed %s files of job %s", len(mine), job.uuid)
 
-    def _doubtful(self, record: ledger.TryRecord, why: str, remedy: str) -> RefusedError:
+    def _doubtful(self, record: TryRecord, why: str, remedy: str) -> RefusedError:
         return RefusedError(
             f"Try {record.owner.try_number} of this run ended without saying what it added: {why}. "
             "Nothing was submitted.",
@@ -298,47 +285,71 @@ def _by_write(files: Iterable[str]) -> str:
     )
 
 
-def _may_be_writing(write: ledger.Known[ledger.WriteRecord]) -> bool:
-    return write.record.state == ledger.WRITING and write.silent_for < ledger.HEARTBEAT_TIMEOUT
+def at_work(table: Table, known: Known) -> OutcomeUnknownError:
+    """The error for a try whose application has not ended."""
+    record = known.record
+    return OutcomeUnknownError(
+        f"The application of try {record.owner.try_number} is still writing: it sent "
+        f"a heartbeat {known.silent_for:.0f} s ago. Nothing was submitted.",
+        table=table.root.url,
+        job=record.uuid,
+        remedy="Let the task be retried: what that try commits is then reported. Or "
+        "end its application.",
+    )
 
 
-def check_dead(
-    table: Table, record: ledger.TryRecord, writes: Sequence[ledger.Known[ledger.WriteRecord]]
-) -> None:
-    """See that a try's application has stopped writing.
-
-    :raises OutcomeUnknownError: it sent a heartbeat lately.
-    """
-    for write in writes:
-        if _may_be_writing(write):
-            raise OutcomeUnknownError(
-                f"The application of try {record.owner.try_number} is still writing: it sent "
-                f"a heartbeat {write.silent_for:.0f} s ago. Nothing was submitted.",
-                table=table.root.url,
-                job=write.record.uuid,
-                remedy="Let the task be retried: what that try commits is then reported. Or "
-                "end its application.",
-            )
-
-
-def is_committed(table: Table, write: ledger.Known[ledger.WriteRecord]) -> bool:
-    """Whether a write committed, by its record, its marker or its report."""
-    record = write.record
-    if record.state == ledger.WRITTEN:
+def is_committed(table: Table, write: WriteRecord) -> bool:
+    """Whether a write committed, by its entry on record, its marker or its report."""
+    if write.state == WRITTEN:
         return True
-    if record.committer == Committer.CLASSIC or record.empties:
+    if write.committer == Committer.CLASSIC or write.empties:
         return False
-    root = TableRoot.parse(record.destination)
-    if table.run(marker_job(root)) == record.uuid:
-        return True
-    report = table.run(ledger.read_report(table.root, record))
-    return report is not None and report.marker.success
+    return table.run(is_proved(table.root, write))
 
 
-def marker_job(root: TableRoot) -> Step[str | None]:
-    """The job whose ``_SUCCESS`` lies at a destination."""
-    found = yield Get(root.marker_key(UNPARTITIONED))
-    if isinstance(found, Absent):
-        return None
-    marker = SuccessMarker.parse_or_none(found.body)
-    return marker.job if marker is not None and marker.success else None
+def raw_write(root: TableRoot, record: TryRecord, **changes: Any) -> WriteRecord:
+    """What an application that does not use ``save()`` writes: one job, at the table's root,
+    under the try's own UUID. There may have been none."""
+    return WriteRecord(
+        uuid=record.uuid,
+        number=0,
+        committer=record.committer,
+        destination=root.url,
+        mode=record.mode or "",
+        opened_at=record.opened_at,
+        **{"state": try_record.FAILED, **changes},
+    )
+
+
+def check_come_back(table: Table, once: str, quiet: bool = False) -> None:
+    """See that none of a run's undone tries has committed since.
+
+    Asked with ``quiet`` when the new try's record is written and before anything is submitted:
+    either an application that wakes up finds that record and writes nothing, or its heartbeat is
+    found here.
+
+    :param quiet: see also that none is writing.
+    :raises OutcomeUnknownError: one has sent a heartbeat.
+    :raises VerificationError: one has committed: the rows are there twice where a later try
+        loaded. Raised each time until somebody has removed them, for no retry can tell which
+        rows to keep.
+    """
+    for known in table.run(ledger.tries_of(table.root, once)):
+        record = known.record
+        if record.state != UNDONE:
+            continue
+        if quiet and known.may_be_writing:
+            raise at_work(table, known)
+        others = [w for w in record.writes if w.uuid not in record.replaced]
+        jobs = [w.uuid for w in others if is_committed(table, w)]
+        if jobs:
+            reports = ledger.reports_prefix(table.root, record.uuid)
+            raise VerificationError(
+                f"The application of try {record.owner.try_number} was silent for longer than "
+                f"{try_record.HEARTBEAT_TIMEOUT:.0f} s and counted as dead, and has committed "
+                "after all. Where a later try loaded, the rows are there twice.",
+                table=table.root.url,
+                job=jobs[0],
+                remedy=f"Where a later try loaded, remove the files of {', '.join(jobs)}, which "
+                f"their reports below {reports} name. Then mark the task as successful.",
+            )

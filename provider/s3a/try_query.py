@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...committer.errors import RecordDamagedError, VerificationError
 from ...s3a.runs import ledger
-from .load_report import s3a_report, verified
+from ...s3a.runs.try_record import COMMITTED, WriteRecord
+from ...s3a.verification.contents import verified
+from .load_report import s3a_report
 
 if TYPE_CHECKING:
     from ...committer import Table
@@ -20,14 +22,14 @@ if TYPE_CHECKING:
 def report_of_run(table: Table, once: str) -> dict[str, Any] | None:
     """The report of the latest of a run's tries that committed."""
     tries = table.run(ledger.tries_of(table.root, once))
-    done = [known.record for known in tries if known.record.state == ledger.COMMITTED]
+    done = [known.record for known in tries if known.record.state == COMMITTED]
     return dict(done[-1].report or {}) if done else None
 
 
 def report_of_job(table: Table, job: str, partition: str | None) -> dict[str, Any] | None:
     """The report of a job that committed, by its UUID."""
     known = table.run(ledger.find_try(table.root, job))
-    if known is not None and known.record.state == ledger.COMMITTED:
+    if known is not None and known.record.state == COMMITTED:
         report = dict(known.record.report or {})
         if job == report.get("job") or job in report.get("jobs", ()):
             return report
@@ -46,13 +48,12 @@ def _by_marker(table: Table, job: str, place: str | None) -> dict[str, Any] | No
     if marker is None or marker.job != job or not marker.success:
         return None
     folder = table.root.url if place is None else f"{table.root.url}/{place}"
-    write = ledger.WriteRecord(job, job, 0, marker.committer, folder, "", place)
-    at = marker.timestamp_ms / 1000
+    write = WriteRecord(job, 0, marker.committer, folder, "", place)
     try:
-        jobs = verified(table, [ledger.Known(write, 0.0, 0.0, at)])
+        found = verified(table, table.root, write)
     except VerificationError:
         return None
-    return s3a_report(table, marker.committer, job, jobs, at)
+    return s3a_report(table, marker.committer, job, [found], marker.timestamp_ms / 1000)
 
 
 def only(report: dict[str, Any], partitions: Sequence[str]) -> dict[str, Any]:

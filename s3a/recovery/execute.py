@@ -28,7 +28,7 @@ from ...committer.s3.requests import (
 )
 from ..hadoop.abort_uploads import abort_upload, abort_uploads
 from ..hadoop.magic_paths import parse
-from ..runs.open_tries import note_recovered
+from ..runs.ledger import note_recovered
 from .direction import Direction, decide, direction_key, withdraw
 from .leftover_job import LeftoverJob
 from .leftovers import activity

@@ -8,15 +8,13 @@ none of them was yet has to be *stated* to be dead, by who can know, not inferre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from enum import StrEnum
 
 from ...committer.job_spec import NOBODY, Owner
-from ...committer.layout import TableRoot
-from ...committer.s3.requests import All, Step
-from ..runs.ledger import HEARTBEAT_TIMEOUT, TryRecord, is_of, last_heartbeat
-from ..runs.open_tries import OpenTry
+from ..runs.ledger import NO_TRIES, OpenTries
+from ..runs.try_record import PATIENCE, Known, TryRecord, is_of
 from .leftover_job import Kind, LeftoverJob
 
 #: Seconds of silence below which a job counts as live where nobody says otherwise.
@@ -56,20 +54,14 @@ class Knowledge:
     :param dead: UUIDs of jobs, or of tries, that the caller states to be dead.
     :param ask: tells what has become of a try, as Airflow's task instance says it;
         ``None`` where that is not known either.
-    :param heartbeats: seconds since the application itself sent a heartbeat, by the try's UUID.
     :param patience: seconds without activity after which a job of which nothing else is known
         counts as dead; ``None``: it stays unknown, however old.
     """
 
-    tries: Sequence[OpenTry] = ()
+    tries: OpenTries = NO_TRIES
     dead: Collection[str] = frozenset()
     ask: Callable[[TryRecord], State | None] | None = None
-    heartbeats: Mapping[str, float] = field(default_factory=dict)
     patience: float | None = None
-
-    @property
-    def readable(self) -> list[tuple[TryRecord, OpenTry]]:
-        return [(known.record, known) for known in self.tries if known.record is not None]
 
     def says_dead(self, job: str, run: str = "") -> bool:
         if run and run in self.dead:
@@ -83,9 +75,9 @@ def judge(job: LeftoverJob, now: float, known: Knowledge) -> Judgement:
     :param now: by the store's clock, as the job's times are.
     """
     quiet = max(0.0, now - job.newest)
-    for record, read in known.readable:
-        if is_of(record.uuid, job.uuid):
-            return _by_record(job, record, read, quiet, known)
+    for read in known.tries.known:
+        if is_of(read.record.uuid, job.uuid):
+            return _by_record(job, read, quiet, known)
     if known.says_dead(job.uuid):
         return Judgement(State.DEAD, "the caller says that it is dead", stated=True)
     shield = _shield(job, known)
@@ -94,9 +86,9 @@ def judge(job: LeftoverJob, now: float, known: Knowledge) -> Judgement:
     return _by_silence(quiet, known, "no run's record names it")
 
 
-def _by_record(
-    job: LeftoverJob, record: TryRecord, read: OpenTry, quiet: float, known: Knowledge
-) -> Judgement:
+def _by_record(job: LeftoverJob, read: Known, quiet: float, known: Knowledge) -> Judgement:
+    record = read.record
+
     def judged(state: State, reason: str, stated: bool = True) -> Judgement:
         return Judgement(state, reason, stated, record.owner, record, record.mode)
 
@@ -107,14 +99,11 @@ def _by_record(
     later = _later_try(record, known)
     if said_dead and later is None and asked is not State.SUPERSEDED:
         return judged(State.DEAD, "the caller says that it is dead")
-    heartbeat = known.heartbeats.get(record.uuid)
-    if not said_dead and heartbeat is not None and heartbeat < HEARTBEAT_TIMEOUT:
-        return judged(State.LIVE, f"its application sent a heartbeat {heartbeat:.0f} s ago")
-    if not said_dead and asked is None and read.is_renewed:
+    # Who knows that a task is over does not know that of its application, which sends them, too.
+    is_asked = asked is not None or record.is_alone
+    if not said_dead and (read.may_be_writing if is_asked else read.silent_for < PATIENCE):
         return judged(State.LIVE, f"{run} sent a heartbeat {read.silent_for:.0f} s ago")
-    # A task may be over, and its application not: killed workers kill no cluster's driver.
-    patience = record.patience if known.patience is None else known.patience
-    allowed = min(record.patience, patience)
+    allowed = min(PATIENCE, PATIENCE if known.patience is None else known.patience)
     if not said_dead and asked is not None and quiet < allowed:
         wrote = f"it wrote something {quiet:.0f} s ago, within {allowed:.0f} s"
         return judged(State.LIVE, f"{run} is over, and {wrote}")
@@ -145,16 +134,15 @@ def _by_silence(quiet: float, known: Knowledge, why: str) -> Judgement:
 
 def _shield(job: LeftoverJob, known: Knowledge) -> Judgement | None:
     """A try at work that may be this job's, which has no UUID of its own."""
-    for read in known.tries:
-        record = read.record
-        if record is None:
-            return Judgement(State.UNKNOWN, f"a run's record cannot be read: {read.damage}")
-        if job.kind is not Kind.UPLOADS or job.newest < record.opened_at:
+    if known.tries.damage:
+        return Judgement(State.UNKNOWN, f"a run's record cannot be read: {known.tries.damage}")
+    for read in known.tries.known if job.kind is Kind.UPLOADS else ():
+        if job.newest < read.record.opened_at:
             continue
-        asked = known.ask(record) if known.ask else None
-        if asked is State.LIVE or (asked is None and read.is_renewed):
-            why = f"it may be of {_name(record.owner)}, which is at work"
-            return Judgement(State.LIVE, why, owner=record.owner)
+        asked = known.ask(read.record) if known.ask else None
+        if asked is State.LIVE or (asked is None and read.silent_for < PATIENCE):
+            why = f"it may be of {_name(read.record.owner)}, which is at work"
+            return Judgement(State.LIVE, why, owner=read.record.owner)
     return None
 
 
@@ -163,9 +151,10 @@ def _later_try(record: TryRecord, known: Knowledge) -> int | None:
     if mine is None or record.owner.run_id is None:
         return None
     tries = [
-        other.owner.try_number
-        for other, _ in known.readable
-        if other.owner.try_number is not None and _run(other.owner) == _run(record.owner)
+        other.record.owner.try_number
+        for other in known.tries.known
+        if other.record.owner.try_number is not None
+        and _run(other.record.owner) == _run(record.owner)
     ]
     latest = max(tries, default=mine)
     return latest if latest > mine else None
@@ -182,13 +171,6 @@ def _name(owner: Owner) -> str:
     mapped = f"[{owner.map_index}]" if owner.map_index not in (None, -1) else ""
     tried = f" try {owner.try_number}" if owner.try_number is not None else ""
     return f"{owner.dag_id}.{owner.task_id}{mapped} of run {owner.run_id}{tried}"
-
-
-def heartbeats(root: TableRoot, tries: Collection[OpenTry]) -> Step[dict[str, float]]:
-    """Seconds since the applications of tries said that they write, by the tries' UUIDs."""
-    runs = [known.record.uuid for known in tries if known.record is not None]
-    found = yield All(tuple(last_heartbeat(root, run) for run in runs))
-    return {run: silent for run, silent in zip(runs, found, strict=True) if silent is not None}
 
 
 def rival_of(job: LeftoverJob, judged: Collection[tuple[LeftoverJob, Judgement]]) -> str | None:

@@ -156,6 +156,11 @@ class Case:
         return self.overrides.direction is not None or went_forward
 
     @property
+    def is_of_run(self) -> bool:
+        """Whether its run is known, and so, whether that has loaded again."""
+        return not (self.judgement.record is None or self.judgement.record.is_alone)
+
+    @property
     def unsure(self) -> tuple[str, ...]:
         return tuple(f.commit.key for f in self.files if f.presence is Presence.UNSURE)
 
@@ -225,7 +230,7 @@ def _choose(case: Case) -> tuple[Action, str]:
     written = sum(1 for file in files if file.presence is Presence.WRITTEN)
     if since and written and case.overrides.direction is None:
         superseded = case.judgement.state is State.SUPERSEDED and written < len(files)
-        if not superseded and (case.judgement.record is None or case.lost or against):
+        if not superseded and (not case.is_of_run or case.lost or against):
             return Action.ASK, (
                 f"{written} of its {len(files)} files are written, and {since}. Where that one "
                 "loads the same rows again, or removed some of these, this one must be rolled "
@@ -265,12 +270,8 @@ def _unclaimed(case: Case) -> str:
             "nothing that can be read says what its files are called, so whether some are "
             "visible is not known. See to them, and roll it back"
         )
-    if not case.unclaimed.keys:
-        return ""
-    return (
-        f"{case.unclaimed.told} its UUID in their names: they may be its, which a name "
-        "does not prove. Remove them or not, and roll it back"
-    )
+    named = f"{case.unclaimed.told} its UUID in their names: they may be its, which a name does "
+    return f"{named}not prove. Remove them or not, and roll it back" if case.unclaimed.keys else ""
 
 
 def _uploads_only(case: Case) -> tuple[Action, str]:

@@ -15,7 +15,6 @@ from ...committer.errors import (
     InvalidInputError,
     OutcomeUnknownError,
     RecordDamagedError,
-    StoreUnreachableError,
     ZeroRenameError,
     printable,
 )
@@ -23,13 +22,13 @@ from ...committer.job_spec import NOBODY, Owner
 from ...committer.layout import TableRoot
 from ...committer.s3.requests import Found, Get, Step
 from ..hadoop.staging_dir import StagingFolder
-from ..runs.ledger import TryRecord
-from ..runs.open_tries import forget_try, open_tries
+from ..runs.ledger import forget_try, open_tries
+from ..runs.try_record import TryRecord
 from .direction import read_direction
 from .execute import Execution, FileOutcome, carry_out
 from .leftover_job import Kind, LeftoverJob
 from .leftovers import Leftovers, find_jobs
-from .liveness import Judgement, Knowledge, State, heartbeats, judge, rival_of
+from .liveness import Judgement, Knowledge, State, judge, rival_of
 from .marker import MarkerOutcome, marker_key, read_marker
 from .plan import Action, Case, Overrides, Plan, Presence, look_at_files, plan_job
 from .unclaimed_files import unclaimed_files
@@ -182,8 +181,7 @@ def recover_jobs(
     found: Leftovers = yield from find_jobs(root, folders, options.deep, staging)
     # Tries after jobs: a try says that it begins before its job leaves anything.
     tries = yield from open_tries(root)
-    sent = yield from heartbeats(root, tries)
-    known = Knowledge(tries, options.dead, ask, sent, options.patience)
+    known = Knowledge(tries, options.dead, ask, options.patience)
     judged = [(job, judge(job, found.now, known)) for job in found.jobs]
     results = []
     for job, judgement in judged:
@@ -372,7 +370,7 @@ def _forget_tries(
     results: Collection[RecoveredJob],
 ) -> Step[None]:
     """Close tries of which nothing stays. One of whose jobs was rolled forward stays open, and its
-    record says so, for its run's next try to read."""
+    record says so, for its run's next try to read; if there is to be one."""
     outcomes = {result.job: result.outcome for result in results}
     of_try: dict[str, tuple[TryRecord, list[JobOutcome | None]]] = {}
     for job, judgement in judged:
@@ -380,9 +378,12 @@ def _forget_tries(
         if record is not None:
             of_try.setdefault(record.uuid, (record, []))[1].append(outcomes.get(job.uuid))
     for record, became in of_try.values():
-        if all(one is JobOutcome.ROLLED_BACK for one in became):
+        done = {JobOutcome.ROLLED_BACK} | (
+            {JobOutcome.ROLLED_FORWARD} if record.is_alone else set()
+        )
+        if done.issuperset(became):
             try:
                 yield from forget_try(root, record)
-            except StoreUnreachableError as error:
+            except ZeroRenameError as error:
                 # Its jobs are settled all the same, and its run's next try closes it.
                 _log.warning("Try %s could not be closed: %s", record.uuid, error)

@@ -39,7 +39,7 @@ class Unclaimed:
     @property
     def told(self) -> str:
         """What they are, to be followed by an object."""
-        return f"{len(self.keys)} complete files, such as {min(self.keys)!r}, carry"
+        return f"{len(self.keys)} complete files, such as {min(self.keys, default='')!r}, carry"
 
 
 def unclaimed_files(job: LeftoverJob, marker: DestinationMarker) -> Step[Unclaimed]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from ...committer.errors import ZeroRenameError
-from ...s3a.runs.ledger import HEARTBEAT_TIMEOUT
+from ...s3a.runs.try_record import HEARTBEAT_TIMEOUT
 
 #: Seconds without a heartbeat after which a write ends itself: a retry waits for
 #: :data:`HEARTBEAT_TIMEOUT`, and Spark's tasks need a while to stop.
@@ -21,8 +21,8 @@ class Fence:
     and it ends its write when it cannot send one in time, since then it cannot know. What is
     left open is a commit that has begun already: Spark cannot cancel that.
 
-    :param renew: sends a heartbeat.
-    :param superseded: why the try may not write any more, a sentence; ``""`` where it may.
+    :param beat: sends a heartbeat; says why the try may not write any more, a sentence, ``""``
+        where it may.
     :param cancel: cancels the write's Spark jobs. Called again with each heartbeat after that,
         since a write may be between two jobs.
     :param clock: seconds, by a clock that does not jump.
@@ -30,13 +30,11 @@ class Fence:
 
     def __init__(
         self,
-        renew: Callable[[], object],
-        superseded: Callable[[], str],
+        beat: Callable[[], str],
         cancel: Callable[[], object],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._renew = renew
-        self._superseded = superseded
+        self._beat = beat
         self._cancel = cancel
         self._clock = clock
         self._last = clock()
@@ -56,8 +54,7 @@ class Fence:
     def _why_not(self) -> str:
         begun = self._clock()
         try:
-            self._renew()
-            reason = self._superseded()
+            reason = self._beat()
         except ZeroRenameError as error:
             silent = self._clock() - self._last
             if silent < GIVE_UP:

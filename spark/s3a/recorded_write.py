@@ -19,8 +19,6 @@ from ...committer.errors import (
 )
 from ...committer.handoff import Handoff
 from ...committer.job_spec import Mode
-from ...committer.layout import TableRoot
-from ...committer.parquet.footers import count_rows
 from ...committer.periodic import repeating
 from ...committer.s3.deletion import remove
 from ...committer.s3.listing import first_object
@@ -28,11 +26,9 @@ from ...committer.schema.hive_paths import NULL, parse_partition, unescape
 from ...committer.state.data_listing import list_data
 from ...committer.table import Table
 from ...s3a.hadoop.settings import REPORT_KEY, UNIQUE_KEY, UUID_KEY, Committer
-from ...s3a.runs import ledger
-from ...s3a.verification.committed_files import committed_files, files_since
-from ...s3a.verification.expectation import Expectation
-from ...s3a.verification.verify import find_summary
-from ...s3a.verification.written_rows import check_rows
+from ...s3a.runs import ledger, try_record
+from ...s3a.runs.try_record import FAILED, WRITTEN, TryRecord, WriteRecord, run_uuid, write_uuid
+from ...s3a.verification.contents import is_proved, verified
 from ...s3a.write_plan import (
     SAVE_MODES,
     PlannedWrite,
@@ -49,11 +45,14 @@ from .row_count import RowCount
 from .session import SessionView, check_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
 logger = logging.getLogger("zero_rename.spark.s3a.recorded_write")
 _lock = threading.Lock()
 _numbers: dict[str, int] = {}
+#: What this process has entered, by try and number.
+_writes: dict[str, dict[int, WriteRecord]] = {}
+_REMOVED = "The record of this try was removed, as that of a dead one"
 
 
 def save_by_s3a(frame: DataFrame, target: WriteTarget, handoff: Handoff) -> None:
@@ -71,6 +70,7 @@ def save_by_s3a(frame: DataFrame, target: WriteTarget, handoff: Handoff) -> None
     job.check(writes)
     for part, write in enumerate(writes, 1):
         job.write(_rows(frame, target, write), write, part, len(writes))
+    job.end()
 
 
 class _Application:
@@ -82,14 +82,20 @@ class _Application:
     def __init__(self, target: WriteTarget, view: SessionView, handoff: Handoff) -> None:
         self._target = target
         self._view = view
-        self._given_run = handoff.s3a_run
-        self._run = self._given_run or ledger.run_uuid()
-        self._once = handoff.once
-        named = handoff.table if self._given_run else None
+        run = handoff.s3a_run or run_uuid()
+        named = handoff.table if handoff.s3a_run else None
         #: Records lie beside the table that the operator looks at.
-        self._ledger = named or target.root
+        self._beside = named or target.root
+        self._try = TryRecord(
+            uuid=run,
+            once=(handoff.once if handoff.s3a_run else None) or run,
+            owner=replace(handoff.owner, application=view.hadoop("spark.app.name")),
+            committer=target.committer,
+            mode=str(target.mode),
+            partitions=target.partitions,
+        )
         self._table = Table(target.root.url, client_of(view, target.root.bucket))
-        self._records = Table(self._ledger.url, client_of(view, self._ledger.bucket))
+        self._records = Table(self._beside.url, client_of(view, self._beside.bucket))
 
     def check(self, writes: tuple[PlannedWrite, ...]) -> None:
         """Everything that may refuse, before the first byte is written."""
@@ -135,14 +141,15 @@ class _Application:
     def write(self, frame: DataFrame, write: PlannedWrite, part: int, parts: int) -> None:
         """Carry out one write, on record from before its start until after its end."""
         record = self._begin(write, part, parts)
-        fence = self._fence(frame.sparkSession, record)
+        cancel = Operations(frame.sparkSession, record.uuid).cancel
+        fence = Fence(lambda: self._heartbeat(record), cancel)
         count = RowCount(record.uuid)
         done = record
         try:
-            with repeating(fence.heartbeat, ledger.HEARTBEAT_INTERVAL):
+            with repeating(fence.heartbeat, try_record.HEARTBEAT_INTERVAL):
                 self._spark_writes(count.of(frame), write, record)
-                done = replace(record, state=ledger.WRITTEN, rows=count.rows())
-                self._check_rows(done)
+                done = replace(record, state=WRITTEN, rows=count.rows())
+                self._verify(done)
                 emptied = self._empty_the_rest(record)
         except VerificationError:
             # Committed, and not as it was written: a retry finds it out again, from the record.
@@ -150,27 +157,34 @@ class _Application:
             raise
         except Exception as error:
             if not _lost_spark(error):
-                self._note(replace(record, state=ledger.FAILED))
+                self._note(replace(record, state=FAILED))
+                self.end()
             if fence.reason:
                 raise self._fenced(record, fence.reason) from error
             raise
-        done = replace(done, emptied=emptied)
-        self._records.run(ledger.put_write(self._ledger, done))
+        done = self._enter(replace(done, emptied=emptied)) or done
         if fence.reason:
             raise self._too_late(done, fence.reason)
-        if not self._given_run:
-            left = self._records.run(ledger.remove_writes(self._ledger, self._run))
-            if left:
-                logger.warning("Records that nobody needs any more were left: %s", left)
         logger.info("Written: %s, job %s", write.path, record.uuid)
 
-    def _begin(self, write: PlannedWrite, part: int, parts: int) -> ledger.WriteRecord:
+    def end(self) -> None:
+        """Remove a record that nobody asks for any more."""
+        if not self._try.is_alone:
+            return
+        _writes.pop(self._try.uuid, None)
+        try:
+            left = self._records.run(ledger.remove_try(self._beside, self._try))
+        except ZeroRenameError as error:
+            left = {self._try.uuid: str(error)}
+        if left:
+            logger.warning("Records that nobody needs any more were left: %s", left)
+
+    def _begin(self, write: PlannedWrite, part: int, parts: int) -> WriteRecord:
         """Take the next number, say so, and only then see whether a later try has begun: either
         that try sees this write, or this write sees that try."""
-        number = _next_number(self._run)
-        record = ledger.WriteRecord(
-            uuid=ledger.write_uuid(self._run, number),
-            run=self._run,
+        number = _next_number(self._try.uuid)
+        record = WriteRecord(
+            uuid=write_uuid(self._try.uuid, number),
             number=number,
             committer=self._target.committer,
             destination=write.path.replace("s3a://", "s3://", 1),
@@ -182,105 +196,104 @@ class _Application:
             among=() if write.partition else self._target.partitions,
             reports=self._own_reports(),
         )
-        if self._given_run and number == 1:
+        if number == 1:
             self._check_alone()
-        record = self._records.run(ledger.put_write(self._ledger, record))
-        superseded = self._superseded()
+        entered = self._enter(record)
+        superseded = self._superseded() if entered is not None else _REMOVED
         if superseded:
-            self._note(replace(record, state=ledger.FAILED))
+            self._note(replace(record, state=FAILED))
             raise JobFencedError(
                 f"{superseded}; nothing was written.",
                 table=self._target.root.url,
                 job=record.uuid,
                 remedy="Nothing is to be done: that try loads the rows.",
             )
-        return record
+        assert entered is not None
+        return entered
 
     def _own_reports(self) -> str | None:
         """The folder that the session names for reports; ``None`` where it is the one in which
         the operator looks for that of an application without ``save()``, or there is none."""
         given = self._view.hadoop(REPORT_KEY) or ""
-        ours = ledger.report_prefix(self._ledger, self._run, 0)
-        return None if given in ("", f"s3a://{self._ledger.bucket}/{ours}") else given
+        ours = ledger.report_prefix(self._beside, self._try.uuid, 0)
+        return None if given in ("", f"s3a://{self._beside.bucket}/{ours}") else given
 
     def _check_alone(self) -> None:
-        """A driver that YARN has started again would write once more what the first one wrote,
-        under the same numbers."""
-        known = self._records.run(ledger.writes_of(self._ledger, self._run))
-        if known:
+        """See that no other driver writes as this try, and that it is on record. One that YARN has
+        started again would write once more what the first one wrote, under the same numbers."""
+        known = self._records.run(ledger.find(self._beside, self._try.once, self._try.uuid))
+        if known is None:
+            self._records.run(ledger.open_try(self._beside, self._try))
+        elif known.record.writes:
             raise JobFencedError(
                 "Another driver of this try has written already: the cluster has started the "
                 "driver again. Nothing was written by this one.",
                 table=self._target.root.url,
-                job=known[0].record.uuid,
+                job=known.record.writes[0].uuid,
                 remedy="Set spark.yarn.maxAppAttempts=1; the operator's next try settles what the "
                 "first driver left.",
             )
 
-    def _spark_writes(
-        self, frame: DataFrame, write: PlannedWrite, record: ledger.WriteRecord
-    ) -> None:
+    def _enter(self, write: WriteRecord) -> WriteRecord | None:
+        """Put a write as it is now on record, which is a heartbeat, too, and with it the writes
+        before it: what they said may be lost where the store ignores conditions.
+
+        :returns: the same with its times; ``None`` where the try's record was removed.
+        """
+        mine = _writes[self._try.uuid]
+
+        def entered(found: TryRecord, now: float) -> TryRecord:
+            ended_at = now if write.state == WRITTEN else 0.0
+            timed = replace(write, opened_at=write.opened_at or now, ended_at=ended_at)
+            mine[write.number] = timed
+            for one in tuple(mine.values()):
+                found = found.with_write(one)
+            return replace(found, beat_at=now)
+
+        there = self._records.run(ledger.change(self._beside, self._try, entered))
+        return None if there is None else mine[write.number]
+
+    def _spark_writes(self, frame: DataFrame, write: PlannedWrite, record: WriteRecord) -> None:
         options = {**self._target.options, **write.options}
         if record.committer != Committer.CLASSIC:
             options[UUID_KEY] = record.uuid
             # It outlives the marker, whose place the next job's takes.
-            options[REPORT_KEY] = ledger.report_dir(self._ledger, record)
+            options[REPORT_KEY] = ledger.report_dir(self._beside, record)
         writer = frame.write.format("parquet").mode(SAVE_MODES[write.save_mode]).options(**options)
         if write.partition_by:
             writer = writer.partitionBy(*write.partition_by)
         with Operations(frame.sparkSession, record.uuid):
             writer.save(write.path)
 
-    def _check_rows(self, record: ledger.WriteRecord) -> None:
-        """See that the files of the job hold the rows that Spark wrote.
+    def _verify(self, record: WriteRecord) -> None:
+        """See that the files of the job are there, with the rows that Spark wrote.
 
-        :raises VerificationError: they do not, or are not all there.
+        :raises VerificationError: they do not hold them, or are not all there.
         """
+        proved = record.committer == Committer.CLASSIC
         try:
-            files = self._files_of(record)
+            if proved or self._table.run(is_proved(self._beside, record)):
+                verified(self._table, self._beside, record)
+                return
+            why = "no report of it is to be seen"
         except VerificationError:
             raise
         except ZeroRenameError as error:
-            logger.warning("The rows of job %s could not be compared: %s", record.uuid, error)
-            return
-        if files is None:
-            logger.warning(
-                "No report of job %s is to be seen, so its rows are not compared", record.uuid
-            )
-            return
-        rows = count_rows(self._table.driver, files)
-        hold = None if rows is None else sum(rows.values())
-        # Files of a classic job do not say whose they are: those of others count, too.
-        others = record.committer == Committer.CLASSIC
-        check_rows(self._target.root, record.uuid, record.rows, hold, at_least=others)
+            why = str(error)
+        # Spark says that it committed; another job's marker may stand for this one's.
+        logger.warning("The rows of job %s could not be compared: %s", record.uuid, why)
 
-    def _files_of(self, record: ledger.WriteRecord) -> Mapping[str, int] | None:
-        root = TableRoot.parse(record.destination)
-        since_ms = int(record.opened_at * 1000)
-        if record.committer == Committer.CLASSIC:
-            return self._table.run(files_since(root, since_ms))
-        expected = Expectation(record.committer, record.uuid, since_ms, record.rows, record.among)
-        reports = ledger.report_dir(self._ledger, record)
-        try:
-            summary, _ = self._table.run(find_summary(root, expected, reports))
-        except VerificationError:
-            # Spark says that it committed; another job's marker may stand for this one's.
-            return None
-        return self._table.run(committed_files(root, summary, expected))
-
-    def _fence(self, session: SparkSession, record: ledger.WriteRecord) -> Fence:
-        def renew() -> None:
-            self._records.run(ledger.put_write(self._ledger, record))
-
-        return Fence(renew, self._superseded, Operations(session, record.uuid).cancel)
+    def _heartbeat(self, record: WriteRecord) -> str:
+        """Why this try may not write any more: a sentence, or nothing."""
+        return self._superseded() if self._enter(record) is not None else _REMOVED
 
     def _superseded(self) -> str:
-        """Why this try may not write any more: a sentence, or nothing."""
-        if not (self._given_run and self._once):
+        if self._try.is_alone:
             return ""
-        return self._records.run(ledger.superseded(self._ledger, self._once, self._run))
+        mine = self._try
+        return self._records.run(ledger.superseded(self._beside, mine.once, mine.uuid))
 
-    def _fenced(self, record: ledger.WriteRecord, reason: str) -> JobFencedError:
+    def _fenced(self, record: WriteRecord, reason: str) -> JobFencedError:
         return JobFencedError(
             f"{reason}. So this write was ended; its job was aborted.",
             table=self._target.root.url,
@@ -288,7 +301,7 @@ class _Application:
             remedy="Nothing is to be done: that try, or the next, loads the rows.",
         )
 
-    def _too_late(self, record: ledger.WriteRecord, reason: str) -> OutcomeUnknownError:
+    def _too_late(self, record: WriteRecord, reason: str) -> OutcomeUnknownError:
         return OutcomeUnknownError(
             f"{reason}, and this write was to end; but its commit had begun already, which Spark "
             "cannot cancel, and went through. Its rows may be in the table twice.",
@@ -298,7 +311,7 @@ class _Application:
             "report name its files; those of this job have to go where both are there.",
         )
 
-    def _empty_the_rest(self, record: ledger.WriteRecord) -> tuple[str, ...]:
+    def _empty_the_rest(self, record: WriteRecord) -> tuple[str, ...]:
         """Empty the partitions named that no row arrived for, which the partitioned committer
         leaves as they were. Not atomic with the job: it comes right after it."""
         target = self._target
@@ -315,10 +328,10 @@ class _Application:
             emptied.append(name)
         return tuple(emptied)
 
-    def _note(self, record: ledger.WriteRecord) -> None:
-        """Renew a record where that must not hide what else happens."""
+    def _note(self, record: WriteRecord) -> None:
+        """Put a write on record where that must not hide what else happens."""
         try:
-            self._records.run(ledger.put_write(self._ledger, record))
+            self._enter(record)
         except ZeroRenameError as error:
             logger.warning("The record of job %s could not be renewed: %s", record.uuid, error)
 
@@ -356,7 +369,7 @@ def _is_in(partition: str) -> Column:
 
 
 def _not_emptied(
-    target: WriteTarget, record: ledger.WriteRecord, name: str, left: Mapping[str, str]
+    target: WriteTarget, record: WriteRecord, name: str, left: Mapping[str, str]
 ) -> UnfinishedCommitError:
     key, cause = next(iter(left.items()))
     return UnfinishedCommitError(
@@ -372,8 +385,9 @@ def _not_emptied(
 
 def _next_number(run: str) -> int:
     with _lock:
-        _numbers[run] = _numbers.get(run, 0) + 1
-        return _numbers[run]
+        number = _numbers[run] = _numbers.get(run, 0) + 1
+        _writes.setdefault(run, {})
+        return number
 
 
 def _lost_spark(error: Exception) -> bool:

@@ -16,8 +16,7 @@ from zero_rename.committer.job_spec import Owner
 from zero_rename.committer.layout import TableRoot
 from zero_rename.operators.s3a_maintenance import RecoverS3AJobsOperator, task_states
 from zero_rename.s3a.recovery.liveness import State
-from zero_rename.s3a.runs.ledger import closed_key, open_try
-from zero_rename.s3a.runs.open_tries import open_tries
+from zero_rename.s3a.runs.ledger import closed_key, open_tries, open_try
 
 OWNER = Owner("flights", "scheduled__2013-02-01", "load", -1, 1)
 
@@ -57,9 +56,10 @@ def halfway(tables: Tables, name: str = "flights", **given: Any) -> MagicJob:
     return job
 
 
-def record(tables: Tables, **changes: Any) -> None:
+def record(tables: Tables) -> None:
+    """Of a try that has been silent for long."""
     table = tables.table()
-    table.driver.run(open_try(table.root, a_try(JOB, OWNER, **changes)))
+    table.driver.run(open_try(table.root, a_try(JOB, OWNER, beat_at=1.0)))
 
 
 def data(tables: Tables) -> list[str]:
@@ -98,7 +98,7 @@ class TestTables:
         assert tables.bucket.uploads() == []
         assert json.loads(tables.bucket.read("wh/flights/_SUCCESS"))["jobId"] == JOB
         assert "all 2 pending sets load" in caplog.text
-        (known,) = tables.table().driver.run(open_tries(job.root))
+        (known,) = tables.table().driver.run(open_tries(job.root)).known
         assert known.record.recovered == (JOB,)
 
     def test_leaves_a_job_whose_run_is_at_work(self, tables: Tables) -> None:
@@ -132,7 +132,7 @@ class TestTables:
             job = MagicJob(tables.table().driver.perform, tables.table().root).begin()
             job.task(0)
             if state is not None:
-                record(tables, interval=0.0)
+                record(tables)
             (report,) = run(tables, state, apply=True, patience=0, mode="append")["tables"]
             assert report["outcomes"] == {outcome: 1}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,20 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from support.airflow import JOB_FILE, Tables, connection_variable, run_task, task_context
 from support.fake_spark import IDLE, FakeSpark
 from support.moto_server import ACCESS_KEY, SECRET_KEY
+from support.recorded import recorded
 from support.s3a_stand_in import APPLICATION, marker
-from zero_rename.committer import OutcomeUnknownError, RefusedError, VerificationError
+from zero_rename.committer import (
+    OutcomeUnknownError,
+    RecordDamagedError,
+    RefusedError,
+    VerificationError,
+)
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 from zero_rename.provider.s3a import tries as tries_module
 from zero_rename.provider.s3a.tries import Tries
-from zero_rename.s3a.runs import ledger
-from zero_rename.s3a.runs.open_tries import open_tries
+from zero_rename.s3a.recovery.recover import recover_jobs
+from zero_rename.s3a.runs import ledger, try_record
+from zero_rename.s3a.runs.try_record import Known, TryRecord
 from zero_rename.sensors.success_manifest import SuccessManifestSensor
 
 ONCE = "flights/scheduled__2013-02-02/load"
@@ -40,7 +48,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Where the next application stops, and whether Spark says so; its heartbeats are past."""
 
     def set_to(name: str, fails: bool = False, **more: str) -> None:
-        monkeypatch.setattr(ledger, "HEARTBEAT_TIMEOUT", 0.0)
+        monkeypatch.setattr(try_record, "HEARTBEAT_TIMEOUT", 0.0)
         monkeypatch.setenv("TEST_STAGE", name)
         monkeypatch.setenv("TEST_FAILS", str(int(fails)))
         for variable, value in more.items():
@@ -71,7 +79,7 @@ def killed(task: Any, **context: Any) -> None:
         run(task, **context)
 
 
-def records(tables: Tables) -> tuple[ledger.Known[ledger.TryRecord], ...]:
+def records(tables: Tables) -> tuple[Known, ...]:
     table = tables.table()
     return table.driver.run(ledger.tries_of(table.root, ONCE))
 
@@ -85,9 +93,13 @@ def rows(tables: Tables) -> list[str]:
     return sorted(tables.table().to_arrow(["flight"]).column("flight").to_pylist())
 
 
-def writes_of(tables: Tables, record: ledger.TryRecord) -> list[ledger.Known[ledger.WriteRecord]]:
+def beat(tables: Tables, record: TryRecord) -> float:
+    """The application sends a heartbeat. Returns its time."""
     table = tables.table()
-    return list(table.driver.run(ledger.writes_of(table.root, record.uuid)))
+    sent = ledger.change(table.root, record, lambda found, now: replace(found, beat_at=now))
+    found = table.driver.run(sent)
+    assert found is not None
+    return found.beat_at
 
 
 def settings(spark: FakeSpark, call: int = 0) -> dict[str, str]:
@@ -112,7 +124,7 @@ class TestALoad:
         assert report["decided_at"] > 1_700_000_000
         assert report == json.loads(json.dumps(report))
         env = spark.calls()[0]["env"]
-        assert ledger.write_uuid(env["ZERO_RENAME_S3A_RUN"], 1) == report["job"]
+        assert try_record.write_uuid(env["ZERO_RENAME_S3A_RUN"], 1) == report["job"]
 
     def test_has_the_members_of_a_native_one(self, tables: Tables) -> None:
         from zero_rename.provider.runs.reports import commit_report
@@ -125,8 +137,8 @@ class TestALoad:
     def test_leaves_one_record(self, tables: Tables) -> None:
         run(operator(tables))
         table = tables.table()
-        assert tries(tables) == [ledger.COMMITTED]
-        assert table.driver.run(open_tries(table.root)) == ()
+        assert tries(tables) == [try_record.COMMITTED]
+        assert table.driver.run(ledger.open_tries(table.root)).known == ()
         client, bucket = table.driver.clients.retrying, table.root.bucket
         keys = [e["Key"] for e in client.list_objects_v2(Bucket=bucket)["Contents"]]
         assert len([key for key in keys if "_zero_rename" in key]) == 1
@@ -289,7 +301,7 @@ class TestVerification:
         spark.runs(IDLE)
         with pytest.raises(VerificationError, match="no _SUCCESS marker"):
             run(operator(tables))
-        assert tries(tables) == [ledger.FAILED]
+        assert tries(tables) == [try_record.FAILED]
 
     def test_a_committer_that_renamed(
         self, tables: Tables, spark: FakeSpark, stage: Callable[..., None]
@@ -348,6 +360,7 @@ class TestVerification:
 
 
 PASSES_OVER = """
+from support.recorded import recorded
 from support.s3a_stand_in import main
 try:
     main()
@@ -356,6 +369,7 @@ except SystemExit:
 """
 OVERTAKEN = """
 import os
+from support.recorded import recorded
 from support.s3a_stand_in import main
 from zero_rename.committer import Table
 main()
@@ -366,6 +380,7 @@ client.put_object(Body=body, **place) if body else client.delete_object(**place)
 """
 RAW = """
 import os
+from support.recorded import recorded
 from support.s3a_stand_in import Write, marker
 from zero_rename.committer import Table
 table = Table(os.environ["ZERO_RENAME_TABLE"])
@@ -387,7 +402,7 @@ class TestTries:
         assert report["repeated"] is True
         assert (report["files"], report["rows"], report["partition"]) == (1, 1, "day=1")
         assert (len(spark.calls()), rows(tables)) == (1, ["1"])
-        assert tries(tables) == [ledger.COMMITTED]
+        assert tries(tables) == [try_record.COMMITTED]
         assert run(operator(tables), try_number=3)["job"] == report["job"]
 
     def test_also_when_a_later_jobs_marker_took_its_place(
@@ -410,14 +425,12 @@ class TestTries:
         monkeypatch.setenv("TEST_STAGE", "begun")
         killed(operator(tables))
         (first,) = [k.record for k in records(tables)]
-        (begun,) = writes_of(tables, first)
         waited: list[float] = []
 
         def sends_a_heartbeat(seconds: float) -> None:
             waited.append(seconds)
-            table = tables.table()
-            while writes_of(tables, first)[0].at == begun.at:  # The store's times: whole seconds.
-                table.driver.run(ledger.put_write(table.root, begun.record))
+            while beat(tables, first) == first.beat_at:  # The store's times: whole seconds.
+                pass
 
         tries = Tries(tables.table(), ONCE, lambda *_: {}, pause=sends_a_heartbeat)
         with pytest.raises(OutcomeUnknownError, match="is still writing"):
@@ -430,7 +443,7 @@ class TestTries:
         """Waited for, until it is known not to send another heartbeat."""
         monkeypatch.setenv("TEST_STAGE", "begun")
         killed(operator(tables))
-        monkeypatch.setattr(ledger, "HEARTBEAT_TIMEOUT", 3.0)
+        monkeypatch.setattr(try_record, "HEARTBEAT_TIMEOUT", 3.0)
         monkeypatch.setattr(tries_module, "_LOOK_EVERY", 0.2)
         monkeypatch.setenv("TEST_STAGE", "written")
         assert run(operator(tables), try_number=2)["repeated"] is False
@@ -445,7 +458,7 @@ class TestTries:
         stage("written")
         assert run(operator(tables), try_number=2)["repeated"] is False
         assert rows(tables) == ["2"]
-        assert tries(tables) == [ledger.UNDONE, ledger.COMMITTED]
+        assert tries(tables) == [try_record.UNDONE, try_record.COMMITTED]
 
     @pytest.mark.parametrize("committer", ["magic", "classic"])
     def test_a_try_that_may_have_added_rows(
@@ -530,7 +543,7 @@ class TestTries:
         (first,) = [k.record for k in records(tables)]
         with pytest.raises(RefusedError, match="1 of its writes committed") as e:
             run(operator(tables), try_number=2)
-        assert f"Remove the files of {ledger.write_uuid(first.uuid, 1)}" in str(e.value)
+        assert f"Remove the files of {try_record.write_uuid(first.uuid, 1)}" in str(e.value)
         assert len(spark.calls()) == 1
 
     def test_a_replace_of_two_partitions_of_which_one_is_done(
@@ -542,7 +555,7 @@ class TestTries:
         stage("written")
         report = run(operator(tables, mode="overwrite", partition=days), try_number=2)
         assert [entry["partition"] for entry in report["partitions"]] == days
-        assert report["job"] == ledger.run_of(report["jobs"][0])
+        assert report["job"] == try_record.run_of(report["jobs"][0])
         assert rows(tables) == ["2", "2"]
 
     def test_a_cleared_task_cannot_replace_what_it_added(
@@ -574,21 +587,54 @@ class TestTries:
         (first,) = [k.record for k in records(tables)]
         open_try = ledger.open_try
 
-        def comes_back(root: Any, record: ledger.TryRecord) -> Any:
+        def comes_back(root: Any, record: TryRecord) -> Any:
             if record.owner.try_number == 2:
-                monkeypatch.setattr(ledger, "HEARTBEAT_TIMEOUT", 90.0)
-                (write,) = yield from ledger.writes_of(root, first.uuid)
-                yield from ledger.put_write(root, write.record)
+                monkeypatch.setattr(try_record, "HEARTBEAT_TIMEOUT", 90.0)
+                beat(tables, first)
             return (yield from open_try(root, record))
 
         monkeypatch.setattr(ledger, "open_try", comes_back)
         with pytest.raises(OutcomeUnknownError, match="try 1 is still writing"):
             run(operator(tables), try_number=2)
         assert len(spark.calls()) == 1
-        assert tries(tables) == [ledger.UNDONE, ledger.UNDONE]
+        assert tries(tables) == [try_record.UNDONE, try_record.UNDONE]
         table = tables.table()
         # So that it ends its write, whoever loads next.
         assert table.driver.run(ledger.superseded(table.root, ONCE, first.uuid))
+
+    def test_an_application_that_comes_back_while_it_is_settled(
+        self, tables: Tables, spark: FakeSpark, stage: Callable[..., None], monkeypatch: Any
+    ) -> None:
+        """What was found out of it does not hold any more, and it learns that it is given up."""
+        stage("begun")
+        killed(operator(tables))
+        (first,) = [k.record for k in records(tables)]
+        recover = recover_jobs
+        told: list[str] = []
+
+        def comes_back(*arguments: Any) -> Any:
+            while beat(tables, first) == first.beat_at:
+                pass
+            table = tables.table()
+            told.append(table.driver.run(ledger.superseded(table.root, ONCE, first.uuid)))
+            return recover(*arguments)
+
+        monkeypatch.setattr(tries_module, "recover_jobs", comes_back)
+        with pytest.raises(OutcomeUnknownError, match="try 1 is still writing"):
+            run(operator(tables), try_number=2)
+        assert (len(spark.calls()), tries(tables)) == (1, [try_record.FENCED])
+        assert "found this try to be dead" in told[0]
+
+    def test_one_of_the_version_before(self, tables: Tables, spark: FakeSpark) -> None:
+        """It says nothing of what it wrote: nothing is loaded beside it."""
+        root = tables.table().root
+        body = recorded("records/try-first.json")
+        key = ledger.open_key(root, ONCE, json.loads(body)["uuid"])
+        tables.bucket.client.put_object(Bucket=root.bucket, Key=key, Body=body)
+        with pytest.raises(RecordDamagedError, match="of an earlier version") as e:
+            run(operator(tables))
+        assert key in str(e.value)
+        assert spark.calls() == []
 
     def test_an_application_that_commits_after_its_end(
         self, tables: Tables, spark: FakeSpark, stage: Callable[..., None]
@@ -602,7 +648,7 @@ class TestTries:
             VerificationError, match=r"try 1 was silent .* committed after all"
         ) as e:
             run(operator(tables), try_number=2)
-        assert ledger.write_uuid(first.uuid, 1) in str(e.value)
+        assert try_record.write_uuid(first.uuid, 1) in str(e.value)
         assert rows(tables) == ["1", "2"]
         with pytest.raises(VerificationError, match="committed after all"):
             run(operator(tables), try_number=3)
@@ -651,7 +697,7 @@ class TestTheSensor:
             self.sensor(tables, upstream_task_id="load", partition="day=2")
 
     def test_a_job_that_no_operator_ran(self, tables: Tables) -> None:
-        job = ledger.run_uuid()
+        job = try_record.run_uuid()
         assert self.sensor(tables, job=job).is_done is False
         root = tables.table().root
         body = b"PAR1"

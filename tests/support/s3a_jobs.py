@@ -22,7 +22,7 @@ from zero_rename.committer.s3.requests import (
     Put,
     UploadPart,
 )
-from zero_rename.s3a.runs.ledger import TryRecord
+from zero_rename.s3a.runs.try_record import TryRecord
 
 ROOT = TableRoot("bucket", "wh/flights")
 JOB = "6f1d2c3b-4a59-4e8f-9b7a-0c1d2e3f0000"

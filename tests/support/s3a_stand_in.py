@@ -18,6 +18,14 @@ import pyarrow.parquet as pq
 
 from zero_rename.committer import Table, TableRoot
 from zero_rename.s3a.runs import ledger
+from zero_rename.s3a.runs.try_record import (
+    FAILED,
+    WRITTEN,
+    TryRecord,
+    WriteRecord,
+    run_of,
+    write_uuid,
+)
 
 #: Where the application may stop: killed, or because Spark failed.
 STAGES = ("begun", "files", "reported", "marked", "written")
@@ -68,9 +76,8 @@ class Write:
         self.replacing = replacing
         destination = table.root.url + (f"/{partition}" if partition else "")
         among = [] if partition else json.loads(os.environ.get("ZERO_RENAME_PARTITIONS", "[]"))
-        self.record = ledger.WriteRecord(
-            uuid=ledger.write_uuid(run, number),
-            run=run,
+        self.record = WriteRecord(
+            uuid=write_uuid(run, number),
             number=number,
             committer=os.environ["ZERO_RENAME_COMMITTER"],
             destination=destination,
@@ -83,7 +90,7 @@ class Write:
 
     def carry_out(self, stage: str, fails: bool) -> None:
         reached = STAGES.index(stage)
-        self.record = self._run(ledger.put_write(self.table.root, self.record))
+        self._enter(self.record)
         keys: dict[str, int] = {}
         if reached >= 1:
             keys = self._files()
@@ -92,15 +99,28 @@ class Write:
         if reached >= 3:
             self._mark(keys)
         if reached >= 4 and not fails:
-            self._run(ledger.put_write(self.table.root, self._in(ledger.WRITTEN)))
+            self._enter(self._in(WRITTEN))
             return
         if fails:
-            self._run(ledger.put_write(self.table.root, self._in(ledger.FAILED)))
+            self._enter(self._in(FAILED))
         sys.exit(9)
 
-    def _in(self, state: str) -> ledger.WriteRecord:
+    def _in(self, state: str) -> WriteRecord:
         rows = int(os.environ.get("TEST_ROWS", "1"))
-        return replace(self.record, state=state, rows=rows if state == ledger.WRITTEN else None)
+        return replace(self.record, state=state, rows=rows if state == WRITTEN else None)
+
+    def _enter(self, write: WriteRecord) -> None:
+        """Enter the write into the try's record, wherever that is."""
+        known = self._run(ledger.find_try(self.table.root, write.uuid))
+        if known is None:
+            return
+
+        def entered(found: TryRecord, now: float) -> TryRecord:
+            ended_at = now if write.state == WRITTEN else 0.0
+            self.record = replace(write, opened_at=write.opened_at or now, ended_at=ended_at)
+            return replace(found.with_write(self.record), beat_at=now)
+
+        self._run(ledger.change(self.table.root, known.record, entered))
 
     def _files(self) -> dict[str, int]:
         """One file of one row, named as the committer names it."""
@@ -121,7 +141,7 @@ class Write:
         root, record = self.table.root, self.record
         if record.committer == "classic" or os.environ.get("TEST_EMPTY_MARKER"):
             return  # A renaming committer leaves none.
-        folder = ledger.report_prefix(root, record.run, record.number)
+        folder = ledger.report_prefix(root, run_of(record.uuid), record.number)
         body = self._summary(keys)
         self._client.put_object(Bucket=root.bucket, Key=f"{folder}/summary-j.json", Body=body)
 

@@ -21,7 +21,7 @@ from support.hadoop_committers import Application
 from tools.fetch_s3a_jars import cached_jars
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 from zero_rename.provider.hooks import ZeroRenameHook
-from zero_rename.s3a.runs import ledger
+from zero_rename.s3a.runs import try_record
 
 pytestmark = [
     pytest.mark.airflow,
@@ -133,7 +133,7 @@ def test_a_driver_that_dies_and_the_retry(
     # Airflow's home is set by then.
     from airflow.sdk.exceptions import AirflowException
 
-    monkeypatch.setattr(ledger, "HEARTBEAT_TIMEOUT", 0.0)
+    monkeypatch.setattr(try_record, "HEARTBEAT_TIMEOUT", 0.0)
     application = tmp_path / "dying.py"
     application.write_text(DYING)
     name = f"retried_{committer}_{where}"

@@ -23,7 +23,8 @@ from zero_rename.committer import (
 )
 from zero_rename.committer.job_spec import Owner
 from zero_rename.s3a.hadoop.settings import Committer
-from zero_rename.s3a.runs import ledger
+from zero_rename.s3a.runs import ledger, try_record
+from zero_rename.s3a.runs.try_record import FAILED, WRITTEN, TryRecord, WriteRecord, run_uuid
 from zero_rename.spark import save
 from zero_rename.spark.s3a import recorded_write as s3a_writer
 from zero_rename.spark.s3a.job_tags import Operations
@@ -185,7 +186,7 @@ class TestOnRecord:
 
     @pytest.fixture
     def run(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> str:
-        run = ledger.run_uuid()
+        run = run_uuid()
         given = {
             "ZERO_RENAME_TABLE": place.root.url,
             "ZERO_RENAME_COMMITTER": "magic",
@@ -199,8 +200,14 @@ class TestOnRecord:
 
     @staticmethod
     def put_try(place: Place, run: str, number: int) -> None:
-        record = ledger.TryRecord(run, ONCE, Owner(try_number=number), "magic", None)
+        record = TryRecord(run, ONCE, Owner(try_number=number), "magic", None)
         place.driver.run(ledger.open_try(place.root, record))
+
+    @staticmethod
+    def writes(place: Place, run: str) -> tuple[WriteRecord, ...]:
+        known = place.driver.run(ledger.find(place.root, ONCE, run))
+        assert known is not None
+        return known.record.writes
 
     def test_each_write_has_a_uuid_of_its_own(
         self, application: Application, place: Place, run: str
@@ -208,17 +215,17 @@ class TestOnRecord:
         with application.with_committer("magic", uuid=run):
             save(days(application, (1, 1)), partition_by=["day"])
             save(days(application, (2, 1)), partition_by=["day"])
-        records = place.driver.run(ledger.writes_of(place.root, run))
-        assert [known.record.state for known in records] == [ledger.WRITTEN] * 2
-        first, second = (known.record.uuid for known in records)
+        records = self.writes(place, run)
+        assert [write.state for write in records] == [WRITTEN] * 2
+        first, second = (write.uuid for write in records)
         assert len({first, second, run}) == 3
         assert place.marker()["jobId"] == second
-        reports = [place.driver.run(ledger.read_report(place.root, k.record)) for k in records]
+        reports = [place.driver.run(ledger.read_report(place.root, w)) for w in records]
         assert [(r.marker.job, r.marker.success) for r in reports if r] == [
             (first, True),
             (second, True),
         ]
-        assert {known.record.destination for known in records} == {place.root.url}
+        assert {write.destination for write in records} == {place.root.url}
 
     def test_parts_of_one_call_are_counted(
         self, application: Application, place: Place, run: str, monkeypatch: pytest.MonkeyPatch
@@ -227,7 +234,7 @@ class TestOnRecord:
         monkeypatch.setenv("ZERO_RENAME_PARTITIONS", json.dumps(["day=1", "day=2"]))
         with application.with_committer("magic"):
             save(days(application, (1, 1)), partition_by=["day"])
-        records = [k.record for k in place.driver.run(ledger.writes_of(place.root, run))]
+        records = self.writes(place, run)
         assert [(r.partition, r.part, r.parts) for r in records] == [
             ("day=1", 1, 2),
             ("day=2", 2, 2),
@@ -238,16 +245,16 @@ class TestOnRecord:
         frame = days(application, (1, 1)).selectExpr("raise_error('no') as id", "day")
         with application.with_committer("magic"), pytest.raises(Exception, match="no"):
             save(frame, partition_by=["day"])
-        (known,) = place.driver.run(ledger.writes_of(place.root, run))
-        assert known.record.state == ledger.FAILED
+        (write,) = self.writes(place, run)
+        assert write.state == FAILED
 
     def test_a_try_that_was_superseded_writes_nothing(
         self, application: Application, place: Place, run: str
     ) -> None:
         while True:  # The store's clock counts whole seconds.
-            self.put_try(place, ledger.run_uuid(), 2)
+            self.put_try(place, run_uuid(), 2)
             tries = place.driver.run(ledger.tries_of(place.root, ONCE))
-            if tries[-1].since > tries[0].since:
+            if tries[-1].record.opened_at > tries[0].record.opened_at:
                 break
         with application.with_committer("magic"), pytest.raises(JobFencedError, match="try 2"):
             save(days(application, (1, 1)), partition_by=["day"])
@@ -262,7 +269,7 @@ class TestOnRecord:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """Spark's jobs are cancelled, and the job aborts as any failed one does."""
-        monkeypatch.setattr(ledger, "HEARTBEAT_INTERVAL", 0.2)
+        monkeypatch.setattr(try_record, "HEARTBEAT_INTERVAL", 0.2)
         begun, go_on = str(tmp_path / "begun"), str(tmp_path / "go-on")
 
         def waits(batches: Iterator[Any]) -> Iterator[Any]:
@@ -278,7 +285,7 @@ class TestOnRecord:
         def retry() -> None:
             while not os.path.exists(begun):
                 time.sleep(0.05)
-            self.put_try(place, ledger.run_uuid(), 2)
+            self.put_try(place, run_uuid(), 2)
 
         later = threading.Thread(target=retry)
         later.start()
@@ -291,19 +298,19 @@ class TestOnRecord:
             later.join()
         assert "(try 2)" in str(fenced.value)
         assert (place.files(), place.has("_SUCCESS")) == ([], False)
-        (known,) = place.driver.run(ledger.writes_of(place.root, run))
-        assert known.record.state == ledger.FAILED
+        (write,) = self.writes(place, run)
+        assert write.state == FAILED
 
     def test_a_commit_that_had_begun_goes_through_and_says_so(
         self, application: Application, place: Place, run: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The later try begins when Spark's jobs have ended: there is nothing to cancel."""
-        monkeypatch.setattr(ledger, "HEARTBEAT_INTERVAL", 0.05)
+        monkeypatch.setattr(try_record, "HEARTBEAT_INTERVAL", 0.05)
         cancelled = threading.Event()
         monkeypatch.setattr(Operations, "cancel", lambda _: cancelled.set())
 
         def at_the_end(*_: Any) -> tuple[str, ...]:
-            self.put_try(place, ledger.run_uuid(), 2)
+            self.put_try(place, run_uuid(), 2)
             assert cancelled.wait(60)
             return ()
 
@@ -312,8 +319,8 @@ class TestOnRecord:
             save(days(application, (1, 1)), partition_by=["day"])
         assert "went through. Its rows may be in the table twice" in str(told.value)
         assert ids(application, place) == {1: [1]}
-        (known,) = place.driver.run(ledger.writes_of(place.root, run))
-        assert known.record.state == ledger.WRITTEN
+        (write,) = self.writes(place, run)
+        assert write.state == WRITTEN
 
 
 class TestRefusals:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from zero_rename.s3a.recovery.leftover_job import Kind, LeftoverJob
 from zero_rename.s3a.recovery.liveness import QUIET, Knowledge, State, judge
 from zero_rename.s3a.recovery.recover import RecoveryOptions, recover_jobs
 from zero_rename.s3a.runs import ledger
-from zero_rename.s3a.runs.open_tries import OpenTry
+from zero_rename.s3a.runs.ledger import OpenTries
+from zero_rename.s3a.runs.try_record import FAILED, Known, TryRecord, WriteRecord, write_uuid
 
 NOW = 1_000_000.0
 
@@ -27,12 +29,17 @@ def owner(number: int = 1, **changes: Any) -> Owner:
     return Owner(**{**known, "try_number": number, **changes})
 
 
-def record(silent_for: float = 0.0, **changes: Any) -> OpenTry:
-    return OpenTry(a_try(**{"owner": owner(), "opened_at": NOW - 100, **changes}), silent_for)
+def record(silent_for: float = 0.0, **changes: Any) -> Known:
+    made = a_try(**{"owner": owner(), "opened_at": NOW - 100, **changes})
+    return Known(made, "k", "e", silent_for)
 
 
-def states(silent_for: float, known: Knowledge, **given: Any) -> tuple[State, bool]:
-    found = judge(job(silent_for, **given), NOW, known)
+def known(*tries: Known, **given: Any) -> Knowledge:
+    return Knowledge(OpenTries(tries), **given)
+
+
+def states(silent_for: float, knowledge: Knowledge, **given: Any) -> tuple[State, bool]:
+    found = judge(job(silent_for, **given), NOW, knowledge)
     assert found.reason
     return found.state, found.stated
 
@@ -56,38 +63,36 @@ class TestNobodyKnows:
 
 class TestItsRunsRecord:
     def test_it_is_renewed(self) -> None:
-        assert states(1e6, Knowledge([record(599)], patience=0)) == (State.LIVE, True)
-        late = record(601, interval=70.0)
-        assert states(1e6, Knowledge([late], patience=0)) == (State.LIVE, True)
+        assert states(1e6, known(record(599), patience=0)) == (State.LIVE, True)
+        assert states(1e6, known(record(600), patience=0)) == (State.DEAD, False)
+
+    def test_nobody_submitted_it(self) -> None:
+        """A save() of its own sends a heartbeat every 15 s, or is at its end."""
+        assert states(1e6, known(record(89, once=JOB), patience=0)) == (State.LIVE, True)
+        assert states(1e6, known(record(90, once=JOB), patience=0)) == (State.DEAD, False)
 
     def test_it_is_silent(self) -> None:
         """In cluster mode the application outlives its submitter."""
-        assert states(1e6, Knowledge([record(601)])) == (State.UNKNOWN, False)
-        assert states(10, Knowledge([record(601)])) == (State.LIVE, False)
-        assert states(1e6, Knowledge([record(601)], patience=60)) == (State.DEAD, False)
+        assert states(1e6, known(record(601))) == (State.UNKNOWN, False)
+        assert states(10, known(record(601))) == (State.LIVE, False)
+        assert states(1e6, known(record(601), patience=60)) == (State.DEAD, False)
 
     def test_the_caller_states_that_it_is_dead(self) -> None:
-        for dead in ({JOB}, {ledger.write_uuid(JOB, 1)}):
-            known = Knowledge([record(1)], dead=dead)
-            assert states(0, known, uuid=ledger.write_uuid(JOB, 1)) == (State.DEAD, True)
-
-    def test_its_application_sent_a_heartbeat(self) -> None:
-        known = Knowledge([record(1e6)], heartbeats={JOB: 89.0}, patience=0)
-        assert states(1e6, known) == (State.LIVE, True)
-        known = Knowledge([record(1e6)], heartbeats={JOB: 91.0}, patience=0)
-        assert states(1e6, known) == (State.DEAD, False)
+        for dead in ({JOB}, {write_uuid(JOB, 1)}):
+            given = known(record(1), dead=dead)
+            assert states(0, given, uuid=write_uuid(JOB, 1)) == (State.DEAD, True)
 
     @pytest.mark.parametrize("number", [1, 0x2A, 0xFFFF])
     def test_one_of_several_writes(self, number: int) -> None:
-        uuid = ledger.write_uuid(JOB, number)
-        assert states(1e6, Knowledge([record()]), uuid=uuid) == (State.LIVE, True)
+        uuid = write_uuid(JOB, number)
+        assert states(1e6, known(record()), uuid=uuid) == (State.LIVE, True)
 
     def test_another_runs(self) -> None:
         other = record(0, uuid=OTHER)
-        assert states(1e6, Knowledge([other])) == (State.UNKNOWN, False)
+        assert states(1e6, known(other)) == (State.UNKNOWN, False)
         # A UUID that does not end in zeros has no numbered writes.
         other = record(0, uuid=f"{JOB[:-4]}abcd")
-        assert states(1e6, Knowledge([other])) == (State.UNKNOWN, False)
+        assert states(1e6, known(other)) == (State.UNKNOWN, False)
 
 
 class TestWhatTheSchedulerSays:
@@ -103,21 +108,29 @@ class TestWhatTheSchedulerSays:
             (State.SUPERSEDED, 599, (State.LIVE, True)),
         ],
     )
-    def test_it_counts_more_than_heartbeats(
+    def test_it_counts_more_than_the_operators_heartbeats(
         self, said: State | None, silent_for: float, expected: tuple[State, bool]
     ) -> None:
-        assert states(silent_for, Knowledge([record(1)], ask=lambda _: said)) == expected
+        assert states(silent_for, known(record(91), ask=lambda _: said)) == expected
+
+    @pytest.mark.parametrize("said", [State.DEAD, State.SUPERSEDED])
+    def test_its_application_is_not_its_task(self, said: State) -> None:
+        """Which may be over, and the driver on the cluster still writes."""
+        given = known(record(89), ask=lambda _: said, patience=0)
+        assert states(1e6, given) == (State.LIVE, True)
+        given = known(record(0, state=FAILED), ask=lambda _: said, patience=0)
+        assert states(1e6, given) == (said, True)
 
     @pytest.mark.parametrize(("patience", "silent_for"), [(0.0, 0), (100.0, 100), (1e6, 600)])
     def test_patience_makes_the_wait_shorter_only(self, patience: float, silent_for: int) -> None:
-        known = Knowledge([record(1)], ask=lambda _: State.DEAD, patience=patience)
-        assert states(silent_for, known) == (State.DEAD, True)
+        given = known(record(91), ask=lambda _: State.DEAD, patience=patience)
+        assert states(silent_for, given) == (State.DEAD, True)
         if silent_for:
-            assert states(silent_for - 1, known) == (State.LIVE, True)
+            assert states(silent_for - 1, given) == (State.LIVE, True)
 
     def test_nobody_can_state_that_a_running_task_is_dead(self) -> None:
-        known = Knowledge([record(1e6)], dead={JOB}, ask=lambda _: State.LIVE, patience=0)
-        assert states(1e6, known) == (State.LIVE, True)
+        given = known(record(1e6), dead={JOB}, ask=lambda _: State.LIVE, patience=0)
+        assert states(1e6, given) == (State.LIVE, True)
 
 
 class TestALaterTry:
@@ -134,28 +147,28 @@ class TestALaterTry:
     def test_supersedes(self, changes: dict[str, Any], expected: State) -> None:
         late = Owner(**{**vars(owner(2)), **changes})
         later = record(0, uuid=OTHER, owner=late)
-        assert states(1e6, Knowledge([record(1e6), later]))[0] is expected
+        assert states(1e6, known(record(1e6), later))[0] is expected
 
     def test_it_sends_heartbeats_itself(self) -> None:
         later = record(0, uuid=OTHER, owner=owner(2))
-        assert states(0, Knowledge([record(1e6), later]), uuid=OTHER) == (State.LIVE, True)
+        assert states(0, known(record(1e6), later), uuid=OTHER) == (State.LIVE, True)
 
 
 class TestShield:
     """A run at work that may be the job's."""
 
     def test_uploads_that_name_no_job(self) -> None:
-        known = Knowledge([record(0)], patience=0)
-        assert states(50, known, uuid=OTHER, kind=Kind.UPLOADS)[0] is State.LIVE
-        assert states(50, known, uuid=OTHER)[0] is State.DEAD
+        given = known(record(0), patience=0)
+        assert states(50, given, uuid=OTHER, kind=Kind.UPLOADS)[0] is State.LIVE
+        assert states(50, given, uuid=OTHER)[0] is State.DEAD
         # What had ended before the run began is not its.
-        assert states(101, known, uuid=OTHER, kind=Kind.UPLOADS)[0] is State.DEAD
-        silent = Knowledge([record(1e6)], patience=0)
+        assert states(101, given, uuid=OTHER, kind=Kind.UPLOADS)[0] is State.DEAD
+        silent = known(record(1e6), patience=0)
         assert states(50, silent, uuid=OTHER, kind=Kind.UPLOADS)[0] is State.DEAD
 
     def test_a_record_that_cannot_be_read(self) -> None:
-        known = Knowledge([OpenTry(None, 1e9, "it is not JSON")], patience=0)
-        assert states(1e6, known) == (State.UNKNOWN, False)
+        given = Knowledge(OpenTries(damage="it is not JSON"), patience=0)
+        assert states(1e6, given) == (State.UNKNOWN, False)
 
 
 class TestRecords:
@@ -169,13 +182,15 @@ class TestRecords:
         made.task(0)
         world.driver.run(ledger.open_try(ROOT, a_try(owner=owner())))
         world.clock.advance(10_000)
-        write = ledger.WriteRecord(
-            uuid=JOB, run=JOB, number=0, committer="magic", destination=ROOT.url, mode="append"
-        )
-        world.driver.run(ledger.put_write(ROOT, write))
+        write = WriteRecord(JOB, 0, "magic", ROOT.url, "append")
+
+        def entered(found: TryRecord, now: float) -> TryRecord:
+            return replace(found.with_write(write), beat_at=now)
+
+        world.driver.run(ledger.change(ROOT, a_try(owner=owner()), entered))
         (found,) = world.driver.run(recover_jobs(ROOT, RecoveryOptions(apply=True, patience=60)))
         assert found.state is State.LIVE
-        assert found.state_reason == "its application sent a heartbeat 0 s ago"
+        assert found.state_reason.endswith("try 1 sent a heartbeat 0 s ago")
         assert found.owner.dag_id == "flights"
 
 

@@ -42,8 +42,8 @@ from zero_rename.s3a.recovery.recover import (
     RecoveryOptions,
     recover_jobs,
 )
-from zero_rename.s3a.runs.ledger import SUBMITTED, closed_key, open_try, tries_of
-from zero_rename.s3a.runs.open_tries import open_tries
+from zero_rename.s3a.runs.ledger import closed_key, open_tries, open_try, tries_of
+from zero_rename.s3a.runs.try_record import SUBMITTED
 
 DEAD = RecoveryOptions(apply=True, dead={JOB})
 ROLL_BACK = RecoveryOptions(apply=True, dead={JOB}, direction=Action.BACK)
@@ -928,18 +928,32 @@ class TestRecords:
         halfway(world)
         world.driver.run(open_try(ROOT, a_try()))
         recover(world)
-        (known,) = world.driver.run(open_tries(ROOT))
-        assert known.record is not None
+        (known,) = world.driver.run(open_tries(ROOT)).known
         assert known.record.recovered == (JOB,)
 
     def test_a_run_whose_job_was_rolled_back_is_forgotten(self, world: World) -> None:
         two_tasks(world)
         world.driver.run(open_try(ROOT, a_try()))
         recover(world)
-        assert world.driver.run(open_tries(ROOT)) == ()
+        assert world.driver.run(open_tries(ROOT)).known == ()
         (known,) = world.driver.run(tries_of(ROOT, a_try().once))
         assert known.record.state == SUBMITTED  # What came of it, its run's next try says.
         assert world.store.keys() == [closed_key(ROOT, a_try().once, JOB)]
+
+    @pytest.mark.parametrize("forward", [True, False])
+    def test_of_one_that_nobody_submitted_nothing_stays(self, world: World, forward: bool) -> None:
+        """Nobody tries again: nobody asks what came of it."""
+        (halfway if forward else two_tasks)(world)
+        world.driver.run(open_try(ROOT, a_try(once=JOB)))
+        recover(world)
+        assert not [key for key in world.store.objects if "s3a-runs" in key]
+
+    def test_one_that_nobody_submitted_may_have_been_loaded_again(self, world: World) -> None:
+        """By hand, or by a scheduler that says nothing of it."""
+        halfway(world)
+        put_marker(world, OTHER)
+        world.driver.run(open_try(ROOT, a_try(once=JOB)))
+        assert recover(world).outcome is JobOutcome.NEEDS_DECISION
 
     def test_a_try_that_cannot_be_closed_stays_open(self, world: World) -> None:
         """Its jobs are settled, and its run's next try says what came of it."""
@@ -953,7 +967,7 @@ class TestRecords:
 
         world.driver.fault = fault
         assert recover(world).outcome is JobOutcome.ROLLED_BACK
-        assert len(world.driver.run(open_tries(ROOT))) == 1
+        assert len(world.driver.run(open_tries(ROOT)).known) == 1
 
     @pytest.mark.parametrize("number", range(4))
     def test_a_run_that_begins_while_jobs_are_looked_for(self, world: World, number: int) -> None:
@@ -982,12 +996,12 @@ class TestRecords:
         world.clock.advance(7200)
         options = RecoveryOptions(apply=True, dead={JOB}, jobs={f"{JOB[:-4]}0001"})
         assert recover(world, options).outcome is JobOutcome.ROLLED_BACK
-        assert len(world.driver.run(open_tries(ROOT))) == 1
+        assert len(world.driver.run(open_tries(ROOT)).known) == 1
         assert (
             recover(world, RecoveryOptions(apply=True, dead={JOB})).outcome
             is JobOutcome.ROLLED_BACK
         )
-        assert world.driver.run(open_tries(ROOT)) == ()
+        assert world.driver.run(open_tries(ROOT)).known == ()
 
 
 def test_nothing_is_found_with_few_requests(world: World) -> None:

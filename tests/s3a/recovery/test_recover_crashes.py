@@ -25,8 +25,7 @@ from zero_rename.committer.s3.requests import (
 from zero_rename.s3a.hadoop.magic_paths import DIRECTION_NAME
 from zero_rename.s3a.recovery.plan import Action
 from zero_rename.s3a.recovery.recover import JobOutcome, RecoveredJob, RecoveryOptions, recover_jobs
-from zero_rename.s3a.runs.ledger import open_try
-from zero_rename.s3a.runs.open_tries import open_tries
+from zero_rename.s3a.runs.ledger import open_tries, open_try
 
 DEAD = RecoveryOptions(apply=True, dead={JOB})
 BACK = replace(DEAD, direction=Action.BACK)
@@ -139,7 +138,7 @@ def test_it_dies_at_any_request(
         assert_settled(world, forward)
         assert set(seen) <= set(files_of(world))
         if forward:
-            (known,) = world.driver.run(open_tries(ROOT))
+            (known,) = world.driver.run(open_tries(ROOT)).known
             assert known.record is not None
             assert known.record.recovered == (JOB,), f"a retry would double at {last}"
 

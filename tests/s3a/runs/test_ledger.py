@@ -1,6 +1,9 @@
-"""What the ledger keeps of tries and writes, on a store in memory."""
+"""What the ledger keeps of tries and their writes, on a store in memory."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -8,7 +11,23 @@ from support.memory_store import ManualClock, MemoryDriver, MemoryStore
 from zero_rename.committer import RecordDamagedError
 from zero_rename.committer.job_spec import Owner
 from zero_rename.committer.layout import TableRoot
+from zero_rename.committer.s3.requests import Put
 from zero_rename.s3a.runs import ledger
+from zero_rename.s3a.runs.try_record import (
+    COMMITTED,
+    FAILED,
+    FENCED,
+    SUBMITTED,
+    UNDONE,
+    WRITING,
+    WRITTEN,
+    Known,
+    TryRecord,
+    WriteRecord,
+    run_of,
+    run_uuid,
+    write_uuid,
+)
 
 ROOT = TableRoot.parse("s3://bkt/wh/flights")
 ONCE = "flights/scheduled__2013-02-02/load"
@@ -24,71 +43,139 @@ def store(clock: ManualClock) -> MemoryDriver:
     return MemoryDriver(MemoryStore(clock))
 
 
-def a_try(
-    run: str, once: str = ONCE, state: str = ledger.SUBMITTED, number: int = 1
-) -> ledger.TryRecord:
+def a_try(run: str, once: str = ONCE, state: str = SUBMITTED, number: int = 1) -> TryRecord:
     owner = Owner(dag_id="flights", run_id="r", task_id="load", try_number=number)
-    return ledger.TryRecord(run, once, owner, "magic", "append", ("day=1",), state)
+    return TryRecord(run, once, owner, "magic", "append", ("day=1",), state)
 
 
-def a_write(run: str, number: int, state: str = ledger.WRITING) -> ledger.WriteRecord:
-    uuid = ledger.write_uuid(run, number)
-    return ledger.WriteRecord(
-        uuid, run, number, "magic", "s3://bkt/wh/flights/day=1", "append", "day=1", state=state
-    )
+def a_write(run: str, number: int, state: str = WRITING) -> WriteRecord:
+    uuid = write_uuid(run, number)
+    destination = "s3://bkt/wh/flights/day=1"
+    return WriteRecord(uuid, number, "magic", destination, "append", "day=1", state=state)
 
 
 def test_each_write_has_a_uuid_that_tells_its_run() -> None:
-    run = ledger.run_uuid()
-    uuids = [ledger.write_uuid(run, number) for number in range(1, 4)]
+    run = run_uuid()
+    uuids = [write_uuid(run, number) for number in range(1, 4)]
     assert len({run, *uuids}) == 4
-    assert {ledger.run_of(uuid) for uuid in uuids} == {run}
+    assert {run_of(uuid) for uuid in uuids} == {run}
     assert {len(uuid) for uuid in uuids} == {36}
-    assert ledger.run_uuid() != run
+    assert run_uuid() != run
     with pytest.raises(ValueError, match="65536"):
-        ledger.write_uuid(run, 65536)
+        write_uuid(run, 65536)
 
 
 def test_the_records_lie_beside_the_table() -> None:
     """An object below the destination would make it exist for mode fail."""
     keys = (ledger.open_key(ROOT, ONCE, "u"), ledger.closed_key(ROOT, ONCE, "u"))
-    for key in (*keys, ledger.write_key(ROOT, "u", 1)):
+    for key in (*keys, ledger.report_prefix(ROOT, "u", 1)):
         assert key.startswith("wh/_zero_rename/s3a-")
     top = TableRoot.parse("s3://bkt/flights")
-    assert ledger.write_key(top, "u", 1) == "_zero_rename/s3a-writes/flights/u/1.json"
+    assert ledger.report_prefix(top, "u", 1) == "_zero_rename/s3a-reports/flights/u/1"
 
 
 def test_a_runs_tries_are_found_oldest_first(store: MemoryDriver, clock: ManualClock) -> None:
-    first, second = ledger.run_uuid(), ledger.run_uuid()
+    first, second = run_uuid(), run_uuid()
     began = store.run(ledger.open_try(ROOT, a_try(first)))
     clock.advance(60)
-    store.run(ledger.open_try(ROOT, a_try(second)))
-    store.run(ledger.open_try(ROOT, a_try(ledger.run_uuid(), once="other")))
+    opened = store.run(ledger.open_try(ROOT, a_try(second)))
+    store.run(ledger.open_try(ROOT, a_try(run_uuid(), once="other")))
     clock.advance(5)
     found = store.run(ledger.tries_of(ROOT, ONCE))
     assert [known.record.uuid for known in found] == [first, second]
     assert [known.silent_for for known in found] == [65, 5]
-    assert began.opened_at == found[0].since == clock.now - 65
-    assert found[1].record == a_try(second)
+    assert began.opened_at == found[0].record.opened_at == clock.now - 65
+    assert found[1].record == opened
 
 
-def test_a_later_state_keeps_the_time_of_the_first(store: MemoryDriver, clock: ManualClock) -> None:
-    run = ledger.run_uuid()
-    record = store.run(ledger.put_write(ROOT, a_write(run, 1)))
-    clock.advance(30)
-    store.run(ledger.put_write(ROOT, record))
-    (known,) = store.run(ledger.writes_of(ROOT, run))
-    assert (known.silent_for, clock.now - known.since) == (0, 30)
-    assert known.record == record
+class TestHeartbeats:
+    """Of operator and application, who share a record."""
+
+    @pytest.fixture
+    def record(self, store: MemoryDriver, clock: ManualClock) -> TryRecord:
+        opened = store.run(ledger.open_try(ROOT, a_try(run_uuid())))
+        clock.advance(30)
+        return opened
+
+    def known(self, store: MemoryDriver, record: TryRecord) -> Known:
+        found = store.run(ledger.find(ROOT, ONCE, record.uuid))
+        assert found is not None
+        return found
+
+    def test_a_later_state_keeps_the_time_of_the_first(
+        self, store: MemoryDriver, clock: ManualClock, record: TryRecord
+    ) -> None:
+        store.run(ledger.send_heartbeat(ROOT, record))
+        known = self.known(store, record)
+        assert (known.silent_for, clock.now - known.record.opened_at) == (0, 30)
+        assert known.record == replace(record, beat_at=clock.now)
+
+    def test_one_suffices(self, store: MemoryDriver, clock: ManualClock, record: TryRecord) -> None:
+        store.run(ledger.send_heartbeat(ROOT, record))
+        clock.advance(29)
+        store.requests.clear()
+        store.run(ledger.send_heartbeat(ROOT, record, unless_within=30))
+        assert not [request for request in store.requests if isinstance(request, Put)]
+        clock.advance(1)
+        store.run(ledger.send_heartbeat(ROOT, record, unless_within=30))
+        assert self.known(store, record).silent_for == 0
+
+    def test_neither_takes_away_what_the_other_entered(
+        self, store: MemoryDriver, record: TryRecord
+    ) -> None:
+        """Each changes the record between the other's look and write."""
+        write, other = a_write(record.uuid, 1), MemoryDriver(store.store)
+        ledger_change = ledger.change(ROOT, record, lambda found, _: found.with_write(write))
+
+        def fault(request: Any, apply: Any) -> Any:
+            if isinstance(request, Put) and store.fault is not None:
+                store.fault = None
+                other.run(ledger_change)
+            return apply(request)
+
+        store.fault = fault
+        store.run(ledger.send_heartbeat(ROOT, record))
+        found = self.known(store, record)
+        assert (found.record.writes, found.silent_for) == ((write,), 0)
+
+    def test_who_settles_a_try_knows_that_it_was_silent(
+        self, store: MemoryDriver, clock: ManualClock, record: TryRecord
+    ) -> None:
+        seen = self.known(store, record)
+        store.run(ledger.change(ROOT, record, lambda f, now: replace(f, beat_at=now)))
+        assert store.run(ledger.settle_try(ROOT, seen, state=UNDONE)) is None
+        assert not store.run(ledger.swap(seen, replace(seen.record, state=FENCED)))
+        assert self.known(store, record).record.state == SUBMITTED
+
+    @pytest.mark.parametrize(
+        ("state", "write", "silent_for", "expected"),
+        [
+            (SUBMITTED, None, 89, True),
+            (SUBMITTED, WRITTEN, 89, True),
+            (SUBMITTED, WRITING, 90, False),
+            (FAILED, None, 0, False),
+            (FAILED, WRITTEN, 0, False),
+            (FAILED, FAILED, 0, False),
+            # In cluster mode the application outlives its submission.
+            (FAILED, WRITING, 89, True),
+            (FENCED, WRITING, 89, True),
+            (UNDONE, WRITING, 89, True),
+        ],
+    )
+    def test_who_may_be_writing(
+        self, state: str, write: str | None, silent_for: float, expected: bool
+    ) -> None:
+        run = run_uuid()
+        record = a_try(run, state=state)
+        record = record if write is None else record.with_write(a_write(run, 1, write))
+        assert Known(record, "k", "e", silent_for).may_be_writing is expected
 
 
 class TestSuperseded:
     """Which of a run's tries may write."""
 
-    def put(
-        self, store: MemoryDriver, number: int, run: str = "", state: str = ledger.SUBMITTED
-    ) -> str:
-        run = run or ledger.run_uuid()
+    def put(self, store: MemoryDriver, number: int, run: str = "", state: str = SUBMITTED) -> str:
+        run = run or run_uuid()
         store.run(ledger.open_try(ROOT, a_try(run, state=state, number=number)))
         return run
 
@@ -114,31 +201,28 @@ class TestSuperseded:
         """A retry that found the first one still writing."""
         first = self.put(store, 1)
         clock.advance(5)
-        self.put(store, 2, state=ledger.UNDONE)
+        self.put(store, 2, state=UNDONE)
         assert store.run(ledger.superseded(ROOT, ONCE, first)) == ""
 
     def test_one_that_a_retry_found_dead_may_not(self, store: MemoryDriver) -> None:
-        run = self.put(store, 1, state=ledger.UNDONE)
+        run = self.put(store, 1, state=UNDONE)
         assert "found this try to be dead" in store.run(ledger.superseded(ROOT, ONCE, run))
+
+    def test_one_that_is_being_settled_may_not(self, store: MemoryDriver) -> None:
+        run = self.put(store, 1, state=FENCED)
+        assert "found this try to be dead" in store.run(ledger.superseded(ROOT, ONCE, run))
+
+    def test_one_that_was_reported_may_not(self, store: MemoryDriver) -> None:
+        """Its next write would be in no report."""
+        run = self.put(store, 1, state=COMMITTED)
+        assert "reported as all of it" in store.run(ledger.superseded(ROOT, ONCE, run))
 
     def test_tries_without_a_record_are_not_judged(self, store: MemoryDriver) -> None:
         self.put(store, 2)
-        assert store.run(ledger.superseded(ROOT, ONCE, ledger.run_uuid())) == ""
-
-
-def test_the_last_heartbeat_is_of_writes_that_go_on(
-    store: MemoryDriver, clock: ManualClock
-) -> None:
-    run = ledger.run_uuid()
-    assert store.run(ledger.last_heartbeat(ROOT, run)) is None
-    store.run(ledger.put_write(ROOT, a_write(run, 1, ledger.WRITTEN)))
-    assert store.run(ledger.last_heartbeat(ROOT, run)) is None
-    store.run(ledger.put_write(ROOT, a_write(run, 2)))
-    clock.advance(7)
-    assert store.run(ledger.last_heartbeat(ROOT, run)) == 7
+        assert store.run(ledger.superseded(ROOT, ONCE, run_uuid())) == ""
 
 
 def test_a_damaged_record_is_named() -> None:
     with pytest.raises(RecordDamagedError) as damaged:
-        ledger.WriteRecord.decode(b'{"format":1,"kind":"s3a write","uuid":7}', "k")
+        TryRecord.decode(b'{"format":1,"kind":"s3a try","uuid":7}', "k")
     assert (damaged.value.key, damaged.value.field) == ("k", "uuid")

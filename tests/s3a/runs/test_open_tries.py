@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
+from support.recorded import recorded
 from support.s3a_jobs import JOB, OTHER, ROOT, a_try
+from zero_rename.committer import RecordDamagedError
 from zero_rename.committer.job_spec import Owner
 from zero_rename.committer.s3.requests import Delete, Put
 from zero_rename.s3a.runs import ledger
-from zero_rename.s3a.runs.open_tries import forget_try, note_recovered, open_tries, renew_try
+from zero_rename.s3a.runs.ledger import forget_try, note_recovered, open_tries, send_heartbeat
+from zero_rename.s3a.runs.try_record import COMMITTED, FAILED, UNDONE
 
 TRY = a_try(owner=Owner("flights", "r", "load", -1, 1), mode="append")
 OPEN, CLOSED = (key(ROOT, TRY.once, JOB) for key in (ledger.open_key, ledger.closed_key))
@@ -35,62 +39,72 @@ def test_an_open_one_is_read_as_it_was_written(store: MemoryDriver, clock: Manua
     store.run(ledger.open_try(ROOT, TRY))
     opened = clock.now
     clock.advance(40)
-    assert store.run(renew_try(ROOT, TRY, interval=70.0))
+    store.run(send_heartbeat(ROOT, TRY))
     clock.advance(5)
-    (known,) = store.run(open_tries(ROOT))
-    assert (known.silent_for, known.is_renewed) == (5, True)
+    (known,) = store.run(open_tries(ROOT)).known
     read = known.record
-    assert read is not None
-    assert (read.opened_at, read.interval, read.patience) == (opened, 70.0, 700.0)
+    assert (known.silent_for, read.opened_at) == (5, opened)
     assert (read.owner, read.committer, read.mode) == (TRY.owner, "magic", "append")
-    clock.advance(696)
-    assert not store.run(open_tries(ROOT))[0].is_renewed
 
 
-def test_without_an_interval_ten_minutes_are_allowed() -> None:
-    assert (TRY.patience, a_try(interval=30.0).patience) == (600.0, 600.0)
-
-
-def test_nothing_brings_back_one_that_was_closed(store: MemoryDriver) -> None:
+def test_nothing_brings_back_one_that_was_closed(store: MemoryDriver, clock: ManualClock) -> None:
     record = store.run(ledger.open_try(ROOT, TRY))
-    store.run(ledger.close_try(ROOT, a_try(state=ledger.UNDONE, opened_at=record.opened_at)))
-    assert not store.run(renew_try(ROOT, TRY, interval=30.0))
+    store.run(ledger.close_try(ROOT, record, state=UNDONE))
+    clock.advance(5)
+    store.run(send_heartbeat(ROOT, TRY))
     store.run(note_recovered(ROOT, TRY, JOB))
     store.run(forget_try(ROOT, TRY))
     assert store.store.keys() == [CLOSED]
-    assert store.run(open_tries(ROOT)) == ()
-    assert states(store) == [ledger.UNDONE]
+    assert store.run(open_tries(ROOT)).known == ()
+    (known,) = store.run(ledger.tries_of(ROOT, TRY.once))
+    assert known.record == replace(record, state=UNDONE)
 
 
 def test_what_recovery_notes(store: MemoryDriver) -> None:
     store.run(ledger.open_try(ROOT, TRY))
     for job in (JOB, OTHER, JOB):
         store.run(note_recovered(ROOT, TRY, job))
-    store.run(renew_try(ROOT, TRY, state=ledger.FAILED))
-    (known,) = store.run(open_tries(ROOT))
-    assert known.record is not None
-    assert (known.record.recovered, known.record.state) == ((JOB, OTHER), ledger.FAILED)
+    store.run(ledger.change(ROOT, TRY, lambda found, _: replace(found, state=FAILED)))
+    (known,) = store.run(open_tries(ROOT)).known
+    assert (known.record.recovered, known.record.state) == ((JOB, OTHER), FAILED)
     store.run(forget_try(ROOT, TRY))
     (closed,) = store.run(ledger.tries_of(ROOT, TRY.once))
     assert closed.record.recovered == (JOB, OTHER)
 
 
+def test_one_that_nobody_submitted_is_forgotten_wholly(store: MemoryDriver) -> None:
+    alone = a_try(once=JOB)
+    store.run(ledger.open_try(ROOT, alone))
+    store.store.apply(Put(f"{ledger.report_prefix(ROOT, JOB, 1)}/summary-j.json", b"{}"))
+    store.run(forget_try(ROOT, alone))
+    assert store.store.keys() == []
+
+
 def test_one_that_cannot_be_read_is_told(store: MemoryDriver) -> None:
     store.store.apply(Put(OPEN, b"{"))
-    (known,) = store.run(open_tries(ROOT))
-    assert (known.record, known.is_renewed) == (None, True)
-    assert OPEN in known.damage
+    found = store.run(open_tries(ROOT))
+    assert (found.known, OPEN in found.damage) == ((), True)
+
+
+def test_one_of_the_version_before_is_told(store: MemoryDriver) -> None:
+    """What it wrote is not in it: it is neither at work nor dead as far as is known."""
+    before = recorded("records/try-first.json")
+    store.store.apply(Put(OPEN, before))
+    told = store.run(open_tries(ROOT)).damage
+    assert "of an earlier version" in told
+    with pytest.raises(RecordDamagedError, match="kept what it wrote elsewhere"):
+        store.run(ledger.tries_of(ROOT, TRY.once))
 
 
 def test_a_closed_one_counts_where_its_open_record_was_left(store: MemoryDriver) -> None:
     """Whoever closed it died between the two requests."""
-    store.run(ledger.close_try(ROOT, a_try(state=ledger.COMMITTED)))
+    store.run(ledger.close_try(ROOT, TRY, state=COMMITTED))
     store.run(ledger.open_try(ROOT, TRY))
-    assert states(store) == [ledger.COMMITTED]
-    assert store.run(open_tries(ROOT)) == ()
+    assert states(store) == [COMMITTED]
+    assert store.run(open_tries(ROOT)).known == ()
     found = store.run(ledger.find_try(ROOT, JOB))
     assert found is not None
-    assert found.record.state == ledger.COMMITTED
+    assert found.record.state == COMMITTED
 
 
 @pytest.mark.parametrize("at", range(1, 5))
@@ -104,7 +118,7 @@ def test_a_try_never_vanishes_while_it_is_closed(store: MemoryDriver, read: str,
         nonlocal seen
         seen += 1
         if seen == at:
-            closer.run(ledger.close_try(ROOT, a_try(state=ledger.COMMITTED)))
+            closer.run(ledger.close_try(ROOT, TRY, state=COMMITTED))
         return apply(request)
 
     store.fault = fault
@@ -119,6 +133,7 @@ def test_the_closed_record_is_written_first_and_listed_last(store: MemoryDriver)
     place after its deletion comes to the closed one's later still."""
     store.run(ledger.open_try(ROOT, TRY))
     store.requests.clear()
-    store.run(ledger.close_try(ROOT, TRY))
-    assert [type(request) for request in store.requests] == [Put, Delete]
+    store.run(ledger.close_try(ROOT, TRY, state=COMMITTED))
+    changes = [request for request in store.requests if isinstance(request, Put | Delete)]
+    assert [(type(one), one.key) for one in changes[-2:]] == [(Put, CLOSED), (Delete, OPEN)]
     assert OPEN < CLOSED

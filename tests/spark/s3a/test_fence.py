@@ -4,7 +4,7 @@ import pytest
 
 from support.memory_store import ManualClock
 from zero_rename.committer import StoreUnreachableError
-from zero_rename.s3a.runs.ledger import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
+from zero_rename.s3a.runs.try_record import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
 from zero_rename.spark.s3a.fence import GIVE_UP, Fence
 
 
@@ -17,12 +17,13 @@ class World:
         self.superseded = ""
         self.renewed = 0
         self.cancelled = 0
-        self.fence = Fence(self._renew, lambda: self.superseded, self._cancel, self.clock)
+        self.fence = Fence(self._beat, self._cancel, self.clock)
 
-    def _renew(self) -> None:
+    def _beat(self) -> str:
         if not self.reachable:
             raise StoreUnreachableError("no answer")
         self.renewed += 1
+        return self.superseded
 
     def _cancel(self) -> None:
         self.cancelled += 1

@@ -6,7 +6,7 @@ import pytest
 
 from zero_rename.committer.errors import VerificationError
 from zero_rename.committer.layout import TableRoot
-from zero_rename.s3a.verification.written_rows import check_rows
+from zero_rename.s3a.verification.contents import check_rows
 
 ROOT = TableRoot("bucket", "t")
 
