@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from ..errors import (
+    CommitStateUnknownError,
     DataLostError,
+    OutcomeUnknownError,
     StoreFullError,
+    StoreRefusedError,
+    StoreUnreachableError,
     UnfinishedAbortError,
     UnfinishedCommitError,
     ZeroRenameError,
@@ -17,8 +21,8 @@ from ..records.open_record import OpenRecord
 from ..s3.listing import list_objects
 from ..s3.requests import All, Delete, Step
 from ..state.context import Context
-from ..state.decide import decide, read_decision
-from ..state.heads import list_heads, release_claim
+from ..state.decide import Decided, decide, read_decision
+from ..state.heads import list_heads, read_head, release_claim
 from ..state.job_state import Aborted, Committed
 from .apply import finish_own
 from .close import close, sweep
@@ -36,22 +40,72 @@ def abort_slots(context: Context, job: str, slots: Iterable[Slot]) -> Step[Abort
     return (yield from clean_up(context, job, slots))
 
 
-def abort_own(context: Context, job: str, slots: Iterable[Slot]) -> Step[Aborted | Committed]:
+def abort_own(
+    context: Context,
+    job: str,
+    slots: Collection[Slot],
+    may_sweep: Callable[[Collection[str]], bool],
+) -> Step[Aborted | Committed]:
     """As :func:`abort_slots`, by the job's owner, or on the word of who knows that it is dead.
 
-    On a store that is full even an abort decision has no room. Nobody but its owner can commit a
-    job that has no decision, so its uploads can go first, which makes room.
+    On a store that is full even an abort decision has no room. The job's uploads then go first,
+    which makes room, where no other process can commit it.
 
-    :raises StoreFullError: there is none all the same. The job stays open.
+    A job may be committed in two processes, and one of them may lose the store. So where no abort
+    decision could be written, what the other one did is read back.
+
+    :param may_sweep: whether uploads may go before the decision, by the processes whose claims of
+        the job ``slots`` carry.
+    :raises StoreFullError: there is no room. The job stays open.
+    :raises CommitStateUnknownError: another process is committing the job.
+    :raises ZeroRenameError: the store refuses the decision, or does not say.
     """
     try:
+        try:
+            return (yield from abort_slots(context, job, slots))
+        except StoreFullError:
+            # Heads first: a process that has moved them by then has decided.
+            holders = yield from _holders(context, job, slots)
+            decided = yield from read_decision(context, job)
+            if decided is not None or not may_sweep(holders):
+                raise
+            yield from sweep(context, job)
         return (yield from abort_slots(context, job, slots))
-    except StoreFullError:
-        decided = yield from read_decision(context, job)
-        if decided is not None:
+    except (StoreRefusedError, StoreUnreachableError, OutcomeUnknownError) as error:
+        found = yield from _read_back(context, job, slots, error)
+        if found is None:
             raise
-        yield from sweep(context, job)
-    return (yield from abort_slots(context, job, slots))
+        return (yield from finish_own(context, found))
+
+
+def _read_back(
+    context: Context, job: str, slots: Collection[Slot], error: ZeroRenameError
+) -> Step[Decided | None]:
+    """The commit decision of a job whose abort decision could not be written; ``None``: it has
+    none, or this cannot be read either."""
+    try:
+        holders = yield from _holders(context, job, slots)
+        decided = yield from read_decision(context, job)
+    except ZeroRenameError:
+        return None
+    if decided is not None:
+        return decided if decided.decision.is_commit else None
+    if holders <= {context.process()}:
+        return None
+    raise CommitStateUnknownError(
+        "Another process is committing this very job, and this one, which is not, cannot abort "
+        f"it: {error.message}",
+        table=context.root.url,
+        job=job,
+        remedy="Do not run the job again before recovery has settled it: "
+        f"zero-rename recover {context.root.url} --apply",
+    ) from error
+
+
+def _holders(context: Context, job: str, slots: Collection[Slot]) -> Step[set[str]]:
+    """The processes whose claims of a job are on heads."""
+    states = yield All(tuple(read_head(context, slot) for slot in slots))
+    return {state.head.holder or "" for state in states if state.head.claim == job}
 
 
 def clean_up(context: Context, job: str, slots: Iterable[Slot] = ()) -> Step[Aborted]:
@@ -87,10 +141,11 @@ def abort_after(
     :raises UnfinishedCommitError: it was found committed, by another process, and cannot be
         finished now. That replaces ``error``, which would let the job be run again.
     :raises DataLostError: the same, and a file of it is lost.
+    :raises CommitStateUnknownError: another process may have committed it by now.
     """
     try:
         outcome = yield from aborting
-    except (UnfinishedCommitError, DataLostError):
+    except (UnfinishedCommitError, DataLostError, CommitStateUnknownError):
         raise
     except ZeroRenameError as failure:
         error.add_note(f"Aborting the job failed too{meanwhile}: {failure}")

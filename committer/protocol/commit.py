@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ..errors import (
@@ -87,7 +87,13 @@ def abort_job(
     if opened.spec.coordination is Coordination.NONE:
         return (yield from abort_uncoordinated(context, opened))
     targets = yield from _targets(context, opened, results)
-    return (yield from abort_own(context, opened.job, _slots(context, opened, targets)))
+    slots = _slots(context, opened, targets)
+
+    def may_sweep(holders: Collection[str]) -> bool:
+        # Another process of this job, if there is one, has its decision under way.
+        return set(holders) <= {context.process()}
+
+    return (yield from abort_own(context, opened.job, slots, may_sweep))
 
 
 def _targets(
@@ -178,7 +184,12 @@ def _decision(
 def _aborted(
     context: Context, opened: OpenedJob, slots: list[Slot], error: ZeroRenameError
 ) -> Step[Committed | None]:
-    aborting = abort_own(context, opened.job, slots)
+
+    def may_sweep(holders: Collection[str]) -> bool:
+        # While this process has a claim, no other one has all that it needs to commit.
+        return context.process() in holders
+
+    aborting = abort_own(context, opened.job, slots, may_sweep)
     return (yield from abort_after(error, aborting, ", recovery will finish it"))
 
 

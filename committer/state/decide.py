@@ -9,6 +9,7 @@ from functools import cached_property
 from ..errors import (
     CommitStateUnknownError,
     DamagedError,
+    OutcomeUnknownError,
     StoreUnreachableError,
     UnfinishedCommitError,
 )
@@ -84,6 +85,7 @@ def decide(context: Context, decision: Decision) -> Step[Decided]:
     alone decides, and the decision is a plain journal.
 
     :raises CommitStateUnknownError: the store never said; nothing may be cleaned up.
+    :raises OutcomeUnknownError: the same, of an abort decision.
     """
     compact = decision
     parts = split_into_parts(decision, context.limits.files_per_object)
@@ -152,8 +154,9 @@ def _write_part(context: Context, job: str, part: DecisionPart) -> Step[PartRefe
     return PartReference(key, outcome.etag)
 
 
-def _unknown(context: Context, decision: Decision, cause: str) -> CommitStateUnknownError:
-    return CommitStateUnknownError(
+def _unknown(context: Context, decision: Decision, cause: str) -> OutcomeUnknownError:
+    error = CommitStateUnknownError if decision.is_commit else OutcomeUnknownError
+    return error(
         f"The {decision.verdict} decision was sent and the store did not say whether it stands "
         f"({cause}). The job may be committed. Nothing was cleaned up.",
         table=context.root.url,

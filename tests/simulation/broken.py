@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from simulation.sim_store import etag_of
 
-from zero_rename.committer import Aborted, JobFencedError
+from zero_rename.committer import Aborted, CommitStateUnknownError, JobFencedError
 from zero_rename.committer.layout import job_in_key
 from zero_rename.committer.maintenance import adopt, purge
 from zero_rename.committer.protocol import (
@@ -142,6 +142,26 @@ def forgets_the_claims_of_whom_it_fences(context, job_id, slots_=()):
 
 
 _clean_up = abort.clean_up
+
+
+def sweeps_though_another_process_may_commit(context, job_id, slots_, may_sweep):
+    return (yield from _abort_own(context, job_id, slots_, lambda holders: True))
+
+
+_abort_own = abort.abort_own
+
+
+def never_reads_back_what_the_other_process_decided(context, job_id, slots_, error):
+    return
+    yield
+
+
+def reads_the_decision_back_before_the_heads(context, job_id, slots_, error):
+    decided = yield from decide.read_decision(context, job_id)
+    holders = yield from abort._holders(context, job_id, slots_)
+    if decided is None and holders - {context.process()}:
+        raise CommitStateUnknownError("Another process is at it.")
+    return decided
 
 
 def closes_before_it_sweeps(context, job_id, keep=frozenset()):

@@ -144,6 +144,20 @@ EXHAUSTIVE = {
         lambda: twice(APPEND, ONE, owner=job_id("a")), SHARED
     ),
     "a replace committed by two processes": Scenario(lambda: twice(REPLACE, ONE), SHARED),
+    "an append committed by two processes, the store full": Scenario(
+        lambda **bounds: twice(
+            APPEND, ONE, once=None, faults=2, kinds=Faults(lost=False, full=True), **bounds
+        ),
+        (*SHARED, "first StoreFullError", "second StoreFullError"),
+        switches=1,
+    ),
+    "an append committed by two processes, lost rights": Scenario(
+        lambda **bounds: twice(
+            APPEND, ONE, once=None, faults=2, kinds=Faults(lost=False, denials=True), **bounds
+        ),
+        (*SHARED, "first StoreRefusedError", "first UnfinishedCommitError"),
+        switches=1,
+    ),
     "one that finds its partition taken, two faults, a crash": Scenario(
         one(FAIL, ONE, policy={"once": "run"}, faults=2, crashes=1, owner=job_id("a")),
         ("a DestinationExistsError",),

@@ -8,7 +8,7 @@ from typing import Any
 
 from simulation.sim_store import Behaviour, Store, apply
 
-from zero_rename.committer import StoreRefusedError, StoreUnreachableError
+from zero_rename.committer import StoreFullError, StoreRefusedError, StoreUnreachableError
 from zero_rename.committer.s3 import requests as s
 
 #: An answer: how it went, with ``!`` first for a fault; the store after it; the answer or the
@@ -19,24 +19,29 @@ _READING = (s.Get, s.Head, s.ListObjects, s.ListUploads)
 #: What the driver never sends twice, so that the protocol meets a lost answer.
 _CONDITIONAL = (s.Put, s.CompleteUpload, s.Delete)
 _DENIED = StoreRefusedError("The store denies it.")
+_FULL = StoreFullError("The store is full.")
 _UNREACHABLE = StoreUnreachableError("The store did not answer.")
 
 
 @dataclass(frozen=True)
 class Faults:
-    """What may go wrong besides lost answers to conditional requests.
+    """What may go wrong.
 
+    :param lost: conditional requests whose answers are lost.
     :param denials: rights or credentials are gone.
     :param reads: a request that changes nothing is never answered, nor is one that begins an
         upload or adds to it.
     :param deletes: a request that deletes many deletes some, all without an answer, or none.
     :param in_flight: what a process had sent when it died may reach the store at any time after.
+    :param full: nothing more can be written for a while.
     """
 
+    lost: bool = True
     denials: bool = False
     reads: bool = False
     deletes: bool = False
     in_flight: bool = False
+    full: bool = False
 
     def answers(
         self, store: Store, request: Any, behaviour: Behaviour, may_fail: bool
@@ -58,15 +63,18 @@ class Faults:
             yield "! unreachable:", store, _UNREACHABLE, None
 
     def _lost(self, store: Store, after: Store, request: Any) -> Iterator[Answer]:
-        if after is not store:
+        if self.lost and after is not store:
             yield "! applied, answer lost:", after, s.Unknown("lost"), None
-        yield "! not applied, answer lost:", store, s.Unknown("lost"), None
-        if isinstance(request, s.Put):
+        if self.lost:
+            yield "! not applied, answer lost:", store, s.Unknown("lost"), None
+        if self.lost and isinstance(request, s.Put):
             yield "! 409:", store, s.Refused("ConditionalRequestConflict"), None
             yield "! answer lost, applied late:", store, s.Unknown("lost"), request
+        if self.full and isinstance(request, s.Put):
+            yield "! full:", store, _FULL, None
         if self.denials:
             yield "! denied:", store, _DENIED, None
-        if isinstance(request, s.CompleteUpload) and after is not store:
+        if self.lost and isinstance(request, s.CompleteUpload) and after is not store:
             yield "! applied, NoSuchUpload:", after, s.Refused("NoSuchUpload"), None
 
     def left_by_the_dead(self, requests: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:

@@ -26,6 +26,8 @@ from zero_rename.committer import (
     UNPARTITIONED,
     Committed,
     RefusedError,
+    StoreRefusedError,
+    StoreUnreachableError,
     SuccessMarkers,
     TableRoot,
     UnfinishedCommitError,
@@ -284,6 +286,11 @@ def told(job: str, outcome: Node) -> str:
     if outcome.kind == "raised" and isinstance(value, RefusedError):
         return "refused"
     return ""
+
+
+def has_lost_the_store(outcome: Node) -> bool:
+    """Whether a participant ended because the store refused it or did not answer."""
+    return isinstance(outcome.value, (StoreUnreachableError, StoreRefusedError))
 
 
 def check_outcome(store: Store, job: str, outcome: Node) -> None:

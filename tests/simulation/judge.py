@@ -22,6 +22,7 @@ from simulation.invariants import (
     check_reader,
     check_recovered,
     check_step,
+    has_lost_the_store,
     told,
 )
 from simulation.program import Ids, Node
@@ -36,8 +37,6 @@ from zero_rename.committer import (
     OutcomeUnknownError,
     RefusedError,
     SnapshotGoneError,
-    StoreRefusedError,
-    StoreUnreachableError,
     UnfinishedCommitError,
     ZeroRenameError,
 )
@@ -105,6 +104,7 @@ class Judge:
         self._behaviour = behaviour
         self._context = context
         self._loses = loses
+        self._kinds = kinds
         more = (DataLostError,) if loses else ()
         self._of_writers = (*_OF_WRITERS, *more)
         # Maintenance gives up where the store does not answer, or says no.
@@ -140,7 +140,9 @@ class Judge:
         :raises Violation: what it was told is not true, or not what it may be told.
         """
         self.reached.add(frozenset({f"{participant.program.name} {_word(participant, outcome)}"}))
-        self._check_told(participant, outcome, store)
+        # Who cannot read does not know what another process does with its job.
+        if participant.alone or not (self._kinds.reads and has_lost_the_store(outcome)):
+            self._check_told(participant, outcome, store)
         if isinstance(outcome.value, Committed):
             check_applied(store, outcome.value.job)
         if isinstance(outcome.value, Snapshot):
@@ -166,16 +168,15 @@ class Judge:
         for participant, state in zip(self._participants, world.states, strict=True):
             outcome = participant.program.outcome(state)
             if participant.job is not None and outcome is not None:
-                self._check_told(participant, outcome, store)
+                # Nor can it keep the other one from committing after it was told.
+                if participant.alone or not has_lost_the_store(outcome):
+                    self._check_told(participant, outcome, store)
                 said.add(f"{participant.program.name} {told(participant.job, outcome)}")
         self.reached.add(frozenset(said))
 
     @staticmethod
     def _check_told(participant: Participant, outcome: Node, store: Store) -> None:
-        # Of two processes that commit one job, one that loses the store says so, whatever the
-        # other one does.
-        lost = isinstance(outcome.value, (StoreUnreachableError, StoreRefusedError))
-        if participant.job is not None and (participant.alone or not lost):
+        if participant.job is not None:
             check_outcome(store, participant.job, outcome)
 
     def _recover(self, store: Store) -> Store:

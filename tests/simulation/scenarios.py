@@ -328,9 +328,16 @@ def firsts(*partitions: str, beside: Sequence[Participant] = (), **bounds: Any) 
     return Explorer([*participants, *beside], store, behaviour, context_of, **bounds)
 
 
-def twice(mode: Mode, *partitions: str, beside: Sequence[Participant] = (), **bounds: Any):
+def twice(
+    mode: Mode,
+    *partitions: str,
+    once: str | None = "run",
+    beside: Sequence[Participant] = (),
+    **bounds: Any,
+) -> Explorer:
     """One job whose commit is called in two processes at once.
 
+    :param once: its run; ``None``: of none.
     :param beside: who else takes part.
     """
     behaviour = Behaviour()
@@ -338,7 +345,7 @@ def twice(mode: Mode, *partitions: str, beside: Sequence[Participant] = (), **bo
 
     def begin(ids: Ids) -> Step[None]:
         context = context_of(ids, "a")
-        opened.append((yield from open_job(context, JobSpec(SCHEMA, mode, ("day",), once="run"))))
+        opened.append((yield from open_job(context, JobSpec(SCHEMA, mode, ("day",), once=once))))
         opened.append((yield from _write(opened[0], partitions)))
 
     ids = Ids()

@@ -265,6 +265,21 @@ VARIANTS = [
         COMPLETENESS,
     ),
     _variant(
+        [(job, "abort_own", broken.sweeps_though_another_process_may_commit)],
+        "an append committed by two processes, the store full",
+        ABORT,
+    ),
+    _variant(
+        [(abort, "_read_back", broken.never_reads_back_what_the_other_process_decided)],
+        "an append committed by two processes, lost rights",
+        ABORT,
+    ),
+    _variant(
+        [(abort, "_read_back", broken.reads_the_decision_back_before_the_heads)],
+        "an append committed by two processes, the store full",
+        ABORT,
+    ),
+    _variant(
         [(claim, "_finish_last_job", broken.leaves_the_last_job_as_it_is)],
         "an append and a replace of one partition",
         CONTINUITY,

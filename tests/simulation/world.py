@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from simulation.invariants import never_deleted, told
+from simulation.invariants import has_lost_the_store, never_deleted, told
 from simulation.program import Program, State
 from simulation.sim_store import Behaviour, Store, apply
 
@@ -85,7 +85,7 @@ class Merging:
     def __init__(self, participants: Sequence[Participant], behaviour: Behaviour) -> None:
         self._participants = participants
         self._behaviour = behaviour
-        self._ends: dict[tuple[int, str], State] = {}
+        self._ends: dict[tuple[int, str, bool], State] = {}
 
     def merged(self, world: World, moved: int | None) -> World:
         """The state that stands for ``world``.
@@ -112,7 +112,8 @@ class Merging:
             if outcome is None:
                 return world
             said = "" if participant.job is None else told(participant.job, outcome)
-            last = self._ends.setdefault((number, said), state)
+            lost = has_lost_the_store(outcome)
+            last = self._ends.setdefault((number, said, lost), state)
         if last == state:
             return world
         return world._replace(states=(*world.states[:number], last, *world.states[number + 1 :]))
