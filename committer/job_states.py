@@ -79,6 +79,10 @@ class JobStates:
             return claim
         return head.last_job if head.epoch > beyond else None
 
+    def claimed_by(self, slot: Slot) -> str | None:
+        """The job that is about to change a partition, or to do the work of a run's key."""
+        return self.run(read_head(self._context, slot)).head.claim
+
     def owner_of(self, job: str) -> Owner | None:
         """Who ran a job, by its decision; ``None`` where it has none."""
         decided = self.run(read_decision(self._context, job))

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import InvalidInputError, RecordDamagedError
-from ..committer.layout import is_job_id
+from ..committer.layout import TableRoot, is_job_id
 from ..committer.state.job_state import JobState
 from .runs.partitions import check_partition
 from .runs.reports import commit_report, one_line
 
 if TYPE_CHECKING:
     from ..committer import Table
+    from ..committer.records.success_marker import SuccessMarker
 
+#: Reads the ``_SUCCESS`` of a partition or, for ``None``, the table's (:meth:`.Table.marker`).
+ReadMarker = Callable[[str | None], "SuccessMarker | None"]
 READY, WAITING, FAILED = "ready", "waiting", "failed"
 ON_FOREIGN_MARKER = ("wait", "fail")
+#: States of a task that has ended and will not load any more unless somebody clears it.
+_OVER = ("success", "skipped", "removed")
 #: The id of a job of Hadoop's committers.
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -28,11 +34,15 @@ class QueryResult:
     :param state: :data:`READY`, :data:`WAITING`, or :data:`FAILED` where waiting is in vain.
     :param explanation: one or two sentences, for the log or the error.
     :param report: the committed job (:func:`.reports.commit_report`) when ready.
+    :param absent: nothing of the job is there.
+    :param quiet: the answer stays as it is while nothing changes at :meth:`JobQuery.watched`.
     """
 
     state: str
     explanation: str
     report: dict[str, Any] | None = None
+    absent: bool = False
+    quiet: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,8 +72,12 @@ class JobQuery:
     apply: bool = False
     on_foreign_marker: str = "wait"
 
-    def check(self) -> None:
-        """:raises InvalidInputError: the query does not say which job is meant."""
+    def check(self, known: Callable[[object], bool] = lambda value: value is not None) -> None:
+        """See that the query says which job is meant.
+
+        :param known: whether a value is what it will be, and no template of it.
+        :raises InvalidInputError: it does not, or a value cannot be right.
+        """
         given = [self.job is not None, self.once is not None, self.newer_than_epoch is not None]
         if sum(given) != 1:
             raise InvalidInputError(
@@ -72,7 +86,12 @@ class JobQuery:
                 remedy="Give one of job=…, upstream_task_id=… (this run's task), once=…, or "
                 "partition=… with newer_than_epoch=….",
             )
-        if self.job is not None and not is_job_id(self.job) and not _is_uuid(self.job):
+        if (
+            self.job is not None
+            and known(self.job)
+            and not is_job_id(self.job)
+            and not _is_uuid(self.job)
+        ):
             raise InvalidInputError(
                 f"{self.job!r} is not a job's id.",
                 remedy="Take it from the load's XCom: {{ ti.xcom_pull('load')['job'] }}, or wait "
@@ -83,8 +102,12 @@ class JobQuery:
                 "newer_than_epoch counts the changes of a partition, and none is named.",
                 remedy="Give partition=… as well.",
             )
-        if self.partition is not None:
+        if self.partition is not None and known(self.partition):
             check_partition(self.partition)
+        if self.min_rows is not None and self.min_rows < 0:
+            raise InvalidInputError(
+                f"min_rows={self.min_rows} is no number of rows.", remedy="Give at least 0."
+            )
         if self.on_foreign_marker not in ON_FOREIGN_MARKER:
             raise InvalidInputError(
                 f"on_foreign_marker={self.on_foreign_marker!r} is unknown.",
@@ -103,6 +126,37 @@ class JobQuery:
             return f"the job of {self.once}"
         return f"a change of {self.partition} after epoch {self.newer_than_epoch}"
 
+    @property
+    def is_of_a_head(self) -> bool:
+        """Whether a head says which job is meant, so that there is none where there is no head."""
+        return self.once is not None or self.newer_than_epoch is not None
+
+    def watched(self, root: TableRoot) -> tuple[str, ...]:
+        """Keys and folders (with a slash at their end) that tell whether the answer may have
+        changed; none where nothing does."""
+        from ..s3a.runs.ledger import run_prefix
+
+        if self.on_foreign_marker == "fail":
+            return ()
+        if self.once is not None:
+            return (root.once_key(self.once), run_prefix(root, self.once))
+        if self.newer_than_epoch is not None:
+            return (root.head_key(self.partition or ""),)
+        return () if self.job is None or _is_uuid(self.job) else (root.decision_key(self.job),)
+
+    def after(self, result: QueryResult, task_state: str | None) -> QueryResult:
+        """What an answer means, given the state in which the task was *before* the look.
+
+        A task that was marked as success by hand has committed nothing, and will not.
+        """
+        if not result.absent or task_state not in _OVER:
+            return result
+        return QueryResult(
+            FAILED,
+            f"{result.explanation} Its task's state is {task_state!r}: it was marked so by hand, "
+            f"or it wrote elsewhere than to {self.table}. Clear it to load.",
+        )
+
     def ask(self, table: Table) -> QueryResult:
         """Look once.
 
@@ -119,14 +173,14 @@ class JobQuery:
         if job is None and self.once is not None:
             return self._of_s3a(table, report_of_run(table, self.once))
         if job is None:
-            return self._not_there(table)
+            return self.not_there(table.marker, quiet=not self._is_claimed(table))
         state = table.job_state(job)
         if state is JobState.ABORTED:
             return QueryResult(FAILED, f"Job {job} was aborted; it will never be committed.")
         if state is JobState.UNKNOWN:
-            return self._not_there(table)
+            return self.not_there(table.marker)
         if state is JobState.UNDECIDED:
-            return QueryResult(WAITING, f"Job {job} has not decided yet.")
+            return QueryResult(WAITING, f"Job {job} has not decided yet.", quiet=True)
         if not table.is_closed(job):
             if not self.apply:
                 return QueryResult(
@@ -147,16 +201,31 @@ class JobQuery:
     def _newer_job(self, table: Table) -> str | None:
         return table.partition_job(self.partition or "", self.newer_than_epoch or 0)
 
-    def _not_there(self, table: Table) -> QueryResult:
-        """Nothing yet. A marker that is not ours explains why nothing may ever come."""
-        foreign = _foreign_marker(table, self.partition)
+    def _is_claimed(self, table: Table) -> bool:
+        """Whether a job is about to change the head by which this query goes."""
+        from ..committer.records.head import Slot
+
+        root = table.root
+        once, partition = self.once, self.partition or ""
+        slot = Slot.partition(root, partition) if once is None else Slot.once(root, once)
+        return table.claimed_by(slot) is not None
+
+    def not_there(self, marker: ReadMarker, quiet: bool = True) -> QueryResult:
+        """Nothing yet. A marker that is not ours explains why nothing may ever come.
+
+        :param marker: the table's ``marker``.
+        """
+        foreign = _foreign_marker(marker, self.partition)
         if foreign is None:
-            return QueryResult(WAITING, f"Nothing committed yet of {self.subject}.")
+            explanation = f"Nothing committed yet of {self.subject}."
+            return QueryResult(WAITING, explanation, absent=True, quiet=quiet)
         state = FAILED if self.on_foreign_marker == "fail" else WAITING
         return QueryResult(
             state,
             f"Nothing committed of {self.subject}, but there is another committer's marker: "
             f"{foreign} It does not tell this job from an earlier one, so it does not count.",
+            absent=state == WAITING,
+            quiet=quiet,
         )
 
     def _ready(self, table: Table, job: str) -> QueryResult:
@@ -172,7 +241,8 @@ class JobQuery:
         from .s3a.try_query import only
 
         if found is None:
-            return self._not_there(table)
+            quiet = self.once is not None and not self._is_claimed(table)
+            return self.not_there(table.marker, quiet)
         wanted = () if self.partition is None else (self.partition,)
         return self._judged(only(found, wanted), [p["partition"] for p in found["partitions"]])
 
@@ -202,12 +272,12 @@ def _is_uuid(job: str) -> bool:
     return _UUID.fullmatch(job) is not None
 
 
-def _foreign_marker(table: Table, partition: str | None) -> str | None:
+def _foreign_marker(read: ReadMarker, partition: str | None) -> str | None:
     """What a ``_SUCCESS`` that another committer left says, in a sentence; ``None`` where there
     is none or it is ours."""
     for place in dict.fromkeys((partition, None)):
         try:
-            marker = table.marker(place)
+            marker = read(place)
         except RecordDamagedError as error:
             return error.message
         if marker is not None and marker.manifest is None:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from ..committer.errors import StoreUnreachableError, ZeroRenameError
-from .hooks import ZeroRenameHook
-from .job_query import FAILED, WAITING, JobQuery, QueryResult
-
-if TYPE_CHECKING:
-    from ..committer import Table
+from .job_query import WAITING, JobQuery
+from .table_watch import watch
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +18,8 @@ _log = logging.getLogger(__name__)
 class SuccessManifestTrigger(BaseTrigger):
     """Asks a sensor's query until it is decided.
 
-    Each look runs in a thread, connections and boto3 included: the event loop is never blocked.
+    All triggers of a table and connection share their looks (:mod:`.table_watch`), which run in
+    few threads, connections and boto3 included: the event loop is never blocked.
     The trigger ends once, with the result: there is no second deferral that could begin the
     sensor's timeout anew. A store that cannot be reached for a moment is asked again.
 
@@ -53,24 +49,9 @@ class SuccessManifestTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yields one event: ``state`` (``ready`` or ``failed``), ``explanation``, ``report``."""
         query = JobQuery(**self.query)
-        table, explained = None, ""
-        while True:
-            table, result = await asyncio.to_thread(self._look, query, table)
-            if result.state != WAITING:
+        watched = watch(self.zero_rename_conn_id, query.table)
+        async for result in watched.results(query, self.poke_interval):
+            if result.state == WAITING:
+                _log.info("Waiting: %s", result.explanation)
+            else:
                 yield TriggerEvent(asdict(result))
-                return
-            if result.explanation != explained:
-                explained = result.explanation
-                _log.info("Waiting: %s", explained)
-            await asyncio.sleep(self.poke_interval)
-
-    def _look(self, query: JobQuery, table: Table | None) -> tuple[Table | None, QueryResult]:
-        """Look once, in a thread; the table is made there too and kept for the next look."""
-        try:
-            if table is None:
-                table = ZeroRenameHook(self.zero_rename_conn_id).get_table(query.table)
-            return table, query.ask(table)
-        except StoreUnreachableError as error:
-            return table, QueryResult(WAITING, str(error))
-        except ZeroRenameError as error:
-            return table, QueryResult(FAILED, str(error))

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import (
     AirflowFailException,
+    AirflowSkipException,
     BaseSensorOperator,
     PokeReturnValue,
     conf,
 )
+from airflow.sdk.exceptions import AirflowSensorTimeout
 
 from ..committer.errors import InvalidInputError, StoreUnreachableError
 from ..provider.connection import check_table_name
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.job_query import FAILED, READY, WAITING, JobQuery, QueryResult
 from ..provider.runs.task_run import TaskRun, once_key
+from ..provider.runs.task_states import states_of_tasks
 from ..provider.triggers import SuccessManifestTrigger
 
 if TYPE_CHECKING:
@@ -85,8 +89,6 @@ class SuccessManifestSensor(BaseSensorOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if not table or "{{" not in table:
-            check_table_name(table)
         self.table = table
         self.job = job
         self.upstream_task_id = upstream_task_id
@@ -101,11 +103,16 @@ class SuccessManifestSensor(BaseSensorOperator):
         self.zero_rename_conn_id = zero_rename_conn_id
         self._explained = ""
         self._table: Table | None = None
+        self._check_arguments()
 
     def execute(self, context: Context) -> Any:
-        """Look once; then wait in the triggerer, or here."""
+        """Look once; then wait in the triggerer, or here.
+
+        :raises AirflowSensorTimeout: names what was waited for.
+        """
         if not self.deferrable:
-            return super().execute(context)
+            with self._named(context):
+                return super().execute(context)
         result = self.poke(context)
         if result.is_done:
             return result.xcom_value
@@ -128,7 +135,10 @@ class SuccessManifestSensor(BaseSensorOperator):
             query = self._query(context)
             if self._table is None:
                 self._table = ZeroRenameHook(self.zero_rename_conn_id).get_table(query.table)
-            result = query.ask(self._table)
+            # Before the look: a task that has ended by now has committed by now.
+            ask = getattr(context["ti"], "get_task_states", None)  # pyright: ignore
+            state = states_of_tasks(ask, [query.once] if query.once else ()).get(query.once or "")
+            result = query.after(query.ask(self._table), state)
         except InvalidInputError as error:
             raise AirflowFailException(str(error)) from error
         except StoreUnreachableError as error:
@@ -141,6 +151,32 @@ class SuccessManifestSensor(BaseSensorOperator):
         :raises AirflowFailException: waiting is in vain.
         """
         return self._judge(QueryResult(**event)).xcom_value
+
+    def resume_execution(
+        self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context
+    ) -> Any:
+        """After the triggerer: the answer, or the time-out.
+
+        :raises AirflowSensorTimeout: names what was waited for.
+        """
+        with self._named(context):
+            return super().resume_execution(next_method, next_kwargs, context)
+
+    @contextmanager
+    def _named(self, context: Context) -> Iterator[None]:
+        """Let a time-out in the block name table and job, and what was seen last."""
+        try:
+            yield
+        except (AirflowSensorTimeout, AirflowSkipException) as error:
+            cause = error.__cause__ if isinstance(error, AirflowSkipException) else None
+            seen = "" if isinstance(cause, AirflowFailException) else f" {self._explained}"
+            try:
+                query = self._query(context)
+            except InvalidInputError:
+                raise error from None
+            raise type(error)(
+                f"{cause or error} Waited for {query.subject} of {query.table}.{seen}".rstrip()
+            ) from error
 
     def _judge(self, result: QueryResult) -> PokeReturnValue:
         if result.state == FAILED:
@@ -158,21 +194,50 @@ class SuccessManifestSensor(BaseSensorOperator):
         once = self.once
         if self.upstream_task_id is not None:
             if once is not None:
-                raise InvalidInputError("once and upstream_task_id both say which job is meant.")
+                raise _said_twice()
             run = TaskRun.of(context)
             once = once_key(run.dag_id, run.run_id, self.upstream_task_id, self.upstream_map_index)
-        query = JobQuery(
-            table=ZeroRenameHook(self.zero_rename_conn_id).table_url(self.table),
+        table = ZeroRenameHook(self.zero_rename_conn_id).table_url(self.table)
+        query = self._asked(table, once, _epoch(self.newer_than_epoch))
+        query.check()
+        return query
+
+    def _asked(self, table: str, once: str | None, epoch: int | None) -> JobQuery:
+        return JobQuery(
+            table=table,
             job=self.job,
             once=once,
             partition=self.partition,
-            newer_than_epoch=_epoch(self.newer_than_epoch),
+            newer_than_epoch=epoch,
             min_rows=self.min_rows,
             apply=self.apply,
             on_foreign_marker=self.on_foreign_marker,
         )
-        query.check()
-        return query
+
+    def _check_arguments(self) -> None:
+        """While a DAG file is parsed: what no template hides.
+
+        :raises InvalidInputError: an argument that cannot be right.
+        """
+        if not self.table or _is_known(self.table):
+            check_table_name(self.table)
+        if self.once is not None and self.upstream_task_id is not None:
+            raise _said_twice()
+        epoch = self.newer_than_epoch
+        known = epoch is None or _is_known(epoch)
+        once = self.once if self.upstream_task_id is None else self.upstream_task_id
+        self._asked(self.table, once, _epoch(epoch) if known else 0).check(_is_known)
+
+
+def _is_known(value: object) -> bool:
+    """Whether an argument is what it will be: no template, no other task's output."""
+    return isinstance(value, int) or (isinstance(value, str) and "{{" not in value)
+
+
+def _said_twice() -> InvalidInputError:
+    return InvalidInputError(
+        "once and upstream_task_id both say which job is meant.", remedy="Give one of them."
+    )
 
 
 def _epoch(value: int | str | None) -> int | None:

@@ -95,7 +95,9 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         "hooks": {"connection", "submit"},
         "s3a": {"runs", "submit", "hooks", "connection"},
         "job_query": {"s3a", "runs"},
-        "triggers": {"job_query", "hooks"},
+        "look": set(),
+        "table_watch": {"look", "job_query", "runs", "hooks"},
+        "triggers": {"table_watch", "job_query", "hooks"},
     },
 }
 #: Third parties a folder must not know.

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar, overload
+from weakref import WeakKeyDictionary
 
 from .boto_calls import S3Requests
 from .clients import S3Clients
@@ -226,6 +227,7 @@ class _Run:
 
 
 _drivers: dict[tuple[str, int, str], BotoDriver] = {}
+_derived: WeakKeyDictionary[Any, tuple[int, S3Clients]] = WeakKeyDictionary()
 _drivers_lock = threading.Lock()
 
 
@@ -233,13 +235,13 @@ def connect(bucket: str, client: Any = None) -> BotoDriver:
     """The driver for a bucket.
 
     :param client: a boto3 S3 client whose credentials and endpoint are used (see
-        :meth:`.clients.S3Clients.derived_from`); ``None`` for boto3's standard chain. Drivers of
-        the standard chain are kept per process, bucket and AWS environment: building clients
-        costs more than a small commit's requests.
+        :meth:`.clients.S3Clients.derived_from`); ``None`` for boto3's standard chain. What is made
+        of a client is kept as long as the client, and drivers of the standard chain per process,
+        bucket and AWS environment: building clients costs more than a small commit's requests.
     :raises StoreRefusedError: no client can be made from the environment.
     """
     if client is not None:
-        return BotoDriver(bucket, S3Clients.derived_from(client))
+        return BotoDriver(bucket, _clients_of(client))
     key = (bucket, os.getpid(), _environment())
     with _drivers_lock:
         driver = _drivers.get(key)
@@ -247,6 +249,15 @@ def connect(bucket: str, client: Any = None) -> BotoDriver:
             driver = BotoDriver(bucket, _clients(key[1:]))
             _drivers[key] = driver
         return driver
+
+
+def _clients_of(client: Any) -> S3Clients:
+    """This process's clients that are derived from a caller's."""
+    with _drivers_lock:
+        made = _derived.get(client)
+        if made is None or made[0] != os.getpid():
+            made = _derived[client] = (os.getpid(), S3Clients.derived_from(client))
+        return made[1]
 
 
 def _clients(key: tuple[int, str]) -> S3Clients:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from ...committer.errors import InvalidInputError
 from ...committer.handoff import Handoff
@@ -33,6 +33,33 @@ def once_key(dag_id: str, run_id: str, task_id: str, map_index: int | None = Non
     if map_index is not None and map_index >= 0:
         parts.append(str(map_index))
     return "/".join(parts)
+
+
+@dataclass(frozen=True)
+class NamedTask:
+    """The task that a ``once`` key names.
+
+    :param map_index: -1 for a task that is not mapped.
+    """
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int
+
+    @property
+    def state_name(self) -> str:
+        """Its name among the states of a run's tasks (``get_task_states`` of Airflow's SDK)."""
+        return f"{self.task_id}_{self.map_index}" if self.map_index >= 0 else self.task_id
+
+
+def task_of(once: str) -> NamedTask | None:
+    """The inverse of :func:`once_key`; ``None`` for a key that is not made by it."""
+    parts = once.split("/")
+    if len(parts) not in (3, 4) or not all(parts) or not "".join(parts[3:] or "0").isdecimal():
+        return None
+    dag_id, run_id, task_id = map(unquote, parts[:3])
+    return NamedTask(dag_id, run_id, task_id, int(parts[3]) if len(parts) == 4 else -1)
 
 
 @dataclass(frozen=True)

@@ -67,11 +67,11 @@ def runs_prefix(root: TableRoot) -> str:
 
 
 def open_key(root: TableRoot, once: str, run: str) -> str:
-    return f"{_run_prefix(root, once)}{run}{_OPEN}"
+    return f"{run_prefix(root, once)}{run}{_OPEN}"
 
 
 def closed_key(root: TableRoot, once: str, run: str) -> str:
-    return f"{_run_prefix(root, once)}{run}{_CLOSED}"
+    return f"{run_prefix(root, once)}{run}{_CLOSED}"
 
 
 def report_prefix(root: TableRoot, run: str, number: int) -> str:
@@ -91,7 +91,8 @@ def report_dir(root: TableRoot, write: WriteRecord) -> str:
     return write.reports or f"s3a://{root.bucket}/{place}"
 
 
-def _run_prefix(root: TableRoot, once: str) -> str:
+def run_prefix(root: TableRoot, once: str) -> str:
+    """Below which the tries of one run are."""
     digest = hashlib.sha256(once.encode()).hexdigest()[:16]
     return f"{runs_prefix(root)}{quote(once, safe='')[:80]}-{digest}/"
 
@@ -118,7 +119,7 @@ def find_try(root: TableRoot, run: str) -> Step[Known | None]:
 
 def tries_of(root: TableRoot, once: str) -> Step[tuple[Known, ...]]:
     """A run's tries, the oldest first."""
-    listing = yield from list_objects(_run_prefix(root, once))
+    listing = yield from list_objects(run_prefix(root, once))
     read = yield All(tuple(_read(key) for key in _of_tries(listing.keys)))
     found = [known for known in read if known is not None]
     # The store's times have whole seconds.

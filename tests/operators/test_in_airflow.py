@@ -108,10 +108,10 @@ def test_a_deferred_sensor_wakes_up_when_the_job_commits(
 ) -> None:
     """The worker looks once, the trigger from then on; the job comes between its looks."""
     tables.load(9)
-    ask, looks, looked = JobQuery.ask, [], threading.Event()
+    after, looks, looked = JobQuery.after, [], threading.Event()
 
-    def watched(self: JobQuery, table: Any) -> Any:
-        result = ask(self, table)
+    def watched(self: JobQuery, *given: Any) -> Any:
+        result = after(self, *given)
         looks.append(threading.current_thread())
         if len(looks) == 2:
             looked.set()
@@ -121,7 +121,7 @@ def test_a_deferred_sensor_wakes_up_when_the_job_commits(
         if looked.wait(400):
             tables.load(1)
 
-    monkeypatch.setattr(JobQuery, "ask", watched)
+    monkeypatch.setattr(JobQuery, "after", watched)
     dag = dag_of(
         "deferred",
         f"""

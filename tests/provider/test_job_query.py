@@ -19,6 +19,17 @@ def ask(tables: Tables, **query: Any) -> QueryResult:
     return asked.ask(tables.table())
 
 
+def test_an_answer_stays_while_nothing_is_about_to_change(tables: Tables) -> None:
+    """What a head's listing does not show: the job that claims it decides."""
+    first: dict[str, Any] = {"partition": "day=1", "newer_than_epoch": 1}
+    tables.load(1)
+    assert ask(tables, **first).quiet
+    tables.claimed(1)
+    assert not ask(tables, **first).quiet
+    assert ask(tables, job=new_job_id()).quiet
+    assert not ask(tables, job="8d7b1c52-7d2b-4a1c-9f43-0a1b2c3d4e5f").quiet
+
+
 class TestAJob:
     def test_committed_and_closed(self, tables: Tables) -> None:
         job = tables.load(1, 2, rows=3).job

@@ -54,15 +54,15 @@ def test_it_waits_without_blocking_the_loop(
     tables.load(9)
     looked = threading.Event()
     threads = set()
-    ask = JobQuery.ask
+    after = JobQuery.after
 
-    def watched(self: JobQuery, table: Any) -> Any:
+    def watched(self: JobQuery, *given: Any) -> Any:
         threads.add(threading.get_ident())
-        result = ask(self, table)
+        result = after(self, *given)
         looked.set()
         return result
 
-    monkeypatch.setattr(JobQuery, "ask", watched)
+    monkeypatch.setattr(JobQuery, "after", watched)
 
     async def play() -> dict[str, Any]:
         waiting = asyncio.create_task(first(trigger(tables, once="k")))

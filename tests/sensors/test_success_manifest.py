@@ -4,6 +4,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG
 from airflow.sdk.exceptions import (
     AirflowException,
     AirflowFailException,
@@ -14,7 +16,7 @@ from airflow.sdk.exceptions import (
 )
 
 from support.airflow import Tables, run_task, task_context
-from zero_rename.committer import StoreUnreachableError
+from zero_rename.committer import InvalidInputError, StoreUnreachableError
 from zero_rename.provider.job_query import JobQuery
 from zero_rename.sensors.success_manifest import SuccessManifestSensor
 
@@ -70,13 +72,63 @@ class TestHere:
         with pytest.raises(AirflowFailException, match="classic rename committer"):
             run(sensor(tables, once="k", on_foreign_marker="fail"))
 
-    def test_a_call_that_cannot_be_right(self, tables: Tables) -> None:
-        with pytest.raises(AirflowFailException, match="nothing says which"):
-            run(sensor(tables, partition="day=1"))
+    def test_a_template_that_cannot_be_right(self, tables: Tables) -> None:
+        task = sensor(tables, partition="day=1", newer_than_epoch="{{ params.epoch }}")
         with pytest.raises(AirflowFailException, match="is not an epoch"):
-            run(sensor(tables, partition="day=1", newer_than_epoch="soon"))
-        with pytest.raises(AirflowFailException, match="both say"):
-            run(sensor(tables, once="k", upstream_task_id="load"))
+            run(task, params={"epoch": "soon"})
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ({"partition": "day=1"}, "nothing says which"),
+            ({"partition": "day=1", "newer_than_epoch": "soon"}, "is not an epoch"),
+            ({"once": "k", "upstream_task_id": "load"}, "both say"),
+            ({"once": "k", "job": "{{ params.job }}"}, "two arguments say"),
+            ({"job": "yesterday"}, "is not a job's id"),
+            ({"newer_than_epoch": 0}, "none is named"),
+            ({"once": "k", "partition": "2013-02-01"}, "is not a partition path"),
+            ({"once": "k", "min_rows": -1}, "is no number of rows"),
+            ({"once": "k", "on_foreign_marker": "skip"}, "on_foreign_marker='skip'"),
+        ],
+    )
+    def test_bad_arguments_break_the_import(self, arguments: dict[str, Any], message: str) -> None:
+        with pytest.raises(InvalidInputError, match=message):
+            sensor(**arguments)
+
+    def test_what_is_not_known_yet_does_not(self) -> None:
+        sensor(job="{{ ti.xcom_pull('load')['job'] }}", partition="day={{ ds }}")
+        sensor(partition="{{ params.p }}", newer_than_epoch="{{ params.e }}")
+        with DAG("other_outputs", schedule=None):
+            before: Any = EmptyOperator(task_id="before")
+            sensor(job=before.output["job"], table="{{ params.t }}")
+
+    def test_a_timeout_names_table_and_job(self, tables: Tables) -> None:
+        with pytest.raises(AirflowSensorTimeout) as caught:
+            run(sensor(tables, upstream_task_id="load"))
+        text = str(caught.value)
+        assert f"the job of flights/scheduled__2013-02-02/load of {tables.url()}" in text
+        assert "Nothing committed yet" in text
+        with pytest.raises(AirflowSkipException, match=f"of {tables.url()}"):
+            run(sensor(tables, upstream_task_id="load", soft_fail=True))
+
+    @pytest.mark.parametrize("state", ["success", "skipped"])
+    def test_a_task_that_was_marked_as_done(self, tables: Tables, state: str) -> None:
+        """It waited to the end of its time-out."""
+        asked: list[dict[str, Any]] = []
+
+        def get_task_states(**given: Any) -> dict[str, Any]:
+            asked.append(given)
+            return {"scheduled__2013-02-02": {"load": state}}
+
+        task = sensor(tables, upstream_task_id="load", timeout=3600)
+        context = task_context(task)
+        context["ti"].get_task_states = get_task_states
+        with pytest.raises(AirflowFailException, match=f"state is '{state}'.*Clear it to load"):
+            run_task(task, context)
+        runs = ["scheduled__2013-02-02"]
+        assert asked == [{"dag_id": "flights", "task_ids": ["load"], "run_ids": runs}]
+        job = tables.load(1, once="flights/scheduled__2013-02-02/load").job
+        assert run_task(task, context)["job"] == job
 
     def test_a_store_out_of_reach_is_asked_again(
         self, tables: Tables, monkeypatch: pytest.MonkeyPatch
@@ -130,8 +182,9 @@ class TestDeferred:
             raise TaskDeferralTimeout("too long")
 
         monkeypatch.setattr(task, "execute_complete", timed_out)
-        with pytest.raises(expected):
-            task.resume_execution("execute_complete", {"event": {}}, {})  # pyright: ignore
+        context: Any = task_context(task)
+        with pytest.raises(expected, match="too long Waited for the job of k of s3://bucket/fl"):
+            task.resume_execution("execute_complete", {"event": {}}, context)
 
     def test_soft_fail(self, tables: Tables) -> None:
         job = tables.load(1).job

@@ -47,6 +47,7 @@ from support.shared_servers import RUN_FOLDER  # noqa: E402
 from zero_rename.committer import JobSpec  # noqa: E402
 from zero_rename.committer.protocol.commit import commit_job  # noqa: E402
 from zero_rename.committer.s3.requests import Put  # noqa: E402
+from zero_rename.provider import table_watch  # noqa: E402
 from zero_rename.provider.hooks import ZeroRenameHook  # noqa: E402
 
 
@@ -246,6 +247,7 @@ def aws_connection(s3_server: Any, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
-def tables(s3_bucket: Any, aws_connection: str) -> Tables:
-    """Tables in an empty bucket."""
+def tables(s3_bucket: Any, aws_connection: str, monkeypatch: pytest.MonkeyPatch) -> Tables:
+    """Tables in an empty bucket; triggers have not read a connection yet."""
+    monkeypatch.setattr(table_watch, "_tables", table_watch.SharedTables())
     return Tables(s3_bucket)

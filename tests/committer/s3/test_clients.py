@@ -200,6 +200,8 @@ def test_derived_clients_keep_settings_of_the_own_client(
 def test_connect_keeps_one_driver_per_bucket_and_environment(
     s3_env: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    client = S3Clients.from_environment().retrying
+    assert connect("one", client).clients is connect("two", client).clients
     first = connect("one")
     assert connect("one") is first
     assert connect("two") is not first

@@ -1,0 +1,63 @@
+"""One look at a table for many sensors: what lies at the keys they wait for."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Iterator, MutableMapping
+
+from ..committer.s3.listing import list_objects
+from ..committer.s3.requests import All, ListedObject, Step
+
+#: What lies at a key or below a folder: keys and ETags.
+State = tuple[tuple[str, str], ...]
+
+
+def look(wanted: Collection[str], pages: MutableMapping[str, int]) -> Step[dict[str, State]]:
+    """What lies at some keys and folders now.
+
+    Keys of one folder come by one listing of what their names have in common: a request for a
+    thousand objects, however many wait. Where earlier looks took more pages than there are keys,
+    each key is listed by itself.
+
+    :param wanted: keys, and folders with a slash at their end.
+    :param pages: how many pages the listing of a folder took last; renewed here.
+    :return: by key or folder; an empty state where there is nothing.
+    """
+    groups: dict[str, list[str]] = {}
+    for name in wanted:
+        groups.setdefault(_parent(name), []).append(name)
+    prefixes = [
+        (parent, prefix)
+        for parent, names in groups.items()
+        for prefix in _prefixes(names, pages.get(parent, 1))
+    ]
+    listings = yield All(tuple(list_objects(prefix) for _, prefix in prefixes))
+    found: dict[str, list[tuple[str, str]]] = {name: [] for name in wanted}
+    for (parent, _), listing in zip(prefixes, listings, strict=True):
+        if len(groups[parent]) > 1:
+            pages[parent] = 1 + len(listing.objects) // 1000
+        for name, item in _placed(listing.objects, found):
+            found[name].append((item.key, item.etag))
+    return {name: tuple(sorted(set(items))) for name, items in found.items()}
+
+
+def _parent(name: str) -> str:
+    return name.rstrip("/").rpartition("/")[0] + "/"
+
+
+def _prefixes(names: list[str], pages: int) -> list[str]:
+    if pages > len(names):
+        return names
+    first, last = min(names), max(names)
+    same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
+    return ["".join(character for character, _ in same)]
+
+
+def _placed(
+    objects: Iterable[ListedObject], wanted: Collection[str]
+) -> Iterator[tuple[str, ListedObject]]:
+    """The objects at a key or right below a folder that is wanted."""
+    for item in objects:
+        for name in (item.key, item.key.rpartition("/")[0] + "/"):
+            if name in wanted:
+                yield name, item

@@ -1,0 +1,233 @@
+"""Looks that the triggers of one process share: one at a time for each table and connection."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context as Variables
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from ..committer.errors import StoreRefusedError, StoreUnreachableError, ZeroRenameError
+from .hooks import ZeroRenameHook
+from .job_query import FAILED, WAITING, JobQuery, QueryResult, ReadMarker
+from .look import State, look
+from .runs.task_states import states_of_tasks
+
+if TYPE_CHECKING:
+    from ..committer import Table
+
+_log = logging.getLogger(__name__)
+#: Seconds after which a connection is read again: keys are changed, and a triggerer lives long.
+REFRESH = 300.0
+#: Few, so that the event loop keeps its share of the interpreter.
+_LOOKERS = ThreadPoolExecutor(4, thread_name_prefix="zero-rename-look")
+
+
+class SharedTables:
+    """Tables of this process: all of one connection have the same two clients.
+
+    :param clock: monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._hooks: dict[str, tuple[float, ZeroRenameHook, dict[str, Table]]] = {}
+
+    def table(self, conn_id: str, url: str) -> Table:
+        """The table at ``url``, by the connection as it was :data:`REFRESH` seconds ago at most.
+
+        :raises InvalidInputError: the connection cannot be used.
+        """
+        with self._lock:
+            made = self._hooks.get(conn_id)
+            if made is None or self._clock() - made[0] >= REFRESH:
+                made = self._hooks[conn_id] = (self._clock(), ZeroRenameHook(conn_id), {})
+            _, hook, tables = made
+            if url not in tables:
+                tables[url] = hook.get_table(url)
+            return tables[url]
+
+    def forget(self, conn_id: str, table: Table) -> bool:
+        """Read the connection again next time. ``False``: it was read for this table already."""
+        with self._lock:
+            known = self._hooks.get(conn_id)
+            if known is not None and known[2].get(table.root.url) is table:
+                del self._hooks[conn_id]
+            return known is not None and self._clock() - known[0] > 1.0
+
+
+@dataclass(eq=False)
+class _Waiter:
+    """A trigger, and what its last look saw."""
+
+    query: JobQuery
+    interval: float
+    results: asyncio.Queue[QueryResult | BaseException] = field(default_factory=asyncio.Queue)
+    due: float = 0.0
+    states: tuple[State, ...] | None = None
+    last: QueryResult | None = None
+
+
+class TableWatch:
+    """Looks at one table for all triggers of an event loop that wait for something of it.
+
+    A look lists what the queries go by, once for all of them; only a query of which something has
+    changed sends requests of its own. Triggers whose time comes within half their interval join
+    the look of the first.
+
+    :param tables: where the table comes from.
+    :param clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        conn_id: str,
+        url: str,
+        tables: SharedTables,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._conn_id = conn_id
+        self._url = url
+        self._tables = tables
+        self._clock = clock
+        self._pages: dict[str, int] = {}
+        self._waiters: list[_Waiter] = []
+        self._arrived = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def results(self, query: JobQuery, interval: float) -> AsyncIterator[QueryResult]:
+        """What the looks find, as far as it differs from what the one before found; the last one
+        is not :data:`.job_query.WAITING`."""
+        waiter = _Waiter(query, interval)
+        self._waiters.append(waiter)
+        self._arrived.set()
+        if self._task is None or self._task.done():
+            # Not in this trigger's context, whose name its log messages would have.
+            self._task = asyncio.create_task(self._keep_looking(), context=Variables())
+            self._task.add_done_callback(self._ended)
+        try:
+            while True:
+                result = await waiter.results.get()
+                if isinstance(result, BaseException):
+                    raise result
+                yield result
+                if result.state != WAITING:
+                    return
+        finally:
+            self._waiters.remove(waiter)
+            self._arrived.set()
+
+    async def _keep_looking(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._waiters:
+            now = self._clock()
+            if any(waiter.due <= now for waiter in self._waiters):
+                joined = [w for w in self._waiters if w.due <= now + w.interval / 2]
+                for waiter, result in await loop.run_in_executor(_LOOKERS, self._look, joined):
+                    self._tell(waiter, result)
+                    waiter.due = self._clock() + waiter.interval
+                continue
+            self._arrived.clear()
+            pause = min(waiter.due for waiter in self._waiters) - now
+            try:
+                await asyncio.wait_for(self._arrived.wait(), pause)
+            except TimeoutError:
+                continue
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Nobody waits any more, or a look failed in a way that nobody has thought of."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            for waiter in self._waiters:
+                waiter.results.put_nowait(error)
+
+    def _tell(self, waiter: _Waiter, result: QueryResult) -> None:
+        last, waiter.last = waiter.last, result
+        if last is None or result.state != WAITING or result.explanation != last.explanation:
+            waiter.results.put_nowait(result)
+
+    def _look(self, joined: list[_Waiter]) -> list[tuple[_Waiter, QueryResult]]:
+        """One look, in a thread."""
+        queries = [waiter.query for waiter in joined]
+        ended = states_of_tasks(_task_states(), (q.once for q in queries if q.once is not None))
+        table = None
+        try:
+            table = self._tables.table(self._conn_id, self._url)
+            answers = self._ask(table, joined, ended)
+        except StoreUnreachableError as error:
+            answers = [QueryResult(WAITING, str(error))] * len(joined)
+        except StoreRefusedError as error:
+            if table is not None and self._tables.forget(self._conn_id, table):
+                answers = [QueryResult(WAITING, f"To be asked again: {error}")] * len(joined)
+            else:
+                answers = [QueryResult(FAILED, str(error))] * len(joined)
+        except ZeroRenameError as error:
+            answers = [QueryResult(FAILED, str(error))] * len(joined)
+        finally:
+            if table is not None:
+                table.driver.close()
+        return list(zip(joined, answers, strict=True))
+
+    def _ask(self, table: Table, joined: list[_Waiter], ended: dict[str, str]) -> list[QueryResult]:
+        watched = [waiter.query.watched(table.root) for waiter in joined]
+        seen = table.run(look({name for names in watched for name in names}, self._pages))
+        marker, answers = cache(table.marker), []
+        for waiter, names in zip(joined, watched, strict=True):
+            states = tuple(seen[name] for name in names)
+            result = waiter.last
+            if result is None or not result.quiet or states != waiter.states:
+                nothing = bool(names) and not any(states)
+                result = _answer(waiter.query, table, marker if nothing else None)
+            waiter.states = states
+            answers.append(waiter.query.after(result, ended.get(waiter.query.once or "")))
+        return answers
+
+
+def _answer(query: JobQuery, table: Table, marker: ReadMarker | None) -> QueryResult:
+    """What one query comes to.
+
+    :param marker: given where nothing lies at what the query goes by.
+    :raises StoreRefusedError: for all queries alike.
+    """
+    try:
+        if marker is not None and query.is_of_a_head:
+            return query.not_there(marker)
+        return query.ask(table)
+    except StoreUnreachableError as error:
+        return QueryResult(WAITING, str(error))
+    except StoreRefusedError:
+        raise
+    except ZeroRenameError as error:
+        return QueryResult(FAILED, str(error))
+
+
+def _task_states() -> Callable[..., dict[str, Any]] | None:
+    """Asks Airflow for states of tasks; ``None`` where nobody is there to be asked."""
+    runner = sys.modules.get("airflow.sdk.execution_time.task_runner")
+    if runner is None or not hasattr(runner, "SUPERVISOR_COMMS"):
+        return None
+    return runner.RuntimeTaskInstance.get_task_states
+
+
+_tables = SharedTables()
+_watches: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, str], TableWatch]] = (
+    WeakKeyDictionary()
+)
+
+
+def watch(conn_id: str, url: str) -> TableWatch:
+    """The watch of a table in the running event loop."""
+    here = _watches.setdefault(asyncio.get_running_loop(), {})
+    key = (conn_id, url)
+    if key not in here:
+        here[key] = TableWatch(conn_id, url, _tables)
+    return here[key]

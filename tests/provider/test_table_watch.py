@@ -1,0 +1,246 @@
+"""Looks that triggers share, on one event loop, against a real S3 server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import botocore.session
+import pytest
+
+from support.airflow import Tables
+from zero_rename.committer import StoreRefusedError, Table
+from zero_rename.committer.s3.driver import BotoDriver
+from zero_rename.committer.s3.requests import ListObjects
+from zero_rename.provider import table_watch
+from zero_rename.provider.job_query import JobQuery, QueryResult
+from zero_rename.provider.look import look
+from zero_rename.provider.table_watch import REFRESH, SharedTables, TableWatch
+from zero_rename.provider.triggers import SuccessManifestTrigger
+
+CONN = "zero_rename_default"
+
+
+def waiting(tables: Tables, interval: float = 0.05, **query: Any) -> asyncio.Task[dict[str, Any]]:
+    asked = SuccessManifestTrigger(JobQuery(tables.url(), **query).as_dict(), CONN, interval)
+
+    async def first() -> dict[str, Any]:
+        async for event in asked.run():
+            return event.payload
+        raise AssertionError("the trigger ended without an event")
+
+    return asyncio.create_task(first())
+
+
+def once(number: object) -> str:
+    return f"flights/r{number}/load"
+
+
+@pytest.mark.parametrize("kind", ["runs", "partitions"])
+def test_triggers_share_looks_and_clients(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    tables.load(99)
+    made: list[str] = []
+    create = botocore.session.Session.create_client
+
+    def counted(self: Any, name: str, *given: Any, **more: Any) -> Any:
+        made.append(name)
+        return create(self, name, *given, **more)
+
+    monkeypatch.setattr(botocore.session.Session, "create_client", counted)
+
+    async def play() -> int:
+        queries: list[dict[str, Any]] = [
+            {"once": once(n)}
+            if kind == "runs"
+            else {"partition": f"day={n}", "newer_than_epoch": 0}
+            for n in range(40)
+        ]
+        tasks = [waiting(tables, **query) for query in queries]
+        await asyncio.to_thread(tables.load, 7, once=once(7))
+        before = tables.bucket.counter.total()
+        assert (await asyncio.wait_for(tasks[7], 120))["state"] == "ready"
+        rest = [task for task in tasks if task is not tasks[7]]
+        assert not any(task.done() for task in rest)
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+        return before
+
+    asyncio.run(play())
+    sent = tables.bucket.counter.counts()
+    # The two loads' own, and one look's after the other.
+    assert sent["GetObject"] < 80, sent
+    assert made.count("s3") <= 3
+
+
+def test_a_trigger_that_ends_leaves_the_others(tables: Tables) -> None:
+    async def play() -> str:
+        leaving, staying = waiting(tables, once=once(1)), waiting(tables, once=once(2))
+        await asyncio.to_thread(tables.load, 9)
+        leaving.cancel()
+        await asyncio.to_thread(tables.load, 1, once=once(2))
+        return (await asyncio.wait_for(staying, 60))["state"]
+
+    assert asyncio.run(play()) == "ready"
+
+
+def test_a_task_that_was_marked_as_done(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    states: dict[str, Any] = {"r1": {"load": "running"}, "r2": {"load_3": "running"}}
+    asked: list[dict[str, Any]] = []
+
+    def get_task_states(**given: Any) -> dict[str, Any]:
+        asked.append(given)
+        return states
+
+    monkeypatch.setattr(table_watch, "_task_states", lambda: get_task_states)
+
+    async def play() -> list[dict[str, Any]]:
+        tasks = [waiting(tables, once=once(1)), waiting(tables, once=f"{once(2)}/3")]
+        await asyncio.to_thread(tables.load, 9)
+        assert not tasks[0].done()
+        states.update({"r1": {"load": "success"}, "r2": {"load_3": "skipped"}})
+        return await asyncio.wait_for(asyncio.gather(*tasks), 60)
+
+    found = asyncio.run(play())
+    assert [event["state"] for event in found] == ["failed", "failed"]
+    assert "state is 'success'" in found[0]["explanation"]
+    assert asked[0] == {"dag_id": "flights", "task_ids": ["load"], "run_ids": ["r1", "r2"]}
+
+
+class TestARefusal:
+    def refuse(self, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+        perform, left = BotoDriver.perform, [None] * times
+
+        def refused(self: BotoDriver, request: Any) -> Any:
+            if isinstance(request, ListObjects) and left:
+                left.pop()
+                raise StoreRefusedError("ExpiredToken")
+            return perform(self, request)
+
+        monkeypatch.setattr(BotoDriver, "perform", refused)
+
+    def test_of_keys_that_were_changed_since(
+        self, tables: Tables, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        now = [0.0]
+        monkeypatch.setattr(table_watch, "_tables", SharedTables(lambda: now[0]))
+        tables.load(1, once=once(1))
+
+        async def play() -> dict[str, Any]:
+            table_watch._tables.table(CONN, tables.url())
+            now[0] = 60.0
+            self.refuse(monkeypatch, 1)
+            return await asyncio.wait_for(waiting(tables, once=once(1)), 60)
+
+        assert asyncio.run(play())["state"] == "ready"
+
+    def test_of_keys_that_were_just_read(
+        self, tables: Tables, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(table_watch, "_tables", SharedTables(lambda: 0.0))
+        self.refuse(monkeypatch, 100)
+
+        async def play() -> dict[str, Any]:
+            return await asyncio.wait_for(waiting(tables, once=once(1)), 60)
+
+        found = asyncio.run(play())
+        assert (found["state"], "ExpiredToken" in found["explanation"]) == ("failed", True)
+
+
+def test_an_error_that_nobody_thought_of_ends_the_triggers(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> list[Any]:
+        raise RuntimeError("no such thing")
+
+    monkeypatch.setattr(TableWatch, "_look", broken)
+
+    async def play() -> None:
+        await asyncio.wait_for(waiting(tables, once=once(1)), 60)
+
+    with pytest.raises(RuntimeError, match="no such thing"):
+        asyncio.run(play())
+
+
+def test_triggers_join_a_look_within_half_their_interval(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, looks = [100.0], list[list[str]]()
+    answered: dict[str, QueryResult] = {}
+
+    def looked(self: TableWatch, joined: list[Any]) -> list[Any]:
+        looks.append([waiter.query.once for waiter in joined])
+        now[0] += 4.0
+        ready = QueryResult("ready", "there")
+        waits = QueryResult("waiting", "not there")
+        return [(w, answered.get(w.query.once, ready if len(looks) > 3 else waits)) for w in joined]
+
+    monkeypatch.setattr(TableWatch, "_look", looked)
+
+    async def one(asked: TableWatch, name: str, interval: float) -> None:
+        async for _ in asked.results(JobQuery(tables.url(), once=name), interval):
+            pass
+
+    async def play() -> None:
+        asked = TableWatch(CONN, tables.url(), SharedTables(), lambda: now[0])
+        tasks = [one(asked, "slow", 20.0), one(asked, "quick", 4.0)]
+        await asyncio.wait_for(asyncio.gather(*tasks), 60)
+
+    monkeypatch.setattr(asyncio, "wait_for", waited(now, asyncio.wait_for))
+    asyncio.run(play())
+    # At 100, 108 (quick), 116 (quick, and slow, which is due at 124), …
+    assert looks[:3] == [["slow", "quick"], ["quick"], ["slow", "quick"]]
+
+
+def waited(now: list[float], wait_for: Any) -> Any:
+    """Pauses of the watch pass at once."""
+
+    async def wait(awaited: Any, pause: float) -> Any:
+        if pause == 60:
+            return await wait_for(awaited, pause)
+        awaited.close()
+        now[0] += pause
+        await asyncio.sleep(0)
+        raise TimeoutError
+
+    return wait
+
+
+def test_a_connection_is_read_again(tables: Tables) -> None:
+    now = [0.0]
+    shared = SharedTables(lambda: now[0])
+    first = shared.table(CONN, tables.url())
+    other = shared.table(CONN, tables.url("other"))
+    assert shared.table(CONN, tables.url()) is first
+    assert other.driver.clients is first.driver.clients
+    now[0] = REFRESH
+    assert shared.table(CONN, tables.url()).driver.clients is not first.driver.clients
+
+
+class TestALook:
+    def see(self, table: Table, *names: str, pages: dict[str, int] | None = None) -> dict[str, Any]:
+        found = table.run(look(names, {} if pages is None else pages))
+        return {name: [key for key, _ in state] for name, state in found.items()}
+
+    def test_lists_a_folder_once(self, tables: Tables) -> None:
+        for key in ("a/day=1.json", "a/day=10.json", "a/day=1.json.old", "b/x/1", "b/x/2", "b/y/1"):
+            tables.bucket.put(key, b"x")
+        tables.bucket.counter.reset()
+        names = ("a/day=1.json", "a/day=2.json", "a/day=10.json", "b/x/", "b/z/")
+        assert self.see(tables.table(), *names) == {
+            "a/day=1.json": ["a/day=1.json"],
+            "a/day=2.json": [],
+            "a/day=10.json": ["a/day=10.json"],
+            "b/x/": ["b/x/1", "b/x/2"],
+            "b/z/": [],
+        }
+        assert tables.bucket.counter.counts() == {"ListObjects": 2}
+
+    def test_lists_few_keys_of_a_large_folder_one_by_one(self, tables: Tables) -> None:
+        tables.bucket.put("a/1.json", b"x")
+        names = ("a/1.json", "a/2.json")
+        found = self.see(tables.table(), *names, pages={"a/": 3})
+        assert found == {"a/1.json": ["a/1.json"], "a/2.json": []}
+        assert tables.bucket.counter.counts()["ListObjects"] == 2
