@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from ..committer import AdoptAction, Outcome, PurgeAction, RepairAction, Table
-from . import s3a, s3a_check, s3a_recover, s3a_uploads
+from . import s3a, s3a_check, s3a_recover, s3a_uploads, uploads
 from .output import DRY, EXIT_CODES, Apply, AsJson, Exit, plain, print_rows, refusals, say
 
 app = typer.Typer(
@@ -29,6 +29,7 @@ app.command()(s3a.committers)
 app.command()(s3a_recover.s3a_jobs)
 app.command()(s3a_recover.s3a_recover)
 app.command()(s3a_uploads.s3a_uploads)
+app.add_typer(uploads.app, name="uploads")
 
 Url = Annotated[str, typer.Argument(metavar="TABLE", help="The table's root, s3://bucket/prefix.")]
 Patience = Annotated[

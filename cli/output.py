@@ -81,12 +81,17 @@ def print_rows(
     if not rows:
         typer.echo(empty)
         return
+    # Cells are keys and ids: to wrap them would break them for who copies one.
+    console = Console(width=None if sys.stdout.isatty() else 240, markup=False, highlight=False)
+    console.print(sheet_of(columns, rows))
+
+
+def sheet_of(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Sheet:
+    """A table whose cells do nothing to a terminal."""
     sheet = Sheet(*columns)
     for row in rows:
         sheet.add_row(*("" if cell is None else escaped(str(cell)) for cell in row))
-    # Cells are keys and ids: to wrap them would break them for who copies one.
-    console = Console(width=None if sys.stdout.isatty() else 240, markup=False, highlight=False)
-    console.print(sheet)
+    return sheet
 
 
 def plain(records: Sequence[Any]) -> list[dict[str, Any]]:

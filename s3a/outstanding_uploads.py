@@ -8,37 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from functools import partial
 
-from ..committer.errors import InvalidInputError
+from ..committer.maintenance.upload_selection import UploadsPath
+from ..committer.s3.deletion import abort_until_gone
 from ..committer.s3.listing import list_objects
 from ..committer.s3.requests import ListedUpload, Step
-from .hadoop.abort_uploads import abort_uploads
 from .hadoop.upload_owners import uploads_below
-
-_SCHEMES = ("s3", "s3a", "s3n")
-
-
-@dataclass(frozen=True)
-class UploadsPath:
-    """A bucket, or a folder of it.
-
-    :param prefix: ending with a slash, ``""`` for the whole bucket.
-    """
-
-    bucket: str
-    prefix: str
-
-    @staticmethod
-    def parse(url: str) -> UploadsPath:
-        """:raises InvalidInputError: it is no URL of S3."""
-        parts = urlsplit(url)
-        if parts.scheme not in _SCHEMES or not parts.netloc or parts.query or parts.fragment:
-            raise InvalidInputError(
-                f"{url!r} is no path on S3.", remedy="Give s3://bucket or s3://bucket/folder."
-            )
-        folder = parts.path.strip("/")
-        return UploadsPath(parts.netloc, f"{folder}/" if folder else "")
 
 
 @dataclass(frozen=True)
@@ -73,6 +49,6 @@ def abort_outstanding(path: UploadsPath, uploads: Iterable[OutstandingUpload]) -
 
     :returns: how many are still listed.
     """
-    named = {(upload.key, upload.upload_id) for upload in uploads}
-    _, left = yield from abort_uploads(path.prefix, named, named)
-    return left
+    doomed = [ListedUpload(upload.key, upload.upload_id, upload.initiated) for upload in uploads]
+    left = yield from abort_until_gone(doomed, partial(uploads_below, path.prefix))
+    return len(left)

@@ -83,6 +83,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         "recovery": {"hadoop", "runs", "verification"},
         "write_plan": {"hadoop"},
         "outstanding_uploads": {"hadoop"},
+        "live_uploads": {"runs", "recovery"},
     },
     "spark": {
         "startup": set(),

@@ -124,7 +124,12 @@ def cli_commands() -> dict[str, set[str]]:
     """The options of each command of the command line."""
     group: Any = typer.main.get_command(app)
     return {
-        name: {option for parameter in command.params for option in parameter.opts}
+        name: {
+            option
+            for one in (command, *getattr(command, "commands", {}).values())
+            for parameter in one.params
+            for option in (*parameter.opts, *getattr(parameter, "secondary_opts", ()))
+        }
         for name, command in group.commands.items()
     }
 

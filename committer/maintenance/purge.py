@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 
 from ..errors import DamagedError, StoreFullError
 from ..job_spec import Coordination
@@ -14,7 +15,7 @@ from ..protocol.open import read_open
 from ..records.decision import Decision
 from ..records.head import HeadState
 from ..s3.backoff import Backoff
-from ..s3.deletion import abort_uploads
+from ..s3.deletion import abort_until_gone
 from ..s3.requests import ListedUpload, Step
 from ..state.context import Context
 from ..state.decide import decide, read_decision
@@ -87,7 +88,7 @@ def purge(
     left: dict[ListedUpload, str] = {}
     if apply:
         doomed = [it.upload for it in judged if it.abort]
-        left = yield from _aborted(context, doomed)
+        left = yield from abort_until_gone(doomed, partial(list_uploads, context), _ROUNDS)
         if len(doomed) > len(left) and any(it.outcome is Outcome.FAILED for it in recovered):
             # What failed may have failed for want of room.
             again = yield from _recovered(context, coordination, patience, ())
@@ -126,24 +127,6 @@ def _planned(
         for it in outcomes
     ]
     return outcomes + (yield from dead_claims(context))
-
-
-def _aborted(context: Context, uploads: Collection[ListedUpload]) -> Step[dict[ListedUpload, str]]:
-    """Abort uploads until none of them is listed any more.
-
-    :returns: those that still are, each with what the store said last.
-    """
-    left = {(upload.key, upload.upload_id): upload for upload in uploads}
-    said: dict[ListedUpload, str] = {}
-    for attempt in _ROUNDS.attempts():
-        if not left:
-            break
-        yield from _ROUNDS.pause(attempt)
-        said = yield from abort_uploads(tuple(left.values()))
-        listed = yield from list_uploads(context)
-        there = {(upload.key, upload.upload_id) for upload in listed}
-        left = {name: upload for name, upload in left.items() if name in there}
-    return {u: said.get(u) or "the store said that it did" for u in left.values()}
 
 
 def _entry(it: Judged, apply: bool, failure: str | None) -> PurgeEntry:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import takewhile
@@ -11,9 +11,10 @@ from ..errors import DamagedError
 from ..layout import TableRoot, is_hidden, job_in_key
 from ..protocol.close import list_uploads
 from ..protocol.open import list_open
+from ..records.decision import Verdict
 from ..s3.requests import All, Found, Head, ListedUpload, Step
 from ..state.context import Context
-from ..state.decide import Decided, read_decision
+from ..state.decide import read_decision
 from ..state.tolerance import or_damage
 
 
@@ -33,6 +34,7 @@ class Judged:
 
     :param job: the job id in its key.
     :param abort: whether to abort it; ``reason`` says why or why not.
+    :param is_open: its job has an open record here.
     """
 
     upload: ListedUpload
@@ -40,6 +42,7 @@ class Judged:
     abort: bool
     reason: str
     whose: Whose
+    is_open: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,19 +57,50 @@ class Wanted:
     jobs: Collection[str] = frozenset()
 
 
+@dataclass(frozen=True)
+class Fate:
+    """What is known of a job without an open record.
+
+    :param verdict: ``None`` where its decision cannot be read.
+    :param named: (key, UploadId) of the uploads that its commit names.
+    """
+
+    verdict: Verdict | None
+    named: frozenset[tuple[str, str]] = frozenset()
+
+
 def judge_uploads(context: Context, wanted: Wanted) -> Step[list[Judged]]:
     """Judge every upload below a table, by its job's records; a foreign one by its age.
 
-    Changes nothing. The uploads are listed first, then the open records: a job that opens in
-    between has no upload listed.
+    Changes nothing.
     """
     uploads = yield from list_uploads(context)
+    return (yield from judge_page(context, wanted, uploads, {}, {}))
+
+
+def judge_page(
+    context: Context,
+    wanted: Wanted,
+    uploads: Sequence[ListedUpload],
+    fates: dict[str, Fate | None],
+    folders: dict[str, bool],
+) -> Step[list[Judged]]:
+    """Judge uploads that a listing has just shown, in their order.
+
+    The open records are listed here, after the uploads: a job that opens in between has no upload
+    among them. Changes nothing in the store.
+
+    :param fates: by job, ``None`` for one without records; what is found out is added to it. A job
+        that is closed stays so, and its decision with it.
+    :param folders: whether a table's record lies there; what is found out is added to it.
+    """
     still_open = yield from list_open(context)
     named = {job_in_key(upload.key) for upload in uploads}
-    jobs = sorted(job for job in named if job is not None and job not in still_open)
-    found = yield All(tuple(or_damage(read_decision(context, job)) for job in jobs))
-    decisions = dict(zip(jobs, found, strict=True))
-    owned = {*still_open, *(job for job in jobs if decisions[job] is not None)}
+    jobs = {job for job in named if job is not None and job not in still_open}
+    asked_for = sorted(jobs.difference(fates))
+    found = yield All(tuple(_fate(context, job) for job in asked_for))
+    fates.update(zip(asked_for, found, strict=True))
+    owned = {*still_open, *(job for job in jobs if fates[job] is not None)}
     unowned = [upload.key for upload in uploads if job_in_key(upload.key) not in owned]
     # The age of a foreign upload is told by the store's clock, as when it was initiated.
     asked = None
@@ -76,40 +110,58 @@ def judge_uploads(context: Context, wanted: Wanted) -> Step[list[Judged]]:
         context.root,
         wanted,
         still_open,
-        decisions,
+        fates,
         now=None if asked is None else asked.date,
-        nested=(yield from nested_tables(context, unowned)),
+        nested=(yield from nested_tables(context, unowned, folders)),
     )
     return [judge.judged(upload) for upload in uploads]
 
 
-def nested_tables(context: Context, keys: Iterable[str]) -> Step[list[TableRoot]]:
-    """The tables below this one in which some of ``keys`` lie: one request a folder."""
-    start = len(context.root.prefix) + 1
-    folders = set()
-    for key in keys:
-        inside = list(takewhile(lambda name: not is_hidden(name), key[start:].split("/")[:-1]))
-        folders |= {"/".join(inside[:depth]) for depth in range(1, len(inside) + 1)}
-    below = [
-        TableRoot(context.root.bucket, f"{context.root.prefix}/{folder}")
-        for folder in sorted(folders)
-    ]
-    found = yield All(tuple(Head(root.table_key) for root in below))
-    return [root for root, look in zip(below, found, strict=True) if isinstance(look, Found)]
+def _fate(context: Context, job: str) -> Step[Fate | None]:
+    decided = yield from or_damage(read_decision(context, job))
+    if decided is None:
+        return None
+    if isinstance(decided, DamagedError):
+        return Fate(None)
+    return Fate(decided.decision.verdict, frozenset(decided.decision.upload_ids))
+
+
+def nested_tables(
+    context: Context, keys: Iterable[str], known: dict[str, bool]
+) -> Step[list[TableRoot]]:
+    """The tables below this one in which some of ``keys`` lie."""
+    prefix = f"{context.root.prefix}/"
+    folders = {folder for key in keys for folder in folders_of(key) if folder.startswith(prefix)}
+    yield from look_for_tables(context.root.bucket, folders, known)
+    return [TableRoot(context.root.bucket, folder) for folder in sorted(folders) if known[folder]]
+
+
+def folders_of(key: str) -> list[str]:
+    """The folders that a key lies in and that may be tables, innermost first."""
+    names = list(takewhile(lambda name: not is_hidden(name), key.split("/")[:-1]))
+    return ["/".join(names[:depth]) for depth in range(len(names), 0, -1)]
+
+
+def look_for_tables(bucket: str, folders: Iterable[str], known: dict[str, bool]) -> Step[None]:
+    """Add to ``known`` whether a table's record lies in each of ``folders``: one request a folder
+    that is not known."""
+    asked = sorted(set(folders).difference(known))
+    found = yield All(tuple(Head(TableRoot(bucket, folder).table_key) for folder in asked))
+    known.update((folder, isinstance(it, Found)) for folder, it in zip(asked, found, strict=True))
 
 
 @dataclass(frozen=True)
 class _Judge:
     """What is known when uploads are judged.
 
-    :param decisions: by job without an open record.
+    :param fates: by job without an open record.
     :param now: the store's time; ``None`` where nothing is aborted by age.
     """
 
     root: TableRoot
     wanted: Wanted
     still_open: Collection[str]
-    decisions: Mapping[str, Decided | DamagedError | None]
+    fates: Mapping[str, Fate | None]
     now: float | None
     nested: list[TableRoot] = field(default_factory=list)
 
@@ -118,7 +170,7 @@ class _Judge:
         table = next((t for t in self.nested if upload.key.startswith(f"{t.prefix}/")), None)
         ours = self._ours(upload, job)
         if ours is not None:
-            return Judged(upload, job, *ours, Whose.OURS)
+            return Judged(upload, job, *ours, Whose.OURS, job in self.still_open)
         if table is not None:
             reason = f"of the table {table.url}, which lies below this one"
             return Judged(upload, job, False, reason, Whose.NESTED)
@@ -135,15 +187,14 @@ class _Judge:
             return True, "left by a probe"
         if job in self.still_open:
             return False, "its job is open"
-        decided = self.decisions.get(job or "")
-        if isinstance(decided, DamagedError):
+        fate = self.fates.get(job or "")
+        if fate is None:
+            return None
+        if fate.verdict is None:
             return False, "its job's decision cannot be read"
-        if job is not None and decided is not None:
-            verdict = decided.decision.verdict
-            if (upload.key, upload.upload_id) in decided.decision.upload_ids:
-                return False, "the committed decision names it"
-            return True, f"its job is closed ({verdict}) and its decision does not name it"
-        return None
+        if (upload.key, upload.upload_id) in fate.named:
+            return False, "the committed decision names it"
+        return True, f"its job is closed ({fate.verdict}) and its decision does not name it"
 
     def _of_unknown_job(self, job: str) -> tuple[bool, str]:
         """An upload with a job id of this package is never foreign: it may be committed in a

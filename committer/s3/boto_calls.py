@@ -27,6 +27,8 @@ _NO_RULES = {
     "405",
     "404",
 }
+#: What stores answer about an upload that is not there.
+_NO_UPLOAD = {"NoSuchUpload", "404", "NotFound", "NoSuchKey"}
 _REFUSED_READS = {"PreconditionFailed", "InvalidRange"}
 #: What may go wrong in a call: an S3 error, boto3's own, or a body that breaks off.
 FAILURES = (ClientError, BotoCoreError, HTTPError)
@@ -78,6 +80,7 @@ class S3Requests:
             store.DeleteMany: self._delete_many,
             store.ListObjects: self._list_objects,
             store.ListUploads: self._list_uploads,
+            store.ListParts: self._list_parts,
             store.ListLifecycleRules: self._list_lifecycle_rules,
             store.CreateUpload: self._create_upload,
             store.UploadPart: self._upload_part,
@@ -225,6 +228,23 @@ class S3Requests:
         )
         marker = _next_uploads(answer, following, request.marker)
         return store.UploadPage(uploads, marker, _date(answer))
+
+    def _list_parts(self, request: store.ListParts) -> store.PartsPage | store.Refused:
+        options: dict[str, Any] = {"UploadId": request.upload_id}
+        if request.marker is not None:
+            options["PartNumberMarker"] = request.marker
+        try:
+            answer = self.clients.retrying.list_parts(
+                Bucket=self.bucket, Key=request.key, **options
+            )
+        except ClientError as error:
+            if code_of(error) in _NO_UPLOAD:
+                return store.Refused("NoSuchUpload")
+            raise
+        sizes = [int(part.get("Size", 0)) for part in answer.get("Parts", ())]
+        following = int(answer.get("NextPartNumberMarker") or 0)
+        more = answer.get("IsTruncated") and following and following != request.marker
+        return store.PartsPage(len(sizes), sum(sizes), following if more else None)
 
     def _list_lifecycle_rules(
         self, request: store.ListLifecycleRules

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
 
 from ..errors import StoreRefusedError, StoreUnreachableError
+from .backoff import Backoff
 from .requests import AbortUpload, All, DeleteMany, Done, ListedUpload, Refused, Step, Unknown
 
+#: Rounds of aborting; the second comes at once.
+_ROUNDS = Backoff(tries=5, first=0.5, at_once=2)
 #: DeleteObjects takes no more keys than this.
 _AT_ONCE = 1000
 #: Gone already, or no longer the object that was listed: neither is the caller's to remove.
@@ -30,6 +33,28 @@ def remove(items: Iterable[tuple[str, str | None]]) -> Step[Mapping[str, str]]:
         if failed:
             return failed
     return {}
+
+
+def abort_until_gone(
+    uploads: Collection[ListedUpload],
+    listed: Callable[[], Step[Iterable[ListedUpload]]],
+    rounds: Backoff = _ROUNDS,
+) -> Step[dict[ListedUpload, str]]:
+    """Abort uploads until none of them is listed any more: *done* is not enough.
+
+    :param listed: lists what is there now of those uploads, and perhaps others.
+    :returns: those that still are there, each with what the store said last.
+    """
+    left = {(upload.key, upload.upload_id): upload for upload in uploads}
+    said: dict[ListedUpload, str] = {}
+    for attempt in rounds.attempts():
+        if not left:
+            break
+        yield from rounds.pause(attempt)
+        said = yield from abort_uploads(tuple(left.values()))
+        there = {(upload.key, upload.upload_id) for upload in (yield from listed())}
+        left = {name: upload for name, upload in left.items() if name in there}
+    return {u: said.get(u) or "the store said that it did" for u in left.values()}
 
 
 def abort_uploads(uploads: Collection[ListedUpload]) -> Step[dict[ListedUpload, str]]:

@@ -20,6 +20,7 @@ Which answers a request can get:
 ``DeleteMany``         :class:`Deleted` | :class:`Unknown`
 ``ListObjects``        :class:`ObjectPage`
 ``ListUploads``        :class:`UploadPage`
+``ListParts``          :class:`PartsPage` | :class:`Refused` (NoSuchUpload)
 ``ListLifecycleRules`` :class:`LifecycleRules` | :class:`Unknown` (the store does not tell)
 ``CreateUpload``       :class:`Created`
 ``UploadPart``         :class:`Done` | :class:`Refused`
@@ -135,6 +136,16 @@ class ListUploads:
 
 
 @dataclass(frozen=True)
+class ListParts:
+    """One page of what an upload under way holds. ``marker``: the number of the last part of the
+    page before."""
+
+    key: str
+    upload_id: str
+    marker: int | None = None
+
+
+@dataclass(frozen=True)
 class ListLifecycleRules:
     """The bucket's own rules, which take objects and uploads by age."""
 
@@ -216,6 +227,7 @@ Request = (
     | DeleteMany
     | ListObjects
     | ListUploads
+    | ListParts
     | ListLifecycleRules
     | CreateUpload
     | UploadPart
@@ -322,6 +334,15 @@ class UploadPage:
     uploads: tuple[ListedUpload, ...]
     marker: tuple[str, str] | None
     date: float
+
+
+@dataclass(frozen=True)
+class PartsPage:
+    """Parts of an upload: how many, and their bytes. ``marker``: there are more."""
+
+    count: int
+    size: int
+    marker: int | None
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,7 @@ class MemoryStore:
             s.DeleteMany: self._delete_many,
             s.ListObjects: self._list_objects,
             s.ListUploads: self._list_uploads,
+            s.ListParts: self._list_parts,
             s.ListLifecycleRules: lambda _: s.LifecycleRules(self.rules),
             s.CreateUpload: self._create_upload,
             s.UploadPart: self._upload_part,
@@ -239,6 +240,16 @@ class MemoryStore:
         more = len(listed) > len(page)
         marker = (page[-1].key, page[-1].upload_id) if more else None
         return s.UploadPage(page, marker, self._now())
+
+    def _list_parts(self, request: s.ListParts) -> s.PartsPage | s.Refused:
+        upload = self._upload_of(request.key, request.upload_id)
+        if upload is None:
+            return s.Refused("NoSuchUpload")
+        numbers = [number for number in sorted(upload.parts) if number > (request.marker or 0)]
+        page = numbers[: self.behaviour.page]
+        more = len(numbers) > len(page)
+        sizes = [len(upload.parts[number][1]) for number in page]
+        return s.PartsPage(len(page), sum(sizes), page[-1] if more else None)
 
     def _create_upload(self, request: s.CreateUpload) -> s.Created:
         self._count += 1

@@ -1,0 +1,240 @@
+"""The commands about uploads under way below a path: list, abort, count."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from ..committer.errors import InvalidInputError
+from .output import DRY, EXIT_CODES, Apply, Exit, refusals, say, sheet_of
+
+if TYPE_CHECKING:
+    from ..committer.maintenance.upload_selection import Selection, UploadsPath
+    from ..committer.maintenance.upload_sweep import SeenUpload
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Look at multipart uploads under way below a path: of this package's jobs, and foreign "
+    "ones. What a live or a committed job needs is never aborted.",
+    epilog=EXIT_CODES,
+)
+
+Path = Annotated[
+    str,
+    typer.Argument(
+        metavar="PATH",
+        help="A table, a folder of it, one above tables, or a bucket. day=1 is not day=10.",
+    ),
+]
+Age = Annotated[
+    str | None,
+    typer.Option(metavar="AGE", help="Least age: seconds, or 45m, 12h, 7d; by the store's clock."),
+]
+Jobs = Annotated[
+    list[str] | None, typer.Option("--job", metavar="JOB", help="Of this job only; repeatable.")
+]
+Ours = Annotated[bool, typer.Option("--ours", help="Only those with a job id of this package.")]
+Foreign = Annotated[bool, typer.Option("--foreign", help="Only those without.")]
+Lines = Annotated[bool, typer.Option("--json", help="Print JSON lines: one document an upload.")]
+Price = Annotated[
+    float, typer.Option(help="Of the store, per GiB and month, for what is told of costs.", min=0.0)
+]
+
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+#: S3 Standard, the first 50 TB in us-east-1; parts are paid for as objects are.
+_PRICE = 0.023
+_GIB = 2.0**30
+
+
+@app.command("list")
+def list_(
+    path: Path,
+    older_than: Age = None,
+    job: Jobs = None,
+    ours: Ours = False,
+    foreign: Foreign = False,
+    sizes: Annotated[
+        bool, typer.Option("--sizes/--no-sizes", help="Ask how much each holds, a request each.")
+    ] = True,
+    price: Price = _PRICE,
+    as_json: Lines = False,
+) -> None:
+    """List them: whose each is, how old, how much it holds, and whether anybody needs it."""
+    with refusals():
+        selection = _selection(older_than, job, ours, foreign)
+        _Listing(as_json, price).run(path, selection, sizes=sizes)
+
+
+@app.command()
+def abort(
+    path: Path,
+    older_than: Age = None,
+    job: Jobs = None,
+    ours: Ours = False,
+    foreign: Foreign = False,
+    sizes: Annotated[
+        bool, typer.Option("--sizes/--no-sizes", help="Ask how much each holds, a request each.")
+    ] = False,
+    price: Price = _PRICE,
+    apply: Apply = False,
+    as_json: Lines = False,
+) -> None:
+    """Abort those that nobody will complete. Dead jobs of this package are fenced first."""
+    with refusals():
+        if older_than is None:
+            raise InvalidInputError(
+                "uploads abort needs an age: nothing tells a foreign upload that is at work from "
+                "a dead one but that. Nothing was aborted.",
+                remedy="Give --older-than, such as 7d; 0 takes all.",
+            )
+        selection = _selection(older_than, job, ours, foreign)
+        listing = _Listing(as_json, price)
+        listing.run(path, selection, sizes=sizes, apply=apply)
+    if listing.counts["would-abort"]:
+        say(DRY)
+    if listing.counts["failed"]:
+        say(f"{listing.counts['failed']} are still listed after they were aborted; run it again.")
+    if listing.counts["failed"] or listing.unsettled:
+        raise typer.Exit(Exit.LOOK)
+
+
+@app.command()
+def expect(
+    number: Annotated[int, typer.Argument(metavar="N", help="How many there should be.", min=0)],
+    path: Path,
+    older_than: Age = None,
+    job: Jobs = None,
+    ours: Ours = False,
+    foreign: Foreign = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Count them; exit code 1 unless there are so many."""
+    with refusals():
+        selection = _selection(older_than, job, ours, foreign)
+        listing = _Listing(None, _PRICE)
+        listing.run(path, selection)
+    found = listing.counts.total()
+    if as_json:
+        typer.echo(json.dumps({"expected": number, "found": found}))
+    else:
+        typer.echo(f"Expected {number} uploads, found {found}.")
+    if found != number:
+        raise typer.Exit(Exit.LOOK)
+
+
+def _selection(
+    older_than: str | None, jobs: Sequence[str] | None, ours: bool, foreign: bool
+) -> Selection:
+    from ..committer.maintenance.purge_plan import Whose
+    from ..committer.maintenance.upload_selection import Selection
+
+    whose: set[Whose] = set()
+    if ours:
+        whose |= {Whose.OURS, Whose.UNKNOWN, Whose.NESTED}
+    if foreign:
+        whose |= {Whose.FOREIGN}
+    return Selection(_seconds(older_than or "0"), frozenset(whose), frozenset(jobs or ()))
+
+
+def _seconds(age: str) -> float:
+    """:raises InvalidInputError: it is no age."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", age.strip())
+    if found is None:
+        raise InvalidInputError(f"{age!r} is no age.", remedy="Give seconds, or 45m, 12h, 7d.")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+class _Listing:
+    """Prints uploads a page at a time, and counts them.
+
+    :param as_json: lines of JSON; ``None`` prints none of them.
+    """
+
+    def __init__(self, as_json: bool | None, price: float) -> None:
+        self.as_json = as_json
+        self.price = price
+        self.counts: Counter[str] = Counter()
+        self.bytes: int | None = None
+        self.unsettled = 0
+        self._console = Console(
+            width=None if sys.stdout.isatty() else 240, markup=False, highlight=False
+        )
+
+    def run(
+        self, path: str, selection: Selection, *, sizes: bool = False, apply: bool = False
+    ) -> None:
+        """Look at the uploads below ``path``, and abort them where told to."""
+        from ..committer.maintenance.recovery import Outcome
+        from ..committer.maintenance.upload_selection import UploadsPath
+        from ..committer.maintenance.upload_sweep import UploadSweep
+        from ..committer.s3.driver import connect
+        from ..s3a.live_uploads import spare_live_runs
+
+        place: UploadsPath = UploadsPath.parse(path)
+        spared = spare_live_runs(place.bucket)
+        with self._progress() as (bar, task):
+
+            def emit(page: Sequence[SeenUpload]) -> None:
+                self._print(page)
+                bar.update(task, description=self._so_far())
+
+            sweep = UploadSweep(place, selection, emit, apply=apply, sizes=sizes, spared=spared)
+            settled = connect(place.bucket).run(sweep.run())
+        for job in settled:
+            say(f"{job.job}: {job.outcome}, {job.detail}")
+        self.unsettled = sum(job.outcome is Outcome.FAILED for job in settled)
+        if self.as_json is not None:
+            self._total()
+
+    @contextmanager
+    def _progress(self) -> Iterator[tuple[Progress, TaskID]]:
+        """On a terminal, how many it has seen."""
+        shown = sys.stdout.isatty()
+        console = self._console if shown else Console(stderr=True)
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        with Progress(
+            *columns, console=console, transient=True, disable=not console.is_terminal
+        ) as bar:
+            yield bar, bar.add_task("listing", total=None)
+
+    def _print(self, page: Sequence[SeenUpload]) -> None:
+        self.counts.update(str(it.action) for it in page)
+        for it in page:
+            if it.bytes is not None:
+                self.bytes = (self.bytes or 0) + it.bytes
+        if self.as_json:
+            for it in page:
+                typer.echo(json.dumps(dataclasses.asdict(it), default=str))
+        elif self.as_json is not None and page:
+            columns = ("upload", "id", "age, s", "whose", "bytes", "action", "why")
+            rows = [
+                (it.key, it.upload_id, f"{it.age:.0f}", it.whose, it.bytes, it.action, it.reason)
+                for it in page
+            ]
+            self._console.print(sheet_of(columns, rows))
+
+    def _so_far(self) -> str:
+        return f"{self.counts.total():,} looked at, {self.counts['aborted']:,} aborted"
+
+    def _total(self) -> None:
+        """What there was, on standard error, where lines of JSON are not disturbed by it."""
+        count = self.counts.total()
+        if not count and not self.as_json:
+            typer.echo("No such upload is under way there.")
+            return
+        told = ", ".join(f"{number:,} {action}" for action, number in sorted(self.counts.items()))
+        cost = ""
+        if self.bytes is not None:
+            month = self.bytes / _GIB * self.price
+            cost = f" They hold {self.bytes:,} bytes: {month:,.2f} a month at {self.price} per GiB."
+        say(f"{count:,} uploads{': ' if told else ''}{told}.{cost}")
