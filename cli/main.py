@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from ..committer import AdoptAction, Outcome, PurgeAction, RepairAction, Table
-from . import s3a, s3a_check, s3a_recover, s3a_uploads, uploads
+from . import conflicts, s3a, s3a_check, s3a_recover, s3a_uploads, uploads
 from .output import DRY, EXIT_CODES, Apply, AsJson, Exit, plain, print_rows, refusals, say
 
 app = typer.Typer(
@@ -23,6 +23,8 @@ app = typer.Typer(
     epilog=EXIT_CODES,
 )
 
+app.command()(conflicts.conflicts)
+app.command()(conflicts.resolve)
 app.command()(s3a.checks)
 app.command()(s3a_check.s3a_check)
 app.command()(s3a.committers)

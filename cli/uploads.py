@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from ..committer.errors import InvalidInputError
+from .ages import seconds_of
 from .output import DRY, EXIT_CODES, Apply, Exit, refusals, say, sheet_of
 
 if TYPE_CHECKING:
@@ -50,7 +50,6 @@ Price = Annotated[
     float, typer.Option(help="Of the store, per GiB and month, for what is told of costs.", min=0.0)
 ]
 
-_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 #: S3 Standard, the first 50 TB in us-east-1; parts are paid for as objects are.
 _PRICE = 0.023
 _GIB = 2.0**30
@@ -143,15 +142,7 @@ def _selection(
         whose |= {Whose.OURS, Whose.UNKNOWN, Whose.NESTED}
     if foreign:
         whose |= {Whose.FOREIGN}
-    return Selection(_seconds(older_than or "0"), frozenset(whose), frozenset(jobs or ()))
-
-
-def _seconds(age: str) -> float:
-    """:raises InvalidInputError: it is no age."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", age.strip())
-    if found is None:
-        raise InvalidInputError(f"{age!r} is no age.", remedy="Give seconds, or 45m, 12h, 7d.")
-    return float(found[1]) * _UNITS[found[2]]
+    return Selection(seconds_of(older_than or "0"), frozenset(whose), frozenset(jobs or ()))
 
 
 class _Listing:

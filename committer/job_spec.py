@@ -150,6 +150,8 @@ class JobSpec:
         when it opens counts.
     :param adopt_partitions: Hive-escaped partition paths whose files from before the table the job
         takes over, rows or none. Only with mode append.
+    :param keep_replaced: what a replace takes the place of stays in the store, where readers
+        through the heads do not see it and those that list do, until the next replace removes it.
     :param once: the run's key (DAG, run, task, map index; not the try); ``None`` for none.
     :param max_duration: seconds after which a job without a heartbeat may be fenced.
     """
@@ -161,6 +163,7 @@ class JobSpec:
     replace_table: bool = False
     only_partitions: tuple[str, ...] = ()
     adopt_partitions: tuple[str, ...] = ()
+    keep_replaced: bool = False
     on_conflict: OnConflict = OnConflict.FAIL
     base: ReadBase | None = None
     success_markers: SuccessMarkers = SuccessMarkers.PARTITION_AND_TABLE

@@ -26,6 +26,7 @@ from .job_spec import (
 from .job_states import JobStates
 from .layout import UNPARTITIONED, TableRoot
 from .maintenance.adopt import AdoptReport
+from .maintenance.conflicts import ConflictReport, find_conflicts
 from .maintenance.current_table import (
     adopt_current,
     current_snapshot,
@@ -38,6 +39,7 @@ from .maintenance.problem import Problem
 from .maintenance.purge import PurgeReport, purge
 from .maintenance.recovery import Recovered, plan_recovery, recover, settle
 from .maintenance.repair import Repaired, repair
+from .maintenance.resolution import Resolution, plan_resolution, plan_undoing
 from .maintenance.store_problems import renew_facts
 from .maintenance.verify import Finding
 from .parquet.foreign_columns import check_footers
@@ -282,6 +284,48 @@ class Table(JobStates):
         :raises TableMismatchError: no table, and the files are not one.
         """
         return self.driver.run(adopt_current(self._context, this_process(), apply))
+
+    def conflicts(
+        self, window: float = 3600.0, since: float = 604800.0, partition: str | None = None
+    ) -> ConflictReport:
+        """Partitions that more than one run touched, and who gave way, as far as it is known.
+
+        :param window: seconds between two decisions within which they belong together.
+        :param since: seconds before now that are looked at.
+        """
+        return self.driver.run(find_conflicts(self._context, window, since, partition))
+
+    def resolve(
+        self,
+        partition: str,
+        keep: Sequence[str] = (),
+        undo: str | None = None,
+        *,
+        apply: bool = False,
+        discard: bool = False,
+        window: float = 3600.0,
+        since: float = 604800.0,
+    ) -> Resolution:
+        """Make a partition hold the rows of some of the runs that conflict over it, by a job.
+
+        :param keep: ``["newest"]``, ``["all"]``, or job ids; rows of other runs stay in any case.
+        :param undo: instead of ``keep``: what it held before this job, which changed it last.
+        :param apply: do it; ``False`` only says what would be done.
+        :param discard: remove what is replaced; else it stays, unseen, and this can be undone.
+        :raises InvalidInputError: no such conflict, or rows to keep are gone.
+        :raises CommitConflictError: the partition has changed meanwhile.
+        """
+        if undo is None:
+            plan = self.run(plan_resolution(self._context, partition, keep, window, since))
+        else:
+            plan = self.run(plan_undoing(self._context, partition, undo))
+        if not apply:
+            return plan.resolution
+        with WriteJob(self.driver, self._context, plan.spec(this_process(), discard)) as job:
+            for file in plan.files:
+                for batch in self.read_file(plan.snapshot, file):
+                    job.write(batch)
+        return replace(plan.resolution, job=job.job)
 
     # The table's state
 

@@ -88,7 +88,7 @@ def _change(
         if job_in_key(item.key) != opened.job
     )
     if target.replaces:
-        return replace(change, removals=there)
+        return change if opened.spec.keep_replaced else replace(change, removals=there)
     own = tuple(f for f in there if target.drops and job_in_key(f.key) == target.drops)
     others = tuple(f for f in there if f not in own)
     if exclusive and others:

@@ -238,12 +238,38 @@ def test_a_refusal_is_one_paragraph(s3_bucket: Any) -> None:
     assert invoke("jobs", "flights").exit_code == 2
 
 
+class TestConflicts:
+    def load(self, table: Table, value: int) -> None:
+        rows = pa.table({"value": [value], "day": [1]})
+        with table.job(rows.schema) as job:
+            job.write(rows)
+
+    def test_two_runs_of_one_partition_are_told_resolved_and_undone(self, table: Table) -> None:
+        url = table.root.url
+        self.load(table, 7)
+        (found,) = as_json("conflicts", url, code=1)["conflicts"]
+        assert (found["partition"], [it["visible"] for it in found["touches"]]) == ("day=1", [1, 1])
+        assert "appended" in invoke("conflicts", url).stdout
+        assert invoke("conflicts", url, "--since", "0").exit_code in (0, 1)
+        dry = invoke("resolve", url, "day=1", "--keep", "newest")
+        assert "would hold 1 rows of 1 files" in dry.stderr
+        assert "--apply" in dry.stderr
+        done = as_json("resolve", url, "day=1", "--keep", "newest", "--apply")
+        assert (done["rows"], len(done["kept"]), len(done["dropped"])) == (1, 1, 1)
+        assert table.to_arrow(["value"], ["day=1"])["value"].to_pylist() == [7]
+        back = invoke("resolve", url, "day=1", "--undo", done["job"], "--apply")
+        assert f"--undo {table.files('day=1')[0].job} --apply" in back.stderr
+        assert sorted(table.to_arrow(["value"], ["day=1"])["value"].to_pylist()) == [1, 2, 7]
+        assert invoke("resolve", url, "day=1").exit_code == 2
+
+
 #: Each where nothing is to be said, and the sentence that says so.
 NOTHING = {
     "jobs": "No job is open.",
     "recover": "No job is open: nothing is to be settled.",
     "purge": "No upload is under way and no job is open: nothing is to be purged.",
     "verify": "Nothing differs.",
+    "conflicts": "No two runs touched one partition so near to each other in that time.",
     "adopt": "No partition has files and no head: nothing is to be adopted.",
     "repair": "No committed job is open: nothing can be lost.",
     "s3a-jobs": "Nothing is left of S3A jobs.",
@@ -261,7 +287,8 @@ class TestOneMind:
         assert result.exit_code == 0, result.output
         assert result.stdout.splitlines()[0] == NOTHING[command]
         found = json.loads(invoke(command, table.root.url, "--json").stdout)
-        assert (found.get("entries", []) if isinstance(found, dict) else found) == []
+        key = "conflicts" if command == "conflicts" else "entries"
+        assert (found.get(key, []) if isinstance(found, dict) else found) == []
 
     def test_every_command_prints_json_and_none_has_another_word_for_apply(self) -> None:
         for name, command in commands().items():

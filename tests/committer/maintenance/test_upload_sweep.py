@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from support.memory_store import Behaviour, Fault, ManualClock, MemoryStore
+from support.memory_store import Behaviour, Fault, ManualClock, MemoryDriver, MemoryStore
 from support.protocol import DAY1, DAY2, ROOT, Crash, World, die_before_applying
 from zero_rename.committer.errors import JobFencedError
 from zero_rename.committer.layout import TableRoot
@@ -19,9 +20,11 @@ from zero_rename.committer.s3.requests import (
     AbortUpload,
     CreateUpload,
     Done,
+    ListedUpload,
     ListParts,
     ListUploads,
     Put,
+    UploadPage,
     UploadPart,
 )
 
@@ -220,6 +223,54 @@ class TestPlaces:
         assert world.store.upload_keys() == ["other/x"]
 
 
+class EndlessUploads:
+    """A bucket of so many foreign uploads, which are not kept anywhere."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.aborted = 0
+
+    def answer(self, request: Any, apply: Any) -> Any:
+        if isinstance(request, AbortUpload):
+            self.aborted += 1
+            return Done()
+        if not isinstance(request, ListUploads):
+            return apply(request)
+        first = self.aborted if request.marker is None else int(request.marker[1])
+        last = min(self.count, max(first, self.aborted) + 1000)
+        numbers = range(max(first, self.aborted), last)
+        page = tuple(ListedUpload(f"wh/{n:09d}", str(n), 0.0) for n in numbers)
+        marker = (f"wh/{last:09d}", str(last)) if last < self.count else None
+        return UploadPage(page, marker, 1e6)
+
+
+def peak_of(count: int) -> int:
+    """Bytes that a sweep holds at most."""
+    uploads = EndlessUploads(count)
+    driver = MemoryDriver(MemoryStore(clock=ManualClock(1e6)), uploads.answer)
+    driver.requests = _Nothing()
+    aborted = 0
+
+    def emit(page: Sequence[SeenUpload]) -> None:
+        nonlocal aborted
+        aborted += sum(str(upload.action) == "aborted" for upload in page)
+
+    sweep = UploadSweep(UploadsPath.parse("s3://bucket/wh"), Selection(), emit, apply=True)
+    tracemalloc.start()
+    driver.run(sweep.run())
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert aborted == count
+    return peak
+
+
+class _Nothing(list[Any]):
+    """Forgets."""
+
+    def append(self, item: Any, /) -> None:
+        pass
+
+
 class TestMany:
     def test_a_page_is_judged_aborted_and_forgotten(self) -> None:
         world = world_in_use(page=10)
@@ -234,6 +285,11 @@ class TestMany:
         assert (len(found.keys("aborted")), len(found.keys("kept"))) == (95, 15)
         listings = sum(isinstance(it, ListUploads) for it in found.world.driver.requests)
         assert listings <= 3 * 11 + 3, "a page, a look at it afterwards, and a last pass"
+
+    def test_memory_is_flat(self) -> None:
+        """The most that is held at once does not grow with the uploads."""
+        few, many = (peak_of(count) for count in (2_000, 20_000))
+        assert many < 1.3 * few, (few, many)
 
     def test_one_that_stays_is_told_and_does_not_keep_the_others(self) -> None:
         world = world_in_use(page=3)

@@ -1,0 +1,146 @@
+"""The commands about runs that touched one partition: name them, and choose whose rows stay."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..committer import InvalidInputError, Table
+from .ages import seconds_of
+from .output import DRY, Apply, AsJson, Exit, print_rows, refusals, say
+
+if TYPE_CHECKING:
+    from ..committer.job_spec import Owner
+    from ..committer.maintenance.conflicts import ConflictReport, PartitionConflict
+
+Url = Annotated[str, typer.Argument(metavar="TABLE", help="The table's root, s3://bucket/prefix.")]
+Window = Annotated[
+    str,
+    typer.Option(metavar="AGE", help="How near two decisions are that belong together: 30m, 6h."),
+]
+Since = Annotated[str, typer.Option(metavar="AGE", help="How far to look back: 12h, 30d.")]
+
+
+def conflicts(
+    table: Url,
+    window: Window = "1h",
+    since: Since = "7d",
+    partition: Annotated[str | None, typer.Option(help="Only this one, such as day=1.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Runs that touched one partition: what each wrote, what is visible, who gave way."""
+    with refusals():
+        report = Table(table).conflicts(seconds_of(window), seconds_of(since), partition)
+    rows = [row for conflict in report.conflicts for row in _rows(conflict)]
+    columns = ("partition", "job or run", "decided", "did", "files", "rows", "visible", "hidden")
+    nothing = "No two runs touched one partition so near to each other in that time."
+    print_rows(as_json, (*columns, "whose"), rows, dataclasses.asdict(report), nothing)
+    _say_rest(report)
+    if report.conflicts or report.unread:
+        raise typer.Exit(Exit.LOOK)
+
+
+def _rows(conflict: PartitionConflict) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = [
+        (
+            conflict.partition,
+            it.job,
+            datetime.fromtimestamp(it.decided_at, UTC).isoformat(timespec="seconds"),
+            "replaced" if it.replaced else "appended",
+            it.files,
+            it.rows,
+            it.visible,
+            it.hidden,
+            _named(it.owner),
+        )
+        for it in conflict.touches
+    ]
+    rows += [
+        (conflict.partition, it.job or it.once, "", "gave way", 0, 0, 0, 0, _named(it.owner))
+        for it in conflict.gave_way
+    ]
+    if conflict.claimed_by:
+        job = conflict.claimed_by
+        rows.append((conflict.partition, job, "", "undecided", None, None, 0, None, ""))
+    return rows
+
+
+def _named(owner: Owner) -> str:
+    words = (owner.dag_id or owner.application, owner.task_id, owner.run_id)
+    return " ".join(str(word) for word in words if word)
+
+
+def _say_rest(report: ConflictReport) -> None:
+    """What the table does not show, and what nobody knows any more."""
+    for it in report.gave_way:
+        say(f"{it.job or it.once} gave way; of which partition is not on record: {it.message}")
+    if report.aborted:
+        some = ", ".join(report.aborted[:5]) + (" …" if len(report.aborted) > 5 else "")
+        say(
+            f"{len(report.aborted)} jobs were aborted in that time; which partitions they wanted "
+            f"and why they ended is no longer known: {some}"
+        )
+    for unread in report.unread:
+        say(f"cannot be read: {unread}")
+    if any(it.files > it.visible + it.hidden for c in report.conflicts for it in c.touches):
+        say("Files neither visible nor hidden were removed by a replace; their rows are gone.")
+
+
+def resolve(
+    table: Url,
+    partition: Annotated[str, typer.Argument(metavar="PARTITION", help="Such as day=1.")],
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="newest|all|JOB",
+            help="Whose rows stay, of the runs that conflict; a job's id may be repeated. Rows of "
+            "other runs always stay.",
+        ),
+    ] = None,
+    undo: Annotated[
+        str | None,
+        typer.Option(metavar="JOB", help="Instead: what it held before this job, the last there."),
+    ] = None,
+    discard: Annotated[
+        bool,
+        typer.Option(
+            "--discard",
+            help="Remove what is replaced, for readers that list. Else it stays, unseen by readers "
+            "through the heads, and the resolution can be undone.",
+        ),
+    ] = False,
+    window: Window = "1h",
+    since: Since = "7d",
+    apply: Apply = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a partition hold the rows of some of the runs that conflict over it, by a new job."""
+    with refusals():
+        if bool(keep) == bool(undo):
+            raise InvalidInputError(
+                "Say whose rows are to stay; nothing was changed.",
+                remedy="Give one of --keep and --undo.",
+            )
+        found = Table(table).resolve(
+            partition,
+            keep or (),
+            undo,
+            apply=apply,
+            discard=discard,
+            window=seconds_of(window),
+            since=seconds_of(since),
+        )
+    rows = [(job, "keeps its rows") for job in found.kept]
+    rows += [(job, "loses its rows") for job in found.dropped]
+    nothing = f"{found.partition} is to hold no rows."
+    print_rows(as_json, ("job", "what becomes of it"), rows, dataclasses.asdict(found), nothing)
+    count = "an unknown number of" if found.rows is None else f"{found.rows:,}"
+    if found.job is None:
+        say(f"{found.partition} would hold {count} rows of {found.files} files. {DRY}")
+        return
+    say(f"{found.partition} holds {count} rows since {found.job}.")
+    if not discard:
+        say(f"To undo it: zero-rename resolve {table} {partition} --undo {found.job} --apply")

@@ -1,0 +1,263 @@
+"""Conflicts: runs that touched one partition within one window, by the records that are left.
+
+A commit decision says for good what its job did to each partition; the heads say what of it is
+visible, a listing what of the rest is still there. An aborted job leaves the word *abort* alone:
+whom it met is known where its run's last failure is on record, and else no longer.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ..errors import DamagedError, InvalidInputError
+from ..job_spec import Coordination, Owner
+from ..layout import TableRoot, is_job_id
+from ..protocol.snapshot import Survey, survey
+from ..records.data_file import DataFile
+from ..records.decision import PartitionDecision
+from ..records.failure import Failure
+from ..records.head import HeadState
+from ..s3.listing import list_objects
+from ..s3.requests import Absent, All, Get, Step
+from ..state.context import Context
+from ..state.data_listing import list_data
+from ..state.decide import Decided, read_decision
+from ..state.found_table import read_table
+from ..state.heads import all_heads
+from ..state.partition_files import files_of_decision
+from ..state.tolerance import or_damage
+
+#: Errors of a run that gave way to another.
+_GAVE_WAY = ("CommitConflictError", "DestinationExistsError", "JobFencedError", "OtherJobError")
+
+
+@dataclass(frozen=True)
+class Touch:
+    """What one committed job did to a partition, and what is left of it.
+
+    :param decided_at: seconds since the epoch, by the store's clock.
+    :param replaced: it took the place of what was there.
+    :param files: that it wrote there, of ``rows`` and ``bytes``.
+    :param visible: how many of them readers through the heads see.
+    :param hidden: how many are still in the store and no head names them: they can be brought back.
+    """
+
+    job: str
+    owner: Owner
+    once: str | None
+    decided_at: float
+    replaced: bool
+    files: int
+    rows: int
+    bytes: int
+    visible: int
+    hidden: int
+
+
+@dataclass(frozen=True)
+class GaveWay:
+    """A run that wrote nothing for another's sake, as its last failure says."""
+
+    job: str | None
+    owner: Owner
+    once: str
+    partition: str | None
+    error: str
+    message: str
+
+
+@dataclass(frozen=True)
+class PartitionConflict:
+    """Runs that touched a partition within one window, in the order of their decisions.
+
+    :param claimed_by: an undecided job that is about to change it.
+    """
+
+    partition: str
+    touches: tuple[Touch, ...]
+    gave_way: tuple[GaveWay, ...] = ()
+    claimed_by: str | None = None
+
+
+@dataclass(frozen=True)
+class ConflictReport:
+    """Conflicts by partition, and what is no longer known.
+
+    :param gave_way: runs that gave way where no partition is on record.
+    :param aborted: jobs that were aborted in that time; which partitions they wanted is not kept.
+    :param unread: records that cannot be read, and why.
+    """
+
+    conflicts: tuple[PartitionConflict, ...]
+    gave_way: tuple[GaveWay, ...] = ()
+    aborted: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+
+
+def find_conflicts(
+    context: Context, window: float, since: float, partition: str | None = None
+) -> Step[ConflictReport]:
+    """Look for partitions that more than one run touched.
+
+    One request for each decision written in that time, and for each head; one listing a conflict.
+
+    :param window: seconds between two decisions within which they belong together.
+    :param since: seconds before now, by the store's clock, that are looked at.
+    :param partition: this one only.
+    :raises InvalidInputError: a table of coordination *none*, which has no heads.
+    """
+    table = yield from read_table(context)
+    if table.coordination is Coordination.NONE:
+        raise InvalidInputError(
+            "In a table of coordination=none writers do not notice each other and no head says "
+            "whose files count; nothing can be told of conflicts.",
+            table=context.root.url,
+        )
+    context = replace(context, facts=table.facts)
+    decided, unread, start = yield from _decided_since(context, since)
+    seen: Survey = yield from survey(context)
+    found = _together(_touches(decided, seen.snapshot.files), window)
+    failures = yield from _gave_way(context, start)
+    claims = yield from _claims(context)
+    names = {*found, *(it.partition for it in failures if it.partition)}
+    names = {name for name in names if partition in (None, name)}
+    conflicts = yield All(
+        tuple(
+            _conflict(context, name, found.get(name, ()), failures, claims.get(name))
+            for name in sorted(names)
+        )
+    )
+    told = {it.job for it in failures}
+    aborted = (it.decision.job for it in decided if not it.decision.is_commit)
+    return ConflictReport(
+        tuple(conflicts),
+        tuple(it for it in failures if it.partition is None),
+        tuple(sorted(job for job in aborted if job not in told)),
+        (*unread, *(f"{name}: {error}" for name, error in sorted(seen.damaged.items()))),
+    )
+
+
+def files_of_job(context: Context, job: str, partition: str) -> Step[tuple[DataFile, ...]]:
+    """The files that a committed job wrote into a partition, whether or not they are visible.
+
+    :raises InvalidInputError: it is no committed job, or wrote none there.
+    """
+    decided = yield from read_decision(context, job)
+    files = () if decided is None else files_of_decision(decided.decision, partition)
+    own = tuple(file for file in files if file.job == job)
+    if not own:
+        raise InvalidInputError(
+            f"{job} is no job that committed files into {partition}; nothing was changed.",
+            table=context.root.url,
+            job=job,
+            remedy=f"zero-rename conflicts {context.root.url} names those that did.",
+        )
+    return own
+
+
+def _decided_since(context: Context, since: float) -> Step[tuple[list[Decided], list[str], float]]:
+    """Decisions written since, those that cannot be read, and since when."""
+    prefix = context.root.decisions_prefix
+    listing = yield from list_objects(prefix)
+    start = listing.date - since
+    recent = (item.key for item in listing.objects if item.last_modified >= start)
+    names = (key.removeprefix(prefix).removesuffix(".json") for key in recent)
+    jobs = sorted(name for name in names if is_job_id(name))
+    found = yield All(tuple(or_damage(read_decision(context, job)) for job in jobs))
+    unread = [str(it) for it in found if isinstance(it, DamagedError)]
+    return [it for it in found if isinstance(it, Decided)], unread, start
+
+
+def _touches(
+    decided: Iterable[Decided], visible: Iterable[DataFile]
+) -> dict[str, list[tuple[Touch, frozenset[str]]]]:
+    """By partition; each with the keys of the files that it wrote."""
+    seen = {file.key for file in visible}
+    touches: dict[str, list[tuple[Touch, frozenset[str]]]] = defaultdict(list)
+    for it in decided:
+        for change in it.decision.partitions:
+            keys = frozenset(file.key for file in change.files)
+            touch = _touch(it, change, len(keys & seen))
+            touches[change.partition].append((touch, keys - seen))
+    return touches
+
+
+def _touch(decided: Decided, change: PartitionDecision, visible: int) -> Touch:
+    decision = decided.decision
+    return Touch(
+        decision.job,
+        decision.owner,
+        decision.once,
+        decided.date,
+        change.replace,
+        len(change.files),
+        sum(file.rows for file in change.files),
+        sum(file.size for file in change.files),
+        visible,
+        0,
+    )
+
+
+Written = Sequence[tuple[Touch, frozenset[str]]]
+
+
+def _together(touches: Mapping[str, Written], window: float) -> dict[str, Written]:
+    """The touches of a partition that have another one of another run near."""
+    found = {}
+    for partition, all_of_it in touches.items():
+        ordered = sorted(all_of_it, key=lambda it: (it[0].decided_at, it[0].job))
+        near = [
+            it
+            for it in ordered
+            if any(
+                other.job != it[0].job and abs(other.decided_at - it[0].decided_at) <= window
+                for other, _ in ordered
+            )
+        ]
+        if near:
+            found[partition] = near
+    return found
+
+
+def _conflict(
+    context: Context,
+    partition: str,
+    written: Written,
+    failures: Iterable[GaveWay],
+    claimed_by: str | None,
+) -> Step[PartitionConflict]:
+    listed = yield from list_data(context.root, partition)
+    there = {item.key for item in listed}
+    touches = tuple(replace(touch, hidden=len(keys & there)) for touch, keys in written)
+    gave_way = tuple(it for it in failures if it.partition == partition)
+    return PartitionConflict(partition, touches, gave_way, claimed_by)
+
+
+def _gave_way(context: Context, start: float) -> Step[list[GaveWay]]:
+    prefix = context.root.failure_key("").rpartition("/")[0] + "/"
+    listing = yield from list_objects(prefix)
+    keys = [item.key for item in listing.objects if item.last_modified >= start]
+    found = yield All(tuple(or_damage(_failure(key)) for key in keys))
+    failures = [it for it in found if isinstance(it, Failure) and it.error in _GAVE_WAY]
+    return [
+        GaveWay(it.job, it.owner, it.once, _partition(context.root, it.key), it.error, it.message)
+        for it in failures
+    ]
+
+
+def _failure(key: str) -> Step[Failure | None]:
+    found = yield Get(key)
+    return None if isinstance(found, Absent) else Failure.decode(found.body, key)
+
+
+def _partition(root: TableRoot, key: str | None) -> str | None:
+    return None if key is None else root.partition_of_head_key(key)
+
+
+def _claims(context: Context) -> Step[dict[str, str]]:
+    """Undecided jobs by the partition whose head carries their claim."""
+    states = yield from all_heads(context)
+    claimed = [it for it in states if isinstance(it, HeadState) and it.head.claim is not None]
+    return {it.slot.name: it.head.claim for it in claimed if it.head.claim and not it.slot.is_once}
