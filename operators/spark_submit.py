@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.providers.common.compat.sdk import Asset
 
 from ..committer.handoff import Handoff
 from ..committer.job_spec import Mode, OnConflict, OnRepeat, SuccessMarkers
@@ -27,6 +26,7 @@ from ..provider.runs.outcomes import (
     settle_killed,
     settled,
 )
+from ..provider.runs.outlets import default_outlets, tell_outlets
 from ..provider.runs.partitions import resolve_partitions, stored_partitions
 from ..provider.runs.reports import (
     commit_report,
@@ -92,7 +92,10 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         where it is installed on them. They need boto3 and pyarrow in any case.
     :param pass_credentials: hand over the AWS connection's keys, endpoint and region. ``False``
         where driver and executors have an identity of their own.
-    :param asset_partitions: let the events of outlet assets carry the partitions written.
+    :param asset_partitions: an event for each partition written, under its path as the key, rather
+        than one for the load. (Airflow starts DAGs without partitions by events without keys only.)
+    :param outlets: assets or aliases, as for any operator. Left out, the load is an event of the
+        asset at the table's address, through the alias ``zero_rename:<table>``; ``[]`` for none.
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
@@ -129,6 +132,8 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         zero_rename_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
+        if "outlets" not in kwargs and "outlets" not in (kwargs.get("default_args") or {}):
+            kwargs["outlets"] = default_outlets(table)
         super().__init__(**kwargs)
         self.table = table
         self.partition = partition
@@ -173,7 +178,8 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         elif report is None:
             load = Load(Committer(committer), table.root, mode, partitions)
             report = self._load_by_s3a(context, run, hook, table, load)
-        self._tell_outlets(context, report)
+        events = context["outlet_events"]  # pyright: ignore
+        tell_outlets(self.outlets or (), events, report, self.asset_partitions)
         return report
 
     def on_kill(self) -> None:
@@ -373,13 +379,3 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         return resolve_partitions(
             context, self.partition, self.partition_format, self.partition_timezone
         )
-
-    def _tell_outlets(self, context: Context, report: Mapping[str, Any]) -> None:
-        """Put the report into the events of the task's outlet assets."""
-        for outlet in self.outlets or ():
-            if not isinstance(outlet, Asset):
-                continue
-            event = context["outlet_events"][outlet]  # pyright: ignore
-            event.extra = {name: report[name] for name in ("job", "rows", "files", "bytes")}
-            if self.asset_partitions and report["partitions"]:
-                event.add_partitions([p["partition"] for p in report["partitions"]])

@@ -58,6 +58,25 @@ def xcom(run: Any, task_id: str, key: str = "return_value") -> Any:
     return task.xcom_pull(task_ids=task_id, key=key)
 
 
+def events(run: Any) -> list[tuple[str, str | None, dict[str, Any]]]:
+    """URI, partition key and extra of a run's asset events."""
+    from airflow.models.asset import AssetEvent
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        found = session.query(AssetEvent).filter_by(source_run_id=run.run_id)
+        mine = [event for event in found if event.source_dag_id == run.dag_id]
+        return [(event.asset.uri, event.partition_key, dict(event.extra)) for event in mine]
+
+
+def names_of_assets(uri: str) -> list[str]:
+    from airflow.models.asset import AssetModel
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        return [asset.name for asset in session.query(AssetModel).filter_by(uri=uri)]
+
+
 def delete(run: Any) -> None:
     from airflow.models.dagrun import DagRun
     from airflow.utils.session import create_session
@@ -85,7 +104,6 @@ def test_a_load_and_a_sensor_that_reads_its_xcom(
         load = ZeroRenameSparkSubmitOperator(
             task_id="load", application="{JOB_FILE}", table="{tables.url()}",
             partition_format="day=%-d", mode="overwrite",
-            outlets=[Asset("flights", uri="{tables.url()}")],
         )
         wait = SuccessManifestSensor(
             task_id="wait", table="{tables.url()}", partition="day=1",
@@ -101,6 +119,54 @@ def test_a_load_and_a_sensor_that_reads_its_xcom(
     assert xcom(run, "wait")["job"] == report["job"]
     assert spark.calls()[0]["env"]["ZERO_RENAME_ONCE"] == f"one_load/{run.run_id}/load"
     assert_no_secret_shown(capfd)
+    # Without outlets= the load is an event of the asset at the table's address.
+    ((uri, key, extra),) = events(run)
+    assert (uri, key) == (tables.url(), None)
+    assert extra == {
+        "job": report["job"],
+        "table": tables.url(),
+        "rows": 1,
+        "files": 1,
+        "bytes": report["bytes"],
+        "partition": "day=1",
+        "epoch": 1,
+    }
+
+
+def test_each_partition_is_an_event_of_its_own(
+    tables: Tables,
+    spark: FakeSpark,
+    dag_of: Callable[[str, str], Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each event of a job carried the totals of all. A user's own asset stands at that address."""
+    monkeypatch.setenv("TEST_DAYS", "1,2,2")
+    dag = dag_of(
+        "many_partitions",
+        f"""
+        ZeroRenameSparkSubmitOperator(
+            task_id="load", application="{JOB_FILE}", table="{tables.url()}", partition="*",
+            asset_partitions=True, outlets=[Asset("flights", uri="{tables.url()}")],
+        )
+        ZeroRenameSparkSubmitOperator(
+            task_id="other", application="{JOB_FILE}", table="{tables.url()}", partition="*",
+        )
+        """,
+    )
+    run = dag.test(logical_date=datetime(2013, 2, 1, tzinfo=UTC))
+    assert str(run.state) == "success"
+    report = xcom(run, "load")
+    found = events(run)
+    mine = {key: extra for _, key, extra in found if extra["job"] == report["job"]}
+    entries = {entry["partition"]: entry for entry in report["partitions"]}
+    assert {key: extra["rows"] for key, extra in mine.items()} == {"day=1": 1, "day=2": 2}
+    for key, extra in mine.items():
+        names = ("partition", "epoch", "rows", "files", "bytes")
+        expected = {name: entries[key][name] for name in names}
+        assert extra == {"job": report["job"], "table": tables.url(), **expected}
+    assert len(found) == 3
+    assert {uri for uri, _, _ in found} == {tables.url()}
+    assert names_of_assets(tables.url()) == ["flights"]
 
 
 def test_a_deferred_sensor_wakes_up_when_the_job_commits(

@@ -8,12 +8,10 @@ import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from support.airflow import JOB_FILE, Tables, connection_variable, run_task, task_context
@@ -97,15 +95,6 @@ class TestALoad:
         assert report["table"] == tables.url()
         given = spark.calls()[0]["env"]["ZERO_RENAME_PARTITIONS"]
         assert json.loads(given) == ["day=1"]
-
-    def test_outlets_are_told(self, tables: Tables, spark: FakeSpark) -> None:
-        asset = Asset("flights", uri=tables.url())
-        added: list[str] = []
-        event = SimpleNamespace(extra={}, add_partitions=added.extend)
-        task = operator(tables, outlets=[asset], asset_partitions=True)
-        report = run(task, outlet_events={asset: event})
-        assert event.extra == {name: report[name] for name in ("job", "rows", "files", "bytes")}
-        assert added == ["day=1"]
 
 
 class TestThePartition:
