@@ -53,7 +53,8 @@ class Scenario:
         """January as one Spark job: 31 partitions, one decision."""
         january = {name: c for name, c in self.csv.items() if "/month=1/" in name}
         log = self.workspace.logs / "backfill.log"
-        command = ["spark-submit", "--master", "local[2]", str(_EXAMPLES / "flights_job.py")]
+        application = _EXAMPLES / "jobs" / "flights_job.py"
+        command = ["spark-submit", "--master", "local[2]", str(application)]
         command += ["--csv", str(self.flights.path), "--table", self.table.root.url]
         command += ["--month", "2013-01"]
         with (

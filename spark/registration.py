@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 logger = logging.getLogger("zero_rename.spark.registration")
+#: Spark's class that warns of a name which is registered twice.
+_REGISTRY = "org.apache.spark.sql.execution.datasources.DataSourceManager"
 _lock = threading.Lock()
 _heartbeats: dict[int, Heartbeat] = {}
 
@@ -47,9 +49,25 @@ def register(spark: SparkSession) -> None:
     activate(spark)
     cancel_on_interrupt(spark.sparkContext)
     heartbeat = _heartbeat(spark.sparkContext)
-    with _environment(spark.sparkContext, OPEN_JOBS, str(heartbeat.folder)):
+    found = _without_warning(spark.sparkContext)
+    with found, _environment(spark.sparkContext, OPEN_JOBS, str(heartbeat.folder)):
         # The environment at this moment is kept with the registered class.
         spark.dataSource.register(ZeroRenameDataSource)
+
+
+@contextlib.contextmanager
+def _without_warning(context: Any) -> Iterator[None]:
+    """Keep Spark from warning in the block that a data source which it found by itself is replaced:
+    by itself, with heartbeats."""
+    jvm: Any = context._jvm
+    level = jvm.org.apache.logging.log4j.Level
+    configurator = jvm.org.apache.logging.log4j.core.config.Configurator
+    before = jvm.org.apache.logging.log4j.LogManager.getLogger(_REGISTRY).getLevel()
+    configurator.setLevel(_REGISTRY, level.ERROR)
+    try:
+        yield
+    finally:
+        configurator.setLevel(_REGISTRY, before)
 
 
 def _check_workers(spark: SparkSession) -> None:

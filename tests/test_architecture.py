@@ -90,6 +90,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         "option_values": set(),
         "s3a": {"options", "option_values", "write_target", "startup"},
     },
+    "example_dags": {"jobs": set()},
     "provider": {
         "runs": set(),
         "submit": set(),

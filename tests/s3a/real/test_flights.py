@@ -185,8 +185,7 @@ def airflow(
     )
     csv = folder / "flights.csv"
     csv.write_text(first_days(), "utf-8")
-    for name in ("flights_daily.py", "flights_job.py"):
-        shutil.copy(EXAMPLES / name, migrate() / "dags" / name)
+    shutil.copytree(EXAMPLES, migrate() / "dags", dirs_exist_ok=True)
     known = native_application.store.environment()
     bucket = native_application.new_bucket()
     endpoint = {"endpoint_url": native_application.store.endpoint, "region_name": "us-east-1"}

@@ -1,13 +1,13 @@
 """Load flights of a day or a month from a CSV file into a table on S3, one partition a day.
 
-Submitted by ``flights_daily.py``, or by hand::
+Submitted by ``../flights_daily.py``, or by hand::
 
     spark-submit flights_job.py --csv flights.csv --table s3://bucket/flights --day 2013-02-01
     spark-submit flights_job.py --csv flights.csv --table s3://bucket/flights --month 2013-01
 
 Days are replaced: a day that is loaded again, with corrections or from a mended file, holds
 afterwards what was loaded last, and nothing else of the table changes. Which committer writes
-is not said here: the DAG chooses it by ``committer=``.
+is not said here: who submits chooses it by ``committer=``.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def main(arguments: list[str]) -> None:
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """Read the command line. Without a table it is the one that the Airflow operator names."""
+    """Read the command line. Without a table it is the one that the operator names."""
     parser = argparse.ArgumentParser(description="Load flights into a table on S3.")
     parser.add_argument("--csv", required=True, help="flights.csv, local or on Spark's storage")
     parser.add_argument("--table", help="s3://bucket/prefix; the operator's if left out")

@@ -1,0 +1,1 @@
+"""Spark applications that the example DAGs submit."""
