@@ -19,6 +19,7 @@ from ..provider.links import TableConsoleLink
 from ..provider.load_arguments import check_arguments
 from ..provider.runs.failures import explained, final_where_refused
 from ..provider.runs.heartbeat import heartbeats
+from ..provider.runs.living import wait_for_living
 from ..provider.runs.outcomes import (
     check_partitions,
     log_what_is_left,
@@ -203,6 +204,7 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         mode: Mode | None,
         partitions: tuple[str, ...],
     ) -> dict[str, Any]:
+        wait_for_living(table, run)
         earlier = table.once_job(run.once)
         committed_by = table.owner_of(earlier) if earlier is not None else None
         on_repeat = run.on_repeat(self.on_repeat, committed_by)

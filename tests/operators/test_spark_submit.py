@@ -14,11 +14,20 @@ import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from support.airflow import JOB_FILE, Tables, connection_variable, run_task, task_context
+from support.airflow import (
+    JOB_FILE,
+    SCHEMA,
+    Tables,
+    connection_variable,
+    day_rows,
+    run_task,
+    task_context,
+)
 from support.fake_spark import FAILS, FAILS_AFTERWARDS, IDLE, FakeSpark
 from support.moto_server import ACCESS_KEY, SECRET_KEY
 from zero_rename.committer import (
     InvalidInputError,
+    JobSpec,
     Owner,
     RefusedError,
     StoreRefusedError,
@@ -26,6 +35,7 @@ from zero_rename.committer import (
     TaskResultsError,
 )
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
+from zero_rename.provider.runs import living
 
 ONCE = "flights/scheduled__2013-02-02/load"
 
@@ -172,6 +182,50 @@ class TestTries:
         assert report["job"] != left
         assert tables.table().job_state(left) == "aborted"
         assert tables.bucket.uploads() == []
+
+    @pytest.mark.parametrize("ends", ["commits", "dies"])
+    def test_a_retry_waits_for_an_application_that_lives(
+        self,
+        tables: Tables,
+        spark: FakeSpark,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+        ends: str,
+    ) -> None:
+        """Its worker was killed; it was fenced, minutes before its end."""
+        caplog.set_level(logging.INFO)
+        table, looks = tables.table(), list[float]()
+        owner = Owner(
+            dag_id="flights",
+            run_id="scheduled__2013-02-02",
+            task_id="load",
+            map_index=-1,
+            try_number=1,
+            series="2013-02-02T00:00:00+00:00 0 2",
+        )
+        opened = table.open_job(JobSpec(SCHEMA, partition_by=("day",), once=ONCE, owner=owner))
+        writer = table.task_writer(opened, 0, 0)
+        writer.write(day_rows((1,), 5))
+
+        def goes_on(seconds: float) -> None:
+            looks.append(seconds)
+            if len(looks) < 3:
+                assert table.send_heartbeat(opened.job)
+            elif ends == "commits":
+                table.commit(opened, [writer.close()])
+            else:
+                monkeypatch.setattr(living, "PATIENCE", 0.0)
+
+        monkeypatch.setattr(living, "sleep", goes_on)
+        report = run(operator(tables, retries=2), try_number=2)
+        assert looks == [living.POLL] * 3
+        assert caplog.text.count(f"its job {opened.job} sent a heartbeat") == 1
+        if ends == "commits":
+            assert (report["job"], report["repeated"], report["rows"]) == (opened.job, True, 5)
+            assert spark.calls() == []
+        else:
+            assert (report["repeated"], report["rows"]) == (False, 1)
+            assert table.job_state(opened.job) == "aborted"
 
     def test_what_an_earlier_try_commits_meanwhile_is_a_repetition(
         self, tables: Tables, spark: FakeSpark

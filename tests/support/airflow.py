@@ -43,6 +43,8 @@ SETTINGS = {
 }
 os.environ.update(SETTINGS)
 
+from airflow.sdk.execution_time.context import OutletEventAccessors  # noqa: E402
+
 from support.shared_servers import RUN_FOLDER  # noqa: E402
 from zero_rename.committer import JobSpec  # noqa: E402
 from zero_rename.committer.protocol.commit import commit_job  # noqa: E402
@@ -107,7 +109,7 @@ def task_context(
     )
     dag_run = SimpleNamespace(run_id=run_id, start_date=made, clear_number=clear_number)
     context = {"ti": ti, "task": task, "run_id": run_id, "dag_run": dag_run, "params": {}}
-    context["outlet_events"] = {}
+    context["outlet_events"] = OutletEventAccessors()
     if start is not None:
         context["data_interval_start"] = start
     return {**context, **members}

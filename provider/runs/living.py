@@ -1,0 +1,55 @@
+"""Applications of a run's earlier tries that outlived their workers."""
+
+from __future__ import annotations
+
+import logging
+from time import sleep
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...committer import Table
+    from .task_run import TaskRun
+
+_log = logging.getLogger(__name__)
+#: Seconds of silence after which an application counts as dead: three of its heartbeats.
+PATIENCE = 90.0
+#: Seconds between two looks.
+POLL = 10.0
+
+
+def wait_for_living(table: Table, run: TaskRun) -> None:
+    """Wait as long as an earlier try's application has an undecided job and sends heartbeats.
+
+    Its worker has died and it goes on: what it commits is this run's, and to load beside it would
+    fence it, however near to its end it is. ``execution_timeout`` limits the wait.
+    """
+    named: set[str] = set()
+    while living := _living(table, run):
+        for job, (number, silent) in living.items():
+            if job not in named:
+                _log.info(
+                    "The application of try %s lives, without its worker: its job %s sent a "
+                    "heartbeat %.0f s ago. Waiting for what becomes of it; nothing is submitted "
+                    "meanwhile. To load at once, end that application.",
+                    number,
+                    job,
+                    silent,
+                )
+        named |= living.keys()
+        sleep(POLL)
+    if named:
+        _log.info("No earlier application is at work any more.")
+
+
+def _living(table: Table, run: TaskRun) -> dict[str, tuple[int | None, float]]:
+    """Jobs of earlier tries that are at work: number of the try, and seconds of silence."""
+    if run.try_number == 1:
+        return {}
+    return {
+        job.job: (job.owner.try_number, job.age_seconds)
+        for job in table.open_jobs()
+        if run.owns(job.owner)
+        and job.owner.try_number != run.try_number
+        and job.decided is None
+        and job.age_seconds < PATIENCE
+    }
