@@ -1,6 +1,8 @@
 # What a newcomer types. Everything lives in this checkout: .venv, .demo, build.
 PYTHON ?= python3
 PY := .venv/bin/python
+# A container may set this; hundreds of short Python processes would then compile all they import.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help environment setup demo servers s3a-jars test test-s3a torture proof lint lock clean

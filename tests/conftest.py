@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,34 +22,15 @@ from zero_rename.committer.s3.requests import Deleted, DeleteMany
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 
-# Their contents never change, and reading them is most of the time that a client takes.
-JSONFileLoader.load_file = cache(JSONFileLoader.load_file)
+# Their contents never change, and reading them is most of the time that a client takes: each file
+# is read once a process, not once by each of the loaders that sessions make.
+_descriptions = cache(JSONFileLoader().load_file)
+JSONFileLoader.load_file = lambda _, path: _descriptions(path)
 
-#: Servers for a whole run; how far the simulation went, printed below the results.
-pytest_plugins = ("support.shared_servers", "simulation.summary")
+#: Servers for a whole run; which worker runs what; how far the simulation went, printed below the
+#: results.
+pytest_plugins = ("support.shared_servers", "support.shares", "simulation.summary")
 _numbers = itertools.count(1)
-#: Files and folders that take long, mostly by waiting: with one file a worker at a time, what
-#: begins last is waited for. A process has one Spark at a time: those with Hadoop's jars first,
-#: then those without.
-_LONG = (
-    "s3a/real/test_flights.py",
-    "s3a/real",
-    "torture",
-    "simulation",
-    "demo/test_airflow.py",
-    "operators",
-    "example_dags",
-    "spark",
-)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    def rank(item: pytest.Item) -> int:
-        path = item.path.relative_to(Path(__file__).parent)
-        names = {str(path), *map(str, path.parents)}
-        return next((n for n, name in enumerate(_LONG) if name in names), len(_LONG))
-
-    items.sort(key=rank)
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from zero_rename.committer import OnConflict
 from zero_rename.committer.state.job_state import JobState
 
 LOADS = [Load(number, "append", (1,), rows=3, rows_per_file=2) for number in (1, 2)]
-ROUNDS = 5
+ROUNDS = 3
 
 
 class TestWhereWritersMayRace:

@@ -24,7 +24,7 @@ from zero_rename.committer.state.context import Waiting
 
 #: Processes are forked from one that has imported everything, so that a kill costs no start-up.
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["torture.writers"])
+_FORKS.set_forkserver_preload(["torture.writers", "torture.warm"])
 TESTS = Path(__file__).resolve().parent.parent
 _START = 120.0
 
