@@ -26,7 +26,7 @@ s3a-jars: environment ## Hadoop's jars for tests/s3a/real, 700 MB, once
 	@$(PY) tools/fetch_s3a_jars.py
 
 test: setup lint $(if $(CI),servers s3a-jars) ## Lint, types and all tests; those of s3a/real where make s3a-jars was run
-	@$(PY) -m pytest --numprocesses 4 --dist loadscope --no-loadscope-reorder
+	@$(PY) -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder
 
 test-s3a: s3a-jars ## All tests with Hadoop's S3A committers, on a real S3 server
 	@$(PY) tools/s3_servers.py s3mock

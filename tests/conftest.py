@@ -25,7 +25,7 @@ settings.load_profile("no deadline")
 # Their contents never change, and reading them is most of the time that a client takes: each file
 # is read once a process, not once by each of the loaders that sessions make.
 _descriptions = cache(JSONFileLoader().load_file)
-JSONFileLoader.load_file = lambda _, path: _descriptions(path)
+JSONFileLoader.load_file = lambda self, file_path: _descriptions(file_path)
 
 #: Servers for a whole run; which worker runs what; how far the simulation went, printed below the
 #: results.
