@@ -20,6 +20,8 @@ from support.hadoop_committers import Application, Place, environment, static_se
 from tools.fetch_s3a_jars import cached_jars
 from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
 
+#: Whether a request is the one to be held back.
+Held = Callable[[Seen], bool]
 _PROGRAM = """
 import threading
 jobs, given = arguments
@@ -44,12 +46,12 @@ for job in jobs:
 """
 
 
-def completion(number: int) -> Callable[[Seen], bool]:
+def completion(number: int) -> Held:
     """The ``number``-th completion of an upload, from 0."""
     return _nth(number, lambda seen: seen.operation == "CompleteMultipartUpload")
 
 
-def pending_set(number: int) -> Callable[[Seen], bool]:
+def pending_set(number: int) -> Held:
     """The ``number``-th write of a task's ``.pendingset``, from 0: magic only."""
     return _nth(
         number,
@@ -57,7 +59,7 @@ def pending_set(number: int) -> Callable[[Seen], bool]:
     )
 
 
-def _nth(number: int, matches: Callable[[Seen], bool]) -> Callable[[Seen], bool]:
+def _nth(number: int, matches: Held) -> Held:
     count = -1
 
     def wanted(seen: Seen) -> bool:
@@ -81,7 +83,7 @@ class Death:
     place: Place
     committer: str
     uuid: str
-    held: Callable[[Seen], bool]
+    held: Held
     first: int = 100
     mode: str = "append"
     given: Mapping[str, Any] = field(default_factory=dict)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from torture.servers import Store, is_url, of_moto, of_server, of_url
 
+from support.dead_drivers import Death, Held, completion, kill_driver, pending_set
 from support.hadoop_committers import (
     Application,
     OnAnotherStore,
@@ -25,6 +27,21 @@ from tools.fetch_s3a_jars import cached_jars
 #: Set by `make test-s3a` and `make proof`: nothing is thinned out.
 WHOLE = "S3A_WHOLE"
 HERE = Path(__file__).parent
+#: Jobs of drivers that died: the committer, and the request that was never carried out.
+DEATHS: Mapping[str, tuple[str, Callable[[], Held]]] = {
+    "before": ("magic", lambda: completion(0)),
+    "middle": ("magic", lambda: completion(1)),
+    "tasks": ("magic", lambda: pending_set(1)),
+    "staging": ("directory", lambda: completion(1)),
+    # These are recovered.
+    "in the middle of its commit": ("magic", lambda: completion(1)),
+    "at the end of its commit": ("magic", lambda: completion(3)),
+    "before its commit, told to append": ("magic", lambda: completion(0)),
+    "before its commit": ("magic", lambda: completion(0)),
+    "with a task not committed": ("magic", lambda: pending_set(1)),
+    "a staging committer": ("directory", lambda: completion(0)),
+    "a staging committer in the middle": ("directory", lambda: completion(1)),
+}
 MARKERS = (
     "shows(*ids): what happens where these checks of zero_rename.s3a.checks.run are passed over",
     "thinned(**kept): by parameter, the values that every run keeps; what "
@@ -118,3 +135,22 @@ def place(application: Application) -> Place:
 def own_place(application: Application) -> Place:
     """An empty destination in a bucket whose file system is not made yet."""
     return application.place(application.new_bucket())
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The working folder of the driver that died."""
+    return tmp_path_factory.mktemp("dead")
+
+
+@pytest.fixture(scope="session")
+def dead(application: Application, folder: Path) -> Mapping[str, Death]:
+    """Jobs that appended rows 100 … 139 to a table with rows 0 … 39, and died, in one JVM."""
+    deaths = {}
+    for name, (committer, held) in DEATHS.items():
+        place = application.place(application.new_bucket())
+        with application.with_committer("magic"):
+            application.write(place, application.frame(0))
+        deaths[name] = Death(place, committer, str(uuid.uuid4()), held())
+    kill_driver(application, folder, *deaths.values())
+    return deaths

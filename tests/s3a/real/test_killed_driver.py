@@ -2,44 +2,18 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from support.dead_drivers import Death, completion, kill_driver, pending_set
+from support.dead_drivers import Death
 from support.hadoop_committers import Application, Place, numbers
 from support.recorded import check_recorded
 from zero_rename.s3a.hadoop.commit_files import PendingSet
 from zero_rename.s3a.hadoop.staging_dir import staging_left
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-
-POINTS = {
-    "before": ("magic", lambda: completion(0)),
-    "middle": ("magic", lambda: completion(1)),
-    "tasks": ("magic", lambda: pending_set(1)),
-    "staging": ("directory", lambda: completion(1)),
-}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("dead")
-
-
-@pytest.fixture(scope="module")
-def dead(application: Application, folder: Path) -> Mapping[str, Death]:
-    """Jobs that appended to a table with rows 0 … 39, and died."""
-    deaths = {}
-    for name, (committer, held) in POINTS.items():
-        place = application.place(application.new_bucket())
-        with application.with_committer("magic"):
-            application.write(place, application.frame(0))
-        deaths[name] = Death(place, committer, str(uuid.uuid4()), held())
-    kill_driver(application, folder, *deaths.values())
-    return deaths
 
 
 def pending_sets(place: Place) -> list[PendingSet]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.dead_drivers import Death, completion, kill_driver, pending_set
+from support.dead_drivers import Death
 from support.hadoop_committers import Application, numbers
 from zero_rename.committer.records.success_marker import SuccessMarker
 from zero_rename.s3a.recovery.liveness import State
@@ -18,34 +17,6 @@ from zero_rename.s3a.recovery.recover import JobOutcome, RecoveredJob, RecoveryO
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 OLD, NEW = range(40), range(100, 140)
-#: Where each died: committer, and the request that was never carried out.
-POINTS: Mapping[str, tuple[str, Any]] = {
-    "in the middle of its commit": ("magic", lambda: completion(1)),
-    "at the end of its commit": ("magic", lambda: completion(3)),
-    "before its commit, told to append": ("magic", lambda: completion(0)),
-    "before its commit": ("magic", lambda: completion(0)),
-    "with a task not committed": ("magic", lambda: pending_set(1)),
-    "a staging committer": ("directory", lambda: completion(0)),
-    "a staging committer in the middle": ("directory", lambda: completion(1)),
-}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("dead")
-
-
-@pytest.fixture(scope="module")
-def dead(application: Application, folder: Path) -> Mapping[str, Death]:
-    """Jobs that appended rows 100 … 139 to a table with rows 0 … 39, and died."""
-    deaths = {}
-    for name, (committer, held) in POINTS.items():
-        place = application.place(application.new_bucket())
-        with application.with_committer("magic"):
-            application.write(place, application.frame(0))
-        deaths[name] = Death(place, committer, str(uuid.uuid4()), held())
-    kill_driver(application, folder, *deaths.values())
-    return deaths
 
 
 def recover(death: Death, **options: Any) -> RecoveredJob:
