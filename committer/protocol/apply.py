@@ -241,7 +241,7 @@ def _move(
         new = state.head.moved(job, change, context.write_id(), state.etag, decided.date)
         folded = None
         if len(new.decisions) > context.limits.decisions_per_head:
-            new, folded = yield from fold(context, new)
+            new, folded = yield from fold(context, new, decided)
         outcome = yield from swap_head(context, state, new)
         if isinstance(outcome, Swapped):
             return outcome.state

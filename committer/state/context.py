@@ -43,7 +43,7 @@ class Limits:
         partitions move to parts.
     """
 
-    decisions_per_head: int = 24
+    decisions_per_head: int = 8
     files_per_object: int = 10_000
 
 

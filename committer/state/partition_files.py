@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from ..errors import DamagedError
@@ -100,23 +100,33 @@ def assemble(
     return tuple(files)
 
 
-def files_of_head(context: Context, state: HeadState) -> Step[tuple[DataFile, ...]]:
-    """All files of one partition."""
+def files_of_head(
+    context: Context, state: HeadState, known: Collection[Decided] = ()
+) -> Step[tuple[DataFile, ...]]:
+    """All files of one partition.
+
+    :param known: decisions that need not be read.
+    """
+    own = {decided.decision.job: decided for decided in known}
+    others = [job for job in state.head.decisions if job not in own]
     folded, decisions = yield All(
-        (read_manifest(context, state.head), read_decisions(context, state.head.decisions))
+        (read_manifest(context, state.head), read_decisions(context, others))
     )
-    return assemble(state.head, folded, decisions)
+    return assemble(state.head, folded, {**decisions, **own})
 
 
-def fold(context: Context, head: PartitionHead) -> Step[tuple[PartitionHead, str | None]]:
+def fold(
+    context: Context, head: PartitionHead, own: Decided
+) -> Step[tuple[PartitionHead, str | None]]:
     """Put a head's decisions into one manifest, so that the head stays small for years.
 
+    :param own: the decision that moves the head.
     :returns: the head that names the manifest, and the manifest's key; the head as it was and
         ``None`` where the manifest could not be written, or what the head names cannot be read:
         folding can wait, a commit cannot.
     """
     state = HeadState(Slot.partition(context.root, head.name), head, None)
-    files = yield from or_damage(files_of_head(context, state))
+    files = yield from or_damage(files_of_head(context, state, (own,)))
     if isinstance(files, DamagedError):
         return head, None
     write_id = context.write_id()
