@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from ..committer import AdoptAction, Outcome, PurgeAction, RepairAction, Table
+from ..committer.state.old_records import KEPT_FOR
 from . import conflicts, s3a, s3a_check, s3a_recover, s3a_uploads, uploads
 from .output import DRY, EXIT_CODES, Apply, AsJson, Exit, plain, print_rows, refusals, say
 
@@ -101,20 +102,30 @@ def purge(
         list[str] | None,
         typer.Option(help="This job is dead: abort it, and uploads of it without any record."),
     ] = None,
+    records_older_than: Annotated[
+        float,
+        typer.Option(
+            help="Seconds for which runs' failures, and lists of files that nothing names, stay.",
+            min=3600.0,
+        ),
+    ] = KEPT_FOR,
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
-    """Recover, then abort the uploads that nobody will complete."""
+    """Recover, abort the uploads that nobody will complete, and remove records nobody needs."""
     if foreign and older_than is None:
         raise typer.BadParameter("--foreign needs --older-than SECONDS")
     with refusals():
-        report = Table(table).purge(older_than, foreign, apply, patience, job or ())
+        report = Table(table).purge(
+            older_than, foreign, apply, patience, job or (), records_older_than
+        )
     rows = [(entry.key, entry.action, entry.reason) for entry in report.entries]
     rows += [(outcome.job, outcome.outcome, outcome.detail) for outcome in report.recovered]
-    columns = ("upload or job", "action", "why")
-    nothing = "No upload is under way and no job is open: nothing is to be purged."
+    columns = ("upload, record or job", "action", "why")
+    nothing = "No upload is under way, no job is open, no record is old: nothing is to be purged."
     print_rows(as_json, columns, rows, dataclasses.asdict(report), nothing)
-    if any(entry.action is PurgeAction.WOULD_ABORT for entry in report.entries) or any(
+    dry = (PurgeAction.WOULD_ABORT, PurgeAction.WOULD_REMOVE)
+    if any(entry.action in dry for entry in report.entries) or any(
         outcome.outcome in _PLANNED for outcome in report.recovered
     ):
         say(DRY)

@@ -154,6 +154,10 @@ class TableRoot:
             return key[len(self.heads_prefix) : -len(".json")]
         return None
 
+    @property
+    def manifests_prefix(self) -> str:
+        return self._control("manifests", "")
+
     def manifest_key(self, write_id: str) -> str:
         return self._control("manifests", f"{write_id}.json")
 
@@ -164,6 +168,10 @@ class TableRoot:
     def once_key(self, once: str) -> str:
         """The key of a run's ``once`` head: readable, and unique by a digest."""
         return self._control("once", _file_of(once))
+
+    @property
+    def failures_prefix(self) -> str:
+        return self._control("failures", "")
 
     def failure_key(self, once: str) -> str:
         """The key of a run's last failure."""

@@ -59,6 +59,7 @@ from .s3.requests import Get
 from .state.context import Progress
 from .state.heartbeat import send_heartbeat
 from .state.job_state import Aborted, Committed, OpenedJob
+from .state.old_records import KEPT_FOR
 from .write_job import WriteJob, open_checked, task_writer, this_process
 
 _READERS = 4
@@ -228,20 +229,23 @@ class Table(JobStates):
         apply: bool = False,
         patience: float | None = None,
         jobs: Collection[str] = (),
+        records_older_than: float = KEPT_FOR,
     ) -> PurgeReport:
-        """Recover, then abort the uploads that nobody will complete.
+        """Recover, abort the uploads that nobody will complete, remove records nobody needs.
 
         :param older_than: with ``foreign``, the least age in seconds of foreign uploads.
         :param foreign: abort uploads that no job of this package made, by age.
         :param apply: do it; ``False`` only says what would be done.
         :param jobs: abort the uploads of these, too, where the table has no record of them.
+        :param records_older_than: seconds for which failures and manifests of no head stay.
         :raises ValueError: ``foreign`` without ``older_than``.
         """
         if foreign and older_than is None:
             raise ValueError("purge(foreign=True) needs older_than, in seconds")
         age = older_than if foreign else None
         options: dict[str, Any] = {"patience": patience, "jobs": jobs, "apply": apply}
-        return self.driver.run(purge(self._context, foreign_older_than=age, **options))
+        options |= {"foreign_older_than": age, "records_older_than": records_older_than}
+        return self.driver.run(purge(self._context, **options))
 
     def repair(self, accept_loss: bool = False, job: str | None = None) -> list[Repaired]:
         """Look at open committed jobs for files whose uploads are gone.

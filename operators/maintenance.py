@@ -27,7 +27,7 @@ _MOST = 100
 #: Uploads in one message of the log.
 _LINES = 1000
 #: What needs a look comes first.
-_ORDER = ("failed", "aborted", "would-abort", "kept")
+_ORDER = ("failed", "aborted", "would-abort", "removed", "would-remove", "kept")
 
 
 class _TableMaintenance(BaseOperator):
@@ -131,15 +131,16 @@ class RecoverJobsOperator(_TableMaintenance):
 
 
 class PurgeStaleUploadsOperator(_TableMaintenance):
-    """Settle interrupted jobs, then abort the multipart uploads that nobody will complete.
+    """Settle interrupted jobs, then abort the multipart uploads that nobody will complete, and
+    remove runs' failures and lists of files that nobody needs any more (``removed``).
 
     Reports by default: ``apply=True`` acts. What belongs to a job is judged by its records alone,
     whatever its age. Uploads that no job of this package made, such as those of Spark's own
     writers, are aborted only with ``foreign=True`` and by age. Returns (XCom) ``tables``, each
     with ``uploads`` (``key``, ``upload_id``, ``job``, ``initiated``, ``action``, ``reason``; 100
     at most, those that could not be aborted first), ``uploads_left_off``, ``aborted``, ``kept``,
-    ``would_abort``, ``failed_uploads``, ``recovered`` and ``failed``. Fails when an upload is
-    still listed after it was aborted.
+    ``would_abort``, ``removed``, ``would_remove``, ``failed_uploads``, ``recovered`` and
+    ``failed``. Fails when an upload is still listed after it was aborted.
 
     :param tables: one table or several, whole or below the connection's table root.
         (templated)
@@ -201,6 +202,8 @@ class PurgeStaleUploadsOperator(_TableMaintenance):
             "uploads_left_off": max(0, len(entries) - _MOST),
             "aborted": counts["aborted"],
             "would_abort": counts["would-abort"],
+            "removed": counts["removed"],
+            "would_remove": counts["would-remove"],
             "kept": counts["kept"],
             "failed_uploads": counts["failed"],
         }
@@ -226,7 +229,7 @@ class PurgeStaleUploadsOperator(_TableMaintenance):
 def _failures(table: Table, report: dict[str, Any]) -> list[ZeroRenameError]:
     counted = (
         (report.get("failed"), "jobs could not be settled"),
-        (report.get("failed_uploads"), "uploads could not be aborted"),
+        (report.get("failed_uploads"), "uploads could not be aborted, or records not be removed"),
     )
     return [
         ZeroRenameError(f"{count} {what}; the log says why.", table=table.root.url)

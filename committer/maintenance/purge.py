@@ -1,8 +1,8 @@
-"""Purge: uploads that nobody will complete, and claims of jobs that are gone."""
+"""Purge: uploads that nobody will complete, claims of jobs that are gone, and old records."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -15,12 +15,13 @@ from ..protocol.open import read_open
 from ..records.decision import Decision
 from ..records.head import HeadState
 from ..s3.backoff import Backoff
-from ..s3.deletion import abort_until_gone
+from ..s3.deletion import abort_until_gone, remove
 from ..s3.requests import ListedUpload, Step
 from ..state.context import Context
 from ..state.decide import decide, read_decision
 from ..state.found_table import find_table
 from ..state.heads import all_heads, release_claim
+from ..state.old_records import KEPT_FOR, find_old_records
 from ..state.tolerance import or_damage
 from .purge_plan import Judged, Wanted, judge_uploads
 from .recovery import Outcome, Recovered, give_up, known, plan_recovery, recover
@@ -30,17 +31,23 @@ _ROUNDS = Backoff(tries=5, first=0.5, at_once=2)
 
 
 class PurgeAction(StrEnum):
-    """Failed: it was to be aborted and is still listed."""
+    """Aborted: an upload; removed: a record. Failed: it was to go and is still there."""
 
     ABORTED = "aborted"
     WOULD_ABORT = "would-abort"
+    REMOVED = "removed"
+    WOULD_REMOVE = "would-remove"
     KEPT = "kept"
     FAILED = "failed"
 
 
 @dataclass(frozen=True)
 class PurgeEntry:
-    """What purge did with one upload. ``initiated``: seconds since the epoch, store's clock."""
+    """What purge did with one upload, or with a record below ``_zero_rename/``.
+
+    :param upload_id: ``""`` of a record.
+    :param initiated: when it was begun, or written; seconds since the epoch, store's clock.
+    """
 
     key: str
     upload_id: str
@@ -59,9 +66,9 @@ class PurgeReport:
 
     @property
     def failed(self) -> int:
-        """Uploads that are still there and jobs that could not be settled."""
-        uploads = sum(entry.action is PurgeAction.FAILED for entry in self.entries)
-        return uploads + sum(job.outcome is Outcome.FAILED for job in self.recovered)
+        """Uploads and records that are still there and jobs that could not be settled."""
+        there = sum(entry.action is PurgeAction.FAILED for entry in self.entries)
+        return there + sum(job.outcome is Outcome.FAILED for job in self.recovered)
 
 
 def purge(
@@ -70,14 +77,16 @@ def purge(
     patience: float | None = None,
     foreign_older_than: float | None = None,
     jobs: Collection[str] = (),
+    records_older_than: float = KEPT_FOR,
     apply: bool = False,
 ) -> Step[PurgeReport]:
-    """Recover, then abort the uploads that nobody will complete.
+    """Recover, then abort the uploads that nobody will complete, and remove old records.
 
     :param foreign_older_than: abort foreign uploads initiated so many seconds ago; ``None``
         leaves them.
     :param jobs: jobs that are dead, on the caller's word: those that are open and undecided are
         aborted whatever their age, and uploads of those of which the table has no record.
+    :param records_older_than: seconds for which failures, and manifests that no head names, stay.
     :param apply: do it; ``False`` says what would be done, and changes nothing.
     """
     facts, coordination = yield from known(context, (yield from find_table(context)))
@@ -94,8 +103,25 @@ def purge(
             again = yield from _recovered(context, coordination, patience, ())
             settled = [it for it in recovered if it.outcome is not Outcome.FAILED]
             recovered = settled + again
-    entries = tuple(_entry(it, apply, left.get(it.upload)) for it in judged)
-    return PurgeReport(entries, tuple(recovered))
+    entries = [_entry(it, apply, left.get(it.upload)) for it in judged]
+    entries += yield from _old_records(context, records_older_than, apply)
+    return PurgeReport(tuple(entries), tuple(recovered))
+
+
+def _old_records(context: Context, kept_for: float, apply: bool) -> Step[list[PurgeEntry]]:
+    """Remove the records that nobody needs any more, or say which these are."""
+    found = yield from find_old_records(context, kept_for)
+    failed: Mapping[str, str] = {}
+    if apply:
+        failed = yield from remove((it.item.key, it.item.etag) for it in found)
+    action = PurgeAction.REMOVED if apply else PurgeAction.WOULD_REMOVE
+    entries = []
+    for it in found:
+        key, done, reason = it.item.key, action, it.reason
+        if key in failed:
+            done, reason = PurgeAction.FAILED, f"{reason}; it could not be removed ({failed[key]})"
+        entries.append(PurgeEntry(key, "", None, it.item.last_modified, done, reason))
+    return entries
 
 
 def _recovered(

@@ -10,6 +10,21 @@ from .data_file import DataFile
 
 
 @dataclass(frozen=True)
+class _Partition:
+    """As much of a manifest as tells what it is of."""
+
+    partition: str
+
+
+def partition_of_manifest(body: bytes, key: str) -> str:
+    """The partition whose files a manifest lists.
+
+    :raises RecordDamagedError: it is none.
+    """
+    return decode(body, "manifest", key).read(_Partition).partition
+
+
+@dataclass(frozen=True)
 class Manifest:
     """The files a partition held when many decisions became one object."""
 

@@ -267,7 +267,7 @@ class TestConflicts:
 NOTHING = {
     "jobs": "No job is open.",
     "recover": "No job is open: nothing is to be settled.",
-    "purge": "No upload is under way and no job is open: nothing is to be purged.",
+    "purge": "No upload is under way, no job is open, no record is old: nothing is to be purged.",
     "verify": "Nothing differs.",
     "conflicts": "No two runs touched one partition so near to each other in that time.",
     "adopt": "No partition has files and no head: nothing is to be adopted.",

@@ -22,12 +22,14 @@ from zero_rename.committer.s3.requests import (
     CompleteUpload,
     CreateUpload,
     Delete,
+    DeleteMany,
     ListUploads,
     Put,
     Refused,
     Unknown,
     UploadPart,
 )
+from zero_rename.committer.state.context import Limits
 
 DAY = 24 * 3600.0
 Answer = Callable[[Any, Callable[[Any], Any]], Any]
@@ -267,3 +269,80 @@ class TestWhose:
         assert found.pop(kept) == "kept"
         assert set(found.values()) == {"aborted"}
         assert other in found
+
+
+class TestOldRecords:
+    """What jobs leave below ``_zero_rename/`` and nobody reads any more."""
+
+    @pytest.fixture
+    def clock(self) -> ManualClock:
+        return ManualClock()
+
+    @pytest.fixture
+    def world(self, clock: ManualClock) -> World:
+        return World(MemoryStore(clock=clock)).with_context(limits=Limits(decisions_per_head=1))
+
+    @staticmethod
+    def folded(world: World) -> str:
+        """Append until a new manifest is there; its key."""
+        before = set(world.store.keys(ROOT.manifests_prefix))
+        while not (new := set(world.store.keys(ROOT.manifests_prefix)) - before):
+            world.load(DAY1)
+        return new.pop()
+
+    def test_failures_go_when_they_are_old(self, world: World, clock: ManualClock) -> None:
+        world.load(DAY1)
+        old, young = ROOT.failure_key("run 1"), ROOT.failure_key("run 2")
+        world.store.apply(Put(old, b"{}"))
+        clock.advance(6 * DAY)
+        world.store.apply(Put(young, b"{}"))
+        assert actions(world, apply=False) == {}
+        clock.advance(2 * DAY)
+        assert actions(world, apply=False) == {old: "would-remove"}
+        assert world.store.keys(ROOT.failures_prefix) == sorted([old, young])
+        assert actions(world) == {old: "removed"}
+        assert world.store.keys(ROOT.failures_prefix) == [young]
+        assert actions(world, records_older_than=DAY) == {young: "removed"}
+
+    def test_lists_of_files_go_that_no_head_names(self, world: World, clock: ManualClock) -> None:
+        first = self.folded(world)
+        clock.advance(8 * DAY)
+        assert actions(world) == {}, "a head names it"
+        second = self.folded(world)
+        assert actions(world) == {}, "a reader may be about to read it"
+        clock.advance(3600)
+        before = world.snapshot().files
+        assert actions(world) == {first: "removed"}
+        assert world.store.keys(ROOT.manifests_prefix) == [second]
+        assert world.snapshot().files == before
+
+    def test_also_where_the_partition_is_never_still(
+        self, world: World, clock: ManualClock
+    ) -> None:
+        first = self.folded(world)
+        clock.advance(8 * DAY)
+        self.folded(world)
+        clock.advance(3600)
+        world.load(DAY1)
+        assert actions(world) == {first: "removed"}
+
+    def test_none_goes_where_a_head_cannot_be_read(self, world: World, clock: ManualClock) -> None:
+        self.folded(world)
+        self.folded(world)
+        clock.advance(8 * DAY)
+        world.store.apply(Put(ROOT.head_key("day=9"), b"{"))
+        assert not {"removed", "would-remove"} & set(actions(world, apply=False).values())
+
+    def test_one_that_stays_is_said(self, world: World, clock: ManualClock) -> None:
+        world.load(DAY1)
+        key = ROOT.failure_key("run 1")
+        world.store.apply(Put(key, b"{}"))
+        clock.advance(8 * DAY)
+
+        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+            return Unknown("500") if isinstance(request, DeleteMany) else apply(request)
+
+        world.driver.fault = fault
+        report = world.purge(apply=True)
+        assert report.failed == 1
+        assert "(500)" in report.entries[0].reason
