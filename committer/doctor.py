@@ -14,7 +14,7 @@ from .maintenance.job_problems import about_heads, about_jobs
 from .maintenance.problem import Problem, about_damage
 from .maintenance.purge_plan import Judged, Wanted, Whose, judge_uploads
 from .maintenance.store_problems import about_rights, about_store
-from .protocol.open import list_open, read_open
+from .protocol.open import read_open
 from .records.table_record import TableRecord
 from .s3.lifecycle import LifecycleRule
 from .s3.listing import list_objects
@@ -22,6 +22,7 @@ from .s3.requests import All, ListedObject, ListLifecycleRules, Step, Unknown
 from .schema.directory import canonical_name, data_files
 from .state.context import Context
 from .state.found_table import read_table
+from .state.open_jobs import list_open
 from .state.tolerance import or_damage
 
 DAY = 24 * 3600.0

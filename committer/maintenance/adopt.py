@@ -189,7 +189,12 @@ def _note(
         return True
     adopting = note.unadopted
     record = replace(
-        note, write_id=context.write_id(), first=None, unadopted=left, adopting=adopting
+        note,
+        write_id=context.write_id(),
+        first=None,
+        instead=None,
+        unadopted=left,
+        adopting=adopting,
     )
     put = Put(context.root.table_key, record.encode(), if_match=found.etag)
     outcome = yield from put_record(put, record.write_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..errors import DamagedError
 from ..job_spec import Coordination
 from ..layout import is_hidden, is_job_id
-from ..protocol.open import OpenEntry, list_open, read_open
+from ..protocol.open import OpenEntry, read_open
 from ..records.head import HeadState
 from ..records.table_record import TableRecord
 from ..s3.listing import list_objects
@@ -13,6 +13,7 @@ from ..s3.requests import All, Step
 from ..state.context import Context
 from ..state.decide import Decided, read_decision
 from ..state.heads import all_heads, read_head
+from ..state.open_jobs import list_open
 from ..state.partition_files import read_commit, read_manifest
 from ..state.tolerance import or_damage
 from .problem import Problem, about_damage

@@ -10,11 +10,11 @@ from itertools import takewhile
 from ..errors import DamagedError
 from ..layout import TableRoot, is_hidden, job_in_key
 from ..protocol.close import list_uploads
-from ..protocol.open import list_open
 from ..records.decision import Verdict
 from ..s3.requests import All, Found, Head, ListedUpload, Step
 from ..state.context import Context
 from ..state.decide import read_decision
+from ..state.open_jobs import list_open
 from ..state.tolerance import or_damage
 
 

@@ -10,7 +10,7 @@ from ..job_spec import NOBODY, Coordination, Owner
 from ..protocol.abort import abort_job_id, abort_own, claimable_slots, clean_up
 from ..protocol.apply import finish
 from ..protocol.first_job import confirm
-from ..protocol.open import OpenEntry, list_open, read_open
+from ..protocol.open import OpenEntry, read_open
 from ..records.decision import Decision, Verdict
 from ..records.head import HeadState, Slot
 from ..records.store_facts import StoreFacts
@@ -20,6 +20,7 @@ from ..state.decide import Decided, decide, read_decision
 from ..state.found_table import FoundTable, find_table, read_table
 from ..state.heads import all_heads
 from ..state.job_state import Aborted, Committed
+from ..state.open_jobs import list_open
 from ..state.tolerance import or_damage
 
 

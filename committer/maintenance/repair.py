@@ -18,7 +18,6 @@ from ..job_spec import Coordination
 from ..protocol.apply import finish
 from ..protocol.close import list_uploads
 from ..protocol.complete import is_that_file
-from ..protocol.open import list_open
 from ..records.decision import Decision
 from ..records.head import Slot
 from ..records.pending_file import PendingFile
@@ -27,6 +26,7 @@ from ..state.context import Context
 from ..state.decide import Decided, amend, read_decision
 from ..state.found_table import read_table
 from ..state.heads import read_head
+from ..state.open_jobs import list_open
 from ..state.tolerance import or_damage
 
 

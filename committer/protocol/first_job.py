@@ -23,7 +23,7 @@ from ..job_spec import Coordination, JobSpec, Mode
 from ..layout import TableRoot
 from ..records.store_facts import StoreFacts
 from ..records.table_record import TableRecord
-from ..s3.conditional_put import NotWritten, Uncertain, Written, put_record
+from ..s3.conditional_put import NotWritten, Uncertain, Written, put_record, write_id_of
 from ..s3.listing import list_objects
 from ..s3.requests import Put, Step
 from ..schema.compatibility import check_same, check_types
@@ -33,6 +33,7 @@ from ..state.decide import read_decision
 from ..state.found_table import FoundTable, find_table, refuse_partition_folder
 from ..state.job_state import OpenedJob
 from ..state.probe import probe
+from ..state.unused_table import is_unused
 from .others import about_other, outwait
 
 logger = logging.getLogger("zero_rename.committer.protocol.first_job")
@@ -78,10 +79,11 @@ def establish(
     while True:
         found: FoundTable | None = yield from find_table(context)
         first = None if found is None else found.record.first
-        if found is not None and (found.counts or first == opened.job):
-            if found.counts:
-                check_table(context.root, found.record, _as_opened(opened))
+        if found is not None and found.counts and not _is_over(opened.new_table, found.record):
+            check_table(context.root, found.record, _as_opened(opened))
             return found if first == opened.job else None
+        if found is not None and first == opened.job and not found.counts:
+            return (yield from _alone(context, opened, found))
         if found is not None and first is not None and context.facts.conditional_put:
             decided = yield from read_decision(context, first)
             if decided is None or decided.decision.is_commit:
@@ -90,7 +92,29 @@ def establish(
                 continue
         made = yield from _make(context, opened, opened.new_table, partitions, found)
         if made is not None:
-            return made
+            return (yield from _alone(context, opened, made))
+
+
+def _is_over(new: TableRecord, there: TableRecord) -> bool:
+    """Whether a new record is to be written over the one that is there."""
+    return new.instead is not None and write_id_of(new.instead.encode()) == there.write_id
+
+
+def _alone(context: Context, opened: OpenedJob, made: FoundTable) -> Step[FoundTable]:
+    """See that nobody works under the record that this one was written over. Who opens from now on
+    does not go by that one.
+
+    :raises TableMismatchError: somebody does. Once this job is aborted, that record stands again.
+    """
+    if made.record.instead is not None and not (yield from is_unused(context, opened.job)):
+        raise TableMismatchError(
+            "The table has other columns or another layout, and another job has begun to write "
+            "it. Nothing of this job is visible.",
+            table=context.root.url,
+            job=opened.job,
+            remedy="Write with the table's own columns and layout, or to another root.",
+        )
+    return made
 
 
 def confirm(context: Context, made: FoundTable | None) -> Step[None]:
@@ -99,9 +123,13 @@ def confirm(context: Context, made: FoundTable | None) -> Step[None]:
     opens does it."""
     if made is None or (made.record.first is None and not made.record.adopting):
         return
-    unadopted = made.record.unadopted or made.record.adopting
     record = replace(
-        made.record, write_id=context.write_id(), first=None, unadopted=unadopted, adopting=False
+        made.record,
+        write_id=context.write_id(),
+        first=None,
+        instead=None,
+        unadopted=made.record.unadopted or made.record.adopting,
+        adopting=False,
     )
     conditional = made.etag if context.facts.conditional_put else None
     try:

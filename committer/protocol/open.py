@@ -9,16 +9,15 @@ from ..errors import (
     JobFencedError,
     OutcomeUnknownError,
     StoreUnfitError,
+    TableMismatchError,
     ZeroRenameError,
 )
 from ..job_spec import Coordination, JobSpec, OnRepeat, check_options
-from ..layout import is_job_id
 from ..records.head import HeadState, Slot
 from ..records.open_record import OpenRecord
 from ..records.store_facts import StoreFacts
 from ..records.table_record import TableRecord
 from ..s3.conditional_put import Uncertain, Written, put_record
-from ..s3.listing import list_objects
 from ..s3.requests import Absent, All, Delete, Get, Put, Step
 from ..schema.compatibility import check_types
 from ..schema.types import normalise
@@ -27,7 +26,9 @@ from ..state.decide import Decided, read_decision
 from ..state.found_table import FoundTable, find_table
 from ..state.heads import ListedHead, list_heads, read_head
 from ..state.job_state import Committed, OpenedJob
+from ..state.open_jobs import list_open
 from ..state.tolerance import or_damage
+from ..state.unused_table import is_unused
 from .abort import abort_job_id
 from .apply import committed, finish
 from .first_job import check_table, confirm, design_table
@@ -169,7 +170,16 @@ def _table_for(
     if found is None or not found.counts:
         new = yield from design_table(context, job, spec)
         return new, new
-    check_table(context.root, found.record, spec)
+    try:
+        check_table(context.root, found.record, spec)
+    except TableMismatchError:
+        if Coordination.NONE in (spec.coordination, found.record.coordination):
+            raise
+        if not (yield from is_unused(context, job)):
+            raise
+        new = yield from design_table(context, job, spec)
+        new = replace(new, instead=replace(found.record, first=None).encode().decode())
+        return new, new
     yield from confirm(replace(context, facts=found.record.facts), found)
     return found.record, None
 
@@ -193,14 +203,6 @@ def _write_open_record(context: Context, job: str, spec: JobSpec) -> Step[float]
             remedy="Try again when the store answers; recovery removes the record if it landed.",
         )
     return outcome.date
-
-
-def list_open(context: Context) -> Step[set[str]]:
-    """Ids of the jobs with an open record: one LIST. No job has what others put there."""
-    prefix = context.root.open_prefix
-    listing = yield from list_objects(prefix)
-    names = (key.removeprefix(prefix).removesuffix(".json") for key in listing.keys)
-    return {name for name in names if is_job_id(name)}
 
 
 def read_open(context: Context, job: str) -> Step[OpenEntry | None]:

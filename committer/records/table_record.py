@@ -22,6 +22,8 @@ class TableRecord:
     :param schema: all columns, partition columns included.
     :param first: the job that made the table: until that job is committed this record does not
         count. ``None`` once it is known to be.
+    :param instead: the text of the record that this one was written over, that of a failed first
+        job of a version before: it stands again where ``first`` is aborted.
     :param unadopted: there were files before the table: a partition whose head has moved at no
         time holds what a listing shows.
     :param adopting: an adoption has taken ``unadopted`` out and has yet to look for what came
@@ -34,6 +36,7 @@ class TableRecord:
     coordination: Coordination
     facts: Annotated[StoreFacts, Named("store")]
     first: Annotated[JobId | None, LEFT_OUT] = None
+    instead: Annotated[str | None, LEFT_OUT] = None
     unadopted: Annotated[bool, LEFT_OUT] = False
     adopting: Annotated[bool, LEFT_OUT] = False
 

@@ -36,6 +36,9 @@ def find_table(context: Context) -> Step[FoundTable | None]:
         return FoundTable(record, found.etag, counts=True)
     decided = yield from read_decision(context, record.first)
     counts = decided is not None and decided.decision.is_commit
+    if decided is not None and not counts and record.instead is not None:
+        before = TableRecord.decode(record.instead.encode(), found.key)
+        return FoundTable(replace(before, first=record.first), found.etag, counts=True)
     return FoundTable(record, found.etag, counts)
 
 

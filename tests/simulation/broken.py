@@ -21,7 +21,6 @@ from zero_rename.committer.protocol import (
     snapshot,
 )
 from zero_rename.committer.protocol import commit as job
-from zero_rename.committer.protocol import open as opening
 from zero_rename.committer.records.decision import Decision, PartReference, split_into_parts
 from zero_rename.committer.records.head import HeadState, Slot
 from zero_rename.committer.records.open_record import OpenRecord
@@ -43,6 +42,7 @@ from zero_rename.committer.state import decide, found_table
 from zero_rename.committer.state import heads as slots
 from zero_rename.committer.state.context import Limits
 from zero_rename.committer.state.found_table import read_table
+from zero_rename.committer.state.open_jobs import list_open
 from zero_rename.committer.state.partition_files import fold
 
 # Results and decisions
@@ -274,7 +274,7 @@ def clears_the_note_in_one_step(context, found, taken, looked):
 
 
 def lists_open_jobs_before_heads(context):
-    others = yield from opening.list_open(context)
+    others = yield from list_open(context)
     heads = yield from slots.list_heads(context)
     return heads, others
 
@@ -417,7 +417,7 @@ def purges_every_job_without_a_decision(context, **options):
 
 
 def purges_by_a_look_at_open_records_before_the_uploads(context, **options):
-    still_open = yield from opening.list_open(context)
+    still_open = yield from list_open(context)
     for upload in (yield from close.list_uploads(context)):
         if job_in_key(upload.key) not in still_open:
             decided = yield from decide.read_decision(context, job_in_key(upload.key) or "")

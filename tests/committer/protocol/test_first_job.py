@@ -28,13 +28,16 @@ from zero_rename.committer import (
     TableNotFoundError,
     ZeroRenameError,
 )
-from zero_rename.committer.job_spec import NOBODY
+from zero_rename.committer.job_spec import NOBODY, Coordination
 from zero_rename.committer.maintenance.adopt import adopt
 from zero_rename.committer.maintenance.current_table import current_snapshot
 from zero_rename.committer.maintenance.recovery import recover
 from zero_rename.committer.maintenance.verify import verify
 from zero_rename.committer.protocol.commit import commit_job
 from zero_rename.committer.protocol.open import open_job
+from zero_rename.committer.records.decision import Decision
+from zero_rename.committer.records.head import PartitionHead
+from zero_rename.committer.records.store_facts import StoreFacts
 from zero_rename.committer.records.table_record import TableRecord
 from zero_rename.committer.s3.requests import Put, Step, Unknown
 from zero_rename.committer.state.found_table import find_table
@@ -497,3 +500,99 @@ class TestAdoptionBesideOthers:
             assert found is not None
             assert not found.unadopted
             world.assert_clean()
+
+
+class TestLeftByAnOldVersion:
+    """Versions before wrote ``table.json`` when a first job opened, and left it where it failed."""
+
+    @staticmethod
+    def world() -> World:
+        world = World()
+        left = TableRecord("old", ("month",), OTHER, Coordination.STORE, StoreFacts())
+        world.store.apply(Put(ROOT.table_key, left.encode()))
+        failed = Decision.abort("zr1-" + "0" * 26, "w")
+        world.store.apply(Put(ROOT.decision_key(failed.job), failed.encode()))
+        return world
+
+    @staticmethod
+    def corrected(world: World) -> Step[str]:
+        return job(world, DAY1)
+
+    @staticmethod
+    def fitting(world: World) -> Step[str]:
+        return job(world, MONTH1, other=True)
+
+    def test_a_corrected_job_makes_the_table_anew(self) -> None:
+        world = self.world()
+        made = world.driver.run(self.corrected(world))
+        assert seen(world) == [(DAY1, made)]
+        found = record(world)
+        assert found is not None
+        assert (found.partition_by, found.first, found.instead) == (("day",), None, None)
+        world.assert_clean()
+
+    def test_also_where_that_job_had_claimed(self) -> None:
+        world = self.world()
+        head = PartitionHead(MONTH1, "w")
+        world.store.apply(Put(ROOT.head_key(MONTH1), head.encode()))
+        made = world.driver.run(self.corrected(world))
+        assert seen(world) == [(DAY1, made)]
+
+    def test_a_table_with_a_committed_job_does_not_give_way(self) -> None:
+        world = self.world()
+        kept = world.driver.run(self.fitting(world))
+        with pytest.raises(TableMismatchError):
+            world.driver.run(self.corrected(world))
+        assert seen(world) == [(MONTH1, kept)]
+
+    def test_nor_one_with_an_open_job(self) -> None:
+        world = self.world()
+        spec = JobSpec(OTHER, partition_by=("month",))
+        opened = world.driver.run(open_job(world.context, spec))
+        with pytest.raises(TableMismatchError):
+            world.driver.run(self.corrected(world))
+        world.commit(opened, world.write(opened, MONTH1))
+        assert seen(world) == [(MONTH1, opened.job)]
+
+    @pytest.mark.parametrize("whole", [True, False], ids=["at once", "committed afterwards"])
+    def test_beside_a_job_that_fits_it(self, whole: bool) -> None:
+        """Which opens at any request: one of the two is refused, and the other one's rows stay."""
+        for at, world in interrupted(self.world, self.corrected):
+            told: list[Any] = []
+            spec = JobSpec(OTHER, partition_by=("month",))
+
+            def fits(world: World = world, told: list[Any] = told, spec: JobSpec = spec) -> None:
+                step = self.fitting(world) if whole else open_job(world.context, spec)
+                told.append(elsewhere(world, step))
+
+            mine = run_with(world, self.corrected(world), at, fits)
+            if not told:
+                fits()
+            other = told[0]
+            if not whole and not isinstance(other, RefusedError):
+                result = world.write(other, MONTH1)
+                other = elsewhere(world, commit_job(world.context, other, [result]))
+                other = other if isinstance(other, RefusedError) else other.job
+            committed = [
+                (partition, done)
+                for partition, done in ((DAY1, mine), (MONTH1, other))
+                if not isinstance(done, RefusedError)
+            ]
+            assert len(committed) <= 1, at
+            if committed:
+                assert seen(world) == committed, at
+
+    def test_one_that_dies_anywhere_leaves_a_table_that_counts(self) -> None:
+        for at, world in interrupted(self.world, self.corrected):
+
+            def die() -> None:
+                raise Died
+
+            with suppress(Died):
+                run_with(world, self.corrected(world), at, die)
+            elsewhere(world, recover(world.context, patience=0))
+            jobs = [name for _, name in seen(world)] if record(world) else []
+            for step in (self.fitting(world), self.corrected(world)):
+                done = elsewhere(world, step)
+                jobs += [] if isinstance(done, RefusedError) else [done]
+            assert {name for _, name in seen(world)} == set(jobs), at
