@@ -32,7 +32,7 @@ from ..committer.errors import InvalidInputError
 from ..committer.read_base import NOTHING_READ, ReadBase
 from ..committer.state.job_state import Committed, OpenedJob
 from .filters import Selected, parse_filter
-from .worker import application, is_over
+from .worker import application, connect_session, is_over
 
 logger = logging.getLogger("zero_rename.spark.table_reads")
 #: Filters kept of one table. Beyond, all partitions count as read.
@@ -114,7 +114,8 @@ def _selected(partition_filter: str, opened: OpenedJob) -> Collection[str]:
 
 
 class TableReads:
-    """The note on one table, in a file that one process at a time changes.
+    """The note on one table, in a file that one process at a time changes: an application's, or a
+    Spark Connect session's.
 
     Where it cannot be kept, which is logged, writes go by what is there when they open.
 
@@ -128,7 +129,7 @@ class TableReads:
 
     @staticmethod
     def here(table: str) -> TableReads:
-        """Those of the application that this worker belongs to."""
+        """Those of the application, and the session of Spark Connect, that this worker is of."""
         name = application()
         if name is None:
             return TableReads(table, None)
@@ -137,7 +138,8 @@ class TableReads:
         except OSError as error:
             logger.warning("%s: what is read of it cannot be noted: %s", table, error)
             return TableReads(table, None)
-        digest = hashlib.sha256(table.encode()).hexdigest()[:32]
+        what = f"{connect_session()} {table}"
+        digest = hashlib.sha256(what.encode()).hexdigest()[:32]
         return TableReads(table, folder / f"{digest}.json")
 
     def noted(self) -> Noted:

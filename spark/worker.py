@@ -92,6 +92,16 @@ def application() -> str | None:
     return None
 
 
+def connect_session() -> str:
+    """What tells a session of Spark Connect from others on its server, which is one application;
+    ``""`` in a classic application.
+
+    Spark puts a session's artifacts under this id (``BasePythonRunner``, ``PythonPlannerRunner``).
+    """
+    found = os.environ.get("SPARK_JOB_ARTIFACT_UUID", "default")
+    return "" if found == "default" else found
+
+
 def is_over(application: str) -> bool:
     """Whether an application of this host has ended, by its name from :func:`application`.
 

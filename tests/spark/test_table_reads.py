@@ -144,6 +144,19 @@ def test_each_application_has_a_folder_of_its_own(
     assert [path.name for path in folder.iterdir()] == ["two"]
 
 
+def test_what_one_session_of_spark_connect_reads_is_no_base_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Users share a server, which is one JVM. Spark tells workers the session by a variable."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(table_reads, "application", lambda: "one")
+    monkeypatch.setenv("SPARK_JOB_ARTIFACT_UUID", "1f3fc80b-d021-4a37-ab22-90d03371371a")
+    TableReads.here(URL).planned(whole(a=1), None)
+    assert epochs(TableReads.here(URL), "a") == [1]
+    monkeypatch.setenv("SPARK_JOB_ARTIFACT_UUID", "da344090-43d6-48e0-b5a7-1f25b66e1e02")
+    assert epochs(TableReads.here(URL), "a") == [None]
+
+
 def test_somebody_elses_folder_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
