@@ -13,7 +13,6 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 
 from ..committer.handoff import Handoff
 from ..committer.job_spec import Mode, OnConflict, OnRepeat, SuccessMarkers
-from ..provider.connection import NATIVE, check_committer
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.links import TableConsoleLink
 from ..provider.load_arguments import check_arguments
@@ -42,6 +41,7 @@ from ..provider.submit.local_files import check_files
 from ..provider.submit.private_folder import private_folder
 from ..provider.submit.spark_connection import find_cluster
 from ..provider.submit.submission import Cluster, MaskingSparkSubmitHook, Submission, prepare
+from ..s3a.hadoop.committers import NATIVE, check_committer
 from ..s3a.hadoop.settings import Committer
 
 if TYPE_CHECKING:

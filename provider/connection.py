@@ -8,13 +8,10 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ..committer.errors import InvalidInputError
-from ..s3a.hadoop.settings import Committer
+from ..s3a.hadoop.committers import check_committer
 from . import CONNECTION_TYPE, get_provider_info
 from .submit.credentials import looks_like_credential
 
-#: This project's own committer, and those of Hadoop's that run in the JVM.
-NATIVE = "zero_rename"
-COMMITTERS = (NATIVE, *Committer)
 _CHOICES = {
     "on_conflict": ("fail", "last_wins"),
     "success_markers": ("partition_and_table", "table", "none"),
@@ -127,18 +124,6 @@ def check_table_name(table: str | None) -> str:
             "where it is a template, see what that renders to.",
         )
     return name if whole else name.strip("/")
-
-
-def check_committer(name: str) -> str:
-    """Return ``name`` if there is that committer.
-
-    :raises InvalidInputError: there is not.
-    """
-    if name in COMMITTERS:
-        return name
-    raise InvalidInputError(
-        f"There is no committer {name!r}.", remedy=f"Choose one of {', '.join(COMMITTERS)}."
-    )
 
 
 def config_number(option: str) -> float:

@@ -7,7 +7,8 @@ from typing import Any, Protocol
 
 from ..committer.errors import InvalidInputError
 from ..committer.job_spec import Mode, OnConflict
-from .connection import check_committer, check_table_name
+from ..s3a.hadoop.committers import check_committer
+from .connection import check_table_name
 from .runs.partitions import ANY, check_partition, check_partition_format, no_partition
 from .runs.task_run import check_on_repeat
 from .s3a.options import check_options

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -209,17 +209,16 @@ class WriterOptions:
 
     def owner(self, application: str | None) -> Owner:
         """Who runs the job. :param application: what tells this Spark application from others."""
-        return Owner(
-            dag_id=self.dag,
-            run_id=self.run,
-            task_id=self.task,
+        said = Handoff(
+            dag=self.dag,
+            run=self.run,
+            task=self.task,
             map_index=self.map_index,
             try_number=self.try_number,
             series=self.series,
-            application=application,
-            host=socket.gethostname(),
-            pid=os.getpid(),
         )
+        here = socket.gethostname()
+        return replace(said.owner, application=application, host=here, pid=os.getpid())
 
     def files(self) -> FileOptions:
         """How data files are written."""

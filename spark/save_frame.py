@@ -26,8 +26,9 @@ from ..committer.handoff import Handoff
 from ..committer.job_spec import Mode, OnRepeat
 from ..committer.read_base import ReadBase
 from ..committer.table import Table
+from ..s3a.hadoop.committers import NATIVE
 from ..s3a.write_plan import SAVE_MODES
-from .write_target import NATIVE, WriteTarget, resolve
+from .write_target import WriteTarget, resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

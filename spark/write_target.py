@@ -9,9 +9,7 @@ from ..committer.errors import InvalidInputError
 from ..committer.handoff import Handoff
 from ..committer.job_spec import Mode
 from ..committer.layout import TableRoot
-from ..s3a.hadoop.settings import Committer
-
-NATIVE = "zero_rename"
+from ..s3a.hadoop.committers import NATIVE, check_committer
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ def resolve(
             remedy="Give save() a table, s3://bucket/prefix, or submit by the operator.",
         )
     said = handoff.about(root)
-    word = _committer(committer or said.committer or NATIVE)
+    word = check_committer(committer or said.committer or NATIVE)
     if word != NATIVE and "base" in options:
         raise InvalidInputError(
             f"base={options['base'][:200]!r} was given with the committer {word}, whose tables "
@@ -67,15 +65,6 @@ def resolve(
         partitions=_partitions(partitions, said.partitions),
         options=dict(options),
     )
-
-
-def _committer(word: str) -> str:
-    if word != NATIVE and word not in list(Committer):
-        raise InvalidInputError(
-            f"There is no committer {word!r}; nothing was written.",
-            remedy=f"Choose one of {', '.join((NATIVE, *Committer))}.",
-        )
-    return word
 
 
 def _mode(given: str | None, expected: Mode | None) -> Mode:

@@ -153,14 +153,25 @@ def install_packages(venv: Path, python: Path, uv: list[str]) -> None:
         run([str(python), "tools/compile_pyspark.py"])
 
 
+def cache_dir() -> Path:
+    """The user's cache folder, as ``spark/startup/launch.py`` has it, which needs Python's packages
+    only this script installs (not created)."""
+    if os.environ.get("XDG_CACHE_HOME"):
+        base = Path(os.environ["XDG_CACHE_HOME"])
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path.home() / ".cache"
+    return base / "zero-rename"
+
+
 def wheels_of_sources(python: Path) -> Path:
     """A folder of the user's cache with wheels of what PyPI has as sources only.
 
     uv makes such a wheel again for each environment: of PySpark's 450 MB in a minute, and keeps
     1.4 GB each time.
     """
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folder = Path(base, "zero-rename", "wheels")
+    folder = cache_dir() / "wheels"
     folder.mkdir(parents=True, exist_ok=True)
     for requirement in map(locked, SOURCES_ONLY):
         if not list(folder.glob(requirement.replace("==", "-") + "-*.whl")):

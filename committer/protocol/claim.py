@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from ..errors import (
     CommitConflictError,
     JobFencedError,
-    StoreUnreachableError,
     UnfinishedCommitError,
 )
 from ..job_spec import Mode, OnConflict
@@ -17,7 +16,7 @@ from ..records.head import HeadState, PartitionHead, Slot
 from ..s3.conditional_put import NotWritten, Uncertain
 from ..s3.requests import Absent, All, Head, Step
 from ..state.context import Context
-from ..state.decide import read_decision
+from ..state.decide import not_confirmed, read_decision
 from ..state.heads import Swapped, head_state, read_head, release_claim, swap_head
 from ..state.job_state import OpenedJob
 from .apply import finish
@@ -149,14 +148,7 @@ def _claim(
             case Swapped():
                 return Held(outcome.state)
             case Uncertain():
-                raise StoreUnreachableError(
-                    f"The store did not say whether a claim was written ({outcome.cause}). "
-                    "Nothing is decided, so nothing of this job is visible; it is aborted.",
-                    table=context.root.url,
-                    job=opened.job,
-                    key=slot.key,
-                    remedy="Try again when the store answers.",
-                )
+                raise not_confirmed(context, opened.job, slot.key, "a claim", outcome.cause)
             case NotWritten():
                 if outcome.seen_before:
                     # Our claim may have been there and been taken off: fenced, or finished by

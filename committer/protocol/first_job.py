@@ -29,7 +29,7 @@ from ..s3.requests import Put, Step
 from ..schema.compatibility import check_same, check_types
 from ..schema.directory import Directory, arrange, canonical_name
 from ..state.context import Context
-from ..state.decide import read_decision
+from ..state.decide import not_confirmed, read_decision
 from ..state.found_table import FoundTable, find_table, refuse_partition_folder
 from ..state.job_state import OpenedJob
 from ..state.probe import probe
@@ -194,14 +194,7 @@ def _make(
         case NotWritten():
             return None
         case Uncertain():
-            raise StoreUnreachableError(
-                f"The store did not confirm table.json ({outcome.cause}). Nothing is decided, so "
-                "nothing of this job is visible, and the record counts for nothing.",
-                table=context.root.url,
-                job=opened.job,
-                key=put.key,
-                remedy="Try again when the store answers.",
-            )
+            raise not_confirmed(context, opened.job, put.key, "table.json", outcome.cause)
 
 
 # -- what is on disk ---------------------------------------------------------------------------

@@ -143,15 +143,24 @@ def _write_part(context: Context, job: str, part: DecisionPart) -> Step[PartRefe
     put = Put(key, part.encode(), if_none_match=context.facts.conditional_put)
     outcome = yield from put_record(put, part.write_id)
     if not isinstance(outcome, Written):
-        raise StoreUnreachableError(
-            "The store did not say that a part of the decision was written. Nothing is decided, "
-            "so nothing of this job is visible.",
-            table=context.root.url,
-            job=job,
-            key=key,
-            remedy="Try the job again when the store answers.",
-        )
+        cause = outcome.cause if isinstance(outcome, Uncertain) else "another object is there"
+        raise not_confirmed(context, job, key, "a part of the decision", cause)
     return PartReference(key, outcome.etag)
+
+
+def not_confirmed(
+    context: Context, job: str, key: str, what: str, cause: str
+) -> StoreUnreachableError:
+    """What is raised where the store did not say whether a record was written that a job needs
+    before its decision."""
+    return StoreUnreachableError(
+        f"The store did not say whether {what} was written ({cause}). Nothing is decided, so "
+        "nothing of this job is visible.",
+        table=context.root.url,
+        job=job,
+        key=key,
+        remedy="Try the job again when the store answers.",
+    )
 
 
 def _unknown(context: Context, decision: Decision, cause: str) -> OutcomeUnknownError:
