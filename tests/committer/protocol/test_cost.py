@@ -56,3 +56,23 @@ def test_a_snapshot_reads_again_only_the_heads_that_moved() -> None:
     snapshot = world.snapshot()
     assert len(snapshot.epochs) == 200
     assert sent <= 200 + 20
+
+
+#: What a first job sends besides: it looks at what is there, probes the store and makes the table.
+FIRST = 37
+
+
+def test_first_jobs_that_race_probe_the_store_each() -> None:
+    """There is no record yet that could tell one what the other has found."""
+    alone = World()
+    alone.load(DAY1)
+    assert len(alone.driver.requests) <= USUAL + FIRST
+    world = World()
+    both = [world.open(), world.open()]
+    results = [world.write(opened, DAY1) for opened in both]
+    for opened, result in zip(both, results, strict=True):
+        world.commit(opened, result)
+    assert len(world.driver.requests) <= 2 * (USUAL + FIRST)
+    world.driver.requests.clear()
+    world.load(DAY1)
+    assert len(world.driver.requests) <= USUAL
