@@ -15,6 +15,7 @@ from ..committer import AdoptAction, Outcome, PurgeAction, RepairAction, Table
 from ..committer.state.old_records import KEPT_FOR
 from . import conflicts, s3a, s3a_check, s3a_recover, s3a_uploads, uploads
 from .output import DRY, EXIT_CODES, Apply, AsJson, Exit, plain, print_rows, refusals, say
+from .policy import lifecycle, policy
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -26,6 +27,8 @@ app = typer.Typer(
 
 app.command()(conflicts.conflicts)
 app.command()(conflicts.resolve)
+app.command()(policy)
+app.command()(lifecycle)
 app.command()(s3a.checks)
 app.command()(s3a_check.s3a_check)
 app.command()(s3a.committers)

@@ -11,7 +11,7 @@ from ..committer.errors import InvalidInputError, ZeroRenameError
 from .output import AsJson, plain, print_rows
 
 if TYPE_CHECKING:
-    from ..committer.maintenance.upload_selection import UploadsPath
+    from ..committer.uploads.selection import UploadsPath
     from ..s3a.outstanding_uploads import OutstandingUpload
 
 
@@ -67,8 +67,8 @@ def s3a_uploads(
     as_json: AsJson = False,
 ) -> None:
     """List, count or abort the uploads under way below a path, by age, whosever they are."""
-    from ..committer.maintenance.upload_selection import UploadsPath
     from ..committer.s3.driver import connect
+    from ..committer.uploads.selection import UploadsPath
     from ..s3a.outstanding_uploads import outstanding_uploads
 
     least_age = ((days * 24 + hours) * 60 + minutes) * 60 + seconds

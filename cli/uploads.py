@@ -19,8 +19,8 @@ from .ages import seconds_of
 from .output import DRY, EXIT_CODES, Apply, Exit, refusals, say, sheet_of
 
 if TYPE_CHECKING:
-    from ..committer.maintenance.upload_selection import Selection, UploadsPath
-    from ..committer.maintenance.upload_sweep import SeenUpload
+    from ..committer.uploads.selection import Selection, UploadsPath
+    from ..committer.uploads.sweep import SeenUpload
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -135,7 +135,7 @@ def _selection(
     older_than: str | None, jobs: Sequence[str] | None, ours: bool, foreign: bool
 ) -> Selection:
     from ..committer.maintenance.purge_plan import Whose
-    from ..committer.maintenance.upload_selection import Selection
+    from ..committer.uploads.selection import Selection
 
     whose: set[Whose] = set()
     if ours:
@@ -166,9 +166,9 @@ class _Listing:
     ) -> None:
         """Look at the uploads below ``path``, and abort them where told to."""
         from ..committer.maintenance.recovery import Outcome
-        from ..committer.maintenance.upload_selection import UploadsPath
-        from ..committer.maintenance.upload_sweep import UploadSweep
         from ..committer.s3.driver import connect
+        from ..committer.uploads.selection import UploadsPath
+        from ..committer.uploads.sweep import UploadSweep
         from ..s3a.live_uploads import spare_live_runs
 
         place: UploadsPath = UploadsPath.parse(path)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import ceil
 
 from .errors import DamagedError, TableNotFoundError
 from .job_spec import Coordination, JobSpec
 from .layout import TableRoot
 from .maintenance.adopt import find_unadopted
+from .maintenance.backstop import DAY, RECOVERY, lay_backstop, least_days
 from .maintenance.job_problems import about_heads, about_jobs
 from .maintenance.problem import Problem, about_damage
 from .maintenance.purge_plan import Judged, Wanted, Whose, judge_uploads
@@ -24,10 +24,6 @@ from .state.context import Context
 from .state.found_table import read_table
 from .state.open_jobs import list_open
 from .state.tolerance import or_damage
-
-DAY = 24 * 3600.0
-#: Seconds a table may wait for somebody to run recovery.
-RECOVERY = DAY
 
 
 def examine(context: Context, max_duration: float | None = None) -> Step[list[Problem]]:
@@ -205,8 +201,7 @@ def about_rules(rules: Sequence[LifecycleRule], root: TableRoot, longest: float)
 
     :param longest: seconds the longest job may run.
     """
-    # The rule counts whole days from an upload's start: its first parts are as old as the job.
-    needed = ceil((longest + RECOVERY) / DAY)
+    needed = least_days(longest)
     found = []
     for rule in rules:
         if not rule.concerns(f"{root.prefix}/"):
@@ -219,7 +214,8 @@ def about_rules(rules: Sequence[LifecycleRule], root: TableRoot, longest: float)
                     f"It aborts uploads after {rule.abort_days} days; a job may take "
                     f"{longest / 3600:.0f} h and its recovery {RECOVERY / 3600:.0f} h more. It "
                     "would take files that a job has committed.",
-                    f"Set DaysAfterInitiation to {needed} or more.",
+                    f"Set DaysAfterInitiation to {needed} or more, as zero-rename lifecycle "
+                    f"{root.url} prints it.",
                 )
             )
         if rule.expires:
@@ -234,3 +230,16 @@ def about_rules(rules: Sequence[LifecycleRule], root: TableRoot, longest: float)
                 )
             )
     return found
+
+
+def backstop(
+    root: TableRoot, days: int | None, max_duration: float | None, apply: bool
+) -> Step[LifecycleRule]:
+    """A lifecycle rule that this examination has no objection to, put into the bucket.
+
+    :param max_duration: seconds the longest job may run; ``None`` as in :func:`examine`.
+    :param apply: ``False`` only works it out.
+    :raises InvalidInputError: so few days that it would take files that a job has committed.
+    """
+    longest = max_duration or (yield from _longest_job(Context(root)))
+    return (yield from lay_backstop(root, days, longest, apply))

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from ..committer.layout import TableRoot
 from ..committer.maintenance.purge_plan import folders_of
-from ..committer.maintenance.upload_judge import Name, Spared, name_of
 from ..committer.s3.requests import All, ListedUpload, Step
+from ..committer.uploads.judge import Name, Spared, name_of
 from .recovery.liveness import PATIENCE
 from .runs.ledger import OpenTries, open_tries
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from ..committer.maintenance.upload_selection import UploadsPath
 from ..committer.s3.deletion import abort_until_gone
 from ..committer.s3.listing import list_objects
 from ..committer.s3.requests import ListedUpload, Step
+from ..committer.uploads.selection import UploadsPath
 from .hadoop.upload_owners import uploads_below
 
 

@@ -54,6 +54,10 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
             *("errors", "job_spec", "s3", "layout", "schema", "records", "state"),
             *("protocol", "parquet"),
         },
+        "uploads": {
+            *("errors", "job_spec", "s3", "layout", "records", "state"),
+            *("protocol", "maintenance"),
+        },
         "parquet": {"errors", "job_spec", "s3", "layout", "schema", "records"},
         "failures": {"errors", "job_spec", "layout", "records", "s3"},
         "interrupted": {

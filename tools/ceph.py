@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from tools.server_process import PATIENCE, ServerError, free_port, running, wait_for
@@ -60,6 +61,15 @@ rgw gc processor max time = 10
 """
 
 
+@dataclass(frozen=True)
+class User:
+    """Somebody who may sign requests."""
+
+    user: str
+    access_key: str
+    secret_key: str
+
+
 def installed() -> bool:
     return all(shutil.which(program) for program in _PROGRAMS)
 
@@ -87,10 +97,11 @@ def version() -> str:
 
 
 @contextlib.contextmanager
-def cluster(folder: Path, access_key: str, secret_key: str) -> Iterator[str]:
-    """Start a cluster with one user, and end it afterwards. Takes some 15 s.
+def cluster(folder: Path, owner: User, limited: User) -> Iterator[str]:
+    """Start a cluster with two users, and end it afterwards. Takes some 15 s.
 
     :param folder: empty; all state is kept there. Short, since sockets are there too.
+    :param owner: who makes buckets, and may give ``limited`` rights by IAM's ``PutUserPolicy``.
     :returns: the S3 endpoint.
     :raises ServerError: it does not start.
     """
@@ -114,15 +125,20 @@ def cluster(folder: Path, access_key: str, secret_key: str) -> Iterator[str]:
         _run(["ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", osd], environment)
         monitor.check()
         daemons.enter_context(running(["ceph-osd", "-f", "-i", "0"], folder, variables))
-        user = ["--uid=tests", "--display-name=tests"]
-        user += [f"--access-key={access_key}", f"--secret-key={secret_key}"]
         # The first to want pools; waits until the OSD has made them.
-        _run(["radosgw-admin", "user", "create", *user], environment)
+        _make_user(owner, ["--caps=user-policy=*"], environment)
+        _make_user(limited, [], environment)
         gateway = daemons.enter_context(
             running(["radosgw", "-f", "-n", "client.rgw"], folder, variables)
         )
         wait_for(f"http://127.0.0.1:{port}", gateway)
         yield f"http://127.0.0.1:{port}"
+
+
+def _make_user(user: User, rights: list[str], environment: dict[str, str]) -> None:
+    given = [f"--uid={user.user}", f"--display-name={user.user}"]
+    given += [f"--access-key={user.access_key}", f"--secret-key={user.secret_key}"]
+    _run(["radosgw-admin", "user", "create", *given, *rights], environment)
 
 
 def _make_monitor(folder: Path, fsid: str, ports: list[int], environment: dict[str, str]) -> None:

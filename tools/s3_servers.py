@@ -34,6 +34,8 @@ from zero_rename.spark.startup.launch import SMALL_JOB_FLAGS, cache_dir
 
 #: Of every server we start; they hold nothing that is worth a secret.
 ACCESS_KEY, SECRET_KEY = "test-access-key", "test-secret-key"
+#: Of Ceph: another user, without any right; the first may give it some.
+LIMITED = ceph.User("limited", "limited-access-key", "limited-secret-key")
 S3MOCK = Jar(
     "com.adobe.testing",
     "s3mock",
@@ -120,7 +122,9 @@ def serving(name: str) -> Iterator[Server]:
     with tempfile.TemporaryDirectory(prefix=f"{name}-") as folder:
         if name == "ceph":
             origin = f"{ceph.version()}, Debian's packages"
-            with ceph.cluster(Path(folder), ACCESS_KEY, SECRET_KEY) as endpoint:
+            with ceph.cluster(
+                Path(folder), ceph.User("tests", ACCESS_KEY, SECRET_KEY), LIMITED
+            ) as endpoint:
                 yield Server(name, endpoint, origin)
         else:
             yield from _serving_program(name, Path(folder))

@@ -15,18 +15,9 @@ from . import requests as store
 from .clients import ATTEMPTS, S3Clients
 from .encoded_keys import decoded_keys
 from .error_translation import code_of, describe, is_unsure, refusal_of, unreachable, was_not_sent
-from .lifecycle import LifecycleRule
+from .lifecycle import LifecycleRule, rules_of
 
 _GONE = {"NoSuchKey", "404", "NotFound"}
-#: A bucket without lifecycle rules, or a store that has no such thing.
-_NO_RULES = {
-    "NoSuchLifecycleConfiguration",
-    "NotImplemented",
-    "MethodNotAllowed",
-    "501",
-    "405",
-    "404",
-}
 #: What stores answer about an upload that is not there.
 _NO_UPLOAD = {"NoSuchUpload", "404", "NotFound", "NoSuchKey"}
 _REFUSED_READS = {"PreconditionFailed", "InvalidRange"}
@@ -82,6 +73,7 @@ class S3Requests:
             store.ListUploads: self._list_uploads,
             store.ListParts: self._list_parts,
             store.ListLifecycleRules: self._list_lifecycle_rules,
+            store.PutLifecycleRule: self._put_lifecycle_rule,
             store.CreateUpload: self._create_upload,
             store.UploadPart: self._upload_part,
             store.CompleteUpload: self._complete_upload,
@@ -230,12 +222,10 @@ class S3Requests:
         return store.UploadPage(uploads, marker, _date(answer))
 
     def _list_parts(self, request: store.ListParts) -> store.PartsPage | store.Refused:
-        options: dict[str, Any] = {"UploadId": request.upload_id}
-        if request.marker is not None:
-            options["PartNumberMarker"] = request.marker
+        after = {} if request.marker is None else {"PartNumberMarker": request.marker}
         try:
             answer = self.clients.retrying.list_parts(
-                Bucket=self.bucket, Key=request.key, **options
+                Bucket=self.bucket, Key=request.key, UploadId=request.upload_id, **after
             )
         except ClientError as error:
             if code_of(error) in _NO_UPLOAD:
@@ -251,13 +241,24 @@ class S3Requests:
     ) -> store.LifecycleRules | store.Unknown:
         # The rules are asked for advice only: no error of theirs ends a step.
         try:
-            answer = self.clients.retrying.get_bucket_lifecycle_configuration(Bucket=self.bucket)
+            rules = rules_of(self.clients.retrying, self.bucket)
         except FAILURES as error:
-            if isinstance(error, ClientError) and code_of(error) in _NO_RULES:
-                return store.LifecycleRules()
             return store.Unknown(describe(error))
-        enabled = (rule for rule in answer.get("Rules", ()) if rule.get("Status") == "Enabled")
+        enabled = (rule for rule in rules if rule.get("Status") == "Enabled")
         return store.LifecycleRules(tuple(LifecycleRule.of(rule) for rule in enabled))
+
+    def _put_lifecycle_rule(
+        self, request: store.PutLifecycleRule
+    ) -> store.Done | store.Refused | store.Unknown:
+        client, own = self.clients.retrying, request.rule.document()
+        try:
+            others = [it for it in rules_of(client, self.bucket) if it.get("ID") != own["ID"]]
+            answer = client.put_bucket_lifecycle_configuration(
+                Bucket=self.bucket, LifecycleConfiguration={"Rules": [*others, own]}
+            )
+        except FAILURES as error:
+            return self._failed_write(error, request, sent_once=False)
+        return _done(answer)
 
     def _create_upload(self, request: store.CreateUpload) -> store.Created:
         settings = request.settings

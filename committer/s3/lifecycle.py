@@ -7,6 +7,16 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+#: A bucket without lifecycle rules, or a store that has no such thing.
+_NO_RULES = {
+    "NoSuchLifecycleConfiguration",
+    "NotImplemented",
+    "MethodNotAllowed",
+    "501",
+    "405",
+    "404",
+}
+
 
 @dataclass(frozen=True)
 class LifecycleRule:
@@ -35,6 +45,15 @@ class LifecycleRule:
             bool({"Days", "Date"} & set(rule.get("Expiration", {}))),
         )
 
+    def document(self) -> dict[str, Any]:
+        """A rule that aborts uploads, as S3 takes it."""
+        return {
+            "ID": self.name,
+            "Status": "Enabled",
+            "Filter": {"Prefix": self.prefix},
+            "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": self.abort_days},
+        }
+
     def concerns(self, folder: str) -> bool:
         """Whether keys below ``folder``, which ends with a slash, are among the rule's."""
         return folder.startswith(self.prefix) or self.prefix.startswith(folder)
@@ -44,6 +63,24 @@ def least_abort_days(rules: Iterable[LifecycleRule], folder: str) -> float:
     """Days after which the first of the rules aborts uploads below a folder; infinite: none."""
     days = [rule.abort_days for rule in rules if rule.concerns(folder)]
     return min((found for found in days if found is not None), default=inf)
+
+
+def rules_of(client: Any, bucket: str) -> list[dict[str, Any]]:
+    """A bucket's rules as the store keeps them, enabled or not; none where it has no such thing.
+
+    :param client: boto3's.
+    """
+    # Not above: the requests name these rules, and a DAG file is to load no boto.
+    from botocore.exceptions import ClientError
+
+    from .error_translation import code_of
+
+    try:
+        return client.get_bucket_lifecycle_configuration(Bucket=bucket).get("Rules", [])
+    except ClientError as error:
+        if code_of(error) in _NO_RULES:
+            return []
+        raise
 
 
 def _prefix_of(rule: Mapping[str, Any]) -> str:

@@ -22,6 +22,7 @@ Which answers a request can get:
 ``ListUploads``        :class:`UploadPage`
 ``ListParts``          :class:`PartsPage` | :class:`Refused` (NoSuchUpload)
 ``ListLifecycleRules`` :class:`LifecycleRules` | :class:`Unknown` (the store does not tell)
+``PutLifecycleRule``   :class:`Done` | :class:`Refused` | :class:`Unknown`
 ``CreateUpload``       :class:`Created`
 ``UploadPart``         :class:`Done` | :class:`Refused`
 ``CompleteUpload``     :class:`Done` | :class:`Refused` | :class:`Unknown`
@@ -151,6 +152,13 @@ class ListLifecycleRules:
 
 
 @dataclass(frozen=True)
+class PutLifecycleRule:
+    """Add a rule to the bucket's own, in the place of one with its name."""
+
+    rule: LifecycleRule
+
+
+@dataclass(frozen=True)
 class ObjectSettings:
     """What a data object is created with besides its bytes.
 
@@ -229,6 +237,7 @@ Request = (
     | ListUploads
     | ListParts
     | ListLifecycleRules
+    | PutLifecycleRule
     | CreateUpload
     | UploadPart
     | CompleteUpload

@@ -110,6 +110,7 @@ class MemoryStore:
             s.ListUploads: self._list_uploads,
             s.ListParts: self._list_parts,
             s.ListLifecycleRules: lambda _: s.LifecycleRules(self.rules),
+            s.PutLifecycleRule: self._put_lifecycle_rule,
             s.CreateUpload: self._create_upload,
             s.UploadPart: self._upload_part,
             s.CompleteUpload: self._complete_upload,
@@ -250,6 +251,11 @@ class MemoryStore:
         more = len(numbers) > len(page)
         sizes = [len(upload.parts[number][1]) for number in page]
         return s.PartsPage(len(page), sum(sizes), page[-1] if more else None)
+
+    def _put_lifecycle_rule(self, request: s.PutLifecycleRule) -> s.Done:
+        others = (rule for rule in self.rules if rule.name != request.rule.name)
+        self.rules = (*others, request.rule)
+        return s.Done(date=self._now())
 
     def _create_upload(self, request: s.CreateUpload) -> s.Created:
         self._count += 1

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from ..errors import InvalidInputError
-from .purge_plan import Whose
+from ..maintenance.purge_plan import Whose
 
 _SCHEMES = ("s3", "s3a", "s3n")
 

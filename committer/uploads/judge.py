@@ -9,15 +9,23 @@ from dataclasses import dataclass, replace
 from ..errors import DamagedError, ZeroRenameError
 from ..job_spec import Coordination
 from ..layout import TableRoot, job_in_key
+from ..maintenance.purge_plan import (
+    Fate,
+    Judged,
+    Wanted,
+    Whose,
+    folders_of,
+    judge_page,
+    look_for_tables,
+)
+from ..maintenance.recovery import JudgedJob, Recovered, judge_job, known, settle
 from ..records.decision import Decision
 from ..s3.requests import All, Found, Head, ListedUpload, ListObjects, Step
 from ..state.context import Context
 from ..state.decide import decide
 from ..state.found_table import find_table
 from ..state.tolerance import or_damage
-from .purge_plan import Fate, Judged, Wanted, Whose, folders_of, judge_page, look_for_tables
-from .recovery import JudgedJob, Recovered, judge_job, known, settle
-from .upload_selection import Selection, UploadsPath
+from .selection import Selection, UploadsPath
 
 #: Folders of which it is remembered whether they are tables.
 _FOLDERS = 20_000

@@ -1,7 +1,7 @@
 """Uploads under way below a path, page by page: whose each is, how much it holds, and aborting.
 
 Nothing is kept of a page but counts, so that a hundred thousand cost no more memory than a
-thousand. What belongs to a job is judged as a purge does (:mod:`.purge_plan`).
+thousand. What belongs to a job is judged as a purge does (:mod:`..maintenance.purge_plan`).
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from ..layout import job_in_key
+from ..maintenance.purge import PurgeAction
+from ..maintenance.purge_plan import Judged, Whose
+from ..maintenance.recovery import Recovered
 from ..s3.deletion import abort_until_gone
 from ..s3.requests import All, ListedUpload, ListParts, ListUploads, PartsPage, ServerName, Step
-from .purge import PurgeAction
-from .purge_plan import Judged, Whose
-from .recovery import Recovered
-from .upload_judge import Spared, UploadJudge, spare_none
-from .upload_selection import Selection, UploadsPath
+from .judge import Spared, UploadJudge, spare_none
+from .selection import Selection, UploadsPath
 
 #: A store that lists uploads by prefix as it should; others may show none, as MinIO does.
 _LISTS_BY_PREFIX = "AmazonS3"

@@ -14,8 +14,6 @@ from zero_rename.committer.errors import JobFencedError
 from zero_rename.committer.layout import TableRoot
 from zero_rename.committer.maintenance.purge_plan import Whose
 from zero_rename.committer.maintenance.recovery import Recovered
-from zero_rename.committer.maintenance.upload_selection import Selection, UploadsPath
-from zero_rename.committer.maintenance.upload_sweep import SeenUpload, UploadSweep
 from zero_rename.committer.s3.requests import (
     AbortUpload,
     CreateUpload,
@@ -27,6 +25,8 @@ from zero_rename.committer.s3.requests import (
     UploadPage,
     UploadPart,
 )
+from zero_rename.committer.uploads.selection import Selection, UploadsPath
+from zero_rename.committer.uploads.sweep import SeenUpload, UploadSweep
 
 DAY = 86400.0
 TABLE = ROOT.url

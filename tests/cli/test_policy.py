@@ -1,0 +1,228 @@
+"""Policies on Ceph: each is enough for its role, and each of its actions is needed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import boto3
+import pyarrow as pa
+import pytest
+from torture.servers import Store, of_server
+from typer.testing import CliRunner
+
+from support.shared_servers import shared_server
+from tools.s3_servers import LIMITED
+from zero_rename import Table
+from zero_rename.cli import app
+from zero_rename.committer import StoreRefusedError
+from zero_rename.committer.layout import TableRoot
+from zero_rename.committer.maintenance.access_policy import Role, access_policy
+from zero_rename.committer.uploads.selection import Selection, UploadsPath
+from zero_rename.committer.uploads.sweep import UploadSweep
+
+DATA = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})
+
+
+@pytest.fixture(scope="session")
+def ceph(pytestconfig: pytest.Config) -> Store:
+    return of_server(shared_server(pytestconfig, "ceph"))
+
+
+@dataclass
+class Limited:
+    """A user without rights but those of a policy, and a table of somebody else.
+
+    :param iam: of who may give rights.
+    """
+
+    iam: Any
+    owner: Table
+    endpoint: str
+    region: str
+
+    @property
+    def root(self) -> TableRoot:
+        return self.owner.root
+
+    def grant(self, document: dict[str, Any]) -> None:
+        """In the place of what this test granted before; other tests have buckets of their own."""
+        self.iam.put_user_policy(
+            UserName=LIMITED.user,
+            PolicyName=self.root.bucket,
+            PolicyDocument=json.dumps(document),
+        )
+
+    def table(self, url: str | None = None) -> Table:
+        """As this user sees it; each with a client of its own, which has asked for no right yet."""
+        client = boto3.session.Session().client(
+            "s3",
+            endpoint_url=self.endpoint,
+            region_name=self.region,
+            aws_access_key_id=LIMITED.access_key,
+            aws_secret_access_key=LIMITED.secret_key,
+        )
+        return Table(url or self.root.url, client=client)
+
+
+@pytest.fixture
+def limited(ceph: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Limited]:
+    for name, value in ceph.environment().items():
+        monkeypatch.setenv(name, value)
+    bucket = f"rights-{uuid.uuid4().hex[:12]}"
+    ceph.client().create_bucket(Bucket=bucket)
+    owner = Table(f"s3://{bucket}/wh/flights")
+    load(owner)
+    region = ceph.variables["AWS_REGION"]
+    iam = boto3.client("iam", endpoint_url=ceph.endpoint, region_name=region)
+    made = Limited(iam, owner, ceph.endpoint, region)
+    yield made
+    iam.delete_user_policy(UserName=LIMITED.user, PolicyName=bucket)
+
+
+def load(table: Table, mode: str = "append") -> None:
+    with table.job(DATA.schema, mode=mode, partition_by=["day"]) as job:
+        job.write(DATA)
+
+
+def read(table: Table, owner: Table) -> None:
+    assert table.to_arrow().num_rows >= 3
+    assert table.snapshot(["day=1"]).files
+    assert [it for it in table.verify() if str(it.kind) != "unnamed"] == []
+
+
+def write(table: Table, owner: Table) -> None:
+    """An append and a replace, and an upload of a job that was killed."""
+    load(table)
+    load(table, "overwrite")
+    table.recover()
+    (job, *_) = {file.job for file in table.files()}
+    key = f"{table.root.prefix}/day=1/part-00009-{job}-0009.parquet"
+    table.driver.clients.retrying.create_multipart_upload(Bucket=table.root.bucket, Key=key)
+    assert table.purge(apply=True).failed == 0
+    read(table, owner)
+
+
+def maintain(table: Table, owner: Table) -> None:
+    write(table, owner)
+    found = table.doctor()
+    assert found == [], found
+    path = UploadsPath.parse(table.root.url)
+    # Whoever began an upload may ask what it holds without any right.
+    key = f"{table.root.prefix}/x"
+    owner.driver.clients.retrying.create_multipart_upload(Bucket=table.root.bucket, Key=key)
+    pages: list[Any] = []
+    table.run(UploadSweep(path, Selection(), pages.extend, apply=True, sizes=True).run())
+    assert [(it.key, it.bytes) for it in pages] == [(key, 0)]
+
+
+def tidy(table: Table) -> None:
+    """Nothing is left of what was refused half-way."""
+    with contextlib.suppress(StoreRefusedError):  # A reader may not, and leaves nothing.
+        table.recover(patience=0.0)
+        path = UploadsPath.parse(table.root.url)
+        table.run(UploadSweep(path, Selection(), lambda page: None, apply=True).run())
+
+
+WORK: dict[Role, Callable[[Table, Table], None]] = {
+    Role.READER: read,
+    Role.WRITER: write,
+    Role.MAINTAINER: maintain,
+}
+
+
+def without(document: dict[str, Any], action: str) -> dict[str, Any]:
+    statements = [
+        {**one, "Action": [it for it in one["Action"] if it != action]}
+        for one in document["Statement"]
+    ]
+    return {**document, "Statement": [one for one in statements if one["Action"]]}
+
+
+@pytest.mark.parametrize("role", Role)
+def test_a_policy_is_enough_and_each_action_of_it_is_needed(limited: Limited, role: Role) -> None:
+    document = access_policy(role, limited.root)
+    limited.grant(document)
+    WORK[role](limited.table(), limited.owner)
+    actions = [action for one in document["Statement"] for action in one["Action"]]
+    assert len(actions) == len(set(actions))
+    for action in actions:
+        limited.grant(document)
+        tidy(limited.table())
+        limited.grant(without(document, action))
+        with pytest.raises((StoreRefusedError, AssertionError)) as caught:
+            WORK[role](limited.table(), limited.owner)
+        if isinstance(caught.value, AssertionError):
+            assert "Lifecycle" in action, "but for advice, a lack is an error that names it"
+    limited.grant(document)
+    read(limited.table(), limited.owner)
+
+
+def test_another_table_is_out_of_reach(limited: Limited) -> None:
+    limited.grant(access_policy(Role.MAINTAINER, limited.root))
+    url = f"{limited.root.url}2"
+    load(Table(url))
+    with pytest.raises(StoreRefusedError):
+        limited.table(url).to_arrow()
+    with pytest.raises(StoreRefusedError):
+        load(limited.table(url))
+
+
+def test_the_command_prints_what_was_shown() -> None:
+    root = TableRoot.parse("s3://bucket/wh/flights")
+    for role in Role:
+        for options in ([], ["--json"]):
+            result = CliRunner().invoke(app, ["policy", str(role), root.url, *options])
+            assert result.exit_code == 0, result.output
+            assert json.loads(result.stdout) == access_policy(role, root)
+    assert CliRunner().invoke(app, ["policy", "owner", root.url]).exit_code == 2
+
+
+class TestLifecycle:
+    def invoke(self, *arguments: str) -> Any:
+        return CliRunner().invoke(app, ["lifecycle", *arguments])
+
+    def rules(self, bucket: Any) -> list[dict[str, Any]]:
+        try:
+            found = bucket.client.get_bucket_lifecycle_configuration(Bucket=bucket.name)
+        except bucket.client.exceptions.ClientError:
+            return []
+        return found["Rules"]
+
+    def test_a_rule_is_printed_and_put_beside_others(self, s3_bucket: Any) -> None:
+        url = f"s3://{s3_bucket.name}/flights"
+        load(Table(url))
+        other = {
+            "ID": "logs",
+            "Status": "Enabled",
+            "Filter": {"Prefix": "logs/"},
+            "Expiration": {"Days": 3},
+        }
+        s3_bucket.client.put_bucket_lifecycle_configuration(
+            Bucket=s3_bucket.name, LifecycleConfiguration={"Rules": [other]}
+        )
+        result = self.invoke(url)
+        (rule,) = json.loads(result.stdout)["Rules"]
+        assert rule["AbortIncompleteMultipartUpload"] == {"DaysAfterInitiation": 7}
+        assert rule["Filter"] == {"Prefix": "flights/"}
+        assert "--apply" in result.stderr
+        assert [it["ID"] for it in self.rules(s3_bucket)] == ["logs"]
+        for days in ("9", "10"):
+            assert self.invoke(url, "--days", days, "--apply").exit_code == 0
+        first, second = self.rules(s3_bucket)
+        assert (first["ID"], first["Expiration"]) == ("logs", {"Days": 3})
+        assert second["AbortIncompleteMultipartUpload"] == {"DaysAfterInitiation": 10}
+        assert [it.what for it in Table(url).doctor() if "lifecycle" in it.what] == []
+
+    def test_one_that_would_take_a_jobs_files_is_refused(self, s3_bucket: Any) -> None:
+        url = f"s3://{s3_bucket.name}/flights"
+        load(Table(url))
+        result = self.invoke(url, "--days", "2", "--apply")
+        assert result.exit_code == 2
+        assert "--days 3 or more" in result.stderr
+        assert self.invoke(url, "--days", "9", "--max-duration", "864000").exit_code == 2
+        assert self.rules(s3_bucket) == []
