@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ..committer import Table
     from ..committer.maintenance.purge import PurgeEntry
+    from ..provider.upkeep import Upkeep
 
 #: Uploads in a report by XCom, which lies in Airflow's database.
 _MOST = 100
@@ -164,31 +165,12 @@ class PurgeStaleUploadsOperator(_TableMaintenance):
         self.foreign = foreign
         self.older_than = older_than
 
-    def _age(self, hook: ZeroRenameHook) -> float | None:
-        if not self.foreign:
-            return None
-        age = _seconds(self.older_than)
-        return hook.purge_age if age is None else age
-
     def _check(self, hook: ZeroRenameHook) -> None:
-        if self.older_than is not None and not self.foreign:
-            raise InvalidInputError(
-                "older_than is the age of foreign uploads, and foreign=True is not given.",
-                remedy="Give foreign=True as well, or leave older_than out: what belongs to a "
-                "job is judged by its records.",
-            )
-        age, floor = self._age(hook), 3600.0 * config_number("purge_floor_hours")
-        if age is not None and age < floor:
-            raise InvalidInputError(
-                f"Foreign uploads are to be purged from an age of {age:.0f} s, which is below "
-                f"[zero_rename] purge_floor_hours ({floor:.0f} s): another tool may still be "
-                "writing them. Nothing was purged.",
-                remedy="Give a greater older_than, or lower the floor in Airflow's configuration.",
-            )
+        foreign_age(hook, self.foreign, self.older_than)
 
     def _treat(self, table: Table, hook: ZeroRenameHook) -> dict[str, Any]:
         found = table.purge(
-            older_than=self._age(hook),
+            older_than=foreign_age(hook, self.foreign, self.older_than),
             foreign=self.foreign,
             apply=self.apply,
             patience=_seconds(self.patience),
@@ -224,6 +206,134 @@ class PurgeStaleUploadsOperator(_TableMaintenance):
                 for entry in entries[start : start + _LINES]
             ]
             self.log.info("%s\n%s", table.root.url, text_table(header, rows))
+
+
+class MaintainTablesOperator(BaseOperator):
+    """Look after all tables of a connection: recover, purge, verify.
+
+    Reports by default: ``apply=True`` acts. The summary is logged and returned (XCom):
+    ``tables`` (100 at most: ``jobs``, ``uploads`` and ``findings`` counted, ``person``, ``again``
+    and ``notes`` with 20 sentences each and ``left_off``), ``tables_left_off``, ``person`` (how
+    many things need one) and ``again``. The XCom ``markdown`` has it as a page. Both are there
+    also where the task fails.
+
+    Fails, without a retry, where only a person can help: a file is missing or changed, a record
+    cannot be read, a committed file is lost, a right is missing. What the store's weather kept
+    from being done is in ``again``, and the next run tries it.
+
+    :param tables: one table or several, whole or below the connection's table root; ``None``
+        looks for all below it. (templated)
+    :param apply: act; ``False`` only reports what would be done.
+    :param foreign: abort foreign uploads too.
+    :param older_than: their least age, as in :class:`PurgeStaleUploadsOperator`.
+    :param patience: as in :class:`RecoverJobsOperator`.
+    :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
+    """
+
+    template_fields: Sequence[str] = ("tables", "zero_rename_conn_id")
+    ui_color = "#f2eee6"
+
+    def __init__(
+        self,
+        *,
+        tables: str | Sequence[str] | None = None,
+        apply: bool = False,
+        foreign: bool = False,
+        older_than: float | timedelta | None = None,
+        patience: float | timedelta | None = None,
+        zero_rename_conn_id: str = DEFAULT_CONN_ID,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.tables = tables
+        self.apply = apply
+        self.foreign = foreign
+        self.older_than = older_than
+        self.patience = patience
+        self.zero_rename_conn_id = zero_rename_conn_id
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Look after every table, then fail if a person is needed.
+
+        :raises AirflowFailException: a person is needed, or a call that no retry can mend.
+        """
+        from ..provider.upkeep import as_markdown
+
+        try:
+            hook = ZeroRenameHook(self.zero_rename_conn_id)
+            tables = [hook.get_table(name) for name in self._names(hook)]
+            age = foreign_age(hook, self.foreign, self.older_than)
+        except InvalidInputError as error:
+            raise AirflowFailException(str(error)) from error
+        done = [self._look_after(table, age) for table in tables]
+        page = as_markdown(done, self.apply)
+        self.log.info("%s", page)
+        report = {
+            "tables": [it.capped() for it in done[:_MOST]],
+            "tables_left_off": max(0, len(done) - _MOST),
+            "person": sum(len(it.person) for it in done),
+            "again": sum(len(it.again) for it in done),
+        }
+        ti: Any = context["ti"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
+        ti.xcom_push(key="markdown", value=page)
+        needed = [f"{it.table}: {it.person[0]}" for it in done if it.person]
+        if not needed:
+            return report
+        # What a task returns is kept only where it succeeds.
+        ti.xcom_push(key="return_value", value=report)
+        more = "" if len(needed) == 1 else f" And {len(needed) - 1} more tables; the log has all."
+        raise AirflowFailException(f"A person is needed. {needed[0]}{more}")
+
+    def _names(self, hook: ZeroRenameHook) -> list[str]:
+        if self.tables is None:
+            return hook.table_urls()
+        return [self.tables] if isinstance(self.tables, str) else list(self.tables)
+
+    def _look_after(self, table: Table, age: float | None) -> Upkeep:
+        from ..provider.upkeep import Upkeep, look_after
+
+        try:
+            done = look_after(
+                table, apply=self.apply, foreign_age=age, patience=_seconds(self.patience)
+            )
+        except Exception as error:
+            # The other tables are looked after; this one is for who mends the program.
+            self.log.exception("%s", table.root.url)
+            done = Upkeep(table.root.url, person=[f"{type(error).__name__}: {error}"])
+        for title in ("person", "again", "notes"):
+            for line in getattr(done, title):
+                self.log.info("%s, %s: %s", done.table, title, line)
+        return done
+
+
+def foreign_age(
+    hook: ZeroRenameHook, foreign: bool, older_than: float | timedelta | None
+) -> float | None:
+    """Seconds from which foreign uploads are aborted; ``None`` leaves them.
+
+    :raises InvalidInputError: an age without ``foreign``, or one below the floor.
+    """
+    if older_than is not None and not foreign:
+        raise InvalidInputError(
+            "older_than is the age of foreign uploads, and foreign=True is not given.",
+            remedy="Give foreign=True as well, or leave older_than out: what belongs to a job is "
+            "judged by its records.",
+        )
+    if not foreign:
+        return None
+    given = _seconds(older_than)
+    age, floor = (
+        hook.purge_age if given is None else given,
+        3600.0 * config_number("purge_floor_hours"),
+    )
+    if age < floor:
+        raise InvalidInputError(
+            f"Foreign uploads are to be purged from an age of {age:.0f} s, which is below "
+            f"[zero_rename] purge_floor_hours ({floor:.0f} s): another tool may still be writing "
+            "them. Nothing was purged.",
+            remedy="Give a greater older_than, or lower the floor in Airflow's configuration.",
+        )
+    return age
 
 
 def _failures(table: Table, report: dict[str, Any]) -> list[ZeroRenameError]:

@@ -92,6 +92,26 @@ class ZeroRenameHook(BaseHook):
         root = TableRoot.parse(self.table_url(table))
         return Table(root.url, client=self.get_conn())
 
+    def table_urls(self) -> list[str]:
+        """The roots of all tables below the connection's table root.
+
+        :raises InvalidInputError: it has none.
+        """
+        from ..committer.s3.driver import connect
+        from ..committer.uploads.selection import UploadsPath
+        from ..committer.uploads.tables_below import tables_below
+
+        root = self.settings.table_root
+        if root is None:
+            raise InvalidInputError(
+                f"The connection {self.settings.conn_id!r} has no table_root, so nobody knows "
+                "which tables are meant; nothing was read.",
+                remedy="Give the connection a table_root, or name the tables.",
+            )
+        path = UploadsPath.parse(root)
+        found = connect(path.bucket, self.get_conn()).run(tables_below(path))
+        return [table.url for table in found]
+
     @property
     def purge_age(self) -> float:
         """Age in seconds from which foreign uploads are purged: the connection's, else

@@ -177,7 +177,7 @@ def release_dead_claims(context: Context) -> Step[list[Recovered]]:
     outcomes = []
     for it in found:
         if isinstance(it, DamagedError):
-            outcomes.append(Recovered("", Outcome.FAILED, str(it)))
+            outcomes.append(Recovered.failed("", it))
         else:
             outcomes.append((yield from _release(context, *it)))
     return outcomes
@@ -189,12 +189,12 @@ def dead_claims(context: Context) -> Step[list[Recovered]]:
     outcomes = []
     for it in found:
         if isinstance(it, DamagedError):
-            outcomes.append(Recovered("", Outcome.FAILED, str(it)))
+            outcomes.append(Recovered.failed("", it))
             continue
         state, job = it
         decided = yield from or_damage(read_decision(context, job))
         if isinstance(decided, DamagedError):
-            outcomes.append(Recovered(job, Outcome.FAILED, str(decided)))
+            outcomes.append(Recovered.failed(job, decided))
         elif decided is not None and decided.decision.is_commit:
             detail = f"apply {state.slot.name}"
             outcomes.append(Recovered(job, Outcome.WOULD_FINISH, detail))
@@ -222,7 +222,7 @@ def _release(context: Context, state: HeadState, job: str) -> Step[Recovered]:
     try:
         decided = yield from decide(context, Decision.abort(job, context.write_id()))
     except (DamagedError, StoreFullError) as error:
-        return Recovered(job, Outcome.FAILED, str(error))
+        return Recovered.failed(job, error)
     if decided.decision.is_commit:
         yield from finish(context, decided)
         return Recovered(job, Outcome.COMMITTED, f"applied {state.slot.name}")

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from ..errors import DamagedError, ZeroRenameError
+from ..errors import (
+    DamagedError,
+    InvalidInputError,
+    StoreRefusedError,
+    StoreUnfitError,
+    ZeroRenameError,
+)
 from ..job_spec import NOBODY, Coordination, Owner
 from ..protocol.abort import abort_job_id, abort_own, claimable_slots, clean_up
 from ..protocol.apply import finish
@@ -38,11 +44,25 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Recovered:
-    """What recovery did with one open job, and why."""
+    """What recovery did with one open job, and why.
+
+    :param lasting: it failed, and will until a person does something about it.
+    """
 
     job: str
     outcome: Outcome
     detail: str
+    lasting: bool = False
+
+    @staticmethod
+    def failed(job: str, error: ZeroRenameError) -> Recovered:
+        """It could not be settled."""
+        return Recovered(job, Outcome.FAILED, str(error), is_lasting(error))
+
+
+def is_lasting(error: ZeroRenameError) -> bool:
+    """Whether the same would fail again: not for the store's weather, nor for another job."""
+    return isinstance(error, DamagedError | InvalidInputError | StoreRefusedError | StoreUnfitError)
 
 
 @dataclass(frozen=True)
@@ -125,7 +145,7 @@ def recover(context: Context, patience: float | None = None) -> Step[list[Recove
         try:
             outcome = yield from _recover_one(context, job, patience)
         except ZeroRenameError as error:
-            outcome = Recovered(job, Outcome.FAILED, str(error))
+            outcome = Recovered.failed(job, error)
         if outcome is not None:
             outcomes.append(outcome)
     return outcomes
@@ -140,7 +160,7 @@ def plan_recovery(context: Context, patience: float | None = None) -> Step[list[
     jobs = sorted((yield from list_open(context)))
     found = yield All(tuple(or_damage(_plan_one(context, job, patience)) for job in jobs))
     return [
-        Recovered(job, Outcome.FAILED, str(it)) if isinstance(it, DamagedError) else it
+        Recovered.failed(job, it) if isinstance(it, DamagedError) else it
         for job, it in zip(jobs, found, strict=True)
         if it is not None
     ]

@@ -27,7 +27,7 @@ def dags() -> dict[str, Any]:
 
 
 def test_which_there_are(dags: dict[str, Any]) -> None:
-    assert set(dags) == {"flights_daily", "flights_maintenance"}
+    assert set(dags) == {"flights_daily", "flights_maintenance", "zero_rename_maintenance"}
     for dag in dags.values():
         assert dag.catchup is False
         assert dag.default_args["retries"] > 0

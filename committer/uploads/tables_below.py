@@ -1,0 +1,53 @@
+"""Tables of this package below a folder."""
+
+from __future__ import annotations
+
+from ..layout import CONTROL, TableRoot, is_hidden
+from ..s3.requests import All, Found, Head, ListObjects, Step
+from .selection import UploadsPath
+
+
+def tables_below(path: UploadsPath) -> Step[list[TableRoot]]:
+    """The tables below a folder, that itself included, by their names.
+
+    One listing a folder that is none, and a page more for each thousand files or folders in it.
+    Partition directories and what readers skip are not looked into, nor what lies in a table.
+    """
+    found: list[TableRoot] = []
+    level = [path.prefix]
+    while level:
+        children = yield All(tuple(_folders(prefix) for prefix in level))
+        marked = [
+            TableRoot(path.bucket, prefix.rstrip("/"))
+            for prefix, names in zip(level, children, strict=True)
+            if prefix and CONTROL in names
+        ]
+        tables = yield All(tuple(_is_table(root) for root in marked))
+        here = {root.prefix for root, it in zip(marked, tables, strict=True) if it}
+        found += (TableRoot(path.bucket, prefix) for prefix in here)
+        level = [
+            f"{prefix}{name}/"
+            for prefix, names in zip(level, children, strict=True)
+            if prefix.rstrip("/") not in here
+            for name in names
+            if "=" not in name and not is_hidden(name)
+        ]
+    return sorted(found, key=lambda root: root.prefix)
+
+
+def _folders(prefix: str) -> Step[list[str]]:
+    names: list[str] = []
+    token = None
+    while True:
+        page = yield ListObjects(prefix, delimiter=True, token=token)
+        names += (child.removeprefix(prefix).rstrip("/") for child in page.prefixes)
+        token = page.token
+        if token is None:
+            return [name for name in names if name]
+
+
+def _is_table(root: TableRoot) -> Step[bool]:
+    """Also where a first job is open or died: beside a table of Hadoop's committers lie records of
+    its runs below the same name."""
+    record, jobs = yield All((Head(root.table_key), ListObjects(root.open_prefix)))
+    return isinstance(record, Found) or bool(jobs.objects)

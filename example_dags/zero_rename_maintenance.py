@@ -1,0 +1,40 @@
+"""Daily maintenance of all tables of a connection: recover, purge, verify.
+
+Every table below the connection's ``table_root`` is looked after: interrupted jobs are settled,
+uploads that nobody will complete are aborted, and what the heads name is compared with what is
+there. The summary is in the task's log, in its XCom, and as Markdown in the XCom ``markdown``.
+The task fails where a person is needed, and says for what; what the store's weather kept from
+being done is tried again by the next run.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow.sdk import DAG, Param
+
+from zero_rename.operators.maintenance import MaintainTablesOperator
+
+CONNECTION: Any = {
+    "connection": Param(
+        "zero_rename_default", type="string", description="With a table root; all below it"
+    ),
+}
+
+with DAG(
+    dag_id="zero_rename_maintenance",
+    schedule="@daily",
+    start_date=datetime(2013, 1, 1, tzinfo=UTC),
+    catchup=False,
+    max_active_runs=1,
+    default_args={"retries": 1, "retry_delay": timedelta(minutes=5)},
+    params=CONNECTION,
+    tags=["example", "zero_rename"],
+    doc_md=__doc__,
+):
+    MaintainTablesOperator(
+        task_id="maintain",
+        zero_rename_conn_id="{{ params.connection }}",
+        apply=True,
+    )

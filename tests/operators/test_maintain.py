@@ -1,0 +1,165 @@
+"""Maintenance of all tables of a connection: what is done, what is told, and when it fails."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from support.airflow import Tables, connection_variable, run_task, task_context
+from zero_rename.committer.s3.driver import BotoDriver
+from zero_rename.committer.s3.requests import AbortUpload, ListUploads, Unknown
+from zero_rename.committer.uploads.selection import UploadsPath
+from zero_rename.committer.uploads.tables_below import tables_below
+from zero_rename.operators.maintenance import MaintainTablesOperator
+from zero_rename.provider.hooks import ZeroRenameHook
+
+
+class Pushed:
+    """A task instance that keeps what is pushed."""
+
+    def __init__(self) -> None:
+        self.xcom: dict[str, Any] = {}
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        assert json.loads(json.dumps(value)) == value
+        self.xcom[key] = value
+
+
+@pytest.fixture
+def connection(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> str:
+    extra = {"table_root": tables.url("").rstrip("/")}
+    monkeypatch.setenv(*connection_variable("zr", conn_type="zero_rename", extra=extra))
+    return "zr"
+
+
+def run(connection: str, pushed: Pushed | None = None, **arguments: Any) -> dict[str, Any]:
+    arguments.setdefault("apply", True)
+    task = MaintainTablesOperator(task_id="maintain", zero_rename_conn_id=connection, **arguments)
+    context = task_context(task)
+    context["ti"] = pushed or Pushed()
+    report = run_task(task, context)
+    assert json.loads(json.dumps(report)) == report
+    return report
+
+
+def test_all_tables_of_the_connection_are_looked_after(tables: Tables, connection: str) -> None:
+    for name in ("flights", "deep/er/weather", "month=1/planes"):
+        tables.load(1, name=name)
+    tables.bucket.put("wh/logs/x.txt", b"x")
+    tables.bucket.put("wh/_zero_rename/s3a-runs/s3a/run/1-open.json", b"{}")
+    dead = tables.undecided(2, name="deep/er/weather", max_duration=0.001)
+    found = ZeroRenameHook(connection).table_urls()
+    assert found == [tables.url("deep/er/weather"), tables.url("flights")]
+    pushed = Pushed()
+    report = run(connection, pushed, patience=0.0)
+    assert [it["table"] for it in report["tables"]] == found
+    assert report["tables"][0]["jobs"] == {"aborted": 1}
+    assert (report["person"], report["again"]) == (0, 0)
+    assert tables.table("deep/er/weather").job_state(dead) == "aborted"
+    assert tables.bucket.uploads() == []
+    assert "| `" + found[0] + "` | 1 aborted | none | none |" in pushed.xcom["markdown"]
+
+
+def test_a_bucket_as_the_root_and_a_first_job_that_died(tables: Tables, connection: str) -> None:
+    tables.undecided(1, name="new")
+    path = UploadsPath(tables.bucket.name, "")
+    (root,) = tables.table("new").run(tables_below(path))
+    assert root.url == tables.url("new")
+
+
+def test_nothing_is_changed_by_default(tables: Tables, connection: str) -> None:
+    tables.load(1)
+    tables.undecided(2)
+    report = run(connection, apply=False, patience=0.0)
+    assert report["tables"][0]["jobs"] == {"would-abort": 1}
+    assert len(tables.bucket.uploads()) == 1
+
+
+class TestFails:
+    def test_for_what_needs_a_person(self, tables: Tables, connection: str) -> None:
+        """The other table is looked after all the same, and the report is there."""
+        tables.load(1, name="a")
+        (file,) = tables.table("a").files()
+        tables.bucket.client.delete_object(Bucket=tables.bucket.name, Key=file.key)
+        tables.load(1, name="b")
+        tables.undecided(1, name="b")
+        pushed = Pushed()
+        with pytest.raises(AirflowFailException, match=f"A person is needed.*{file.key}"):
+            run(connection, pushed, patience=0.0)
+        assert tables.bucket.uploads() == []
+        report = pushed.xcom["return_value"]
+        assert report["person"] == 1
+        assert report["tables"][0]["findings"] == {"missing": 1}
+        assert "## For a person" in pushed.xcom["markdown"]
+
+    def test_for_a_record_that_cannot_be_read(self, tables: Tables, connection: str) -> None:
+        tables.load(1)
+        tables.bucket.put("wh/flights/_zero_rename/heads/day=1.json", b"{")
+        with pytest.raises(AirflowFailException, match="day=1"):
+            run(connection)
+
+    def test_for_a_committed_file_that_is_lost(
+        self, tables: Tables, connection: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("zero_rename.committer.s3.backoff.Backoff.delay", lambda *_: 0.0)
+        tables.load(2)
+        tables.decided(1)
+        client = tables.bucket.client
+        for it in client.list_multipart_uploads(Bucket=tables.bucket.name)["Uploads"]:
+            client.abort_multipart_upload(
+                Bucket=tables.bucket.name, Key=it["Key"], UploadId=it["UploadId"]
+            )
+        with pytest.raises(AirflowFailException, match="repair"):
+            run(connection)
+
+    def test_not_for_the_weather(
+        self, tables: Tables, connection: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        tables.load(1)
+        monkeypatch.setattr("zero_rename.committer.s3.backoff.Backoff.delay", lambda *_: 0.0)
+        key = "wh/flights/day=1/part-00000-2b1f.snappy.parquet"
+        tables.bucket.client.create_multipart_upload(Bucket=tables.bucket.name, Key=key)
+        carry_out = BotoDriver.perform
+
+        def perform(self: BotoDriver, request: Any) -> Any:
+            return Unknown("503") if isinstance(request, AbortUpload) else carry_out(self, request)
+
+        monkeypatch.setattr(BotoDriver, "perform", perform)
+        report = run(connection, foreign=True)
+        assert (report["person"], report["again"]) == (0, 1)
+        assert report["tables"][0]["uploads"] == {"failed": 1}
+
+    def test_for_what_nobody_thought_of(
+        self, tables: Tables, connection: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        tables.load(1)
+        carry_out = BotoDriver.perform
+
+        def perform(self: BotoDriver, request: Any) -> Any:
+            if isinstance(request, ListUploads):
+                raise OverflowError("timestamp")
+            return carry_out(self, request)
+
+        monkeypatch.setattr(BotoDriver, "perform", perform)
+        with pytest.raises(AirflowFailException, match="OverflowError: timestamp"):
+            run(connection)
+
+    def test_without_a_table_root(self, tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv(*connection_variable("zr", conn_type="zero_rename", extra={}))
+        with pytest.raises(AirflowFailException, match="table_root"):
+            run("zr")
+        assert run("zr", tables=[])["tables"] == []
+
+
+def test_what_goes_into_xcom_is_bounded(tables: Tables, connection: str) -> None:
+    tables.load(1)
+    for number in range(40):
+        tables.bucket.put(f"wh/flights/day=1/stray-{number}.parquet", b"x")
+    report = run(connection)
+    (only,) = report["tables"]
+    assert only["findings"] == {"unnamed": 40}
+    assert len(only["notes"]) == 20
+    assert only["left_off"]["notes"] == 20
