@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from zero_rename.committer.maintenance.recovery import Recovered
 from zero_rename.committer.s3.requests import (
     AbortUpload,
     CreateUpload,
+    Delete,
     Done,
     ListedUpload,
     ListParts,
@@ -127,6 +129,18 @@ class TestWhatIsSpared:
         assert Sweep(world.store, url).keys("aborted") == {keys[0]}
         assert Sweep(world.store).keys("aborted") == {keys[1]}
         assert world.store.upload_keys() == [f"flights2/part-1-{job}-0.parquet"]
+
+    def test_what_a_commit_names_stays_though_its_open_record_is_gone(self) -> None:
+        """Somebody removed the record; the decision is still to be applied."""
+        world = world_in_use()
+        opened = world.open()
+        result = world.write(opened, DAY1)
+        die_before_applying(world, opened, result)
+        world.store.apply(Delete(ROOT.open_key(opened.job)))
+        left_by_a_killed_task = begin(world, f"flights/day=1/part-00009-{opened.job}-0000.parquet")
+        found = Sweep(world.store)
+        assert found.keys("kept") == {result.files[0].key}
+        assert found.keys("aborted") == {left_by_a_killed_task}
 
     def test_of_a_dead_job_only_the_folder_that_is_meant(self) -> None:
         world = world_in_use()
@@ -304,6 +318,22 @@ class TestMany:
         assert sweep.keys("failed") == {keys[0]}
         assert sweep.keys("aborted") == set(keys[1:])
         assert world.store.upload_keys() == [keys[0]]
+
+    def test_what_a_listing_left_out_is_found_by_the_next(self) -> None:
+        """A store that pages by a marker that is gone may skip what comes after it."""
+        world = world_in_use()
+        job = closed_job(world)
+        keys = [begin(world, f"flights/day=1/part-{n}-{job}-0.parquet") for n in range(4)]
+        looks = iter(range(3))
+
+        def fault(request: Any, apply: Any) -> Any:
+            page = apply(request)
+            if isinstance(request, ListUploads) and next(looks, None) is not None:
+                return replace(page, uploads=tuple(u for u in page.uploads if u.key != keys[2]))
+            return page
+
+        assert Sweep(world.store, fault=fault).keys("aborted") == set(keys)
+        assert world.store.upload_keys() == []
 
     def test_it_goes_on_where_it_was_stopped(self) -> None:
         """At every request: the next run finds what is left, and the live job's stay."""
