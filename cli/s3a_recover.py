@@ -11,7 +11,8 @@ from ..committer.errors import InvalidInputError
 from .output import DRY, Apply, AsJson, Exit, plain, print_rows, refusals, say
 
 if TYPE_CHECKING:
-    from ..s3a.recovery.recover import RecoveredJob, RecoveryOptions
+    from ..s3a.recovery.options import RecoveryOptions
+    from ..s3a.recovery.recover import RecoveredJob
 
 Url = Annotated[str, typer.Argument(metavar="TABLE", help="The table's root, s3://bucket/prefix.")]
 Patience = Annotated[
@@ -58,7 +59,7 @@ def s3a_jobs(
     as_json: AsJson = False,
 ) -> None:
     """List what jobs of the S3A committers left, and whether they live."""
-    from ..s3a.recovery.recover import RecoveryOptions
+    from ..s3a.recovery.options import RecoveryOptions
 
     options = RecoveryOptions(
         patience=patience,
@@ -131,8 +132,8 @@ def s3a_recover(
     as_json: AsJson = False,
 ) -> None:
     """Roll dead jobs of the S3A committers forward or back; say which, and why."""
-    from ..s3a.recovery.plan import APPEND, Action
-    from ..s3a.recovery.recover import UNSETTLED, JobOutcome, RecoveryOptions
+    from ..s3a.recovery.options import APPEND, Action, RecoveryOptions
+    from ..s3a.recovery.recover import UNSETTLED, JobOutcome
 
     with refusals():
         if mode not in (None, APPEND):

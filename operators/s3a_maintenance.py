@@ -14,8 +14,8 @@ from ..committer.errors import InvalidInputError
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.runs.reports import text_table
 from ..s3a.recovery.liveness import State
-from ..s3a.recovery.plan import APPEND, Action
-from ..s3a.recovery.recover import UNSETTLED, RecoveredJob, RecoveryOptions, recover_jobs
+from ..s3a.recovery.options import APPEND, Action, RecoveryOptions
+from ..s3a.recovery.recover import UNSETTLED, RecoveredJob, recover_jobs
 from ..s3a.runs.try_record import TryRecord
 from .maintenance import _seconds, _TableMaintenance
 

@@ -26,8 +26,8 @@ from ...committer.layout import TableRoot
 from ...committer.s3.deletion import remove
 from ...s3a.hadoop.magic_paths import uuids_in_name
 from ...s3a.hadoop.settings import Committer
-from ...s3a.recovery.plan import Action
-from ...s3a.recovery.recover import JobOutcome, RecoveryOptions, recover_jobs
+from ...s3a.recovery.options import Action, RecoveryOptions
+from ...s3a.recovery.recover import JobOutcome, recover_jobs
 from ...s3a.runs import ledger, try_record
 from ...s3a.runs.try_record import (
     COMMITTED,

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
-from ...committer.layout import TableRoot
 from ...committer.s3.backoff import Backoff
 from ...committer.s3.deletion import remove
 from ...committer.s3.listing import list_objects
@@ -30,11 +30,12 @@ from ..hadoop.abort_uploads import abort_upload, abort_uploads
 from ..hadoop.magic_paths import parse
 from ..runs.ledger import note_recovered
 from .direction import Direction, decide, direction_key, withdraw
+from .job_files import PlannedFile, Presence
 from .leftover_job import LeftoverJob
 from .leftovers import activity
 from .marker import MarkerOutcome, marker_body, write_marker
-from .plan import Action, Plan, PlannedFile, Presence
-from .whose_file import Match, compare
+from .options import Action
+from .plan import Plan
 
 _TRIES = Backoff(tries=5, first=0.5)
 #: Rounds of clearing up: the second look comes at once.
@@ -93,16 +94,19 @@ class Execution:
         return sum(1 for file in self.files if file.outcome in outcomes)
 
 
-def carry_out(root: TableRoot, plan: Plan, before: Direction | None) -> Step[Execution]:
+NOTHING_DONE = Execution(Action.ASK)
+
+
+def carry_out(plan: Plan) -> Step[Execution]:
     """Do what a plan says.
 
-    :param before: the direction that an earlier recovery wrote.
     :raises OutcomeUnknownError: the direction may be written; no file was touched.
     """
     forward = plan.action is Action.FORWARD
-    job, stands = plan.job, None
+    job, stands = plan.case.job, None
     if job.tree is not None:
-        stands = yield from decide(job.tree, Direction(job.uuid, forward, plan.reason), before)
+        wanted = Direction(job.uuid, forward, plan.reason)
+        stands = yield from decide(job.tree, wanted, plan.case.decided)
         if stands.forward != forward:
             why = f"another recovery decided to roll it {'forward' if stands.forward else 'back'}"
             return Execution(plan.action, problem=f"{why}; run this again to help it")
@@ -112,7 +116,13 @@ def carry_out(root: TableRoot, plan: Plan, before: Direction | None) -> Step[Exe
             if stands.is_own:
                 yield from withdraw(job.tree, stands)
             return Execution(plan.action, moved=True)
-    return (yield from (_forward if forward else _back)(root, plan, stands))
+    treat = _complete if forward else _undo
+    files = tuple((yield All(tuple(treat(file) for file in plan.case.files))))
+    execution = Execution(plan.action, files)
+    execution = replace(execution, **_problem(files))
+    if forward and not execution.problem:
+        execution = yield from _published(plan, execution)
+    return execution if execution.problem else (yield from _clean_up(plan, execution, stands))
 
 
 def _has_moved(job: LeftoverJob) -> Step[bool]:
@@ -128,49 +138,38 @@ def _has_moved(job: LeftoverJob) -> Step[bool]:
     return is_newer or not sets <= {item.key for item in items}
 
 
-def _forward(root: TableRoot, plan: Plan, stands: Direction | None) -> Step[Execution]:
-    job = plan.job
-    files = tuple((yield All(tuple(_complete(file) for file in plan.files))))
-    problem, unsure = _problem(files)
-    if problem:
-        return Execution(Action.FORWARD, files, problem=problem, unsure=unsure)
-    marker = None
+def _published(plan: Plan, execution: Execution) -> Step[Execution]:
+    """Say that a job whose files are all there is committed."""
+    case, job, marker = plan.case, plan.case.job, None
     if job.sets:  # Else an earlier recovery wrote it, before it deleted them.
-        since = max(one.last_modified for one in job.sets)
         body = marker_body(job.uuid, _committer(plan), job.commits, len(job.sets))
-        marker = yield from write_marker(job.destination, job.uuid, body, since)
+        marker = yield from write_marker(job.destination, job.uuid, body, case.last_set)
     if marker is MarkerOutcome.UNKNOWN:
         why = "all files are written, and whether its _SUCCESS is, the store did not say"
-        return Execution(Action.FORWARD, files, marker=marker, problem=why, unsure=True)
-    if plan.judgement.record is not None:
+        return replace(execution, marker=marker, problem=why, unsure=True)
+    if case.judgement.record is not None:
         # Before the last trace of the job is gone: a retry of its run asks for this.
-        yield from note_recovered(root, plan.judgement.record, job.uuid)
-    execution = Execution(Action.FORWARD, files, marker=marker)
-    return (yield from _clean_up(root, job, execution, stands))
+        yield from note_recovered(case.root, case.judgement.record, job.uuid)
+    return replace(execution, marker=marker)
 
 
 def _committer(plan: Plan) -> str:
     """Its name in Hadoop's settings; of the staging ones, the store does not say which it was."""
-    if plan.judgement.record is not None:
-        return plan.judgement.record.committer
-    return "magic" if plan.job.staged is None else "staging"
+    if plan.case.judgement.record is not None:
+        return plan.case.judgement.record.committer
+    return "magic" if plan.case.job.staged is None else "staging"
 
 
-def _back(root: TableRoot, plan: Plan, stands: Direction | None) -> Step[Execution]:
-    files = tuple((yield All(tuple(_undo(file) for file in plan.files))))
-    problem, unsure = _problem(files)
-    if problem:
-        return Execution(Action.BACK, files, problem=problem, unsure=unsure)
-    return (yield from _clean_up(root, plan.job, Execution(Action.BACK, files), stands))
-
-
-def _problem(files: Iterable[FileResult]) -> tuple[str, bool]:
+def _problem(files: Iterable[FileResult]) -> dict[str, Any]:
     left = [file for file in files if file.outcome in _OPEN]
     if not left:
-        return "", False
-    unsure = any(file.outcome is FileOutcome.UNKNOWN for file in left)
+        return {}
     first = left[0]
-    return f"{len(left)} files are {first.outcome}, as {first.key!r}: {first.detail}", unsure
+    why = f"{len(left)} files are {first.outcome}, as {first.key!r}: {first.detail}"
+    return {
+        "problem": why,
+        "unsure": any(file.outcome is FileOutcome.UNKNOWN for file in left),
+    }
 
 
 def _complete(file: PlannedFile) -> Step[FileResult]:
@@ -189,7 +188,7 @@ def _complete(file: PlannedFile) -> Step[FileResult]:
             return FileResult(commit.key, FileOutcome.COMPLETED)
         found = yield Head(commit.key)
         # The upload was under way a moment ago: what came since in its place is it.
-        if isinstance(found, Found) and compare(commit, found, file.since) is not Match.OTHER:
+        if isinstance(found, Found) and file.whose(found) is not Presence.FOREIGN:
             return FileResult(commit.key, FileOutcome.THERE)
         refused = isinstance(answer, Refused)
         detail = answer.code if isinstance(answer, Refused) else answer.cause
@@ -217,10 +216,10 @@ def _undo(file: PlannedFile) -> Step[FileResult]:
 
 def _remove(file: PlannedFile, found: Found) -> Step[FileResult]:
     commit = file.commit
-    match = compare(commit, found, file.since)
-    if match is Match.OTHER:
+    whose = file.whose(found)
+    if whose is Presence.FOREIGN:
         return FileResult(commit.key, FileOutcome.KEPT, "it is not this job's")
-    if match is Match.UNSURE and file.presence is not Presence.WRITTEN:
+    if whose is Presence.UNSURE and file.presence is not Presence.WRITTEN:
         why = "it came while the job was rolled back, and its ETag proves nothing"
         return FileResult(commit.key, FileOutcome.UNSURE, why)
     answer: Done | Refused | Unknown = Unknown("")
@@ -236,10 +235,9 @@ def _remove(file: PlannedFile, found: Found) -> Step[FileResult]:
     return FileResult(commit.key, FileOutcome.UNKNOWN, answer.cause)
 
 
-def _clean_up(
-    root: TableRoot, job: LeftoverJob, execution: Execution, stands: Direction | None
-) -> Step[Execution]:
+def _clean_up(plan: Plan, execution: Execution, stands: Direction | None) -> Step[Execution]:
     """Abort what no task committed, then delete the magic tree, the direction last."""
+    root, job = plan.case.root, plan.case.job
     extra = {(upload.key, upload.upload_id) for upload in job.extra}
     # Of a job that is rolled forward, nothing else is outstanding any more.
     gone = extra | job.listed if execution.action is Action.BACK else extra

@@ -84,14 +84,13 @@ class LeftoverJob:
     uuid: str
     kind: Kind
     destination: str
-    tree: str | None
-    sets: tuple[LeftoverSet, ...]
-    attempts: tuple[str, ...]
-    running: tuple[str, ...]
-    uploads: tuple[ListedUpload, ...]
     oldest: float
     newest: float
-    objects: int = 0
+    tree: str | None = None
+    sets: tuple[LeftoverSet, ...] = ()
+    attempts: tuple[str, ...] = ()
+    running: tuple[str, ...] = ()
+    uploads: tuple[ListedUpload, ...] = ()
     staged: StagedTrace | None = None
 
     @property

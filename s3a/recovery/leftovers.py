@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...committer.errors import RecordDamagedError
 from ...committer.layout import TableRoot
@@ -136,10 +136,8 @@ def _job(tree: str, items: list[tuple[ListedObject, MagicPath]]) -> Step[Leftove
         sets=tuple(loaded),
         attempts=tuple(sorted({path.attempt for _, path in sets})),
         running=tuple(sorted({key for _, path in items if (key := path.final_key)})),
-        uploads=(),
         oldest=min(times, default=min(item.last_modified for item, _ in items)),
         newest=max(times, default=max(item.last_modified for item, _ in items)),
-        objects=len(items),
     )
 
 
@@ -172,27 +170,10 @@ def _with_uploads(
 
 def _joined(job: LeftoverJob, uploads: list[ListedUpload]) -> LeftoverJob:
     times = [upload.initiated for upload in uploads]
-    return LeftoverJob(
-        **{
-            **vars(job),
-            "uploads": tuple(uploads),
-            "oldest": min([job.oldest, *times]),
-            "newest": max([job.newest, *times]),
-        }
-    )
+    oldest, newest = min([job.oldest, *times]), max([job.newest, *times])
+    return replace(job, uploads=tuple(uploads), oldest=oldest, newest=newest)
 
 
 def _uploads_only(root: TableRoot, uuid: str, uploads: list[ListedUpload]) -> LeftoverJob:
-    times = [upload.initiated for upload in uploads]
-    return LeftoverJob(
-        uuid=uuid,
-        kind=Kind.UPLOADS,
-        destination=root.prefix,
-        tree=None,
-        sets=(),
-        attempts=(),
-        running=(),
-        uploads=tuple(uploads),
-        oldest=min(times),
-        newest=max(times),
-    )
+    first = uploads[0].initiated
+    return _joined(LeftoverJob(uuid, Kind.UPLOADS, root.prefix, first, first), uploads)

@@ -14,138 +14,41 @@ still cannot be seen, and ``tasks`` is there to say how many there are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 
 from ...committer.layout import TableRoot
-from ...committer.s3.requests import All, Found, Head, Step
-from ..hadoop.commit_files import PendingCommit
+from ...committer.s3.requests import Found, Get, Step
 from ..hadoop.upload_owners import is_staged_name
-from .direction import Direction
+from .direction import Direction, read_direction
+from .job_files import PlannedFile, Presence, look_at_files
 from .leftover_job import Kind, LeftoverJob
 from .liveness import Judgement, State
-from .marker import DestinationMarker
-from .unclaimed_files import Unclaimed
-from .whose_file import Match, compare
-
-#: Modes in which a job adds to what is there.
-APPEND = "append"
-
-
-class Action(StrEnum):
-    FORWARD = "roll-forward"
-    BACK = "roll-back"
-    #: Nothing may be done: its metadata name what is not its.
-    REFUSE = "refuse"
-    #: Nothing is done until somebody says which way.
-    ASK = "ask"
-
-
-class Presence(StrEnum):
-    """Where a file that a pending set names is."""
-
-    WRITTEN = "written"
-    OUTSTANDING = "outstanding"
-    #: Neither an upload nor an object.
-    MISSING = "missing"
-    #: No upload, and an object at its key that is another's.
-    FOREIGN = "foreign"
-    #: No upload, and an object at its key of which only a person can say that it is this file.
-    UNSURE = "unsure"
-
-
-@dataclass(frozen=True)
-class PlannedFile:
-    """``since``: when the pending set that names it was written, by the store's clock."""
-
-    commit: PendingCommit
-    presence: Presence
-    since: float
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is to become of one job.
-
-    :param reason: why this and not the other, sentences.
-    """
-
-    job: LeftoverJob
-    judgement: Judgement
-    action: Action
-    reason: str
-    files: tuple[PlannedFile, ...] = ()
-
-    def count(self, presence: Presence) -> int:
-        return sum(1 for file in self.files if file.presence is presence)
-
-
-@dataclass(frozen=True)
-class Overrides:
-    """What the caller says of the jobs, besides whether they live.
-
-    :param mode: ``append`` where the jobs are known to add to what is there; ``None`` takes a
-        job's record's word only against it, never for it.
-    :param direction: roll back where either would do, or forward where the caller alone can
-        tell that it is right; ``None`` for neither.
-    :param tasks: how many tasks the job has: as many pending sets there must be.
-    """
-
-    mode: str | None = None
-    direction: Action | None = None
-    tasks: int | None = None
-
-
-def look_at_files(job: LeftoverJob) -> Step[tuple[PlannedFile, ...]]:
-    """Where each file is that the job's pending sets name: one HEAD for each not outstanding."""
-    under_way = {(upload.key, upload.upload_id) for upload in job.uploads}
-    steps = [
-        _look(commit, one.last_modified, under_way)
-        for one in job.sets
-        if one.read is not None
-        for commit in one.read.commits
-    ]
-    return tuple((yield All(tuple(steps))))
-
-
-def _look(
-    commit: PendingCommit, since: float, under_way: set[tuple[str, str]]
-) -> Step[PlannedFile]:
-    if (commit.key, commit.upload_id) in under_way:
-        return PlannedFile(commit, Presence.OUTSTANDING, since)
-    found = yield Head(commit.key)
-    if not isinstance(found, Found):
-        return PlannedFile(commit, Presence.MISSING, since)
-    return PlannedFile(commit, _PRESENT[compare(commit, found, since)], since)
-
-
-_PRESENT = {
-    Match.SAME: Presence.WRITTEN,
-    Match.UNSURE: Presence.UNSURE,
-    Match.OTHER: Presence.FOREIGN,
-}
+from .marker import DestinationMarker, marker_key, read_marker
+from .options import APPEND, Action, RecoveryOptions
+from .unclaimed_files import Unclaimed, unclaimed_files
 
 
 @dataclass(frozen=True)
 class Case:
     """What is known of a job when it is chosen what becomes of it.
 
-    :param files: where those are that its pending sets name.
-    :param decided: what an earlier recovery began to do.
+    :param now: by the store's clock.
     :param rival: a job that lives and began after this one's last task: the retry, perhaps. Its
         set-up has removed the marker of whoever committed before.
+    :param files: where those are that its pending sets name.
+    :param decided: what an earlier recovery began to do.
     :param unclaimed: complete files that no readable pending set names and that carry its name.
     """
 
     root: TableRoot
     job: LeftoverJob
     judgement: Judgement
-    overrides: Overrides
+    options: RecoveryOptions
+    now: float
+    rival: str | None = None
     files: tuple[PlannedFile, ...] = ()
     marker: DestinationMarker = field(default_factory=DestinationMarker)
     decided: Direction | None = None
-    rival: str | None = None
     unclaimed: Unclaimed = field(default_factory=Unclaimed)
 
     @property
@@ -153,22 +56,21 @@ class Case:
         """Whether files that cannot be compared may be taken for the job's: the caller says which
         way, or an earlier recovery, which had compared what was there, completed them."""
         went_forward = self.decided is not None and self.decided.forward
-        return self.overrides.direction is not None or went_forward
+        return self.options.direction is not None or went_forward
 
     @property
     def is_of_run(self) -> bool:
         """Whether its run is known, and so, whether that has loaded again."""
         return not (self.judgement.record is None or self.judgement.record.is_alone)
 
-    @property
-    def unsure(self) -> tuple[str, ...]:
-        return tuple(f.commit.key for f in self.files if f.presence is Presence.UNSURE)
+    def keys(self, *presences: Presence) -> tuple[str, ...]:
+        """Of its files that are so."""
+        return tuple(file.commit.key for file in self.files if file.presence in presences)
 
     @property
     def lost(self) -> tuple[str, ...]:
         """Keys of files that are neither uploads nor objects of the job."""
-        lost = (Presence.MISSING, Presence.FOREIGN)
-        return tuple(file.commit.key for file in self.files if file.presence in lost)
+        return self.keys(Presence.MISSING, Presence.FOREIGN)
 
     @property
     def last_set(self) -> float:
@@ -186,20 +88,47 @@ class Case:
     def is_committed(self) -> bool:
         """Whether the job's own marker is there, which its commit writes after all files. Readers
         rely on it: such a job is never rolled back, whatever became of its files since."""
-        return (
-            bool(self.job.uuid)
-            and self.marker.job == self.job.uuid
-            and self.marker.last_modified >= self.last_set
-            and not any(file.presence is Presence.OUTSTANDING for file in self.files)
-        )
+        own = bool(self.job.uuid) and self.marker.job == self.job.uuid
+        own = own and self.marker.last_modified >= self.last_set
+        return own and not self.keys(Presence.OUTSTANDING)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to become of a job.
+
+    :param reason: why this and not the other, sentences.
+    """
+
+    case: Case
+    action: Action
+    reason: str
+
+
+def looked_at(case: Case) -> Step[Case]:
+    """A case with what the store shows of it.
+
+    :raises RecordDamagedError: an earlier recovery's direction cannot be read.
+    """
+    job = case.job
+    if job.refusals(case.root):
+        return case  # Nothing that untrusted metadata name is asked for.
+    found = yield Get(marker_key(job.destination))
+    marker = read_marker(found if isinstance(found, Found) else None)
+    unclaimed = yield from unclaimed_files(job, marker)
+    case = replace(case, marker=marker, unclaimed=unclaimed)
+    if job.tree is None:
+        return case
+    decided = yield from read_direction(job.tree)
+    files = yield from look_at_files(job)
+    return replace(case, files=files, decided=decided)
 
 
 def plan_job(case: Case) -> Plan:
     """Choose. Asks the store nothing."""
     if case.is_vouched_for:
         case = replace(case, files=tuple(map(_vouched_for, case.files)))
-    action, reason = _choose(case)
-    return Plan(case.job, case.judgement, action, reason, case.files)
+    return Plan(case, *_choose(case))
 
 
 def _vouched_for(file: PlannedFile) -> PlannedFile:
@@ -208,6 +137,7 @@ def _vouched_for(file: PlannedFile) -> PlannedFile:
 
 def _choose(case: Case) -> tuple[Action, str]:
     job, files, decided, since = case.job, case.files, case.decided, case.since
+    wanted = case.options.direction
     refusals = job.refusals(case.root)
     if refusals:
         return Action.REFUSE, (
@@ -220,15 +150,21 @@ def _choose(case: Case) -> tuple[Action, str]:
         return Action.FORWARD, "its _SUCCESS is there: its commit is done but for the clean-up"
     if decided is not None and decided.job != job.uuid:
         return Action.REFUSE, f"an earlier recovery's direction is for another job, {decided.job!r}"
-    if case.unsure:
-        return Action.ASK, _cannot_compare(case)
+    if unsure := case.keys(Presence.UNSURE):
+        return Action.ASK, (
+            f"{len(unsure)} of its {len(files)} files are no uploads any more, and the objects at "
+            f"their keys, such as {unsure[0]!r}, have their size and are as new, but their ETags "
+            "are not made of the parts' as those of unencrypted objects are (SSE-KMS and SSE-C, "
+            "other stores), so nothing proves that they are this job's. If they are, roll it "
+            "forward; if its rows are loaded again, roll it back, which removes them"
+        )
     if decided is not None and not (decided.forward and case.lost and since):
-        return _go_on(decided, case.lost, _unreadable(job))
-    if (doubt := _unclaimed(case)) and case.overrides.direction is not Action.BACK:
+        return _go_on(case, decided)
+    if (doubt := _unclaimed(case)) and wanted is not Action.BACK:
         return Action.ASK, f"{_unreadable(job)}, and {doubt}"
     against = _against(case)
-    written = sum(1 for file in files if file.presence is Presence.WRITTEN)
-    if since and written and case.overrides.direction is None:
+    written = len(case.keys(Presence.WRITTEN))
+    if since and written and wanted is None:
         superseded = case.judgement.state is State.SUPERSEDED and written < len(files)
         if not superseded and (not case.is_of_run or case.lost or against):
             return Action.ASK, (
@@ -236,11 +172,20 @@ def _choose(case: Case) -> tuple[Action, str]:
                 "loads the same rows again, or removed some of these, this one must be rolled "
                 "back, else forward: only you can tell"
             )
+    against = against or ("" if written else _against_unwritten(case))
+    if against and wanted is Action.FORWARD:
+        # What that loses is not for us to choose.
+        why = f"it is to be rolled forward, and cannot be: {against}. Roll it back or not"
+        return Action.ASK, why
     if against:
-        return _back(case, against)
+        return Action.BACK, against
     if not written:
-        return _nothing_written(case)
-    if job.staged is not None and job.unaccounted and case.overrides.direction is None:
+        counted = "" if case.options.tasks is not None else ". How many tasks it has is not known"
+        return Action.FORWARD, (
+            f"all {len(job.sets)} pending sets load, the uploads outstanding are its {len(files)} "
+            f"files and no others, its mode is append, and it is stated to be dead{counted}"
+        )
+    if job.staged is not None and job.unaccounted and wanted is None:
         return Action.ASK, (
             f"there are {len(job.unaccounted)} uploads of it that no pending set names, such as "
             f"of {job.unaccounted[0].key!r}: is the folder a copy that is not whole? Else roll it "
@@ -254,13 +199,6 @@ def _choose(case: Case) -> tuple[Action, str]:
         + (f"the uploads of the other {rest} are all there" if rest else "none is outstanding")
         + left
     )
-
-
-def _back(case: Case, why: str) -> tuple[Action, str]:
-    """Back, unless the caller wants it forward: what that loses is not for us to choose."""
-    if case.overrides.direction is Action.FORWARD:
-        return Action.ASK, f"it is to be rolled forward, and cannot be: {why}. Roll it back or not"
-    return Action.BACK, why
 
 
 def _unclaimed(case: Case) -> str:
@@ -285,7 +223,7 @@ def _uploads_only(case: Case) -> tuple[Action, str]:
         return Action.BACK, (
             f"{none}. Other attempts won: its _SUCCESS is there, or files have its keys"
         )
-    if case.overrides.direction is Action.BACK:
+    if case.options.direction is Action.BACK:
         return Action.BACK, f"{none}. The caller wants it rolled back"
     if unclaimed.keys:
         return Action.ASK, (
@@ -308,35 +246,25 @@ _WHERE = (
 )
 
 
-def _cannot_compare(case: Case) -> str:
-    keys = case.unsure
-    return (
-        f"{len(keys)} of its {len(case.files)} files are no uploads any more, and the objects at "
-        f"their keys, such as {keys[0]!r}, have their size and are as new, but their ETags are "
-        "not made of the parts' as those of unencrypted objects are (SSE-KMS and SSE-C, other "
-        "stores), so nothing proves that they are this job's. If they are, roll it forward; if "
-        "its rows are loaded again, roll it back, which removes them"
-    )
-
-
-def _go_on(decided: Direction, lost: Sequence[str], unreadable: str) -> tuple[Action, str]:
-    begun = "an earlier recovery has begun"
-    against = unreadable or (_lost(lost) if lost else "")
+def _go_on(case: Case, decided: Direction) -> tuple[Action, str]:
+    begun = f"an earlier recovery has begun to roll it {'forward' if decided.forward else 'back'}"
+    against = _unreadable(case.job) or _lost(case)
     if decided.forward and against:
-        return Action.BACK, f"{begun} to roll it forward, but {against}"
-    if decided.forward:
-        return Action.FORWARD, f"{begun} to roll it forward"
-    return Action.BACK, f"{begun} to roll it back"
+        return Action.BACK, f"{begun}, but {against}"
+    return Action.FORWARD if decided.forward else Action.BACK, begun
 
 
-def _lost(lost: Sequence[str]) -> str:
-    more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
-    return f"neither an upload nor its own object is there for {lost[0]!r}{more}"
+def _lost(case: Case) -> str:
+    if not case.lost:
+        return ""
+    first, *others = case.lost
+    more = f" and {len(others)} more" if others else ""
+    return f"neither an upload nor its own object is there for {first!r}{more}"
 
 
 def _against(case: Case) -> str:
     """What forbids to roll forward, whatever the mode; ``""`` for nothing."""
-    job, overrides = case.job, case.overrides
+    job, options = case.job, case.options
     unreadable = _unreadable(job)
     if unreadable:
         return unreadable
@@ -345,14 +273,12 @@ def _against(case: Case) -> str:
     if not case.files:
         return "its tasks have committed no file"
     if case.lost:
-        return _lost(case.lost)
-    if overrides.tasks is not None and len(job.sets) != overrides.tasks:
-        return f"{len(job.sets)} tasks have committed, of {overrides.tasks}"
+        return _lost(case)
+    if options.tasks is not None and len(job.sets) != options.tasks:
+        return f"{len(job.sets)} tasks have committed, of {options.tasks}"
     if case.judgement.state is State.SUPERSEDED:
         return case.judgement.reason
-    if overrides.direction is Action.BACK:
-        return "the caller wants it rolled back"
-    return ""
+    return "the caller wants it rolled back" if options.direction is Action.BACK else ""
 
 
 def _unreadable(job: LeftoverJob) -> str:
@@ -370,29 +296,20 @@ def _unreadable(job: LeftoverJob) -> str:
     return ""
 
 
-def _nothing_written(case: Case) -> tuple[Action, str]:
-    job, judgement, overrides = case.job, case.judgement, case.overrides
+def _against_unwritten(case: Case) -> str:
+    """The same of a job of which nothing is written yet."""
+    job, judgement = case.job, case.judgement
     none = "none of its files is written"
-    if overrides.mode != APPEND or judgement.mode not in (None, APPEND):
-        mode = f"its mode is {judgement.mode}" if judgement.mode else "its mode is not said to be"
-        mode += "" if judgement.mode else " append"
-        return _back(case, f"{none}, so nothing shows that its commit had begun, and {mode}")
+    if case.options.mode != APPEND or judgement.mode not in (None, APPEND):
+        mode = judgement.mode or "not said to be append"
+        return f"{none}, so nothing shows that its commit had begun, and its mode is {mode}"
     if not judgement.stated:
-        return _back(
-            case, f"{none}, and that it is dead follows from its silence only: nobody states it"
-        )
+        return f"{none}, and that it is dead follows from its silence only: nobody states it"
     if job.unaccounted or job.running:
-        return _back(
-            case,
+        return (
             f"{none}, and task attempts that did not commit left {len(job.unaccounted)} uploads "
-            f"({len(job.running)} closed files): it died while tasks were running",
+            f"({len(job.running)} closed files): it died while tasks were running"
         )
     if job.task_gaps:
-        return _back(case, f"{none}, and task {job.task_gaps[0]} has no pending set")
-    if case.since:
-        return _back(case, f"{none}, and {case.since}, which may be a retry of the same load")
-    counted = "" if overrides.tasks is not None else ". How many tasks it has is not known"
-    return Action.FORWARD, (
-        f"all {len(job.sets)} pending sets load, the uploads outstanding are its {len(case.files)} "
-        f"files and no others, its mode is append, and it is stated to be dead{counted}"
-    )
+        return f"{none}, and task {job.task_gaps[0]} has no pending set"
+    return f"{none}, and {case.since}, which may be a retry of the same load" if case.since else ""

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ...committer.errors import (
-    InvalidInputError,
     OutcomeUnknownError,
     RecordDamagedError,
     ZeroRenameError,
@@ -20,18 +19,18 @@ from ...committer.errors import (
 )
 from ...committer.job_spec import NOBODY, Owner
 from ...committer.layout import TableRoot
-from ...committer.s3.requests import Found, Get, Step
+from ...committer.s3.requests import Step
 from ..hadoop.staging_dir import StagingFolder
 from ..runs.ledger import forget_try, open_tries
 from ..runs.try_record import TryRecord
-from .direction import read_direction
-from .execute import Execution, FileOutcome, carry_out
+from .execute import NOTHING_DONE, Execution, FileOutcome, carry_out
+from .job_files import Presence
 from .leftover_job import Kind, LeftoverJob
 from .leftovers import Leftovers, find_jobs
 from .liveness import Judgement, Knowledge, State, judge, rival_of
-from .marker import MarkerOutcome, marker_key, read_marker
-from .plan import Action, Case, Overrides, Plan, Presence, look_at_files, plan_job
-from .unclaimed_files import unclaimed_files
+from .marker import MarkerOutcome
+from .options import REPORT, Action, RecoveryOptions
+from .plan import Case, Plan, looked_at, plan_job
 
 _log = logging.getLogger(__name__)
 
@@ -67,58 +66,6 @@ UNSETTLED = frozenset(
         JobOutcome.UNKNOWN,
     }
 )
-
-
-@dataclass(frozen=True)
-class RecoveryOptions:
-    """What recovery may do, and what its caller knows.
-
-    :param apply: act; else only report.
-    :param force: act on jobs too of which it is not known whether they live.
-    :param patience: seconds of silence after which a job of which nothing else is known counts
-        as dead; ``None``: such a job stays unknown. Longer than the longest task: one that is
-        writing a file is silent.
-    :param dead: UUIDs of jobs, or ids of runs, whose application is known to have ended.
-    :param mode: ``append`` where the jobs add to what is there.
-    :param direction: ``Action.BACK``: roll back even where rolling forward would do; or
-        ``Action.FORWARD`` where both would do and only the caller can tell. Either vouches for
-        files that are there and cannot be compared.
-    :param tasks: how many tasks the job has, where known.
-    :param jobs: only these UUIDs; ``None`` for all.
-    :param folders: further destinations below the table, as paths relative to its root.
-    :param deep: list the whole table for jobs that left nothing but their metadata.
-    :param staging: where the directory and partitioned committers keep their pending sets:
-        ``fs.s3a.committer.staging.tmp.path``, as :class:`~..hadoop.staging_dir.StagingFolder`
-        takes it.
-    """
-
-    apply: bool = False
-    force: bool = False
-    patience: float | None = None
-    dead: Collection[str] = frozenset()
-    mode: str | None = None
-    direction: Action | None = None
-    tasks: int | None = None
-    jobs: Collection[str] | None = None
-    folders: Collection[str] = ()
-    deep: bool = False
-    staging: str | None = None
-
-    def check(self, root: TableRoot) -> None:
-        """:raises InvalidInputError: options that cannot be right."""
-        if self.patience is not None and self.patience < 0:
-            raise InvalidInputError(f"patience={self.patience} is negative.", table=root.url)
-        if self.tasks is not None and self.jobs is None:
-            raise InvalidInputError(
-                "The number of tasks is one job's, and no job is named.",
-                table=root.url,
-                remedy="Name the job whose tasks they are.",
-            )
-        if self.direction not in (None, Action.FORWARD, Action.BACK):
-            raise InvalidInputError(f"{self.direction} is no direction.", table=root.url)
-        for folder in self.folders:
-            if any(part in ("", ".", "..") for part in folder.strip("/").split("/")):
-                raise InvalidInputError(f"{folder!r} is no folder of a table.", table=root.url)
 
 
 @dataclass(frozen=True)
@@ -165,7 +112,7 @@ class RecoveredJob:
 
 def recover_jobs(
     root: TableRoot,
-    options: RecoveryOptions = RecoveryOptions(),
+    options: RecoveryOptions = REPORT,
     ask: Callable[[TryRecord], State | None] | None = None,
 ) -> Step[tuple[RecoveredJob, ...]]:
     """Find the S3A jobs below a table, and report or settle each.
@@ -188,7 +135,7 @@ def recover_jobs(
         if options.jobs is not None and job.uuid not in options.jobs:
             continue
         rival = rival_of(job, judged)
-        result = yield from _one(root, job, judgement, found.now, options, rival)
+        result = yield from _settled(Case(root, job, judgement, options, found.now, rival))
         results.append(result)
         _log.info(
             "S3A job %s at %s: %s (%s: %s): %s",
@@ -203,140 +150,82 @@ def recover_jobs(
     return tuple(results)
 
 
-def _one(
-    root: TableRoot,
-    job: LeftoverJob,
-    judgement: Judgement,
-    now: float,
-    options: RecoveryOptions,
-    rival: str | None,
-) -> Step[RecoveredJob]:
-    if judgement.state is State.LIVE:
-        return _result(
-            root, job, judgement, now, JobOutcome.LEFT, "it lives; nothing is done to it"
-        )
+def _settled(case: Case) -> Step[RecoveredJob]:
+    if case.judgement.state is State.LIVE:
+        return _result(case, JobOutcome.LEFT, "it lives; nothing is done to it")
     try:
-        return (yield from _settle(root, job, judgement, now, options, rival))
+        try:
+            plan = plan_job((yield from looked_at(case)))
+        except RecordDamagedError as error:
+            return _result(case, JobOutcome.REFUSED, str(error))
+        return _without_acting(plan) or _acted(plan, (yield from carry_out(plan)))
     except OutcomeUnknownError as error:
-        return _result(root, job, judgement, now, JobOutcome.UNKNOWN, str(error))
+        return _result(case, JobOutcome.UNKNOWN, str(error))
     except ZeroRenameError as error:
-        return _result(root, job, judgement, now, JobOutcome.FAILED, str(error))
+        return _result(case, JobOutcome.FAILED, str(error))
 
 
-def _settle(
-    root: TableRoot,
-    job: LeftoverJob,
-    judgement: Judgement,
-    now: float,
-    options: RecoveryOptions,
-    rival: str | None,
-) -> Step[RecoveredJob]:
-    overrides = Overrides(options.mode, options.direction, options.tasks)
-    try:
-        case = yield from _look(root, job, judgement, overrides, rival)
-    except RecordDamagedError as error:
-        return _result(root, job, judgement, now, JobOutcome.REFUSED, str(error))
-    plan = plan_job(case)
-    may = judgement.state is not State.UNKNOWN or options.force
-    outcome, reason = _without_acting(plan, may, options)
-    if outcome is not None:
-        return _result(root, job, judgement, now, outcome, reason, plan)
-    execution = yield from carry_out(root, plan, case.decided)
-    result = _acted(root, job, judgement, now, plan, execution)
-    return _with_unclaimed(result, case.unclaimed.keys)
-
-
-def _look(
-    root: TableRoot, job: LeftoverJob, judgement: Judgement, overrides: Overrides, rival: str | None
-) -> Step[Case]:
-    """:raises RecordDamagedError: an earlier recovery's direction cannot be read."""
-    case = Case(root, job, judgement, overrides, rival=rival)
-    if job.refusals(root):
-        return case  # Nothing that untrusted metadata name is asked for.
-    found = yield Get(marker_key(job.destination))
-    marker = read_marker(found if isinstance(found, Found) else None)
-    unclaimed = yield from unclaimed_files(job, marker)
-    case = replace(case, marker=marker, unclaimed=unclaimed)
-    if job.tree is None:
-        return case
-    before = yield from read_direction(job.tree)
-    files = yield from look_at_files(job)
-    return replace(case, files=files, decided=before)
-
-
-def _with_unclaimed(result: RecoveredJob, keys: Collection[str]) -> RecoveredJob:
-    """Say which files are visible that may be a job's that was rolled back."""
-    if not keys or result.outcome is not JobOutcome.ROLLED_BACK:
-        return result
-    told = f"{len(keys)} complete files carry its UUID in their names. A name is no proof, so"
-    return replace(
-        result,
-        outcome=JobOutcome.FILES_LEFT,
-        reason=f"{result.reason}. {told} they are left to you to remove",
-        kept=(*result.kept, *map(_safe, keys)),
-    )
-
-
-def _without_acting(
-    plan: Plan, may: bool, options: RecoveryOptions
-) -> tuple[JobOutcome | None, str]:
-    """The outcome where nothing is done; ``None`` where the plan is to be carried out."""
+def _without_acting(plan: Plan) -> RecoveredJob | None:
+    """The result where nothing is done; ``None`` where the plan is to be carried out."""
+    case, options, reason = plan.case, plan.case.options, plan.reason
+    is_forward = plan.action is Action.FORWARD
     if plan.action is Action.REFUSE:
-        return JobOutcome.REFUSED, plan.reason
-    if plan.action is Action.ASK:
-        return JobOutcome.NEEDS_DECISION, plan.reason
-    if not may:
-        would = "roll it forward" if plan.action is Action.FORWARD else "roll it back"
-        is_seen = options.apply and plan.count(Presence.WRITTEN) > 0
-        return JobOutcome.NEEDS_DECISION if is_seen else JobOutcome.LEFT, (
-            f"whether it lives is not known, so it is left unless that is forced, which would "
-            f"{would}: {plan.reason}"
+        outcome = JobOutcome.REFUSED
+    elif plan.action is Action.ASK:
+        outcome = JobOutcome.NEEDS_DECISION
+    elif case.judgement.state is State.UNKNOWN and not options.force:
+        is_seen = options.apply and case.keys(Presence.WRITTEN)
+        outcome = JobOutcome.NEEDS_DECISION if is_seen else JobOutcome.LEFT
+        reason = (
+            "whether it lives is not known, so it is left unless that is forced, which would roll "
+            f"it {'forward' if is_forward else 'back'}: {reason}"
         )
-    if not options.apply:
-        forward = plan.action is Action.FORWARD
-        return JobOutcome.WOULD_ROLL_FORWARD if forward else JobOutcome.WOULD_ROLL_BACK, plan.reason
-    return None, ""
+    elif not options.apply:
+        outcome = JobOutcome.WOULD_ROLL_FORWARD if is_forward else JobOutcome.WOULD_ROLL_BACK
+    else:
+        return None
+    return _result(case, outcome, reason, looked=True)
 
 
-def _acted(
-    root: TableRoot,
-    job: LeftoverJob,
-    judgement: Judgement,
-    now: float,
-    plan: Plan,
-    execution: Execution,
-) -> RecoveredJob:
+def _acted(plan: Plan, execution: Execution) -> RecoveredJob:
+    case, reason, kept = plan.case, plan.reason, plan.case.unclaimed.keys
     if execution.moved:
         why = "it changed while it was looked at: it may live, or be recovered by somebody else"
-        return _result(root, job, judgement, now, JobOutcome.LEFT, why, plan)
+        return _result(case, JobOutcome.LEFT, why, looked=True)
     if execution.problem:
         outcome = JobOutcome.UNKNOWN if execution.unsure else JobOutcome.FAILED
-        reason = (
-            f"{execution.problem}. It is kept for a repeat. Meant to {plan.action}: {plan.reason}"
+        reason = f"{execution.problem}. It is kept for a repeat. Meant to {plan.action}: {reason}"
+    elif execution.action is Action.FORWARD:
+        outcome = JobOutcome.ROLLED_FORWARD
+    elif kept:
+        outcome = JobOutcome.FILES_LEFT
+        reason += (
+            f". {len(kept)} complete files carry its UUID in their names. A name is no proof, so "
+            "they are left to you to remove"
         )
-        return _result(root, job, judgement, now, outcome, reason, plan, execution)
-    forward = execution.action is Action.FORWARD
-    outcome = JobOutcome.ROLLED_FORWARD if forward else JobOutcome.ROLLED_BACK
-    return _result(root, job, judgement, now, outcome, plan.reason, plan, execution)
+    else:
+        outcome = JobOutcome.ROLLED_BACK
+    return _result(case, outcome, reason, looked=True, execution=execution)
 
 
 def _result(
-    root: TableRoot,
-    job: LeftoverJob,
-    judgement: Judgement,
-    now: float,
+    case: Case,
     outcome: JobOutcome,
     reason: str,
-    plan: Plan | None = None,
-    execution: Execution | None = None,
+    looked: bool = False,
+    execution: Execution = NOTHING_DONE,
 ) -> RecoveredJob:
-    kept = [f.key for f in execution.files if f.outcome is FileOutcome.KEPT] if execution else []
-    unsure = plan.count(Presence.UNSURE) if plan else None
-    missing = plan.count(Presence.MISSING) + plan.count(Presence.FOREIGN) if plan else None
+    job, judgement = case.job, case.judgement
+    kept = [file.key for file in execution.files if file.outcome is FileOutcome.KEPT]
+    kept += case.unclaimed.keys if outcome is JobOutcome.FILES_LEFT else ()
+
+    def count(*presences: Presence) -> int | None:
+        return len(case.keys(*presences)) if looked else None
+
     return RecoveredJob(
         job=_safe(job.uuid),
         left=job.kind,
-        destination=_safe(f"s3://{root.bucket}/{job.destination}"),
+        destination=_safe(f"s3://{case.root.bucket}/{job.destination}"),
         state=judgement.state,
         state_reason=_safe(judgement.reason),
         outcome=outcome,
@@ -344,17 +233,17 @@ def _result(
         tasks=len(job.sets),
         files=len(job.commits),
         bytes=sum(commit.length for commit in job.commits),
-        written=plan.count(Presence.WRITTEN) if plan else None,
-        outstanding=plan.count(Presence.OUTSTANDING) if plan else None,
-        missing=missing,
-        unsure=unsure,
+        written=count(Presence.WRITTEN),
+        outstanding=count(Presence.OUTSTANDING),
+        missing=count(Presence.MISSING, Presence.FOREIGN),
+        unsure=count(Presence.UNSURE),
         extra=len(job.extra),
-        completed=execution.count(FileOutcome.COMPLETED) if execution else 0,
-        removed=execution.count(FileOutcome.REMOVED) if execution else 0,
-        aborted=execution.aborted + execution.count(FileOutcome.ABORTED) if execution else 0,
-        kept=tuple(_safe(key) for key in kept),
-        marker=execution.marker if execution else None,
-        silent_for=max(0.0, now - job.newest),
+        completed=execution.count(FileOutcome.COMPLETED),
+        removed=execution.count(FileOutcome.REMOVED),
+        aborted=execution.aborted + execution.count(FileOutcome.ABORTED),
+        kept=tuple(map(_safe, kept)),
+        marker=execution.marker,
+        silent_for=max(0.0, case.now - job.newest),
         owner=judgement.owner,
     )
 

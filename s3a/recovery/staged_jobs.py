@@ -78,10 +78,8 @@ def _job(
         sets=sets,
         attempts=tuple(sorted({file.attempt for file in trace.job.committed})),
         running=trace.job.running,
-        uploads=(),
         oldest=min(times),
         newest=max(times),
-        objects=len(trace.job.files),
         staged=trace,
     )
 

@@ -33,8 +33,8 @@ from zero_rename.s3a.hadoop.commit_files import JobSummary, PendingCommit, Pendi
 from zero_rename.s3a.hadoop.effective_settings import DAG_CONF, effective
 from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
 from zero_rename.s3a.recovery.liveness import State
-from zero_rename.s3a.recovery.plan import Action
-from zero_rename.s3a.recovery.recover import JobOutcome, RecoveredJob, RecoveryOptions, recover_jobs
+from zero_rename.s3a.recovery.options import Action, RecoveryOptions
+from zero_rename.s3a.recovery.recover import JobOutcome, RecoveredJob, recover_jobs
 from zero_rename.s3a.verification.expectation import Expectation
 from zero_rename.s3a.verification.verify import Verified, verify_job
 

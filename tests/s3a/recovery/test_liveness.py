@@ -11,7 +11,8 @@ from support.s3a_jobs import JOB, OTHER, ROOT, World, a_try
 from zero_rename.committer.job_spec import Owner
 from zero_rename.s3a.recovery.leftover_job import Kind, LeftoverJob
 from zero_rename.s3a.recovery.liveness import QUIET, Knowledge, State, judge
-from zero_rename.s3a.recovery.recover import RecoveryOptions, recover_jobs
+from zero_rename.s3a.recovery.options import RecoveryOptions
+from zero_rename.s3a.recovery.recover import recover_jobs
 from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.ledger import OpenTries
 from zero_rename.s3a.runs.try_record import FAILED, Known, TryRecord, WriteRecord, write_uuid
@@ -21,7 +22,7 @@ NOW = 1_000_000.0
 
 def job(silent_for: float = 0.0, uuid: str = JOB, kind: Kind = Kind.MAGIC) -> LeftoverJob:
     newest = NOW - silent_for
-    return LeftoverJob(uuid, kind, ROOT.prefix, None, (), (), (), (), newest - 50, newest)
+    return LeftoverJob(uuid, kind, ROOT.prefix, newest - 50, newest)
 
 
 def owner(number: int = 1, **changes: Any) -> Owner:

@@ -23,8 +23,8 @@ from zero_rename.committer.s3.requests import (
     Unknown,
 )
 from zero_rename.s3a.hadoop.magic_paths import DIRECTION_NAME
-from zero_rename.s3a.recovery.plan import Action
-from zero_rename.s3a.recovery.recover import JobOutcome, RecoveredJob, RecoveryOptions, recover_jobs
+from zero_rename.s3a.recovery.options import Action, RecoveryOptions
+from zero_rename.s3a.recovery.recover import JobOutcome, RecoveredJob, recover_jobs
 from zero_rename.s3a.runs.ledger import open_tries, open_try
 
 DEAD = RecoveryOptions(apply=True, dead={JOB})

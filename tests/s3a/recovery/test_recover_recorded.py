@@ -11,7 +11,8 @@ from support.recorded import recorded
 from zero_rename.committer.layout import TableRoot
 from zero_rename.committer.s3.requests import CompleteUpload, Done, ObjectSettings, Put
 from zero_rename.s3a.hadoop.commit_files import PendingSet
-from zero_rename.s3a.recovery.recover import JobOutcome, RecoveryOptions, recover_jobs
+from zero_rename.s3a.recovery.options import RecoveryOptions
+from zero_rename.s3a.recovery.recover import JobOutcome, recover_jobs
 
 BODY = recorded("magic.pendingset")
 SET = PendingSet.parse(BODY, "recorded")
