@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 from ...committer.job_spec import Mode
 from ...committer.layout import TableRoot
-from ...s3a.checks.host_facts import buffer_free_bytes, lifecycle_days
 from ...s3a.checks.job_facts import JobFacts
 from ...s3a.checks.run import CheckFinding, inspect, refuse, warnings
+from ...s3a.checks.uploads import lifecycle_days
 from ...s3a.hadoop import effective_settings as layers
 from ...s3a.hadoop.properties_file import read_properties
 from ...s3a.hadoop.settings import (
@@ -163,7 +163,6 @@ def check_submission(
         formats=formats,
         # Those besides save(), which gives each of its writes a UUID of its own.
         writes=plain_writes(source) or None,
-        buffer_free_bytes=buffer_free_bytes(settings, environ) if is_here else None,
         sensor_waits=True,
         lifecycle_days=table.run(lifecycle_days(load.root)),
         longest_job_seconds=call.longest_seconds,

@@ -25,8 +25,6 @@ from ..hadoop.settings import (
     PATH_PROTOCOL,
     REJECT_KEY,
     S3A_FACTORY,
-    STAGING_KEY,
-    THREADS_KEY,
     UNIQUE_KEY,
 )
 from .check import ALL, COMMITTERS, REGISTRY, S3A, STAGING, Check, Probe, Severity
@@ -37,10 +35,8 @@ _MAGIC, _CLASSIC = ("magic",), ("classic",)
 _MULTIPART = "fs.s3a.multipart.uploads.enabled"
 _OLD_ABORT = "fs.s3a.committer.staging.abort.pending.uploads"
 _DIRECTORY_PURGE = "fs.s3a.directory.operations.purge.uploads"
-_CONNECTIONS = "fs.s3a.connection.maximum"
 _CLEANUP = "fs.s3a.committer.magic.cleanup.enabled"
 _REQUIRE, _GENERATE = "fs.s3a.committer.require.uuid", "fs.s3a.committer.generate.uuid"
-_SUMMARY, _SUMMARY_FLAG = "parquet.summary.metadata.level", "parquet.enable.summary-metadata"
 _PACKAGE = "org.apache.hadoop.fs.s3a.commit"
 #: The factory that makes one committer and no other.
 _FACTORIES = {
@@ -76,22 +72,6 @@ def _ignored_conflict_mode(c: JobFacts) -> bool:
     setting = c.settings.get(CONFLICT_KEY)
     said = setting is not None and setting.origin != DEFAULT
     return said and _conflict_mode(c) != "append"
-
-
-def _summaries(c: JobFacts) -> bool:
-    if _SUMMARY in c.settings:
-        return c.value(_SUMMARY).upper() != "NONE"
-    return c.is_on(_SUMMARY_FLAG)
-
-
-def _more_threads(c: JobFacts) -> bool:
-    threads, connections = c.number(THREADS_KEY), c.number(_CONNECTIONS)
-    return threads is not None and connections is not None and threads > connections
-
-
-def _one_for_all_users(c: JobFacts) -> bool:
-    path = re.sub(r"^[a-z0-9]+://[^/]*", "", c.value(STAGING_KEY))
-    return path.startswith("/") and "${user.name}" not in path and not path.startswith("/user/")
 
 
 class _Row(NamedTuple):
@@ -282,38 +262,13 @@ _TABLE = (
         remedy=f"Set spark.hadoop.{_DIRECTORY_PURGE}=false.",
     ),
     _Row(
-        *("marker-off", _ERROR, S3A, "no _SUCCESS, and somebody waits for it"),
+        *("marker-off", _ERROR, S3A, "no _SUCCESS"),
         keys=(MARKER_KEY,),
-        wrong=lambda c: not c.is_on(MARKER_KEY) and c.sensor_waits,
+        wrong=lambda c: not c.is_on(MARKER_KEY) and c.sensor_waits is not False,
         reason="With marksuccessfuljobs=false no marker is written and the old one stays: a sensor "
         "waits for ever or takes the last job's for this one's, and the job cannot be verified.",
         source="AbstractS3ACommitter.maybeCreateSuccessMarker, setupJob; FileOutputCommitter",
         remedy=f"Set spark.hadoop.{MARKER_KEY}=true.",
-    ),
-    _Row(
-        *("marker-off-unwatched", _WARNING, S3A, "no _SUCCESS"),
-        keys=(MARKER_KEY,),
-        wrong=lambda c: not c.is_on(MARKER_KEY) and not c.sensor_waits,
-        reason="Nobody can tell afterwards which job committed, or whether one did.",
-        source="AbstractS3ACommitter.maybeCreateSuccessMarker",
-        remedy=f"Set spark.hadoop.{MARKER_KEY}=true.",
-    ),
-    _Row(
-        *("threads-above-connections", _WARNING, COMMITTERS, "more threads than connections"),
-        keys=(THREADS_KEY, _CONNECTIONS),
-        wrong=_more_threads,
-        reason="The threads of a commit wait for each other's connections, and may time out.",
-        source="CommitContext; fs.s3a.connection.maximum",
-        remedy=f"Set spark.hadoop.{_CONNECTIONS} above {THREADS_KEY}.",
-    ),
-    _Row(
-        *("threads-negative", _WARNING, COMMITTERS, "a negative number of committer threads"),
-        keys=(THREADS_KEY,),
-        wrong=lambda c: (c.number(THREADS_KEY) or 1) < 1 or c.number(THREADS_KEY) == 0,
-        reason="It is meant as a multiple of the cores, but no inner pool is made for it: the "
-        "files of one task are committed one after the other.",
-        source="CommitContext (pools); core-default.xml says 8",
-        remedy=f"Set spark.hadoop.{THREADS_KEY} to a number above 0.",
     ),
     _Row(
         *("in-memory-tracking", _WARNING, _MAGIC, "pending files known to one process only"),
@@ -335,16 +290,6 @@ _TABLE = (
         remedy=f"Set spark.hadoop.{_CLEANUP}=true, or run zero-rename s3a-recover regularly.",
     ),
     _Row(
-        *("parquet-summary", _WARNING, S3A, "Parquet summary files"),
-        keys=(_SUMMARY, _SUMMARY_FLAG),
-        wrong=_summaries,
-        reason="They are made from the footers of every file of the table when a job commits: "
-        "slow, stale after the next job, and not at all by the three committers, which warn and go "
-        "on.",
-        source="ParquetOutputCommitter.writeMetaDataFile; ParquetUtils.prepareWrite",
-        remedy=f"Set spark.hadoop.{_SUMMARY}=NONE.",
-    ),
-    _Row(
         *("staging-on-s3", _WARNING, STAGING, "what is pending is kept on S3 and renamed there"),
         keys=("fs.defaultFS",),
         wrong=lambda c: re.match(r"s3[an]?://", c.value("fs.defaultFS")),
@@ -352,17 +297,6 @@ _TABLE = (
         "copies, and a task's commit is not atomic.",
         source="StagingCommitter.createWrappedCommitter",
         remedy="Keep the default file system on HDFS, or use magic.",
-    ),
-    _Row(
-        *("staging-dir-shared", _WARNING, STAGING, "one staging folder for all users"),
-        keys=(STAGING_KEY,),
-        wrong=_one_for_all_users,
-        reason="Each user gets a folder below it, made by whoever comes first with that user's "
-        "rights: the next one may not write there; and a clean-up by age takes what jobs still "
-        "need.",
-        source="Paths.tempDirForStaging, getMultipartUploadCommitsDirectory",
-        remedy="Leave it at tmp/staging, which is below each user's home, or put ${user.name} into "
-        "it.",
     ),
 )
 

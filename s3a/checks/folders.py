@@ -1,4 +1,4 @@
-"""Folders for what is no row: staging on the cluster, buffers on each machine, reports."""
+"""Folders for what is no row: staging on the cluster, reports."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import re
 from collections.abc import Iterator
 
 from ..hadoop.effective_settings import DEFAULT
-from ..hadoop.settings import BUFFER_KEY, REPORT_KEY, STAGING_KEY
+from ..hadoop.settings import REPORT_KEY, STAGING_KEY
 from .check import COMMITTERS, STAGING, Severity, check
 from .job_facts import JobFacts
 
 _DEFAULT_FS = "fs.defaultFS"
 #: Folders that each machine has of its own.
 _OWN = ("/tmp/", "/var/tmp/", "/dev/shm/", "/run/")
-#: Less room than this is called full: a few blocks of a few tasks.
-_LITTLE_ROOM = 2 * 1024**3
 
 
 def _is_placed(c: JobFacts) -> bool:
@@ -67,21 +65,6 @@ def staging_unknown(c: JobFacts) -> Iterator[str]:
     mounted = c.value(_DEFAULT_FS).startswith("file:") and _is_placed(c)
     if c.is_cluster and (unsaid or mounted):
         yield c.describe(_DEFAULT_FS, STAGING_KEY)
-
-
-@check(
-    "buffer-nearly-full",
-    Severity.WARNING,
-    "little room where S3A buffers",
-    reason="Every block waits on disk until it is uploaded (fs.s3a.fast.upload.buffer=disk): a "
-    "full disk fails the task.",
-    source="S3ABlockOutputStream; LocalDirAllocator",
-    remedy="Give a buffer_dir on another disk.",
-)
-def buffer_nearly_full(c: JobFacts) -> Iterator[str]:
-    free = c.buffer_free_bytes
-    if free is not None and free < _LITTLE_ROOM:
-        yield f"{c.describe(BUFFER_KEY)} has {free:,} bytes free"
 
 
 @check(

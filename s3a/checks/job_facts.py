@@ -37,9 +37,6 @@ class JobFacts:
     :param lifecycle_days: days after which the bucket aborts uploads below the destination, the
         least of its rules; infinite where there is none.
     :param longest_job_seconds: how long the longest job may take.
-    :param buffer_free_bytes: free bytes where ``fs.s3a.buffer.dir`` is.
-
-
     """
 
     committer: str
@@ -56,7 +53,6 @@ class JobFacts:
     sensor_waits: bool | None = None
     lifecycle_days: float | None = None
     longest_job_seconds: float | None = None
-    buffer_free_bytes: int | None = None
 
     @property
     def s3a(self) -> Committer | None:

@@ -8,12 +8,24 @@ from math import inf
 
 from ...committer.doctor import DAY, RECOVERY
 from ...committer.job_spec import JobSpec
+from ...committer.layout import TableRoot
+from ...committer.s3.lifecycle import least_abort_days
+from ...committer.s3.requests import ListLifecycleRules, Step, Unknown
 from ..hadoop.settings import ABORT_UPLOADS_KEY
 from .check import ALL, COMMITTERS, Severity, check
 from .job_facts import JobFacts
 
 _PURGE, _PURGE_AGE = "fs.s3a.multipart.purge", "fs.s3a.multipart.purge.age"
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "": 1}
+
+
+def lifecycle_days(root: TableRoot) -> Step[float | None]:
+    """Days after which the bucket aborts uploads below ``root``; infinite: never, ``None``: the
+    store does not tell."""
+    found = yield ListLifecycleRules()
+    if isinstance(found, Unknown):
+        return None
+    return least_abort_days(found.rules, f"{root.prefix}/")
 
 
 def _seconds(text: str) -> float | None:
@@ -45,21 +57,6 @@ def multipart_purge(c: JobFacts) -> Iterator[str]:
     age = _seconds(c.value(_PURGE_AGE))
     if c.is_on(_PURGE) and (age is None or age < _longest(c) + RECOVERY):
         yield f"{c.describe(_PURGE, _PURGE_AGE)}; {_needed(c)}"
-
-
-@check(
-    "multipart-purge-on",
-    Severity.WARNING,
-    "uploads of the whole bucket are looked through at every start",
-    reason="Each start of the file system lists every upload of the bucket, and aborts what is "
-    "older than purge.age, whosever it is.",
-    source="S3AFileSystem.initMultipartUploads; Hadoop's page on third-party stores (deprecated)",
-    remedy=f"Set spark.hadoop.{_PURGE}=false and use a lifecycle rule.",
-    committers=ALL,
-)
-def multipart_purge_on(c: JobFacts) -> Iterator[str]:
-    if c.is_on(_PURGE) and not list(multipart_purge(c)):
-        yield c.describe(_PURGE, _PURGE_AGE)
 
 
 @check(

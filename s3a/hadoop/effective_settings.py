@@ -58,7 +58,6 @@ DEFAULTS: Mapping[str, str] = {
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "true",
     "pathoutputcommit.reject.fileoutput": "false",
     "fs.defaultFS": "file:///",
-    "fs.s3a.committer.threads": "8",
     "fs.s3a.committer.abort.pending.uploads": "true",
     "fs.s3a.committer.staging.conflict-mode": "append",
     "fs.s3a.committer.staging.unique-filenames": "true",
@@ -71,10 +70,6 @@ DEFAULTS: Mapping[str, str] = {
     "fs.s3a.multipart.purge": "false",
     "fs.s3a.multipart.purge.age": "24h",
     "fs.s3a.directory.operations.purge.uploads": "false",
-    "fs.s3a.connection.maximum": "500",
-    "fs.s3a.buffer.dir": "${env.LOCAL_DIRS:-${hadoop.tmp.dir}}/s3a",
-    "fs.s3a.retry.http.5xx.errors": "true",
-    "hadoop.tmp.dir": "/tmp/hadoop-${user.name}",
 }
 #: Every option of Hadoop's that a check reads, for who looks them up one by one in a JVM.
 HADOOP_KEYS: tuple[str, ...] = (
@@ -82,9 +77,6 @@ HADOOP_KEYS: tuple[str, ...] = (
     "fs.s3a.committer.staging.abort.pending.uploads",
     "fs.s3a.committer.summary.report.directory",
     "fs.s3a.committer.uuid",
-    "fs.s3a.endpoint",
-    "parquet.enable.summary-metadata",
-    "parquet.summary.metadata.level",
 )
 
 

@@ -13,7 +13,6 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...s3a.checks.host_facts import buffer_free_bytes
 from ...s3a.checks.job_facts import JobFacts
 from ...s3a.checks.run import CheckFinding, inspect, refuse, warnings
 from ...s3a.hadoop import effective_settings as layers
@@ -149,7 +148,6 @@ def check_session(
     # The driver's machine; of executors elsewhere nothing is known here.
     seen = JobFacts(
         settings=settings,
-        buffer_free_bytes=None if view.is_cluster else buffer_free_bytes(settings),
         missing_classes=view.missing_classes(facts["committer"]),
         is_cluster=view.is_cluster,
         **facts,

@@ -13,9 +13,6 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parent.parent
 REAL = TESTS / "s3a" / "real"
 
-_TWO_USERS = "it needs two users on one machine"
-_TIME = "it costs time, not rows"
-
 #: Why a check has no test that shows its damage, with what speaks for it.
 NOT_SHOWN = {
     "driver-restarts": "it needs YARN; OutputCommitter.isRecoverySupported is false, and what "
@@ -28,10 +25,7 @@ NOT_SHOWN = {
     "lifecycle-too-short, which is shown, a day later",
     "speculation": "an attempt has to be overtaken while it copies; FileOutputCommitter, and the "
     "paper's Table V",
-    "staging-dir-shared": f"{_TWO_USERS}; Paths.getMultipartUploadCommitsDirectory",
     "task-retries": "an attempt has to die while it copies; MAPREDUCE-7282, the paper's Table V",
-    "threads-above-connections": f"{_TIME}, and that only with latency; CommitContext",
-    "threads-negative": f"{_TIME}, and that only with latency; CommitContext",
     "uuid-optional": "Spark 4.3 gives every write a UUID; SPARK-33230 is of 3.0",
 }
 

@@ -97,9 +97,6 @@ SUBMITTED: dict[str, Submitted] = {
     "abort-uploads-on": Submitted(conf={f"{S3A}committer.abort.pending.uploads": "true"}),
     # Hadoop's page on third-party stores recommends the purge where there are no rules.
     "multipart-purge": Submitted(conf={f"{S3A}multipart.purge": "true"}),
-    "multipart-purge-on": Submitted(
-        conf={f"{S3A}multipart.purge": "true", f"{S3A}multipart.purge.age": "7d"}
-    ),
     "directory-purge": Submitted(conf={f"{S3A}directory.operations.purge.uploads": "true"}),
     "lifecycle-too-short": Submitted(rules=(LifecycleRule("a", "", 1),), seconds=30 * 3600),
     "lifecycle-tight": Submitted(rules=(LifecycleRule("a", "", 1),), seconds=20 * 3600),
@@ -107,16 +104,10 @@ SUBMITTED: dict[str, Submitted] = {
     "marker-off": Submitted(
         conf={f"{HADOOP}mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
     ),
-    "threads-above-connections": Submitted(
-        conf={f"{S3A}committer.threads": "64", f"{S3A}connection.maximum": "15"}
-    ),
-    # Hadoop's page on the committers gives it as the default.
-    "threads-negative": Submitted(conf={f"{S3A}committer.threads": "-4"}),
     "in-memory-tracking": Submitted(
         conf={f"{S3A}committer.magic.track.commits.in.memory.enabled": "true"}
     ),
     "magic-cleanup-off": Submitted(conf={f"{S3A}committer.magic.cleanup.enabled": "false"}),
-    "parquet-summary": Submitted(conf={f"{HADOOP}parquet.summary.metadata.level": "ALL"}),
     "report-in-table": Submitted(
         conf={f"{S3A}committer.summary.report.directory": "s3a://bucket/wh/flights/reports"}
     ),
@@ -125,19 +116,14 @@ SUBMITTED: dict[str, Submitted] = {
     ),
     "staging-unknown": Submitted("directory", master="yarn"),
     "staging-on-s3": Submitted("directory", {f"{HADOOP}fs.defaultFS": "s3a://bucket"}),
-    "staging-dir-shared": Submitted(
-        "directory", {f"{S3A}committer.staging.tmp.path": "/tmp/staging"}
-    ),
 }
 #: Those that only the running job, or the command, can meet: how is in the tests below.
 ELSEWHERE = {
     "classes-missing",
-    "buffer-nearly-full",
     "fail-refuses-table",
     "mode-not-kept",
     "replace-removes-table",
     "destination-scheme",
-    "marker-off-unwatched",
 }
 
 
@@ -230,7 +216,7 @@ def test_what_is_right_is_not_refused(
 ) -> None:
     said = findings(RIGHT[name], tmp_path, caplog)
     assert "nothing was submitted" not in said
-    quiet = {"lifecycle-missing", "staging-unknown", "staging-dir-shared"}
+    quiet = {"lifecycle-missing", "staging-unknown"}
     assert {check.id for check in CHECKS if f"[{check.id}]" in said} <= quiet
 
 
@@ -264,15 +250,6 @@ class TestInTheJob:
         view = SessionView(session(conf, hadoop))
         with pytest.raises(SettingsRefusedError, match="mode-not-kept"):
             check_session(view, facts, {}, "bucket")
-
-    def test_little_room(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        monkeypatch.setattr("zero_rename.s3a.checks.folders._LITTLE_ROOM", 10**18)
-        conf, hadoop = configured()
-        view = SessionView(session(conf, {**hadoop, "fs.s3a.buffer.dir": str(tmp_path)}))
-        check_session(view, CIRCUMSTANCES, {}, "bucket")
-        assert "[buffer-nearly-full]" in caplog.text
 
 
 class TestTheCommand:
@@ -308,7 +285,7 @@ class TestTheCommand:
             *("--conf-file", str(file), "--destination", "s3://bucket/t", "--conf", marker), code=1
         )
         assert "destination-scheme" in said
-        assert "marker-off-unwatched" in said
+        assert "marker-off" in said
         assert "committer-name" in self.run(
             "--conf-file", str(file), "--committer", "directory", code=1
         )

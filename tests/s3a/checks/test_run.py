@@ -43,6 +43,7 @@ MARKER = f"{HADOOP}mapreduce.fileoutputcommitter.marksuccessfuljobs"
 STAGING = f"{COMMITTER}staging.tmp.path"
 MAGIC = f"{COMMITTER}magic.enabled"
 DEFAULT_FS = f"{HADOOP}fs.defaultFS"
+CLEANUP = f"{COMMITTER}magic.cleanup.enabled"
 IN_MEMORY = f"{COMMITTER}magic.track.commits.in.memory.enabled"
 #: Options of one bucket are found by their prefix.
 BUCKET = "fs.s3a.bucket."
@@ -312,10 +313,6 @@ CASES: dict[str, tuple[list[JobFacts], list[JobFacts]]] = {
         ],
         [job(), job(conf={PURGE: "true", f"{PURGE}.age": "3d"})],
     ),
-    "multipart-purge-on": (
-        [job(conf={PURGE: "true", f"{PURGE}.age": "3d"})],
-        [job(), job(conf={PURGE: "true"})],
-    ),
     "directory-purge": (
         [job(conf={DIRECTORY_PURGE: "true"}), job("zero_rename", {DIRECTORY_PURGE: "true"})],
         [job(), job("zero_rename")],
@@ -346,34 +343,14 @@ CASES: dict[str, tuple[list[JobFacts], list[JobFacts]]] = {
         [job(), job(lifecycle_days=7), job(conf={ABORT: "true"}, lifecycle_days=inf)],
     ),
     "marker-off": (
-        [job(conf={MARKER: "false"}, sensor_waits=True)],
-        [job(conf={MARKER: "false"}), job(sensor_waits=True)],
-    ),
-    "marker-off-unwatched": (
-        [job(conf={MARKER: "false"})],
-        [job(), job(conf={MARKER: "false"}, sensor_waits=True)],
-    ),
-    "threads-above-connections": (
-        [job(conf={f"{COMMITTER}threads": "64", f"{HADOOP}fs.s3a.connection.maximum": "50"})],
-        [job(), job(conf={f"{COMMITTER}threads": "500"})],
-    ),
-    "threads-negative": (
-        [job(conf={f"{COMMITTER}threads": "-4"})],
-        [job(), job(conf={f"{COMMITTER}threads": "16"})],
+        [job(conf={MARKER: "false"}, sensor_waits=True), job(conf={MARKER: "false"})],
+        [job(conf={MARKER: "false"}, sensor_waits=False), job(sensor_waits=True)],
     ),
     "in-memory-tracking": (
         [job(conf={IN_MEMORY: "true"})],
         [job(), job("directory", {IN_MEMORY: "true"})],
     ),
-    "magic-cleanup-off": ([job(conf={f"{COMMITTER}magic.cleanup.enabled": "false"})], [job()]),
-    "parquet-summary": (
-        [
-            job(conf={f"{HADOOP}parquet.summary.metadata.level": "ALL"}),
-            bare("magic", (DAG_CONF, {f"{HADOOP}parquet.enable.summary-metadata": "true"})),
-        ],
-        # The level comes before the old flag.
-        [job(), job(conf={f"{HADOOP}parquet.enable.summary-metadata": "true"})],
-    ),
+    "magic-cleanup-off": ([job(conf={CLEANUP: "false"})], [job()]),
     "report-in-table": (
         [job(conf={f"{COMMITTER}summary.report.directory": "s3a://bucket/table/reports"})],
         [
@@ -416,24 +393,6 @@ CASES: dict[str, tuple[list[JobFacts], list[JobFacts]]] = {
     "staging-on-s3": (
         [job("directory", {DEFAULT_FS: "s3a://bucket"})],
         [job("directory", {DEFAULT_FS: "hdfs://namenode"}), job("magic", {DEFAULT_FS: "s3a://b"})],
-    ),
-    "staging-dir-shared": (
-        [
-            job("directory", {f"{COMMITTER}staging.tmp.path": "/tmp/staging"}),
-            job("directory", {f"{COMMITTER}staging.tmp.path": "hdfs://namenode/tmp"}),
-        ],
-        [
-            job("directory"),
-            job("directory", {f"{COMMITTER}staging.tmp.path": "/tmp/${user.name}/staging"}),
-            job("directory", {f"{COMMITTER}staging.tmp.path": "/user/etl/staging"}),
-        ],
-    ),
-    "buffer-nearly-full": (
-        [job("magic", buffer_free_bytes=10**9), job("directory", buffer_free_bytes=10**9)],
-        [
-            job("magic", buffer_free_bytes=10**11),
-            job("magic"),
-        ],
     ),
 }
 
@@ -519,25 +478,20 @@ def test_the_options_that_are_read_are_those_a_session_looks_up() -> None:
             inspect(replace(facts, settings=settings))
             asked |= settings.keys_asked
     hadoop = {key for key in asked if not key.startswith(("spark.", BUCKET))}
-    assert hadoop <= set(HADOOP_KEYS)
-    assert set(HADOOP_KEYS) - hadoop <= {
-        "fs.s3a.endpoint",
-        "hadoop.tmp.dir",
-        "fs.s3a.retry.http.5xx.errors",
-    }
+    assert hadoop == set(HADOOP_KEYS)
 
 
 def test_errors_are_refused_by_name_and_warnings_are_not() -> None:
-    found = inspect(job(conf={MAGIC: "false", f"{COMMITTER}threads": "-1"}))
-    assert [finding.check.id for finding in found] == ["magic-disabled", "threads-negative"]
-    assert [finding.check.id for finding in warnings(found)] == ["threads-negative"]
+    found = inspect(job(conf={MAGIC: "false", CLEANUP: "false"}))
+    assert [finding.check.id for finding in found] == ["magic-disabled", "magic-cleanup-off"]
+    assert [finding.check.id for finding in warnings(found)] == ["magic-cleanup-off"]
     with pytest.raises(SettingsRefusedError) as refused:
         refuse(found)
     text = str(refused.value)
     assert "magic-disabled" in text
     assert "'false' (DAG conf)" in text
     assert "Set fs.s3a.committer.magic.enabled=true" in text
-    assert "threads-negative" not in text
+    assert "magic-cleanup-off" not in text
     assert "nothing was submitted" in text
 
 
@@ -578,10 +532,10 @@ def test_no_finding_shows_a_secret() -> None:
 
 
 def test_a_check_is_accepted_by_its_id() -> None:
-    conf = {MAGIC: "false", f"{COMMITTER}threads": "-1"}
-    accept = {ACCEPT_KEY: "magic-disabled, threads-negative"}
-    assert ids(inspect(job(conf=conf))) == {"magic-disabled", "threads-negative"}
-    assert ids(inspect(job(conf=conf | {ACCEPT_KEY: "magic-disabled"}))) == {"threads-negative"}
+    conf = {MAGIC: "false", CLEANUP: "false"}
+    accept = {ACCEPT_KEY: "magic-disabled, magic-cleanup-off"}
+    assert ids(inspect(job(conf=conf))) == {"magic-disabled", "magic-cleanup-off"}
+    assert ids(inspect(job(conf=conf | {ACCEPT_KEY: "magic-disabled"}))) == {"magic-cleanup-off"}
     assert inspect(job(conf=conf | accept)) == ()
 
 

@@ -173,7 +173,7 @@ def test_the_rdd_api_goes_round_the_committer(application: Application, place: P
         hadoop.set(algorithm, before)
 
 
-@shows("marker-off", "marker-off-unwatched")
+@shows("marker-off")
 @S3A
 def test_without_markers_the_old_one_stays(
     application: Application, place: Place, committer: str
@@ -203,18 +203,6 @@ def test_magic_trees_of_committed_jobs(application: Application, place: Place) -
     assert [key for key in place.objects() if key.endswith(".pendingset")]
     (warning,) = place.verify("magic", None, since).warnings
     assert "not cleaned up" in warning
-
-
-@shows("parquet-summary")
-def test_summary_files(application: Application, place: Place) -> None:
-    level = {"parquet.summary.metadata.level": "ALL"}
-    with application.with_committer("classic", level):
-        application.write(place, application.frame(0))
-    assert place.has("_metadata"), "a file that is stale after the next job"
-    other = place.below("other")
-    with application.with_committer("magic", level):
-        application.write(other, application.frame(0))
-    assert not other.has("_metadata"), "and the other committers write none"
 
 
 @shows("report-in-table")

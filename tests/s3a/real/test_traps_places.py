@@ -63,21 +63,6 @@ def test_markers_that_cannot_be_told_apart(
 
 
 @STAGING
-@shows("buffer-nearly-full")
-def test_no_room_for_staged_files(
-    application: Application, own_place: Place, committer: str
-) -> None:
-    """Where no folder can take anything, which is what a full disk is to the allocator."""
-    with (
-        application.with_committer(committer, buffer_dir="/proc/none"),
-        pytest.raises(Exception) as caught,  # noqa: PT011
-    ):
-        application.write(own_place, application.frame(0))
-    assert "No space available in any of the local directories" in causes(caught.value)
-    assert own_place.files() == []
-
-
-@STAGING
 @shows("staging-on-s3")
 def test_lists_of_uploads_are_renamed_on_s3(
     application: Application, own_place: Place, committer: str

@@ -208,7 +208,7 @@ class TestUploadsOfOthers:
             application.write(place, application.frame(100))
         assert place.uploads() == []
 
-    @shows("multipart-purge", "multipart-purge-on")
+    @shows("multipart-purge")
     def test_a_file_system_purges_the_bucket(
         self, application: Application, own_place: Place
     ) -> None:
