@@ -25,12 +25,7 @@ from ...s3a.hadoop.settings import (
     S3ASettings,
 )
 from ...s3a.hadoop.site_files import hadoop_layer
-from ...s3a.hadoop.source_scan import (
-    partitioned_overwrites,
-    plain_writes,
-    uses_this_package,
-    written_formats,
-)
+from ...s3a.hadoop.source_scan import SourceScan
 from ...s3a.runs import ledger
 from ...s3a.write_plan import PlannedWrite, checked_mode, native_table_refused, plan
 from ..submit.preflight import find_spark
@@ -150,7 +145,7 @@ def check_submission(
     settings = layers.effective(in_force, load.root.bucket)
     is_here = call.cluster.is_local
     source = _source(call.application)
-    formats = tuple(sorted({"parquet", *written_formats(source)}))
+    formats = tuple(sorted({"parquet", *source.formats}))
     seen = JobFacts(
         committer=load.committer,
         settings=settings,
@@ -162,7 +157,7 @@ def check_submission(
         has_other_partitions=first.partition is None if first and load.partitions else None,
         formats=formats,
         # Those besides save(), which gives each of its writes a UUID of its own.
-        writes=plain_writes(source) or None,
+        writes=source.plain_writes or None,
         sensor_waits=True,
         lifecycle_days=table.run(lifecycle_days(load.root)),
         longest_job_seconds=call.longest_seconds,
@@ -191,12 +186,14 @@ def staging_folder(
     return Path.home() / folder if here and "://" not in folder else None
 
 
-def _source(application: str) -> str:
-    """The application's text, where it can be read here."""
+def _source(application: str) -> SourceScan:
+    """What the application's text tells, where it can be read here."""
+    if not application.endswith(".py"):
+        return SourceScan()
     try:
-        return Path(application).read_text("utf-8") if application.endswith(".py") else ""
+        return SourceScan.of(Path(application).read_text("utf-8"))
     except (OSError, UnicodeDecodeError):
-        return ""  # Elsewhere, as on a cluster's own storage.
+        return SourceScan()  # Elsewhere, as on a cluster's own storage.
 
 
 def _write(load: Load) -> Mapping[str, str]:
@@ -207,15 +204,15 @@ def _write(load: Load) -> Mapping[str, str]:
 
 
 def _of_own_overwrites(
-    load: Load, seen: JobFacts, source: str, plain: Mapping[str, layers.Setting]
+    load: Load, seen: JobFacts, source: SourceScan, plain: Mapping[str, layers.Setting]
 ) -> Iterator[CheckFinding]:
     """What is wrong with the overwrites that an application makes by Spark's own writer: nothing
     confines them to partitions, as ``save()`` does its own.
 
     :param plain: the settings without what ``save()`` sets for its writes.
     """
-    uses_save = uses_this_package(source)
-    for own in dict.fromkeys(partitioned_overwrites(source)):
+    uses_save = source.uses_this_package
+    for own in dict.fromkeys(source.overwrites):
         stated = {PARTITION_OVERWRITE_KEY: layers.Setting(own, "the application")} if own else {}
         yield from inspect(
             replace(

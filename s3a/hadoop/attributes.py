@@ -8,7 +8,7 @@ table, and is judged here for S3, where a rename is a copy of every object and a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 PAPER = "zero-rename committer paper, Table V"
 
@@ -63,56 +63,41 @@ TITLES = {
 }
 
 
-def _s3a(**notes: str) -> Attributes:
-    return Attributes(
-        speculative_tasks=True,
-        recoverable_job=False,
-        abortable_task=True,
-        abortable_job=True,
-        uncommitted_output_observable=False,
-        committed_output_observable=False,
-        atomic_task_commit=True,
-        atomic_job_commit=False,
-        partition_resilient=True,
-        notes={
-            "recoverable_job": "by itself; zero-rename s3a-recover rolls forward or back",
-            "atomic_job_commit": "files appear one by one while the job commits",
-        }
-        | notes,
-    )
-
-
+#: What the paper says of S3A.
+_PAPERS = Attributes(
+    speculative_tasks=True,
+    recoverable_job=False,
+    abortable_task=True,
+    abortable_job=True,
+    uncommitted_output_observable=False,
+    committed_output_observable=False,
+    atomic_task_commit=True,
+    atomic_job_commit=False,
+    partition_resilient=True,
+    notes={
+        "recoverable_job": "by itself; zero-rename s3a-recover rolls forward or back",
+        "atomic_job_commit": "files appear one by one while the job commits",
+    },
+)
+_IN_MEMORY = "with its pending files in memory, only by the process that wrote them"
 ATTRIBUTES: Mapping[str, Attributes] = {
-    "zero_rename": Attributes(
-        speculative_tasks=True,
+    "zero_rename": replace(
+        _PAPERS,
         recoverable_job=True,
-        abortable_task=True,
-        abortable_job=True,
-        uncommitted_output_observable=False,
-        committed_output_observable=False,
-        atomic_task_commit=True,
         atomic_job_commit=True,
-        partition_resilient=True,
         notes={
             "abortable_task": "a killed one by the sweep when its job closes",
             "atomic_job_commit": "for readers through heads; partition by partition for listings",
         },
         source="docs/protocol.md, with the test of each",
     ),
-    "magic": _s3a(
-        abortable_task="with its pending files in memory, only by the process that wrote them"
-    ),
-    "directory": _s3a(),
-    "partitioned": _s3a(),
-    "classic": Attributes(
+    "magic": replace(_PAPERS, notes={**_PAPERS.notes, "abortable_task": _IN_MEMORY}),
+    "directory": _PAPERS,
+    "partitioned": _PAPERS,
+    "classic": replace(
+        _PAPERS,
         speculative_tasks=False,
-        recoverable_job=False,
-        abortable_task=True,
-        abortable_job=True,
-        uncommitted_output_observable=False,
-        committed_output_observable=False,
         atomic_task_commit=False,
-        atomic_job_commit=False,
         partition_resilient=False,
         notes={
             "speculative_tasks": "the later attempt removes what the earlier is still copying",

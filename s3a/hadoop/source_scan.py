@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 #: ``RDD`` methods that save through the old MapReduce API, which no factory reaches.
 _RDD_SAVES = {
@@ -23,133 +24,108 @@ _ENDS = {*_WRITER_METHODS, "save", "saveAsTable", "insertInto"}
 _FORMATS = {*_WRITER_METHODS, "avro", "delta", "iceberg", "hudi", "hive", "zero_rename"}
 _OWN_MODE = "partitionoverwritemode"
 _STORED_AS = re.compile(r"\bCREATE\b.+?\bTABLE\b.+?\bSTORED\s+AS\b", re.IGNORECASE | re.DOTALL)
+_LOOPS = ast.For | ast.While | ast.AsyncFor | ast.ListComp | ast.SetComp | ast.DictComp
+_Calls = list[tuple[str, ast.Call]]
 
 
-def written_formats(source: str) -> tuple[str, ...]:
-    """The formats an application's text writes, ``rdd`` and ``hive`` among them, sorted.
+@dataclass(frozen=True)
+class SourceScan:
+    """What an application's text tells. Of a text that cannot be parsed, nothing: Spark will say
+    so itself.
 
-    :param source: Python. Empty for what cannot be parsed: Spark will say so itself.
+    :param formats: those it writes, ``rdd`` and ``hive`` among them, sorted.
+    :param plain_writes: how many writes of ``DataFrameWriter`` it makes; one in a loop counts as
+        two, since a UUID that is handed in would be shared by them.
+    :param overwrites: those by partition columns that it makes by Spark's own writer: of each, the
+        ``partitionOverwriteMode`` that it gives itself, in lower case; ``None`` where it leaves
+        that to the session. Without those whose mode is no literal.
+    :param uses_this_package: it imports ``zero_rename``, of which ``save()`` is the reason.
     """
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
-        return ()
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found |= {"hive"} if _STORED_AS.search(node.value) else set()
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            found |= _of_call(node, node.func)
-    return tuple(sorted(found))
+
+    formats: tuple[str, ...] = ()
+    plain_writes: int = 0
+    overwrites: tuple[str | None, ...] = ()
+    uses_this_package: bool = False
+
+    @staticmethod
+    def of(text: str) -> SourceScan:
+        """:param text: Python."""
+        try:
+            tree = ast.parse(text)
+        except (SyntaxError, ValueError):
+            return SourceScan()
+        nodes = list(ast.walk(tree))
+        calls = [node for node in nodes if isinstance(node, ast.Call)]
+        formats = {name for call in calls for name in _written_by(call)}
+        texts = [node.value for node in nodes if isinstance(node, ast.Constant)]
+        if any(isinstance(text, str) and _STORED_AS.search(text) for text in texts):
+            formats.add("hive")
+        overwrites = tuple(mode for call in calls for mode in _overwrites(call))
+        uses = any(name.partition(".")[0] == "zero_rename" for name in _imported(nodes))
+        return SourceScan(tuple(sorted(formats)), _count(tree, 1), overwrites, uses)
 
 
-def plain_writes(source: str) -> int:
-    """How many writes of ``DataFrameWriter`` an application's text makes; one in a loop counts
-    as two, since a UUID that is handed in would be shared by them.
-
-    :param source: Python. 0 for what cannot be parsed.
-    """
-    try:
-        return _count(ast.parse(source), 1)
-    except (SyntaxError, ValueError):
-        return 0
-
-
-def partitioned_overwrites(source: str) -> tuple[str | None, ...]:
-    """The overwrites by partition columns that an application's text makes by Spark's own writer:
-    of each, the ``partitionOverwriteMode`` that it gives itself, in lower case; ``None`` where it
-    leaves that to the session.
-
-    :param source: Python. Empty for what cannot be parsed, and without those whose mode is no
-        literal.
-    """
-    try:
-        calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
-    except (SyntaxError, ValueError):
-        return ()
-    found: list[str | None] = []
-    for call in calls:
-        if isinstance(call.func, ast.Attribute) and call.func.attr in _ENDS:
-            chain = _chain(call)
-            if chain and _overwrites(chain) and _partitions(chain):
-                own = [value for key, value in _options(chain) if key == _OWN_MODE]
-                found += [own[0].lower()] if own else [None]
-    return tuple(found)
-
-
-def uses_this_package(source: str) -> bool:
-    """Whether an application's text imports ``zero_rename``, of which ``save()`` is the reason."""
-    try:
-        nodes = list(ast.walk(ast.parse(source)))
-    except (SyntaxError, ValueError):
-        return False
-    names = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
-    names += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    return any(name.partition(".")[0] == "zero_rename" for name in names)
+def _imported(nodes: list[ast.AST]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
 
 
 def _count(node: ast.AST, each: int) -> int:
-    if isinstance(node, ast.For | ast.While | ast.AsyncFor | ast.comprehension):
-        each = 2
+    each = 2 if isinstance(node, _LOOPS | ast.GeneratorExp) else each
     own = 0
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        ends = node.func.attr in _ENDS and _is_write(node.func.value)
+        ends = node.func.attr in _ENDS and bool(_chain(node.func.value)[0])
         own = each if ends else 0
-    if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp):
-        each = 2
     return own + sum(_count(child, each) for child in ast.iter_child_nodes(node))
 
 
-def _of_call(call: ast.Call, method: ast.Attribute) -> set[str]:
-    if method.attr in _RDD_SAVES:
-        return {"rdd"}
-    if not _is_write(method.value):
-        return set()
-    if method.attr in _WRITER_METHODS:
-        return {method.attr}
-    named = [*call.args[:1], *(word.value for word in call.keywords if word.arg == "format")]
-    if method.attr in ("format", "save", "saveAsTable"):
-        return {
-            name.value.lower()
-            for name in named
-            if isinstance(name, ast.Constant)
-            and isinstance(name.value, str)
-            and name.value.lower() in _FORMATS
-        }
-    return set()
-
-
-def _is_write(node: ast.expr) -> bool:
-    """Whether an expression is a chain that begins with ``….write``."""
-    while True:
-        if isinstance(node, ast.Attribute):
-            if node.attr in ("write", "writeTo", "writeStream"):
-                return True
-            node = node.value
-        elif isinstance(node, ast.Call):
-            node = node.func
-        else:
-            return False
-
-
-def _chain(end: ast.Call) -> list[tuple[str, ast.Call]]:
-    """The calls of a chain with their methods' names, the last first, if it is one of a
-    ``DataFrameWriter``."""
-    calls: list[tuple[str, ast.Call]] = []
-    node: ast.expr = end
-    while not (isinstance(node, ast.Attribute) and node.attr == "write"):
+def _chain(node: ast.expr) -> tuple[str, _Calls]:
+    """The word with which a writer's chain of calls begins, ``""`` where it is none, and the calls
+    by their methods' names, the last first."""
+    calls: _Calls = []
+    while isinstance(node, ast.Attribute | ast.Call):
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Attribute):
                 calls.append((node.func.attr, node))
             node = node.func
-        elif isinstance(node, ast.Attribute):
-            node = node.value
+        elif node.attr in ("write", "writeTo", "writeStream"):
+            return node.attr, calls
         else:
-            return []
-    return calls
+            node = node.value
+    return "", []
 
 
-def _overwrites(chain: list[tuple[str, ast.Call]]) -> bool:
+def _written_by(call: ast.Call) -> set[str]:
+    """The formats that one call of a chain names."""
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    if method in _RDD_SAVES:
+        return {"rdd"}
+    if not _chain(call)[0]:
+        return set()
+    if method in _WRITER_METHODS:
+        return {method}
+    if method not in ("format", "save", "saveAsTable"):
+        return set()
+    named = [*call.args[:1], *(word.value for word in call.keywords if word.arg == "format")]
+    literals = {str(node.value).lower() for node in named if isinstance(node, ast.Constant)}
+    return literals & _FORMATS
+
+
+def _overwrites(call: ast.Call) -> Iterator[str | None]:
+    """The mode of partition overwrite of a chain that ends with this call, if it is one."""
+    begins, chain = _chain(call)
+    if begins != "write" or not chain or chain[0][0] not in _ENDS:
+        return
+    words = {word.arg for _, call in chain for word in call.keywords}
+    if "partitionBy" in words | {name for name, _ in chain} and _replaces(chain):
+        own = [value for key, value in _options(chain) if key == _OWN_MODE]
+        yield own[0].lower() if own else None
+
+
+def _replaces(chain: _Calls) -> bool:
     said = [word.value for _, call in chain for word in call.keywords if word.arg == "mode"]
     for name, call in chain:
         # parquet(), orc(), json() and csv() take the mode after the path.
@@ -158,12 +134,7 @@ def _overwrites(chain: list[tuple[str, ast.Call]]) -> bool:
     return any(isinstance(node, ast.Constant) and node.value == "overwrite" for node in said)
 
 
-def _partitions(chain: list[tuple[str, ast.Call]]) -> bool:
-    words = {word.arg for _, call in chain for word in call.keywords}
-    return "partitionBy" in words | {name for name, _ in chain}
-
-
-def _options(chain: list[tuple[str, ast.Call]]) -> Iterator[tuple[str, str]]:
+def _options(chain: _Calls) -> Iterator[tuple[str, str]]:
     """The literal options that a chain sets, by their names in lower case."""
     for name, call in chain:
         if name not in ("option", "options"):

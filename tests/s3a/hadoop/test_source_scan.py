@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zero_rename.s3a.hadoop.source_scan import (
-    partitioned_overwrites,
-    plain_writes,
-    uses_this_package,
-    written_formats,
-)
+from zero_rename.s3a.hadoop.source_scan import SourceScan
 
 
 @pytest.mark.parametrize(
@@ -34,7 +29,7 @@ from zero_rename.s3a.hadoop.source_scan import (
     ],
 )
 def test_formats(source: str, formats: tuple[str, ...]) -> None:
-    assert written_formats(source) == formats
+    assert SourceScan.of(source).formats == formats
 
 
 @pytest.mark.parametrize(
@@ -51,7 +46,7 @@ def test_formats(source: str, formats: tuple[str, ...]) -> None:
     ],
 )
 def test_plain_writes(source: str, writes: int) -> None:
-    assert plain_writes(source) == writes
+    assert SourceScan.of(source).plain_writes == writes
 
 
 @pytest.mark.parametrize(
@@ -78,7 +73,7 @@ def test_plain_writes(source: str, writes: int) -> None:
     ],
 )
 def test_partitioned_overwrites(source: str, overwrites: tuple[str | None, ...]) -> None:
-    assert partitioned_overwrites(source) == overwrites
+    assert SourceScan.of(source).overwrites == overwrites
 
 
 @pytest.mark.parametrize(
@@ -92,4 +87,4 @@ def test_partitioned_overwrites(source: str, overwrites: tuple[str | None, ...])
     ],
 )
 def test_uses_this_package(source: str, uses: bool) -> None:
-    assert uses_this_package(source) is uses
+    assert SourceScan.of(source).uses_this_package is uses
