@@ -17,8 +17,8 @@ from .marks import Count
 from .typed_json import Unfit, from_members, to_members
 
 FORMAT = 1
-#: Kinds of records that name files.
-_LISTS = frozenset({"decision", "decision-part", "manifest"})
+#: Kinds of records that name files, or all the partitions of many writes.
+_LISTS = frozenset({"decision", "decision-part", "manifest", "s3a try"})
 T = TypeVar("T")
 
 

@@ -35,7 +35,7 @@ from ...committer.layout import CONTROL, TableRoot, new_write_id
 from ...committer.s3.conditional_put import NotWritten, Written, put_record
 from ...committer.s3.deletion import remove
 from ...committer.s3.listing import first_object, list_objects
-from ...committer.s3.requests import All, Delete, Found, Get, Put, Step, Unknown
+from ...committer.s3.requests import LIST_BYTES, All, Delete, Found, Get, Put, Step, Unknown
 from ..hadoop.commit_files import JobSummary
 from ..hadoop.job_reports import find_report
 from .try_record import COMMITTED, FENCED, SETTLED, UNDONE, Known, TryRecord, WriteRecord, run_of
@@ -174,7 +174,7 @@ def _closed(key: str) -> str:
 def _read(key: str) -> Step[Known | None]:
     """A try by either key of its record, which may be closed at any moment."""
     for place in (_closed(key), key, _closed(key)):
-        found = yield Get(place)
+        found = yield Get(place, most=LIST_BYTES)
         if isinstance(found, Found):
             return Known.of(found)
     return None

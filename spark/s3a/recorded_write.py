@@ -224,12 +224,15 @@ class _Application:
         known = self._records.run(ledger.find(self._beside, self._try.once, self._try.uuid))
         if known is None:
             self._records.run(ledger.open_try(self._beside, self._try))
-        elif known.record.writes:
+            return
+        mine = _writes[self._try.uuid]
+        others = [write for write in known.record.writes if write.number not in mine]
+        if others:
             raise JobFencedError(
                 "Another driver of this try has written already: the cluster has started the "
                 "driver again. Nothing was written by this one.",
                 table=self._target.root.url,
-                job=known.record.writes[0].uuid,
+                job=others[0].uuid,
                 remedy="Set spark.yarn.maxAppAttempts=1; the operator's next try settles what the "
                 "first driver left.",
             )
@@ -250,7 +253,8 @@ class _Application:
                 found = found.with_write(one)
             return replace(found, beat_at=now)
 
-        there = self._records.run(ledger.change(self._beside, self._try, entered))
+        with _lock:  # Threads of one driver would take each other's turn over and over.
+            there = self._records.run(ledger.change(self._beside, self._try, entered))
         return None if there is None else mine[write.number]
 
     def _spark_writes(self, frame: DataFrame, write: PlannedWrite, record: WriteRecord) -> None:

@@ -222,6 +222,16 @@ class TestSuperseded:
         assert store.run(ledger.superseded(ROOT, ONCE, run_uuid())) == ""
 
 
+def test_a_record_of_many_writes_to_many_partitions_is_read(store: MemoryDriver) -> None:
+    """As many partitions as a submission can name, each time: more than other records may have."""
+    run, days = run_uuid(), tuple(f"day={number:040}" for number in range(2_800))
+    writes = tuple(replace(a_write(run, n), among=days) for n in range(1, 71))
+    store.run(ledger.open_try(ROOT, replace(a_try(run), writes=writes)))
+    found = store.run(ledger.find(ROOT, ONCE, run))
+    assert found is not None
+    assert found.record.writes == writes
+
+
 def test_a_damaged_record_is_named() -> None:
     with pytest.raises(RecordDamagedError) as damaged:
         TryRecord.decode(b'{"format":1,"kind":"s3a try","uuid":7}', "k")

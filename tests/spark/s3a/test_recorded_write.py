@@ -1,0 +1,124 @@
+"""What an application enters into its try's record, without Spark."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from support.memory_store import ManualClock, MemoryDriver, MemoryStore
+from support.s3a_jobs import JOB, ROOT, a_try
+from zero_rename.committer.errors import JobFencedError
+from zero_rename.committer.handoff import Handoff
+from zero_rename.committer.job_spec import Mode
+from zero_rename.committer.s3.requests import Put
+from zero_rename.s3a.runs import ledger
+from zero_rename.s3a.runs.try_record import WRITTEN, WriteRecord, write_uuid
+from zero_rename.s3a.write_plan import PlannedWrite
+from zero_rename.spark.s3a import recorded_write
+from zero_rename.spark.s3a.recorded_write import _Application
+from zero_rename.spark.write_target import WriteTarget
+
+ONCE = "flights/r/load"
+TARGET = WriteTarget(ROOT, "magic", Mode.APPEND, (), ())
+WRITE = PlannedWrite("s3a://bucket/wh/flights", Mode.APPEND)
+
+
+class NoSettings:
+    """A session of which nothing is known."""
+
+    def hadoop(self, *_: str) -> None:
+        return None
+
+    for_bucket = secret = hadoop
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def store(clock: ManualClock) -> MemoryStore:
+    return MemoryStore(clock)
+
+
+@pytest.fixture(autouse=True)
+def _new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorded_write, "_numbers", {})
+    monkeypatch.setattr(recorded_write, "_writes", {})
+
+
+def application(store: MemoryStore, fault: Any = None) -> _Application:
+    view: Any = NoSettings()
+    made = _Application(TARGET, view, Handoff(table=ROOT, once=ONCE, s3a_run=JOB))
+    made._records.driver = MemoryDriver(store, fault)  # pyright: ignore
+    return made
+
+
+def writes(store: MemoryStore) -> tuple[WriteRecord, ...]:
+    found = MemoryDriver(store).run(ledger.find(ROOT, ONCE, JOB))
+    assert found is not None
+    return found.record.writes
+
+
+@pytest.fixture
+def submitted(store: MemoryStore) -> None:
+    MemoryDriver(store).run(ledger.open_try(ROOT, a_try(once=ONCE)))
+
+
+@pytest.mark.usefixtures("submitted")
+def test_threads_of_a_driver_do_not_take_each_others_turns(
+    store: MemoryStore, clock: ManualClock
+) -> None:
+    """Whenever one has looked, another enters its write: it would never come to its own."""
+    other = application(store)
+    busy = other._begin(WRITE, 1, 1)
+    threads: list[threading.Thread] = []
+
+    def interferes(request: Any, apply: Any) -> Any:
+        if isinstance(request, Put):
+            clock.advance(1)
+            threads.append(threading.Thread(target=other._enter, args=(busy,)))
+            threads[-1].start()
+            threads[-1].join(0.1)
+        return apply(request)
+
+    made = application(store, interferes)
+    record = made._begin(WRITE, 1, 1)
+    for thread in threads:
+        thread.join()
+    assert [write.uuid for write in writes(store)] == [busy.uuid, record.uuid]
+
+
+@pytest.mark.usefixtures("submitted")
+def test_what_a_store_without_conditions_lost_is_entered_again(store: MemoryStore) -> None:
+    made = application(store)
+    first = made._begin(WRITE, 1, 1)
+    made._enter(replace(first, state=WRITTEN))
+    second = made._begin(WRITE, 1, 1)
+    driver = MemoryDriver(store)
+    driver.run(ledger.change(ROOT, a_try(once=ONCE), lambda found, _: replace(found, writes=())))
+    assert made._heartbeat(second) == ""
+    assert [write.state for write in writes(store)] == [WRITTEN, second.state]
+
+
+@pytest.mark.usefixtures("submitted")
+def test_a_driver_that_the_cluster_has_started_again_writes_nothing(store: MemoryStore) -> None:
+    write = WriteRecord(write_uuid(JOB, 1), 1, "magic", ROOT.url, "append")
+    entered = ledger.change(ROOT, a_try(once=ONCE), lambda found, _: found.with_write(write))
+    MemoryDriver(store).run(entered)
+    with pytest.raises(JobFencedError, match="started the driver again"):
+        application(store)._begin(WRITE, 1, 1)
+    assert writes(store) == (write,)
+
+
+def test_one_whose_record_is_removed_ends_its_write(store: MemoryStore) -> None:
+    """As recovery does with that of a save() that it takes for dead."""
+    made = application(store)
+    record = made._begin(WRITE, 1, 1)
+    store.objects.clear()
+    assert "was removed" in made._heartbeat(record)
+    assert store.objects == {}
