@@ -150,25 +150,24 @@ class ZeroRenameHook(BaseHook):
     def test_connection(self) -> tuple[bool, str]:
         """Whether the store answers, for the button in Airflow's connection form.
 
-        Lists once below the table root; without a root, reads the credentials only.
+        Lists once below the table root; without a root, asks the store whether it knows the keys.
         """
-        from ..committer.s3.clients import making_clients
+        from ..committer.s3.clients import check_keys, making_clients
         from ..committer.s3.listing import first_object
 
         try:
             root = self.settings.table_root
             with making_clients():
-                if not root:
-                    found = self.s3.get_session().get_credentials()
-                    if found is None:
-                        return (
-                            False,
-                            "No AWS credentials were found. Set aws_conn_id or table_root.",
-                        )
-                    return True, "Credentials were found. Set table_root to test the bucket too."
-                table = self.get_table(root)
-            table.run(first_object(f"{table.root.prefix}/", lambda item: True))
-            return True, f"{table.root.url} can be listed."
+                if not root and self.s3.get_session().get_credentials() is None:
+                    return False, "No AWS credentials were found. Set aws_conn_id or table_root."
+                client = self.get_conn()
+            if not root:
+                check_keys(client)
+                return True, "The store knows the keys. Set table_root to test the bucket too."
+            # A bucket is a root, too, and is no table.
+            table = self.get_table(f"{root.rstrip('/')}/t")
+            table.run(first_object(table.root.prefix.removesuffix("t"), lambda item: True))
+            return True, f"{table.root.url.removesuffix('/t')} can be listed."
         except (ZeroRenameError, AirflowNotFoundException) as error:
             return False, str(error)
 

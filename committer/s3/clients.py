@@ -20,7 +20,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.loaders import Loader, create_loader
 
 from ..errors import StoreRefusedError, ZeroRenameError
-from .error_translation import describe
+from .error_translation import code_of, describe
 
 #: Requests under way at once, and connections kept per client.
 PARALLEL = 32
@@ -159,6 +159,24 @@ def making_clients() -> Iterator[None]:
         raise StoreRefusedError(
             f"No S3 client can be made from the environment ({describe(error)}); nothing was sent.",
             remedy="See AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL and ~/.aws/config.",
+        ) from error
+
+
+def check_keys(client: Any) -> None:
+    """See that the store knows a boto3 client's keys, whatever they may do there.
+
+    :raises StoreRefusedError: it does not, or it does not answer.
+    """
+    try:
+        client.list_buckets()
+    except (BotoCoreError, ClientError) as error:
+        if isinstance(error, ClientError) and code_of(error) == "AccessDenied":
+            return
+        place = urlsplit(client.meta.endpoint_url).hostname
+        raise StoreRefusedError(
+            f"The store at {place} does not take these keys ({describe(error)}); nothing was "
+            "read or written.",
+            remedy="Check the keys, and that they belong to this endpoint.",
         ) from error
 
 

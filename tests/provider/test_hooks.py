@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from botocore.stub import Stubber
 
 from support.airflow import Tables, connection_variable
 from support.moto_server import ACCESS_KEY, REGION, SECRET_KEY, S3Server
@@ -101,6 +102,25 @@ class TestTheConnectionFormsButton:
         fine, said = ZeroRenameHook().test_connection()
         assert fine
         assert "table_root" in said
+
+    @pytest.mark.parametrize(
+        ("code", "expected"),
+        [("InvalidAccessKeyId", False), ("SignatureDoesNotMatch", False), ("AccessDenied", True)],
+    )
+    def test_keys_that_the_store_may_not_know(
+        self, tables: Tables, code: str, expected: bool
+    ) -> None:
+        hook = ZeroRenameHook()
+        with Stubber(hook.get_conn()) as stubbed:
+            stubbed.add_client_error("list_buckets", code, http_status_code=403)
+            fine, said = hook.test_connection()
+        assert fine is expected, said
+        assert expected or code in said
+
+    def test_a_bucket_is_a_root_too(self, tables: Tables, define) -> None:
+        root = f"s3://{tables.bucket.name}"
+        define("lake", conn_type="zero_rename", extra={"table_root": f"{root}/"})
+        assert ZeroRenameHook("lake").test_connection() == (True, f"{root} can be listed.")
 
     def test_with_one(self, tables: Tables, define) -> None:
         define("lake", conn_type="zero_rename", extra={"table_root": tables.url()})
