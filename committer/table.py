@@ -194,7 +194,15 @@ class Table(JobStates):
         :param progress: called in this thread as files become visible.
         """
         context = self._context if progress is None else replace(self._context, report=progress)
-        return self.driver.run(commit_job(context, opened, results, expected_tasks))
+        before = self.retries
+        done = self.driver.run(commit_job(context, opened, results, expected_tasks))
+        of_tasks = sum(result.retries for result in results)
+        return replace(done, retries=of_tasks + self.retries - before)
+
+    @property
+    def retries(self) -> int:
+        """Requests that this process had to send again so far, to this table's store."""
+        return self.driver.retries
 
     def abort(self, opened: OpenedJob, results: Sequence[TaskResult] = ()) -> Aborted | Committed:
         """Abort an open job, or find that it is committed."""

@@ -81,6 +81,7 @@ class WriteJob:
         self._termination = Termination()
         self._heartbeats = ExitStack()
         self._pid = os.getpid()
+        self._retries = driver.retries
         self.committed: Committed | None = None
 
     @property
@@ -90,6 +91,7 @@ class WriteJob:
 
     def __enter__(self) -> WriteJob:
         self._pid = os.getpid()
+        self._retries = self._driver.retries
         # Opening is not interrupted: a job whose id nobody knows yet could not be aborted.
         self._termination.install()
         try:
@@ -209,7 +211,9 @@ class WriteJob:
             # open record back; and where one writer is allowed at a time nobody looks for any.
             self._heartbeats.close()
         step = commit_job(self._context, opened, [result], expected_tasks=1)
-        self.committed = self._driver.run(step)
+        done = self._driver.run(step)
+        self.committed = replace(done, retries=self._driver.retries - self._retries)
+        log_retries(logger, self.committed)
 
     def _abort(self, opened: OpenedJob) -> tuple[JobState, str]:
         """Abort; return what the job is then, and what went wrong with that."""
@@ -251,6 +255,18 @@ class WriteJob:
             logger.warning(
                 "%s: SIGTERM: %s", opened.root.url, note or f"job {opened.job} is aborted."
             )
+
+
+def log_retries(log: logging.Logger, done: Committed) -> None:
+    """Say how often a job's requests were sent again, where they were."""
+    if done.retries:
+        log.info(
+            "%s: job %s: %d requests were sent again: the store throttled them, failed or did not "
+            "answer",
+            done.table,
+            done.job,
+            done.retries,
+        )
 
 
 @dataclass

@@ -35,6 +35,7 @@ from ..committer.schema.hive_paths import normalise_partition
 from ..committer.state.context import Progress
 from ..committer.state.job_state import Aborted, Committed, OpenedJob
 from ..committer.table import Table
+from ..committer.write_job import log_retries
 from . import heartbeat
 from .options import WriterOptions, read_writer_options
 from .startup.preflight import check_versions
@@ -216,11 +217,12 @@ class TableWriter(DataSourceArrowWriter):
             return TaskResult(self.opened.job, task, attempt, ())
         started = time.monotonic()
         table = Table(self.opened.root.url)
+        before = table.retries
         writer = table.task_writer(self.opened, task, attempt)
         try:
             for batch in iterator:
                 writer.write(batch)
-            result = writer.close()
+            result = replace(writer.close(), retries=table.retries - before)
         except BaseException:
             writer.abort()
             raise
@@ -338,3 +340,4 @@ def _log_commit(done: Committed) -> None:
         len(done.partitions),
         sum(partition.removed for partition in done.partitions),
     )
+    log_retries(logger, done)

@@ -15,8 +15,11 @@ from hypothesis import settings
 
 from support.counting import RequestCounter
 from support.moto_server import S3Server, running
+from zero_rename.committer.s3 import boto_calls, conditional_put
+from zero_rename.committer.s3.backoff import Backoff
 from zero_rename.committer.s3.driver import BotoDriver, connect
 from zero_rename.committer.s3.requests import Deleted, DeleteMany
+from zero_rename.committer.weather.weather import Patience
 
 # How long an example takes says something of the machine, nothing of the code.
 settings.register_profile("no deadline", deadline=None)
@@ -50,6 +53,19 @@ def s3_env(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
     for name, value in s3_server.environment.items():
         monkeypatch.setenv(name, value)
     return s3_server
+
+
+@pytest.fixture(autouse=True)
+def soon_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An endpoint at which nobody has answered yet is given up at once: many tests have one."""
+    monkeypatch.setattr(boto_calls, "_PATIENT", Patience(unheard=0.1))
+
+
+@pytest.fixture
+def impatient(soon_told: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that does not answer, or throttles, is given up at once."""
+    monkeypatch.setattr(boto_calls, "_PATIENT", Patience(total=0.1, unheard=0.1, first=0.01))
+    monkeypatch.setattr(conditional_put, "_TRIES", Backoff(3, 0.01))
 
 
 @pytest.fixture

@@ -24,7 +24,6 @@ from .complete import Absence, complete_file, lost
 from .markers import look_at_marker, write_partition_marker, write_table_marker
 from .removal import remove_listed
 
-_COMPLETE = Backoff(tries=6, first=0.5)
 _REMOVE = Backoff(tries=4, first=0.5)
 
 
@@ -158,7 +157,7 @@ def _complete(
     def failure(answer: Refused | Unknown, found: Found | Absent) -> ZeroRenameError:
         return _incomplete(context, job, file, answer, found)
 
-    absence = Absence(_COMPLETE, is_seen_to, failure)
+    absence = Absence(is_seen_to, failure)
     done = yield from complete_file(context, job, file, absence)
     if context.facts.complete_resurrects:
         # Whatever the answer was: one that was lost may have brought the file back too.

@@ -14,6 +14,9 @@ from ..s3.listing import list_uploads
 from ..s3.requests import Absent, CompleteUpload, Done, Found, Head, Refused, Step, Unknown
 from ..state.context import Context
 
+#: As patient as a request that the driver repeats: the pauses come to a minute, and each failed try
+#: reads besides, which waits for a store that is away.
+COMPLETE = Backoff(tries=16, first=0.5, cap=8.0)
 #: The try, counted from 0, from which on the upload is looked for.
 _LISTED_FROM = 2
 
@@ -22,14 +25,12 @@ _LISTED_FROM = 2
 class Absence:
     """What an applier makes of a file that is not there after an answer other than Done.
 
-    :param backoff: how many requests to send at most, and when.
     :param is_seen_to: whether another applier has seen to the file, so that none need be sent
         again. It may raise ``failure`` where another one is of no use.
     :param failure: the error once no request is left. Both get the last answer, and what is at
         the file's key: nothing, or another object.
     """
 
-    backoff: Backoff
     is_seen_to: Callable[[Refused | Unknown, Found | Absent], Step[bool]]
     failure: Callable[[Refused | Unknown, Found | Absent], ZeroRenameError]
 
@@ -55,8 +56,8 @@ def complete_file(
     request = CompleteUpload(file.key, file.upload_id, file.etags)
     answer: Done | Refused | Unknown = Unknown("nothing was sent")
     found: Found | Absent = Absent(0.0)
-    for attempt in absence.backoff.attempts():
-        yield from absence.backoff.pause(attempt)
+    for attempt in COMPLETE.attempts():
+        yield from COMPLETE.pause(attempt)
         answer = yield request
         if isinstance(answer, Done):
             return answer

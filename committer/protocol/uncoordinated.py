@@ -25,7 +25,6 @@ from ..records.data_file import DataFile
 from ..records.decision import NO_HEAD, Decision, PartitionDecision
 from ..records.pending_file import PendingFile, TaskResult
 from ..records.success_marker import marker_write_id
-from ..s3.backoff import Backoff
 from ..s3.conditional_put import Written, put_record
 from ..s3.requests import Absent, All, Found, Put, Refused, Step, Unknown
 from ..schema.directory import is_data_file
@@ -44,8 +43,6 @@ from .removal import remove_listed
 from .task_results import check_results
 
 logger = logging.getLogger("zero_rename.committer.protocol.uncoordinated")
-
-_COMPLETE = Backoff(tries=4, first=0.5)
 
 
 def check_uncoordinated(root: TableRoot, spec: JobSpec) -> None:
@@ -207,7 +204,7 @@ def _complete(context: Context, decided: Decided, file: PendingFile, count: Coun
             key=file.key,
         )
 
-    yield from complete_file(context, job, file, Absence(_COMPLETE, is_seen_to, failure))
+    yield from complete_file(context, job, file, Absence(is_seen_to, failure))
     count.one_more()
 
 

@@ -38,12 +38,14 @@ class TaskResult:
     :param task: the task's number, 0…n-1.
     :param attempt: the attempt, unique among the task's attempts.
     :param files: the pending files this attempt left; empty for a task without rows.
+    :param retries: requests that its process had to send again meanwhile.
     """
 
     job: str
     task: int
     attempt: int
     files: tuple[PendingFile, ...]
+    retries: int = 0
 
     @property
     def rows(self) -> int:

@@ -24,6 +24,8 @@ class Backoff:
     :param growth: each pause is so many times the one before.
     :param cap: seconds that no pause exceeds.
     :param at_once: tries that wait for nothing: the first alone, or so many.
+
+    Up to half of a pause is left out, by chance.
     """
 
     tries: int
@@ -46,7 +48,7 @@ class Backoff:
         """Wait until a try is due."""
         delay = self.delay(attempt)
         if delay:
-            yield Wait(delay)
+            yield Wait(delay, spread=0.5)
 
 
 @dataclass(frozen=True)

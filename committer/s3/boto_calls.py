@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime
+from itertools import count
 from typing import Any
 from urllib.parse import urlencode
 
@@ -11,58 +12,57 @@ from botocore.exceptions import BotoCoreError, ClientError
 from urllib3.exceptions import HTTPError
 
 from ..errors import InvalidInputError
+from ..weather.tally import Trouble
+from ..weather.weather import Patience
 from . import requests as store
-from .clients import ATTEMPTS, S3Clients
+from .clients import S3Clients
 from .encoded_keys import decoded_keys
-from .error_translation import code_of, describe, is_unsure, refusal_of, unreachable, was_not_sent
+from .error_translation import (
+    code_of,
+    describe,
+    is_lasting,
+    is_unsure,
+    refusal_of,
+    status_of,
+    trouble_of,
+    unreachable,
+)
 from .lifecycle import LifecycleRule, rules_of
+from .upload_parts import PartBody
 
 _GONE = {"NoSuchKey", "404", "NotFound"}
 #: What stores answer about an upload that is not there.
 _NO_UPLOAD = {"NoSuchUpload", "404", "NotFound", "NoSuchKey"}
 _REFUSED_READS = {"PreconditionFailed", "InvalidRange"}
+#: Requests that change what a key holds, so that it counts whether they were carried out.
+_CHANGES = (
+    *(store.Put, store.Delete, store.DeleteMany, store.CompleteUpload, store.AbortUpload),
+    store.PutLifecycleRule,
+)
+#: Requests that their callers put again by themselves, or can do without.
+_ASKED_AGAIN = (store.AbortUpload, store.ListLifecycleRules)
+_PATIENT, _BRIEF = Patience(), Patience(total=20.0, tries=4)
 #: What may go wrong in a call: an S3 error, boto3's own, or a body that breaks off.
 FAILURES = (ClientError, BotoCoreError, HTTPError)
-
-
-class PartBody:
-    """A readable, seekable view of a part: boto3 takes no memoryview, and a copy would double
-    the memory of every part under way."""
-
-    def __init__(self, body: bytes | memoryview) -> None:
-        self._view = memoryview(body)
-        self._at = 0
-
-    def __len__(self) -> int:
-        return len(self._view)
-
-    def read(self, size: int | None = -1) -> bytes:
-        end = None if size is None or size < 0 else self._at + size
-        piece = bytes(self._view[self._at : end])
-        self._at += len(piece)
-        return piece
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        base = (0, self._at, len(self._view))[whence]
-        self._at = max(0, base + offset)
-        return self._at
-
-    def getbuffer(self) -> memoryview:
-        return self._view
 
 
 class S3Requests:
     """Carries out single requests in the calling thread. May be used by many threads.
 
+    A request that changes nothing, or that may be repeated blindly, is sent again after a trouble
+    (:class:`..weather.tally.Trouble`), as long as the patience lasts. A conditional write and a
+    ``CompleteUpload`` are only where nothing was sent: no connection came about. At most so many
+    are under way as the :class:`..weather.pace.Pace` allows.
+
     :param bucket: the one bucket all keys are in.
+    :param clock: the monotonic clock, seconds.
     """
 
-    def __init__(self, bucket: str, clients: S3Clients) -> None:
+    def __init__(self, bucket: str, clients: S3Clients, clock: Callable[[], float]) -> None:
         self.bucket = bucket
         self.clients = clients
+        self._client = clients.client
+        self._clock = clock
         self._calls: dict[type, Callable[[Any], Any]] = {
             store.Get: self._get,
             store.Head: self._head,
@@ -80,21 +80,84 @@ class S3Requests:
             store.AbortUpload: self._abort_upload,
         }
 
-    def carry_out(self, request: Any) -> Any:
+    def carry_out(self, request: Any, pause: Callable[[float], bool]) -> Any:
         """One request, one answer of the table in :mod:`.requests`.
 
+        :param pause: waits so many seconds; ``False``: nobody wants the answer any more.
         :raises StoreRefusedError: rights, credentials, bucket or region.
         :raises StoreUnreachableError: no answer to a request that may be repeated, or no
             connection for one that may not.
         """
+        weather, began, sent = self.clients.weather, self._clock(), False
+        for tries in count(1):
+            signed = self.clients.clock.ahead
+            answer, error = self._send(request)
+            if error is None:
+                return answer
+            trouble = self._trouble(error, request)
+            if trouble is None:
+                if self._was_misdated(error, signed):
+                    continue
+                break
+            sent = sent or trouble is not Trouble.UNREACHED
+            if is_lasting(error) or (sent and store.is_sent_once(request)):
+                break
+            patience = _BRIEF if isinstance(request, _ASKED_AGAIN) else _PATIENT
+            wait = weather.pause(patience, began, self._clock(), tries)
+            if wait is None or not pause(wait):
+                break
+        return self._meaning(error, request, sent)
+
+    def _send(self, request: Any) -> tuple[Any, Exception | None]:
+        """Send a request once; its answer, or the error that came instead."""
+        weather = self.clients.weather
+        turn = weather.pace.begin()
+        trouble: Trouble | None = None
         try:
-            return self._calls[type(request)](request)
-        except FAILURES as error:
-            endpoint = self.clients.endpoint
-            refusal = refusal_of(error, endpoint, self.bucket, request)
-            if refusal is None:
-                refusal = unreachable(error, endpoint, self.bucket, request)
+            answer, error = self._calls[type(request)](request), None
+        except FAILURES as failure:
+            answer, error = None, failure
+            trouble = self._trouble(failure, request)
+        finally:
+            weather.pace.end(turn, throttled=trouble is Trouble.THROTTLED)
+        if trouble is not None:
+            weather.troubled(trouble, self._clock())
+        elif error is None or isinstance(error, ClientError):
+            weather.answered()
+        return answer, error
+
+    def _trouble(self, error: Exception, request: Any) -> Trouble | None:
+        """Why there is no usable answer; ``None`` for an answer, or a refusal before sending."""
+        if refusal_of(error, self.clients.endpoint, self.bucket, request) is not None:
+            return None
+        return trouble_of(error)
+
+    def _was_misdated(self, error: Exception, signed: float) -> bool:
+        """Whether a request was refused for its date, and will now be dated otherwise. The
+        refusal of a HEAD has no code."""
+        if not isinstance(error, ClientError) or status_of(error) != 403:
+            return False
+        return self.clients.clock.heed(_date(error.response), signed)
+
+    def _meaning(self, error: Exception, request: Any, sent: bool) -> Any:
+        """What the last error says about the object, as an answer. Raises what ends the step.
+
+        :param sent: whether a try of the request may have arrived.
+        """
+        endpoint = self.clients.endpoint
+        if isinstance(request, store.ListLifecycleRules):
+            return store.Unknown(describe(error))  # Asked for advice only: it ends no step.
+        refusal = refusal_of(error, endpoint, self.bucket, request)
+        if refusal is not None:
             raise refusal from error
+        if isinstance(error, ClientError) and not is_unsure(error):
+            if isinstance(request, store.DeleteMany):
+                return store.Deleted({key: code_of(error) for key, _ in request.items})
+            if isinstance(request, (*_CHANGES, store.UploadPart)):
+                return store.Refused(code_of(error))
+        elif isinstance(request, _CHANGES) and (sent or not store.is_sent_once(request)):
+            return store.Unknown(describe(error))
+        raise unreachable(error, endpoint, self.bucket, request) from error
 
     def _get(self, request: store.Get) -> store.Found | store.Absent | store.Refused:
         options: dict[str, str] = {}
@@ -103,65 +166,54 @@ class S3Requests:
         if request.if_match is not None:
             # Quoted, unlike those of writes: stores differ over quotes in conditions of PUT only.
             options["IfMatch"] = f'"{request.if_match}"'
-        for attempt in range(ATTEMPTS):
-            try:
-                answer = self.clients.retrying.get_object(
-                    Bucket=self.bucket, Key=request.key, **options
-                )
-                # boto3 retries until the headers are there; a body may still break off.
-                return _found(request.key, answer, _body(answer, request))
-            except ClientError as error:
-                code = code_of(error)
-                if code in _GONE:
-                    return store.Absent(_date(error.response))
-                if code in _REFUSED_READS:
-                    return store.Refused(code)
-                raise
-            except FAILURES as error:
-                if was_not_sent(error) or attempt == ATTEMPTS - 1:
-                    raise
-        raise AssertionError("the last attempt returns or raises")
+        try:
+            answer = self._client.get_object(Bucket=self.bucket, Key=request.key, **options)
+        except ClientError as error:
+            code = code_of(error)
+            if code in _GONE:
+                return store.Absent(_date(error.response))
+            if code in _REFUSED_READS:
+                return store.Refused(code)
+            raise
+        return _found(request.key, answer, _body(answer, request))
 
     def _head(self, request: store.Head) -> store.Found | store.Absent:
         try:
-            answer = self.clients.retrying.head_object(Bucket=self.bucket, Key=request.key)
+            answer = self._client.head_object(Bucket=self.bucket, Key=request.key)
         except ClientError as error:
             if code_of(error) in _GONE:
                 return store.Absent(_date(error.response))
             raise
         return _found(request.key, answer, b"")
 
-    def _put(self, request: store.Put) -> store.Done | store.Refused | store.Unknown:
+    def _put(self, request: store.Put) -> store.Done:
         conditions = _condition(request.if_match, request.if_none_match)
-        return self._write(
-            request,
-            bool(conditions),
-            "put_object",
+        answer = self._client.put_object(
+            Bucket=self.bucket,
+            Key=request.key,
             Body=request.body,
             ContentType=request.content_type,
             **conditions,
         )
+        return _done(answer)
 
-    def _delete(self, request: store.Delete) -> store.Done | store.Refused | store.Unknown:
+    def _delete(self, request: store.Delete) -> store.Done:
         conditions = _condition(request.if_match, False)
-        answer = self._write(request, bool(conditions), "delete_object", **conditions)
-        if isinstance(answer, store.Refused) and answer.code in _GONE:
-            return store.Done()
-        return answer if not isinstance(answer, store.Done) else store.Done(date=answer.date)
+        try:
+            answer = self._client.delete_object(Bucket=self.bucket, Key=request.key, **conditions)
+        except ClientError as error:
+            if code_of(error) in _GONE:
+                return store.Done()
+            raise
+        return store.Done(date=_date(answer))
 
-    def _delete_many(self, request: store.DeleteMany) -> store.Deleted | store.Unknown:
+    def _delete_many(self, request: store.DeleteMany) -> store.Deleted:
         if not request.items:
             return store.Deleted()
         objects = [{"Key": k, **({"ETag": e} if e else {})} for k, e in request.items]
-        try:
-            answer = self.clients.retrying.delete_objects(
-                Bucket=self.bucket, Delete={"Objects": objects, "Quiet": True}
-            )
-        except FAILURES as error:
-            answer = self._failed_write(error, request, sent_once=False)
-            if isinstance(answer, store.Refused):
-                return store.Deleted({key: answer.code for key, _ in request.items})
-            return answer
+        answer = self._client.delete_objects(
+            Bucket=self.bucket, Delete={"Objects": objects, "Quiet": True}
+        )
         failed = {e.get("Key", ""): e.get("Code", "") for e in answer.get("Errors", ())}
         return store.Deleted({k: code for k, code in failed.items() if code not in _GONE})
 
@@ -169,9 +221,7 @@ class S3Requests:
         options = {"Delimiter": "/"} if request.delimiter else {}
         if request.token is not None:
             options["ContinuationToken"] = request.token
-        answer = self.clients.retrying.list_objects_v2(
-            Bucket=self.bucket, Prefix=request.prefix, **options
-        )
+        answer = self._client.list_objects_v2(Bucket=self.bucket, Prefix=request.prefix, **options)
         objects = tuple(
             store.ListedObject(
                 entry["Key"],
@@ -198,17 +248,17 @@ class S3Requests:
         if request.prefix:
             options["Prefix"] = request.prefix
         if request.marker is None:
-            answer = self.clients.retrying.list_multipart_uploads(Bucket=self.bucket, **options)
+            answer = self._client.list_multipart_uploads(Bucket=self.bucket, **options)
         else:
             key, upload_id = request.marker
             try:
-                answer = self.clients.retrying.list_multipart_uploads(
+                answer = self._client.list_multipart_uploads(
                     Bucket=self.bucket, KeyMarker=key, UploadIdMarker=upload_id, **options
                 )
             except ClientError as error:
                 if code_of(error) not in ("InvalidArgument", "NotImplemented"):
                     raise
-                answer = self.clients.retrying.list_multipart_uploads(
+                answer = self._client.list_multipart_uploads(
                     Bucket=self.bucket, KeyMarker=key[:-1], **options
                 )
                 if answer.get("IsTruncated") and decoded_keys(answer, request.prefix)[1] <= key:
@@ -224,7 +274,7 @@ class S3Requests:
     def _list_parts(self, request: store.ListParts) -> store.PartsPage | store.Refused:
         after = {} if request.marker is None else {"PartNumberMarker": request.marker}
         try:
-            answer = self.clients.retrying.list_parts(
+            answer = self._client.list_parts(
                 Bucket=self.bucket, Key=request.key, UploadId=request.upload_id, **after
             )
         except ClientError as error:
@@ -236,28 +286,17 @@ class S3Requests:
         more = answer.get("IsTruncated") and following and following != request.marker
         return store.PartsPage(len(sizes), sum(sizes), following if more else None)
 
-    def _list_lifecycle_rules(
-        self, request: store.ListLifecycleRules
-    ) -> store.LifecycleRules | store.Unknown:
-        # The rules are asked for advice only: no error of theirs ends a step.
-        try:
-            rules = rules_of(self.clients.retrying, self.bucket)
-        except FAILURES as error:
-            return store.Unknown(describe(error))
+    def _list_lifecycle_rules(self, request: store.ListLifecycleRules) -> store.LifecycleRules:
+        rules = rules_of(self._client, self.bucket)
         enabled = (rule for rule in rules if rule.get("Status") == "Enabled")
         return store.LifecycleRules(tuple(LifecycleRule.of(rule) for rule in enabled))
 
-    def _put_lifecycle_rule(
-        self, request: store.PutLifecycleRule
-    ) -> store.Done | store.Refused | store.Unknown:
-        client, own = self.clients.retrying, request.rule.document()
-        try:
-            others = [it for it in rules_of(client, self.bucket) if it.get("ID") != own["ID"]]
-            answer = client.put_bucket_lifecycle_configuration(
-                Bucket=self.bucket, LifecycleConfiguration={"Rules": [*others, own]}
-            )
-        except FAILURES as error:
-            return self._failed_write(error, request, sent_once=False)
+    def _put_lifecycle_rule(self, request: store.PutLifecycleRule) -> store.Done:
+        own = request.rule.document()
+        others = [it for it in rules_of(self._client, self.bucket) if it.get("ID") != own["ID"]]
+        answer = self._client.put_bucket_lifecycle_configuration(
+            Bucket=self.bucket, LifecycleConfiguration={"Rules": [*others, own]}
+        )
         return _done(answer)
 
     def _create_upload(self, request: store.CreateUpload) -> store.Created:
@@ -267,74 +306,40 @@ class S3Requests:
             options["StorageClass"] = settings.storage_class
         if settings.tags:
             options["Tagging"] = urlencode(settings.tags)
-        answer = self.clients.retrying.create_multipart_upload(
+        answer = self._client.create_multipart_upload(
             Bucket=self.bucket, Key=request.key, **options
         )
         return store.Created(answer["UploadId"])
 
-    def _upload_part(self, request: store.UploadPart) -> store.Done | store.Refused:
-        try:
-            answer = self.clients.retrying.upload_part(
-                Bucket=self.bucket,
-                Key=request.key,
-                UploadId=request.upload_id,
-                PartNumber=request.number,
-                Body=PartBody(request.body),
-            )
-        except ClientError as error:
-            if self._ends_the_step(error, request) or is_unsure(error):
-                raise
-            return store.Refused(code_of(error))
+    def _upload_part(self, request: store.UploadPart) -> store.Done:
+        answer = self._client.upload_part(
+            Bucket=self.bucket,
+            Key=request.key,
+            UploadId=request.upload_id,
+            PartNumber=request.number,
+            Body=PartBody(request.body),
+        )
         return _done(answer)
 
-    def _complete_upload(
-        self, request: store.CompleteUpload
-    ) -> store.Done | store.Refused | store.Unknown:
+    def _complete_upload(self, request: store.CompleteUpload) -> store.Done:
         # Quoted here, as every client sends them; stores differ over quotes in If-Match only.
         parts = [
             {"PartNumber": number, "ETag": f'"{etag}"'}
             for number, etag in enumerate(request.etags, start=1)
         ]
-        return self._write(
-            request,
-            True,
-            "complete_multipart_upload",
+        answer = self._client.complete_multipart_upload(
+            Bucket=self.bucket,
+            Key=request.key,
             UploadId=request.upload_id,
             MultipartUpload={"Parts": parts},
         )
-
-    def _abort_upload(
-        self, request: store.AbortUpload
-    ) -> store.Done | store.Refused | store.Unknown:
-        return self._write(request, False, "abort_multipart_upload", UploadId=request.upload_id)
-
-    def _write(
-        self, request: Any, sent_once: bool, method: str, **arguments: Any
-    ) -> store.Done | store.Refused | store.Unknown:
-        client = self.clients.once if sent_once else self.clients.retrying
-        try:
-            answer = getattr(client, method)(Bucket=self.bucket, Key=request.key, **arguments)
-        except FAILURES as error:
-            return self._failed_write(error, request, sent_once)
         return _done(answer)
 
-    def _failed_write(
-        self, error: Exception, request: Any, sent_once: bool
-    ) -> store.Refused | store.Unknown:
-        """What a failed write's error says about the object. Raises what ends the step."""
-        if self._ends_the_step(error, request):
-            raise error
-        if isinstance(error, ClientError):
-            if is_unsure(error):
-                return store.Unknown(describe(error))
-            return store.Refused(code_of(error))
-        # With retries, an earlier attempt may have arrived before the last one found no one.
-        if sent_once and was_not_sent(error):
-            raise error
-        return store.Unknown(describe(error))
-
-    def _ends_the_step(self, error: Exception, request: Any) -> bool:
-        return refusal_of(error, self.clients.endpoint, self.bucket, request) is not None
+    def _abort_upload(self, request: store.AbortUpload) -> store.Done:
+        answer = self._client.abort_multipart_upload(
+            Bucket=self.bucket, Key=request.key, UploadId=request.upload_id
+        )
+        return _done(answer)
 
 
 def _condition(if_match: str | None, if_none_match: bool) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The boto3 clients behind a driver: one that retries, and one that sends each request once."""
+"""The boto3 client behind a driver: it sends each request once, and signs by the store's clock."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,52 +16,88 @@ from urllib.parse import urlsplit
 import boto3
 import botocore.session
 from botocore import UNSIGNED
+from botocore.auth import SIGV4_TIMESTAMP, S3SigV4Auth
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.loaders import Loader, create_loader
 
 from ..errors import StoreRefusedError, ZeroRenameError
+from ..weather.store_clock import StoreClock
+from ..weather.weather import Weather
 from .error_translation import code_of, describe
 
 #: Requests under way at once, and connections kept per client.
 PARALLEL = 32
-#: Seconds to wait for a connection. Short: an endpoint that does not answer is reported soon.
-CONNECT_TIMEOUT = 3
-#: Seconds without a byte of an answer.
+#: Seconds to wait for a connection: two lost packets of a handshake are sent again within them
+#: (after one second and after three). What needs longer is tried anew.
+CONNECT_TIMEOUT = 4
+#: Seconds without a byte of an answer. Long: S3 answers small requests at once, but a store may
+#: say nothing while it puts an upload of thousands of parts together. Half of the patience of a
+#: request (:class:`..weather.weather.Patience`), so that one left unanswered is tried again.
 READ_TIMEOUT = 60
-#: Attempts of a request that may be repeated blindly, the first included.
-ATTEMPTS = 3
 #: Stores that send no Server header, by the owner they name: S3Mock.
 _OWNERS = frozenset({"s3-mock-file-store"})
 #: Below this many bytes, waiting for ``100 Continue`` costs a round trip and saves nothing.
 _EXPECT_FROM = 1024 * 1024
+#: How the Authorization header of requests begins that are signed by keys.
+_SIGV4 = "AWS4-HMAC-SHA256"
+
+
+class _SignerByTheStore(S3SigV4Auth):
+    clock: StoreClock
+
+    def _modify_request_before_signing(self, request: Any) -> None:
+        now = datetime.fromtimestamp(self.clock.now(), UTC)
+        request.context["timestamp"] = now.strftime(SIGV4_TIMESTAMP)
+        super()._modify_request_before_signing(request)  # pyright: ignore
 
 
 @dataclass(frozen=True)
 class S3Clients:
-    """Two S3 clients of the same endpoint and credentials.
+    """An S3 client, and what is known of the store behind it.
 
-    :param retrying: for requests that change nothing, or that may be repeated blindly.
-    :param once: for conditional writes and ``CompleteMultipartUpload``: after a retry the answer
-        would speak of the retry, so a write that succeeded would look refused
-        (aws-sdk-java-v2#6580).
-    :param parallel: connections each client keeps; the driver's pool has as many threads, so
+    botocore's own retries are off. Those of its *standard* mode end for all of a client when its
+    500 tokens are spent, of which a retry takes 5 after throttling and 14 after anything else
+    (``botocore.retries.standard.RetryQuotaChecker``): 36 requests of a store that restarts. Those
+    of *adaptive* mode cut the rate by 0.3 at each throttled answer, to one request in two seconds
+    (``botocore.retries.throttling``, ``bucket``). And after a retry of a conditional write or a
+    Complete the answer would speak of the retry, so that a write that succeeded would look
+    refused (aws-sdk-java-v2#6580). See :mod:`.boto_calls` for ours.
+
+    :param client: what sends.
+    :param parallel: connections the client keeps; the driver's pool has as many threads, so
         that no thread waits for a connection or throws one away.
     """
 
-    retrying: Any
-    once: Any
+    client: Any
     parallel: int = PARALLEL
+    weather: Weather = field(default_factory=lambda: Weather(PARALLEL), repr=False, compare=False)
+    clock: StoreClock = field(default_factory=StoreClock, repr=False, compare=False)
     _heard: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for client in (self.retrying, self.once):
-            client.meta.events.register("after-call.s3", self._hear)
+        events = self.client.meta.events
+        events.register("after-call.s3", self._hear)
+        # After the client's own signer, whose signature it replaces.
+        events.register_last("request-created.s3", self._sign)
 
     def _hear(self, http_response: Any, parsed: dict[str, Any], **_: Any) -> None:
         name = http_response.headers.get("server") or _named_by_owner(parsed)
         if name:
             self._heard["server"] = name
+
+    def _sign(self, request: Any, **_: Any) -> None:
+        """Sign a request anew by the store's clock, where that differs. One that is not signed,
+        or by another scheme, stays as it is."""
+        before = request.headers.get("Authorization", "")
+        if not self.clock.ahead or not before.startswith(_SIGV4):
+            return
+        keys = self.client._get_credentials().get_frozen_credentials()
+        signing = request.context.get("signing", {})
+        region = signing.get("region") or self.client.meta.region_name
+        signer = _SignerByTheStore(keys, signing.get("signing_name", "s3"), region)
+        signer.clock = self.clock
+        signer.add_auth(request)
 
     @property
     def server_name(self) -> str:
@@ -71,32 +108,37 @@ class S3Clients:
     @property
     def endpoint(self) -> str:
         """The endpoint's URL without user or password, for messages."""
-        parts = urlsplit(self.retrying.meta.endpoint_url)
+        parts = urlsplit(self.client.meta.endpoint_url)
         port = f":{parts.port}" if parts.port else ""
         return f"{parts.scheme}://{parts.hostname}{port}"
 
     @staticmethod
     def from_environment(parallel: int = PARALLEL) -> S3Clients:
-        """Clients by boto3's standard chain: environment (``AWS_ENDPOINT_URL`` too), profile,
+        """A client by boto3's standard chain: environment (``AWS_ENDPOINT_URL`` too), profile,
         container, instance role.
 
         :raises StoreRefusedError: the profile, region or endpoint cannot be right.
         """
         with making_clients():
-            session = _session()
-            retrying = session.create_client("s3", config=_config(parallel, ATTEMPTS))
-            once = session.create_client("s3", config=_config(parallel, 1))
-        return S3Clients(_adapt(retrying), _adapt(once), parallel)
+            config = Config(
+                connect_timeout=CONNECT_TIMEOUT,
+                read_timeout=READ_TIMEOUT,
+                max_pool_connections=parallel,
+                tcp_keepalive=True,
+                user_agent_extra="zero-rename",
+                **_OURS,
+            )
+            return S3Clients(_adapt(_session().create_client("s3", config=config)), parallel)
 
     @staticmethod
     def derived_from(client: Any, parallel: int = PARALLEL) -> S3Clients:
-        """Clients that reach what the caller's own client reaches; that one is left as it is.
+        """A client that reaches what the caller's own client reaches; that one is left as it is.
 
         Taken over: the credentials object (so that refreshable ones keep refreshing), region,
-        endpoint, TLS verification, proxies, addressing and every other setting of its
-        ``Config``; of that only the pool's size, the checksum settings and, in ``once``, the
-        retries are replaced. Not taken over: event handlers registered on the client. Whoever
-        needs those builds an :class:`S3Clients` by hand.
+        endpoint, TLS verification, proxies, addressing, timeouts and every other setting of its
+        ``Config``; of that only the pool's size, the checksum settings and the retries are
+        replaced. Not taken over: event handlers registered on the client. Whoever needs those
+        builds an :class:`S3Clients` by hand.
         """
         session = _session()
         # The public ways to hand over credentials take frozen strings, which would expire.
@@ -106,29 +148,23 @@ class S3Clients:
         pool = max(parallel, own.max_pool_connections)
         # Its endpoint counts, not the one AWS_ENDPOINT_URL may name by now.
         endpoint: dict[str, Any] = {"ignore_configured_endpoint_urls": True}
-        ours = Config(max_pool_connections=pool, **endpoint, **_CHECKSUMS)
-
-        def build(**changes: Any) -> Any:
-            return _adapt(
-                session.create_client(
-                    "s3",
-                    region_name=client.meta.region_name,
-                    endpoint_url=client.meta.endpoint_url if _has_own_endpoint(client) else None,
-                    verify=getattr(http, "_verify", None),
-                    config=own.merge(ours).merge(Config(**changes)),
-                )
-            )
-
-        once = {"total_max_attempts": 1, "mode": "standard"}
-        return S3Clients(build(), build(retries=once), parallel)
+        made = session.create_client(
+            "s3",
+            region_name=client.meta.region_name,
+            endpoint_url=client.meta.endpoint_url if _has_own_endpoint(client) else None,
+            verify=getattr(http, "_verify", None),
+            config=own.merge(Config(max_pool_connections=pool, **endpoint, **_OURS)),
+        )
+        return S3Clients(_adapt(made), parallel)
 
     def anew(self) -> S3Clients:
-        """The same clients with connections of their own, for a process that was forked.
+        """The same with connections of its own, for a process that was forked.
 
         On a connection that two processes share, each may read the answer to the other.
         """
-        made = S3Clients.derived_from(self.retrying, self.parallel)
+        made = S3Clients.derived_from(self.client, self.parallel)
         made._heard.update(self._heard)
+        made.clock.ahead = self.clock.ahead
         return made
 
 
@@ -224,22 +260,11 @@ def _signing(keys: Keys) -> dict[str, Any]:
 # Since 1.36 boto3 adds CRC32 trailers to uploads and checks checksums of answers by default.
 # Ceph, older MinIO and others refuse or mangle such uploads; the sha256 of the payload, which
 # SigV4 signs, protects the bytes on the way as well, and our records carry a sha256 of the file.
-_CHECKSUMS: dict[str, Any] = {
+_OURS: dict[str, Any] = {
     "request_checksum_calculation": "when_required",
     "response_checksum_validation": "when_required",
+    "retries": {"total_max_attempts": 1, "mode": "standard"},
 }
-
-
-def _config(parallel: int, attempts: int) -> Config:
-    return Config(
-        retries={"total_max_attempts": attempts, "mode": "standard"},
-        connect_timeout=CONNECT_TIMEOUT,
-        read_timeout=READ_TIMEOUT,
-        max_pool_connections=parallel,
-        tcp_keepalive=True,
-        user_agent_extra="zero-rename",
-        **_CHECKSUMS,
-    )
 
 
 def _named_by_owner(parsed: dict[str, Any]) -> str | None:

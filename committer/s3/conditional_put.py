@@ -15,7 +15,9 @@ from ..errors import StoreRefusedError, StoreUnreachableError
 from .backoff import Backoff
 from .requests import LIST_BYTES, Absent, Done, Found, Get, Put, Refused, Step, Unknown
 
-_TRIES = Backoff(tries=5, first=0.2)
+#: One answer in five may be *unknown*, in all of a job's writes; and a store may be away for a
+#: minute: the pauses alone come to that.
+_TRIES = Backoff(tries=20, first=0.2, cap=8.0)
 
 
 @dataclass(frozen=True)

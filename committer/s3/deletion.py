@@ -17,22 +17,39 @@ _AT_ONCE = 1000
 _NO_FAILURES = ("NoSuchKey", "PreconditionFailed")
 
 
+#: Failures of the moment: a store that throttles answers 200 and names the keys it left.
+_PASSING = ("SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout")
+_TRIES = Backoff(tries=10, first=0.5, cap=8.0)
+
+
 def remove(items: Iterable[tuple[str, str | None]]) -> Step[Mapping[str, str]]:
     """Remove keys; one with an ETag only if that is still the current one, where the store heeds
-    it. Stops at the first thousand that did not all go.
+    it. Keys that the store is too busy for are asked for again. Stops at the first thousand that
+    did not all go.
 
     :returns: keys that may still be there, each with the S3 error code or what happened instead
         of an answer. Empty where all are gone.
     """
     left = iter(items)
     while chunk := tuple(islice(left, _AT_ONCE)):
+        failed = yield from _remove_at_once(chunk)
+        if failed:
+            return failed
+    return {}
+
+
+def _remove_at_once(chunk: tuple[tuple[str, str | None], ...]) -> Step[Mapping[str, str]]:
+    failed: dict[str, str] = {}
+    for attempt in _TRIES.attempts():
+        yield from _TRIES.pause(attempt)
         answer = yield DeleteMany(chunk)
         if isinstance(answer, Unknown):
             return {key: answer.cause for key, _ in chunk}
         failed = {key: code for key, code in answer.errors.items() if code not in _NO_FAILURES}
-        if failed:
-            return failed
-    return {}
+        if not any(code in _PASSING for code in failed.values()):
+            break
+        chunk = tuple(item for item in chunk if item[0] in failed)
+    return failed
 
 
 def abort_until_gone(

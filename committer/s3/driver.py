@@ -6,10 +6,12 @@ import hashlib
 import heapq
 import os
 import queue
+import random
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar, overload
 from weakref import WeakKeyDictionary
 
@@ -32,6 +34,11 @@ class Driver(Protocol):
         """Requests that run at once."""
         ...
 
+    @property
+    def retries(self) -> int:
+        """Requests that got no usable answer so far, in this process."""
+        ...
+
     @overload
     def run(self, work: Step[T]) -> T: ...
 
@@ -40,15 +47,23 @@ class Driver(Protocol):
 
     def perform(self, request: Any) -> Any: ...
 
-    def submit(self, request: Any) -> Future[Any]: ...
+    def submit(self, request: Any, over: threading.Event | None = None) -> Future[Any]: ...
+
+
+#: Of the request that a thread of a pool carries out: set when nobody wants its answer any more.
+_over: ContextVar[threading.Event | None] = ContextVar("over", default=None)
+
+
+def _wait_for(seconds: float, over: threading.Event) -> None:
+    over.wait(seconds)
 
 
 class _Process:
     """What a driver has in one process: connections and a pool's threads survive no fork."""
 
-    def __init__(self, bucket: str, clients: S3Clients) -> None:
+    def __init__(self, bucket: str, clients: S3Clients, clock: Callable[[], float]) -> None:
         self.clients = clients
-        self.requests = S3Requests(bucket, clients)
+        self.requests = S3Requests(bucket, clients, clock)
         self.lock = threading.Lock()
         self.pool: ThreadPoolExecutor | None = None
 
@@ -63,10 +78,10 @@ class BotoDriver:
 
     :param bucket: the bucket all keys are in.
     :param clients: how to reach it.
-    :param sleep: waits so many seconds; for tests.
+    :param sleep: waits so many seconds, or until the event is set; for tests.
     :param clock: the monotonic clock, seconds; for tests.
     :param observe: called with every request to the store, once per request of a step (not per
-        attempt), in the thread that sends it.
+        try), in the thread that sends it.
     """
 
     def __init__(
@@ -74,7 +89,7 @@ class BotoDriver:
         bucket: str,
         clients: S3Clients,
         *,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float, threading.Event], None] = _wait_for,
         clock: Callable[[], float] = time.monotonic,
         observe: Callable[[Request], None] | None = None,
     ) -> None:
@@ -84,7 +99,7 @@ class BotoDriver:
         self._observe = observe
         # A parent's stays here, too: to close its connections takes locks, and one that another
         # thread held at the fork is held in the child for good.
-        self._processes = {os.getpid(): _Process(bucket, clients)}
+        self._processes = {os.getpid(): _Process(bucket, clients, clock)}
         self._forked: dict[int, threading.Lock] = {}
 
     @property
@@ -96,6 +111,10 @@ class BotoDriver:
     def parallel(self) -> int:
         return self.clients.parallel
 
+    @property
+    def retries(self) -> int:
+        return self.clients.weather.tally.total
+
     def perform(self, request: Any) -> Any:
         """Carry out one request to the store in the calling thread.
 
@@ -104,11 +123,25 @@ class BotoDriver:
         """
         if self._observe is not None:
             self._observe(request)
-        return self._process().requests.carry_out(request)
+        over = _over.get() or threading.Event()
 
-    def submit(self, request: Any) -> Future[Any]:
-        """Carry out one request to the store in the pool."""
-        return self._executor().submit(self.perform, request)
+        def pause(seconds: float) -> bool:
+            self._sleep(seconds, over)
+            return not over.is_set()
+
+        return self._process().requests.carry_out(request, pause)
+
+    def submit(self, request: Any, over: threading.Event | None = None) -> Future[Any]:
+        """Carry out one request to the store in the pool.
+
+        :param over: set when nobody wants the answer any more: it is then not sent again.
+        """
+
+        def perform() -> Any:
+            _over.set(over)
+            return self.perform(request)
+
+        return self._executor().submit(perform)
 
     @overload
     def run(self, work: Step[T]) -> T: ...
@@ -149,7 +182,9 @@ class BotoDriver:
             here = self._processes.get(pid)
             if here is None:
                 parent = next(reversed(self._processes.values()))
-                here = self._processes[pid] = _Process(self.bucket, parent.clients.anew())
+                here = self._processes[pid] = _Process(
+                    self.bucket, parent.clients.anew(), self._clock
+                )
             return here
 
 
@@ -163,6 +198,7 @@ class _Run:
         self._timers: list[tuple[float, int, Ticket]] = []
         self._count = 0
         self._under_way: set[Future[Any]] = set()
+        self._over = threading.Event()
 
     def to_the_end(self) -> Any:
         scheduler = self._scheduler
@@ -175,6 +211,7 @@ class _Run:
                     self._send(*taken)
         finally:
             if not scheduler.finished:
+                self._over.set()
                 for future in self._under_way:
                     future.cancel()
                 scheduler.close()
@@ -188,7 +225,7 @@ class _Run:
             self._scheduler.answer(ticket, driver.clients.server_name)
         elif isinstance(request, Wait):
             self._count += 1
-            due = driver._clock() + request.seconds
+            due = driver._clock() + request.seconds * (1 - request.spread * random.random())
             heapq.heappush(self._timers, (due, self._count, ticket))
         elif self._scheduler.idle and not self._under_way and not self._timers:
             try:
@@ -198,7 +235,7 @@ class _Run:
             else:
                 self._scheduler.answer(ticket, answer)
         else:
-            future = driver.submit(request)
+            future = driver.submit(request, self._over)
             self._under_way.add(future)
             future.add_done_callback(lambda done: self._done.put((ticket, done)))
 
@@ -208,7 +245,7 @@ class _Run:
         left = max(0.0, self._timers[0][0] - driver._clock()) if self._timers else None
         if not self._under_way:
             if left:
-                driver._sleep(left)
+                driver._sleep(left, self._over)
             self._scheduler.answer(heapq.heappop(self._timers)[2], None)
             return
         try:

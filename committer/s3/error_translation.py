@@ -17,6 +17,7 @@ from ..errors import (
     StoreUnreachableError,
     ZeroRenameError,
 )
+from ..weather.tally import Trouble
 
 _CREDENTIALS = (
     "Check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_PROFILE or the role of this host, "
@@ -82,7 +83,8 @@ _NOT_SENT = (
     boto.ProxyConnectionError,
 )
 #: 4xx answers after which the request may still have been carried out, or be tried again.
-_UNSURE_CODES = {"RequestTimeout", "SlowDown", "TooManyRequests", "ServiceUnavailable"}
+_THROTTLING = {"SlowDown", "TooManyRequests", "Throttling", "RequestLimitExceeded"}
+_UNSURE_CODES = {"RequestTimeout", "ServiceUnavailable"} | _THROTTLING
 
 
 def code_of(error: boto.ClientError) -> str:
@@ -138,6 +140,22 @@ def refusal_of(error: Exception, endpoint: str, bucket: str, request: Any) -> Ex
         reason = " ".join(str(error).split())
         return InvalidInputError(f"{asked} is not a request S3 can take: {reason}", **context)
     return None
+
+
+def trouble_of(error: Exception) -> Trouble | None:
+    """Why a request got no usable answer; ``None`` where it got one, though an error."""
+    if isinstance(error, boto.ClientError):
+        if not is_unsure(error):
+            return None
+        slow = status_of(error) == 429 or code_of(error) in _THROTTLING
+        # A HEAD's answer has no code, and 503 is what S3 throttles with.
+        return Trouble.THROTTLED if slow or status_of(error) == 503 else Trouble.FAILED
+    return Trouble.UNREACHED if was_not_sent(error) else Trouble.UNANSWERED
+
+
+def is_lasting(error: Exception) -> bool:
+    """Whether it is of no use to try again: a certificate that the host does not trust."""
+    return isinstance(error, boto.SSLError) and was_not_sent(error)
 
 
 def was_not_sent(error: Exception) -> bool:

@@ -33,11 +33,13 @@ Which answers a request can get:
 ``All``                ``list`` of its members' results and answers, in order
 =====================  ====================================================================
 
-A request that changes nothing, or one that may be repeated blindly, is retried by the driver; when
-that fails too the driver raises :class:`~.errors.StoreUnreachableError` into the step. Rights,
-credentials and missing buckets raise :class:`~.errors.StoreRefusedError`. A conditional ``Put``
-or ``Delete``, and ``CompleteUpload``, are **never** retried by the driver: the answer to a retry
-would speak of the retry (aws-sdk-java-v2#6580).
+A request that changes nothing, or one that may be repeated blindly, is sent again by the driver
+for as long as its patience lasts (:mod:`..weather.weather`); then the driver raises
+:class:`~.errors.StoreUnreachableError` into the step. Rights, credentials and missing buckets
+raise :class:`~.errors.StoreRefusedError`. A conditional ``Put`` or ``Delete``, and
+``CompleteUpload``, are sent again by the driver only while no connection came about, so that
+nothing was sent: the answer to a retry would speak of the retry (aws-sdk-java-v2#6580). The steps
+that make them read back what became of an *unknown* one, and then ask again.
 """
 
 from __future__ import annotations
@@ -203,7 +205,14 @@ class AbortUpload:
 
 @dataclass(frozen=True)
 class Wait:
+    """A pause.
+
+    :param spread: the share of it that may be left out, by chance: those that wait for the same
+        thing then do not all ask again at once.
+    """
+
     seconds: float
+    spread: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -247,6 +256,15 @@ Request = (
     | ServerName
     | All
 )
+
+
+def is_sent_once(request: Any) -> bool:
+    """Whether the answer to a second one would speak of the first (aws-sdk-java-v2#6580)."""
+    if isinstance(request, Put):
+        return request.if_none_match or request.if_match is not None
+    if isinstance(request, Delete):
+        return request.if_match is not None
+    return isinstance(request, CompleteUpload)
 
 
 def as_step(work: Step[Any] | Request) -> Step[Any]:

@@ -53,6 +53,35 @@ class UploadedParts:
     checksum: str
 
 
+class PartBody:
+    """A readable, seekable view of a part: boto3 takes no memoryview, and a copy would double
+    the memory of every part under way."""
+
+    def __init__(self, body: bytes | memoryview) -> None:
+        self._view = memoryview(body)
+        self._at = 0
+
+    def __len__(self) -> int:
+        return len(self._view)
+
+    def read(self, size: int | None = -1) -> bytes:
+        end = None if size is None or size < 0 else self._at + size
+        piece = bytes(self._view[self._at : end])
+        self._at += len(piece)
+        return piece
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        base = (0, self._at, len(self._view))[whence]
+        self._at = max(0, base + offset)
+        return self._at
+
+    def getbuffer(self) -> memoryview:
+        return self._view
+
+
 class Budget:
     """Bytes of parts under way in this process: what bounds the streams' memory."""
 

@@ -106,6 +106,7 @@ class DelayedOutputStream:
         self._etags: list[str] = []
         self._under_way: dict[int, Future[Any]] = {}
         self._unanswered = False
+        self._over = threading.Event()
         self.key = key
         self.name = f"s3://{driver.bucket}/{key}"
 
@@ -306,7 +307,7 @@ class DelayedOutputStream:
         size = len(body)
         budget.acquire(size)
         try:
-            future = self._driver.submit(request)
+            future = self._driver.submit(request, self._over)
         except BaseException:
             budget.release(size)
             raise
@@ -360,6 +361,7 @@ class DelayedOutputStream:
 
     def _discard(self) -> Exception | None:
         """Abort the upload, if there is one. Returns why it may be left."""
+        self._over.set()
         for future in self._under_way.values():
             future.cancel()
         for future in self._under_way.values():

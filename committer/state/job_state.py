@@ -49,6 +49,9 @@ class Committed:
 
     :param decided_at: when, by the store's clock, seconds since the epoch.
     :param repeated: nothing was written now: an earlier try of the run had committed ``job``.
+    :param retries: requests that got no usable answer and were sent again, as far as the processes
+        tell that took part: the tasks, and the one that commits. Where a process has several jobs
+        at once, those of the others too. 0 in a report of another process.
     """
 
     job: str
@@ -56,6 +59,7 @@ class Committed:
     partitions: tuple[PartitionCommit, ...]
     decided_at: float
     repeated: bool = False
+    retries: int = 0
 
     @property
     def files(self) -> int:

@@ -37,7 +37,7 @@ from .marker import MarkerOutcome, marker_body, write_marker
 from .options import Action
 from .plan import Plan
 
-_TRIES = Backoff(tries=5, first=0.5)
+_TRIES = Backoff(tries=16, first=0.5, cap=8.0)
 #: Rounds of clearing up: the second look comes at once.
 _ROUNDS = Backoff(tries=5, first=0.5, at_once=2)
 

@@ -149,7 +149,7 @@ def test_purge_wants_an_age_for_foreign_uploads(table: Table) -> None:
 def test_a_job_that_could_not_be_settled_is_told_by_the_exit_code(
     table: Table, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    monkeypatch.setattr("zero_rename.committer.protocol.apply._COMPLETE", Backoff(6, 0.01))
+    monkeypatch.setattr("zero_rename.committer.protocol.complete.COMPLETE", Backoff(6, 0.01))
     opened = table.open_job(JobSpec(DATA.schema))
     writer = table.task_writer(opened, 0, 0)
     writer.write(DATA)

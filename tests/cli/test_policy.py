@@ -102,7 +102,7 @@ def write(table: Table, owner: Table) -> None:
     table.recover()
     (job, *_) = {file.job for file in table.files()}
     key = f"{table.root.prefix}/day=1/part-00009-{job}-0009.parquet"
-    table.driver.clients.retrying.create_multipart_upload(Bucket=table.root.bucket, Key=key)
+    table.driver.clients.client.create_multipart_upload(Bucket=table.root.bucket, Key=key)
     assert table.purge(apply=True).failed == 0
     read(table, owner)
 
@@ -114,7 +114,7 @@ def maintain(table: Table, owner: Table) -> None:
     path = UploadsPath.parse(table.root.url)
     # Whoever began an upload may ask what it holds without any right.
     key = f"{table.root.prefix}/x"
-    owner.driver.clients.retrying.create_multipart_upload(Bucket=table.root.bucket, Key=key)
+    owner.driver.clients.client.create_multipart_upload(Bucket=table.root.bucket, Key=key)
     pages: list[Any] = []
     table.run(UploadSweep(path, Selection(), pages.extend, apply=True, sizes=True).run())
     assert [(it.key, it.bytes) for it in pages] == [(key, 0)]

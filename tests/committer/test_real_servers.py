@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import time
 import uuid
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from botocore.exceptions import ClientError
@@ -16,9 +19,12 @@ from zero_rename.committer.s3.driver import BotoDriver, connect
 from zero_rename.committer.s3.requests import (
     AbortUpload,
     Absent,
+    All,
     CompleteUpload,
     CreateUpload,
     Delete,
+    Deleted,
+    DeleteMany,
     Done,
     Get,
     Head,
@@ -30,6 +36,7 @@ from zero_rename.committer.s3.requests import (
     UploadPart,
 )
 from zero_rename.committer.state.probe import probe
+from zero_rename.committer.weather.store_clock import StoreClock
 
 
 @pytest.fixture(scope="session", params=["s3mock", "ceph"])
@@ -76,7 +83,7 @@ def test_keys_of_any_characters_are_listed_and_aborted(driver: BotoDriver) -> No
     keys = ["p/a b+c%20", "p/\x01\x1b[31m", "p/\u00e9", "p/day=1/x"]
     for key in keys:
         with contextlib.suppress(ClientError):
-            driver.clients.retrying.create_multipart_upload(Bucket=driver.bucket, Key=key)
+            driver.clients.client.create_multipart_upload(Bucket=driver.bucket, Key=key)
     uploads = ask(ListUploads("p/")).uploads
     assert sorted({upload.key for upload in uploads}) == sorted(keys)
     for upload in uploads:
@@ -94,6 +101,32 @@ def test_conditions_are_kept_where_nobody_races(driver: BotoDriver) -> None:
     ask(Delete("key"))
     absent = ask(Put("key", b"3", if_match=first.etag))
     assert absent in (Refused("NoSuchKey"), Refused("PreconditionFailed"))
+
+
+@pytest.mark.parametrize("off", [3600.0, -3600.0], ids=["ahead", "behind"])
+def test_a_host_whose_clock_is_off_signs_by_the_stores(
+    off: float, store: Store, driver: BotoDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ceph refuses what is dated 15 minutes off, and signatures that do not fit their date."""
+    if not store.atomic:
+        pytest.skip("S3Mock looks at neither")
+
+    def now(remove_tzinfo: bool = True) -> datetime:
+        found = datetime.fromtimestamp(time.time() + off, UTC)
+        return found.replace(tzinfo=None) if remove_tzinfo else found
+
+    monkeypatch.setattr("botocore.auth.get_current_datetime", now)
+    clock = StoreClock(host=lambda: time.time() + off)
+    wrong = BotoDriver(driver.bucket, replace(driver.clients, clock=clock))
+    (first,) = wrong.run(All((Put("key", b"1", if_none_match=True),)))
+    assert isinstance(first, Done)
+    assert abs(clock.ahead + off) < 60
+    assert isinstance(wrong.perform(Put("key", b"2 %", if_match=first.etag)), Done)
+    upload = wrong.perform(CreateUpload("p/a b+c")).upload_id
+    part = wrong.perform(UploadPart("p/a b+c", upload, 1, b"x" * 2_000_000))
+    assert isinstance(wrong.perform(CompleteUpload("p/a b+c", upload, (part.etag,))), Done)
+    assert [found.key for found in wrong.perform(ListObjects("p/a b")).objects] == ["p/a b+c"]
+    assert wrong.perform(DeleteMany((("key", None),))) == Deleted()
 
 
 def test_ceph_is_fit_for_writers_that_race(store: Store, driver: BotoDriver) -> None:

@@ -139,7 +139,7 @@ class TestALoad:
         table = tables.table()
         assert tries(tables) == [try_record.COMMITTED]
         assert table.driver.run(ledger.open_tries(table.root)).known == ()
-        client, bucket = table.driver.clients.retrying, table.root.bucket
+        client, bucket = table.driver.clients.client, table.root.bucket
         keys = [e["Key"] for e in client.list_objects_v2(Bucket=bucket)["Contents"]]
         assert len([key for key in keys if "_zero_rename" in key]) == 1
         assert not [key for key in keys if key.startswith("wh/flights/_zero")]
@@ -375,7 +375,7 @@ from zero_rename.committer import Table
 main()
 table, body = Table(os.environ["ZERO_RENAME_TABLE"]), %s
 place = {"Bucket": table.root.bucket, "Key": f"{table.root.prefix}/_SUCCESS"}
-client = table.driver.clients.retrying
+client = table.driver.clients.client
 client.put_object(Body=body, **place) if body else client.delete_object(**place)
 """
 RAW = """

@@ -80,7 +80,7 @@ class TestAJob:
         self, tables: Tables, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Its upload is gone: readers that list would see none of its rows."""
-        monkeypatch.setattr("zero_rename.committer.protocol.apply._COMPLETE", Backoff(6, 0.01))
+        monkeypatch.setattr("zero_rename.committer.protocol.complete.COMPLETE", Backoff(6, 0.01))
         job = tables.decided(1)
         client, bucket = tables.bucket.client, tables.bucket.name
         (upload,) = client.list_multipart_uploads(Bucket=bucket)["Uploads"]

@@ -372,7 +372,7 @@ def looks_for_what_it_resurrected_after_an_answer_only(context, job_id, slot, fi
     def failure(answer, found):
         return apply._incomplete(context, job_id, file, answer, found)
 
-    absence = complete.Absence(apply._COMPLETE, is_seen_to, failure)
+    absence = complete.Absence(is_seen_to, failure)
     done = yield from complete.complete_file(context, job_id, file, absence)
     if isinstance(done, Done):
         yield from apply._delete_resurrected(context, job_id, slot, file)

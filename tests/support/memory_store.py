@@ -358,6 +358,7 @@ class MemoryDriver:
     """
 
     parallel = 4
+    retries = 0
 
     def __init__(
         self,
@@ -388,7 +389,7 @@ class MemoryDriver:
             return self.fault(request, self.store.apply)
         return self.store.apply(request)
 
-    def submit(self, request: Any) -> Future[Any]:
+    def submit(self, request: Any, over: Any = None) -> Future[Any]:
         future: Future[Any] = Future()
         try:
             future.set_result(self.perform(request))

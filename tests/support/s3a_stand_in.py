@@ -156,7 +156,7 @@ class Write:
 
     @property
     def _client(self) -> Any:
-        return self.table.driver.clients.retrying
+        return self.table.driver.clients.client
 
     def _listed(self, prefix: str) -> list[str]:
         found = self._client.list_objects_v2(Bucket=self.table.root.bucket, Prefix=prefix)

@@ -612,7 +612,7 @@ class TestCommands:
         return json.loads(result.stdout)
 
     def test_repair(self, table: Table, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("zero_rename.committer.protocol.apply._COMPLETE", Backoff(6, 0.01))
+        monkeypatch.setattr("zero_rename.committer.protocol.complete.COMPLETE", Backoff(6, 0.01))
         opened = table.open_job(JobSpec(DATA.schema, files=FileOptions(rows_per_file=1)))
         writer = table.task_writer(opened, 0, 0)
         writer.write(DATA)

@@ -76,6 +76,7 @@ def test_what_cannot_be_right_is_refused_before_they_are_asked_for(s3_bucket: An
     assert s3_bucket.counter.total() == 0
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_store_that_does_not_answer_is_not_one_that_refuses(
     through: Callable[..., Table], s3_bucket: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,6 @@ from zero_rename.committer.errors import (
 )
 from zero_rename.committer.s3.clients import (
     ANONYMOUS,
-    ATTEMPTS,
     Keys,
     S3Clients,
     client_at,
@@ -76,13 +75,6 @@ def test_attempts_from_the_environment_do_not_bring_the_retries_back(
     with FaultyServer(always(s3_error(503, "SlowDown"))) as server:
         at(server.endpoint).perform(CONDITIONAL[0])
         assert len(server.received) == 1
-
-
-def test_a_read_is_sent_again(at: Any) -> None:
-    with FaultyServer(always(s3_error(503, "SlowDown"))) as server:
-        with pytest.raises(StoreUnreachableError, match="503 SlowDown"):
-            at(server.endpoint).perform(Get("key"))
-        assert len(server.received) == ATTEMPTS
 
 
 def test_small_bodies_do_not_wait_for_continue(at: Any) -> None:
@@ -149,13 +141,13 @@ def test_derived_clients_reach_what_the_own_client_reaches(
     client = s3_server.client()
     before = client.meta.config
     clients = S3Clients.derived_from(client)
-    for derived in (clients.retrying, clients.once):
-        assert derived.meta.endpoint_url == s3_server.endpoint
-        assert derived.meta.region_name == client.meta.region_name
-        assert derived._get_credentials() is client._get_credentials()
-        assert derived.meta.config.request_checksum_calculation == "when_required"
-        assert derived.meta.config.max_pool_connections >= clients.parallel
-    assert clients.once.meta.config.retries["total_max_attempts"] == 1
+    derived = clients.client
+    assert derived.meta.endpoint_url == s3_server.endpoint
+    assert derived.meta.region_name == client.meta.region_name
+    assert derived._get_credentials() is client._get_credentials()
+    assert derived.meta.config.request_checksum_calculation == "when_required"
+    assert derived.meta.config.max_pool_connections >= clients.parallel
+    assert derived.meta.config.retries["total_max_attempts"] == 1
     assert client.meta.config is before
 
 
@@ -185,22 +177,20 @@ def test_derived_clients_keep_settings_of_the_own_client(
     )
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     clients = S3Clients.derived_from(client)
-    for derived in (clients.retrying, clients.once):
-        kept = derived.meta.config
-        assert kept.s3 == {"addressing_style": "path"}
-        assert kept.proxies == {"https": "http://proxy"}
-        assert kept.read_timeout == 7
-        assert kept.max_pool_connections == 50
-        assert derived.meta.endpoint_url == client.meta.endpoint_url
-        assert derived._endpoint.http_session._verify is False
-    assert clients.retrying.meta.config.retries["total_max_attempts"] == 9
-    assert clients.once.meta.config.retries["total_max_attempts"] == 1
+    kept = clients.client.meta.config
+    assert kept.s3 == {"addressing_style": "path"}
+    assert kept.proxies == {"https": "http://proxy"}
+    assert kept.read_timeout == 7
+    assert kept.max_pool_connections == 50
+    assert clients.client.meta.endpoint_url == client.meta.endpoint_url
+    assert clients.client._endpoint.http_session._verify is False
+    assert kept.retries["total_max_attempts"] == 1, "the driver repeats, and counts"
 
 
 def test_connect_keeps_one_driver_per_bucket_and_environment(
     s3_env: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = S3Clients.from_environment().retrying
+    client = S3Clients.from_environment().client
     assert connect("one", client).clients is connect("two", client).clients
     first = connect("one")
     assert connect("one") is first
@@ -278,7 +268,7 @@ def test_a_client_at_an_endpoint_keeps_the_standard_chain_otherwise() -> None:
 def test_a_client_with_keys_of_its_own_shows_them_nowhere() -> None:
     keys = Keys("A-K", "S-K", "T-K")
     client = client_at("http://127.0.0.1:9", None, path_style=True, keys=keys)
-    made = S3Clients.derived_from(client).once
+    made = S3Clients.derived_from(client).client
     found = made._get_credentials()
     assert (found.access_key, found.secret_key, found.token) == ("A-K", "S-K", "T-K")
     assert made.meta.config.s3["addressing_style"] == "path"

@@ -46,3 +46,20 @@ def test_without_an_answer_all_may_still_be_there() -> None:
     sent, left = carried_out(Unknown("timed out"))
     assert len(sent) == 1
     assert left == {key: "timed out" for key, _ in ITEMS[:1000]}
+
+
+def test_keys_that_the_store_is_too_busy_for_are_asked_for_again() -> None:
+    """A store that throttles answers 200, and names the keys it left."""
+    busy = Deleted({"key0007": "SlowDown", "key0008": "InternalError", "key0009": "NoSuchKey"})
+    still = Deleted({"key0008": "SlowDown"})
+    sent, left = carried_out(busy, None, still, None, Deleted(), Deleted(), Deleted())
+    deletes = [request for request in sent if isinstance(request, DeleteMany)]
+    assert [len(request.items) for request in deletes] == [1000, 2, 1, 1000, 500]
+    assert (len(sent) - len(deletes), left) == (2, {})
+
+
+def test_a_store_that_stays_too_busy_is_told_of() -> None:
+    busy = [Deleted({"key0007": "SlowDown"}), None] * 10
+    sent, left = carried_out(*busy)
+    assert sum(isinstance(request, DeleteMany) for request in sent) == 10
+    assert left == {"key0007": "SlowDown"}

@@ -422,7 +422,7 @@ class TestParallel:
         slept = []
         now = ManualClock(0.0)
 
-        def sleep(seconds: float) -> None:
+        def sleep(seconds: float, _: threading.Event) -> None:
             slept.append(round(seconds, 3))
             now.advance(seconds)
 

@@ -41,7 +41,7 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
 
 def made(**settings: str) -> Any:
     """What the package's own requests go through."""
-    return S3Clients.derived_from(client_of(Settings(**settings), "bucket")).once
+    return S3Clients.derived_from(client_of(Settings(**settings), "bucket")).client
 
 
 def signs_with(client: Any) -> tuple[str, str, str | None] | None:
@@ -147,7 +147,7 @@ def test_keys(
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "ENVIRONS")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "3nv")
     client = client_of(Settings(**{"fs.s3a.endpoint": "http://store:9000"} | said), "bucket")
-    assert signs_with(S3Clients.derived_from(client).retrying) == signs
+    assert signs_with(S3Clients.derived_from(client).client) == signs
 
 
 def test_keys_of_hadoop_alone() -> None:
