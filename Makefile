@@ -32,10 +32,10 @@ test-s3a: s3a-jars ## All tests with Hadoop's S3A committers, on a real S3 serve
 	@$(PY) tools/s3_servers.py s3mock
 	@S3A_WHOLE=1 $(PY) -m pytest tests/s3a/real --numprocesses 3 --dist loadscope --no-loadscope-reorder
 
-torture: setup   ## Kill writers at random moments and check every row; KILLS=200, SERVER=ceph
-	@PYTHONPATH=tests $(PY) -m torture --kills $(or $(KILLS),200)
+torture: setup   ## Kill writers and check every row; KILLS=200, SERVER=ceph. Or bad weather: WEATHER=all
+	@PYTHONPATH=tests $(PY) -m torture --kills $(or $(KILLS),200) $(if $(WEATHER),--weather $(WEATHER))
 
-proof: setup     ## What is too long for make test; writes docs/proof.md. PARTS="simulation torture s3a"
+proof: setup     ## What is too long for make test; writes docs/proof.md. PARTS="simulation torture weather s3a"
 	@PYTHONPATH=tests $(PY) -m proof $(PARTS)
 
 lint: environment ## ruff and pyright

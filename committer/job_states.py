@@ -43,6 +43,11 @@ class JobStates:
             return JobState.COMMITTED if decided.decision.is_commit else JobState.ABORTED
         return JobState.UNKNOWN if self.is_closed(job) else JobState.UNDECIDED
 
+    @property
+    def retries(self) -> int:
+        """Requests that this process had to send again so far, to this table's store."""
+        return self.driver.retries
+
     def result(self, job: str) -> Committed | None:
         """What a committed job did; ``None`` for any other.
 

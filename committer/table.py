@@ -189,20 +189,12 @@ class Table(JobStates):
         expected_tasks: int | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> Committed:
-        """Commit an open job. See :func:`.commit.commit_job` for what is raised when.
-
-        :param progress: called in this thread as files become visible.
-        """
+        """Commit an open job, as :func:`.commit.commit_job`; ``progress`` is called in this
+        thread as files become visible."""
         context = self._context if progress is None else replace(self._context, report=progress)
-        before = self.retries
+        before = self.retries - sum(result.retries for result in results)
         done = self.driver.run(commit_job(context, opened, results, expected_tasks))
-        of_tasks = sum(result.retries for result in results)
-        return replace(done, retries=of_tasks + self.retries - before)
-
-    @property
-    def retries(self) -> int:
-        """Requests that this process had to send again so far, to this table's store."""
-        return self.driver.retries
+        return replace(done, retries=self.retries - before)
 
     def abort(self, opened: OpenedJob, results: Sequence[TaskResult] = ()) -> Aborted | Committed:
         """Abort an open job, or find that it is committed."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from email.utils import parsedate_to_datetime
 from itertools import count
 from typing import Any
 from urllib.parse import urlencode
@@ -19,6 +18,7 @@ from .clients import S3Clients
 from .encoded_keys import decoded_keys
 from .error_translation import (
     code_of,
+    date_of,
     describe,
     is_lasting,
     is_unsure,
@@ -137,7 +137,7 @@ class S3Requests:
         refusal of a HEAD has no code."""
         if not isinstance(error, ClientError) or status_of(error) != 403:
             return False
-        return self.clients.clock.heed(_date(error.response), signed)
+        return self.clients.clock.heed(date_of(error.response), signed)
 
     def _meaning(self, error: Exception, request: Any, sent: bool) -> Any:
         """What the last error says about the object, as an answer. Raises what ends the step.
@@ -171,7 +171,7 @@ class S3Requests:
         except ClientError as error:
             code = code_of(error)
             if code in _GONE:
-                return store.Absent(_date(error.response))
+                return store.Absent(date_of(error.response))
             if code in _REFUSED_READS:
                 return store.Refused(code)
             raise
@@ -182,7 +182,7 @@ class S3Requests:
             answer = self._client.head_object(Bucket=self.bucket, Key=request.key)
         except ClientError as error:
             if code_of(error) in _GONE:
-                return store.Absent(_date(error.response))
+                return store.Absent(date_of(error.response))
             raise
         return _found(request.key, answer, b"")
 
@@ -205,7 +205,7 @@ class S3Requests:
             if code_of(error) in _GONE:
                 return store.Done()
             raise
-        return store.Done(date=_date(answer))
+        return store.Done(date=date_of(answer))
 
     def _delete_many(self, request: store.DeleteMany) -> store.Deleted:
         if not request.items:
@@ -233,7 +233,7 @@ class S3Requests:
         )
         prefixes = tuple(entry["Prefix"] for entry in answer.get("CommonPrefixes", ()))
         token = answer.get("NextContinuationToken") if answer.get("IsTruncated") else None
-        return store.ObjectPage(objects, prefixes, token, _date(answer))
+        return store.ObjectPage(objects, prefixes, token, date_of(answer))
 
     def _list_uploads(self, request: store.ListUploads) -> store.UploadPage:
         """One page. An upload may be listed twice where a store pages badly; never skipped.
@@ -269,7 +269,7 @@ class S3Requests:
             for key, entry in zip(keys, answer.get("Uploads", ()), strict=True)
         )
         marker = _next_uploads(answer, following, request.marker)
-        return store.UploadPage(uploads, marker, _date(answer))
+        return store.UploadPage(uploads, marker, date_of(answer))
 
     def _list_parts(self, request: store.ListParts) -> store.PartsPage | store.Refused:
         after = {} if request.marker is None else {"PartNumberMarker": request.marker}
@@ -358,7 +358,7 @@ def _found(key: str, answer: dict[str, Any], body: bytes) -> store.Found:
         answer.get("ETag", "").strip('"'),
         _size(answer),
         answer["LastModified"].timestamp(),
-        _date(answer),
+        date_of(answer),
         body,
         # Names are parts of headers, whose case does not count: stores and proxies alter it.
         {name.lower(): value for name, value in answer.get("Metadata", {}).items()},
@@ -382,17 +382,7 @@ def _size(answer: dict[str, Any]) -> int:
 
 
 def _done(answer: dict[str, Any]) -> store.Done:
-    return store.Done(answer.get("ETag", "").strip('"'), _date(answer))
-
-
-def _date(answer: Any) -> float:
-    """The Date header in epoch seconds. 0.0 without one: every age then comes out negative,
-    so that nothing is ever taken for old."""
-    header = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
-    try:
-        return parsedate_to_datetime(header).timestamp()
-    except (TypeError, ValueError):
-        return 0.0
+    return store.Done(answer.get("ETag", "").strip('"'), date_of(answer))
 
 
 def _next_uploads(

@@ -6,6 +6,7 @@ signed request.
 
 from __future__ import annotations
 
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from botocore import exceptions as boto
@@ -100,6 +101,16 @@ def code_of(error: boto.ClientError) -> str:
 
 def status_of(error: boto.ClientError) -> int:
     return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def date_of(answer: Any) -> float:
+    """The Date header in epoch seconds. 0.0 without one: every age then comes out negative,
+    so that nothing is ever taken for old."""
+    header = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+    try:
+        return parsedate_to_datetime(header).timestamp()
+    except (TypeError, ValueError):
+        return 0.0
 
 
 def is_unsure(error: boto.ClientError) -> bool:

@@ -22,9 +22,9 @@ class StoreClock:
     :param host: this host's clock, seconds since the epoch; for tests.
     """
 
-    def __init__(self, ahead: float = 0.0, host: Callable[[], float] = time.time) -> None:
+    def __init__(self, ahead: float = 0.0, host: Callable[[], float] | None = None) -> None:
         self.ahead = ahead
-        self._host = host
+        self._host = host or (lambda: time.time())
         self._lock = threading.Lock()
 
     def heed(self, date: float, signed: float) -> bool:

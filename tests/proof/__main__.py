@@ -19,6 +19,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 PARTS: dict[str, Callable[[int], Outcome]] = {
     "simulation": simulated.prove,
     "torture": programs.torture,
+    "weather": programs.weather,
     "s3a": programs.s3a,
 }
 

@@ -35,6 +35,19 @@ def torture(processes: int) -> Outcome:
     return Outcome(Verdict.PASSED, command, shown)
 
 
+def weather(processes: int) -> Outcome:
+    """Jobs in bad weather; ``WEATHER`` and ``SERVER`` as for ``make torture``."""
+    named = os.environ.get("WEATHER") or "all"
+    server = os.environ.get("SERVER")
+    command = f"make torture WEATHER={named}" + (f" SERVER={server}" if server else "")
+    arguments = ["-m", "torture", "--weather", named]
+    status, lines = _run(arguments, {"PYTHONPATH": str(REPOSITORY / "tests")})
+    shown = _block(lines[-_SHOWN:])
+    if status:
+        return Outcome(Verdict.FAILED, command, shown, f"exit status {status}")
+    return Outcome(Verdict.PASSED, command, shown)
+
+
 def s3a(processes: int) -> Outcome:
     """Hadoop's committers on a real S3 server: all of ``tests/s3a/real``."""
     command = "make test-s3a"

@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from torture import scenes
+from torture import scenes, storms
 from torture.harness import Torture
 from torture.killed_races import kill_racers
 from torture.proxy import Proxy
@@ -33,8 +33,17 @@ def main() -> int:
     parser.add_argument(
         "--scenes", default="long_shuffle,speculation", help="which to play after the kills"
     )
+    parser.add_argument(
+        "--weather",
+        default="",
+        metavar="NAMES",
+        help="no kills, but jobs in these weathers: per cent of requests that are throttled, "
+        f"{', '.join(storms.NAMED)}, or all",
+    )
     options = parser.parse_args()
     try:
+        if options.weather:
+            return 0 if weathered(options) else 1
         return 0 if torture(options) else 1
     except ServerError as error:
         print(f"torture: {error}", file=sys.stderr)
@@ -64,6 +73,22 @@ def torture(options: argparse.Namespace) -> bool:
         for scene in filter(None, options.scenes.split(",")):
             with tempfile.TemporaryDirectory(prefix="zero-rename-torture-") as folder:
                 good &= play(scene, store, bucket, Path(folder))
+    return good
+
+
+def weathered(options: argparse.Namespace) -> bool:
+    """Whether jobs finish in every weather that was asked for."""
+    with serving(options.server) as store:
+        bucket = f"weather-{options.seed}"
+        store.client().create_bucket(Bucket=bucket)
+        print(f"{store.ran_on}, seed {options.seed}", flush=True)
+        good = True
+        names = storms.ALL if options.weather == "all" else options.weather.split(",")
+        for name in names:
+            weather, skew = storms.by_name(name, options.seed)
+            told = storms.storm(name, store, bucket, weather, skew=skew)
+            print(told, flush=True)
+            good &= told.good
     return good
 
 

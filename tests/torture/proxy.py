@@ -35,11 +35,25 @@ class Seen:
     """A request as it came in.
 
     :param port: the client's port, which tells processes apart.
+    :param dated: when the client says it is, by its ``X-Amz-Date``.
     """
 
     operation: str
     key: str
     port: int
+    dated: str = ""
+
+
+#: A status, headers, and a body.
+Answer = tuple[int, list[tuple[str, str]], bytes]
+#: What becomes of a request: by what carries it out, its answer, another one, or ``None``: the
+#: connection is closed without one.
+Weather = Callable[[Seen, Callable[[], Answer]], Answer | None]
+
+
+def fair(_: Seen, carry_out: Callable[[], Answer]) -> Answer:
+    """The weather of a store that answers everything."""
+    return carry_out()
 
 
 @dataclass(frozen=True)
@@ -63,11 +77,13 @@ class Proxy:
 
     :param upstream: the server's URL.
     :param latency: seconds each request takes longer.
+    :param weather: what becomes of each request that no trap strikes.
     """
 
-    def __init__(self, upstream: str, latency: float = 0.0) -> None:
+    def __init__(self, upstream: str, latency: float = 0.0, weather: Weather = fair) -> None:
         self.upstream = urlsplit(upstream)
         self.latency = latency
+        self.weather = weather
         self.seen: list[Seen] = []
         self._trap: Trap | None = None
         self._failures: list[Exception] = []
@@ -138,7 +154,7 @@ class Proxy:
             # The client was killed in the middle: no store carries such a request out.
             handler.close_connection = True
             return
-        trap = self._note(handler)
+        seen, trap = self._note(handler)
         try:
             if trap is not None and trap.when is When.BEFORE:
                 self._act(trap)
@@ -149,13 +165,14 @@ class Proxy:
                 trap = None
             if self.latency:
                 time.sleep(self.latency)
-            answer = self._pass_on(handler, body)
+            answer = self.weather(seen, lambda: self._pass_on(handler, body))
         finally:
             with self._changed:
                 self._active -= 1
                 self._changed.notify_all()
         if trap is not None:
             self._act(trap)
+        if trap is not None or answer is None:
             handler.close_connection = True
             return
         self._send(handler, *answer)
@@ -166,7 +183,7 @@ class Proxy:
         except Exception as error:  # Raised where the test can see it.
             self._failures.append(error)
 
-    def _note(self, handler: BaseHTTPRequestHandler) -> Trap | None:
+    def _note(self, handler: BaseHTTPRequestHandler) -> tuple[Seen, Trap | None]:
         url = urlsplit(handler.path)
         path = unquote(url.path)
         environ = {
@@ -175,20 +192,19 @@ class Proxy:
             "PATH_INFO": path,
         }
         key = path.lstrip("/").partition("/")[2]
-        seen = Seen(operation(environ), key, handler.client_address[1])
+        dated = handler.headers.get("X-Amz-Date", "")
+        seen = Seen(operation(environ), key, handler.client_address[1], dated)
         with self._changed:
             self._active += 1
             number = len(self.seen)
             self.seen.append(seen)
             trap = self._trap
             if trap is None or not trap.wanted(number, seen):
-                return None
+                return seen, None
             self._trap = None
-            return trap
+            return seen, trap
 
-    def _pass_on(
-        self, handler: BaseHTTPRequestHandler, body: bytes
-    ) -> tuple[int, list[tuple[str, str]], bytes]:
+    def _pass_on(self, handler: BaseHTTPRequestHandler, body: bytes) -> Answer:
         headers = {n: v for n, v in handler.headers.items() if n.lower() not in _HOP}
         headers["Content-Length"] = str(len(body))
         connection = self._connection()

@@ -23,8 +23,8 @@ from zero_rename.committer.errors import ZeroRenameError
 from zero_rename.committer.state.context import Waiting
 
 #: Processes are forked from one that has imported everything, so that a kill costs no start-up.
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["torture.writers", "torture.warm"])
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["torture.writers", "torture.warm"])
 TESTS = Path(__file__).resolve().parent.parent
 _START = 120.0
 
@@ -48,16 +48,16 @@ class PlainWriter:
     """A job of plain Python in a process of its own, which then waits to be killed."""
 
     def __init__(self, url: str, load: Load, variables: Mapping[str, str]) -> None:
-        self._mine, theirs = _FORKS.Pipe(duplex=False)
-        self._process = _FORKS.Process(target=_write, args=(url, load, dict(variables), theirs))
-        _start(self._process)
+        self._mine, theirs = FORKS.Pipe(duplex=False)
+        self._process = FORKS.Process(target=_write, args=(url, load, dict(variables), theirs))
+        start(self._process)
         theirs.close()
 
     def kill(self) -> None:
         self._process.kill()
 
     def answer(self) -> str | None:
-        return _receive(self._mine, self._process)
+        return receive(self._mine, self._process)
 
     def close(self) -> None:
         self.kill()
@@ -75,16 +75,14 @@ class RacingWriter:
     SILENCE = 0.5
 
     def __init__(self, url: str, load: Load, variables: Mapping[str, str], **spec: Any) -> None:
-        self._mine, theirs = _FORKS.Pipe()
-        self._process = _FORKS.Process(
-            target=_race, args=(url, load, dict(variables), spec, theirs)
-        )
-        _start(self._process)
+        self._mine, theirs = FORKS.Pipe()
+        self._process = FORKS.Process(target=_race, args=(url, load, dict(variables), spec, theirs))
+        start(self._process)
         theirs.close()
 
     def opened(self) -> str:
         """The job's id, or the error that opening it met."""
-        return str(_receive(self._mine, self._process))
+        return str(receive(self._mine, self._process))
 
     def go_on(self) -> None:
         self._mine.send("go on")
@@ -93,7 +91,7 @@ class RacingWriter:
         self._process.kill()
 
     def answer(self) -> str | None:
-        return _receive(self._mine, self._process)
+        return receive(self._mine, self._process)
 
     def close(self) -> None:
         self._process.kill()
@@ -105,11 +103,11 @@ class Recoverer:
     """Recovers a table in a process of its own."""
 
     def __init__(self, url: str, variables: Mapping[str, str], patience: float = 0.0) -> None:
-        self._mine, theirs = _FORKS.Pipe(duplex=False)
-        self._process = _FORKS.Process(
+        self._mine, theirs = FORKS.Pipe(duplex=False)
+        self._process = FORKS.Process(
             target=_recover, args=(url, dict(variables), patience, theirs)
         )
-        _start(self._process)
+        start(self._process)
         theirs.close()
 
     def kill(self) -> None:
@@ -117,7 +115,7 @@ class Recoverer:
 
     def outcomes(self) -> list[dict[str, str]] | str | None:
         """Its outcomes, or its error; ``None`` when it was killed."""
-        found = _receive(self._mine, self._process)
+        found = receive(self._mine, self._process)
         self._process.join()
         return found
 
@@ -153,7 +151,7 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
     return {**kept, **variables, "PYTHONPATH": path.rstrip(":")}
 
 
-def _start(process: Any) -> None:
+def start(process: Any) -> None:
     """Start a process; the server it is forked from takes its environment from the first."""
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = environment({})["PYTHONPATH"]
@@ -166,8 +164,12 @@ def _start(process: Any) -> None:
             os.environ["PYTHONPATH"] = before
 
 
-def _receive(connection: Connection, process: Any) -> Any:
-    give_up = time.monotonic() + _START
+def receive(connection: Connection, process: Any, patience: float = _START) -> Any:
+    """What a process has told; ``None``: it died first.
+
+    :raises TimeoutError: it did neither within so many seconds.
+    """
+    give_up = time.monotonic() + patience
     while time.monotonic() < give_up:
         if connection.poll(0.02):
             try:
@@ -179,13 +181,14 @@ def _receive(connection: Connection, process: Any) -> Any:
     raise TimeoutError("a writer has neither finished nor died")
 
 
-def _enter(variables: Mapping[str, str]) -> None:
+def enter(variables: Mapping[str, str]) -> None:
+    """Take over the environment, in a process that was forked."""
     os.environ.update(environment(variables))
 
 
 def _write(url: str, load: Load, variables: Mapping[str, str], answer: Connection) -> None:
     """Runs in the writer's process."""
-    _enter(variables)
+    enter(variables)
     files = FileOptions(rows_per_file=load.rows_per_file, part_bytes=5 * 1024 * 1024)
     try:
         job = Table(url).job(
@@ -211,7 +214,7 @@ def _race(
     url: str, load: Load, variables: Mapping[str, str], spec: Mapping[str, Any], told: Connection
 ) -> None:
     """Runs in the racing writer's process."""
-    _enter(variables)
+    enter(variables)
     data = load.table()
     try:
         table = Table(url)
@@ -229,7 +232,7 @@ def _race(
 
 def _recover(url: str, variables: Mapping[str, str], patience: float, answer: Connection) -> None:
     """Runs in the recoverer's process."""
-    _enter(variables)
+    enter(variables)
     try:
         outcomes = Table(url).recover(patience)
         answer.send([{"job": o.job, "outcome": str(o.outcome)} for o in outcomes])
