@@ -26,7 +26,7 @@ from ..committer.table import Table
 
 logger = logging.getLogger("zero_rename.spark.heartbeat")
 #: Seconds between heartbeats. A job is dead after ten of them, and ten minutes at least.
-INTERVAL = 30.0
+INTERVAL = 10.0
 #: Seconds until the first. Jobs that are over by then cost no request; those that are not get the
 #: short patience that comes with a first one, instead of their maximum duration.
 FIRST_AFTER = 5.0

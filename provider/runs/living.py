@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 #: Seconds of silence after which an application counts as dead: three of its heartbeats.
-PATIENCE = 90.0
+PATIENCE = 30.0
 #: Seconds between two looks.
-POLL = 10.0
+POLL = 5.0
 
 
 def wait_for_living(table: Table, run: TaskRun) -> None:
