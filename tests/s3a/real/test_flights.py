@@ -251,7 +251,7 @@ def rows_of(frame: pa.Table) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def expected(airflow: Airflow) -> list[dict[str, Any]]:
     """What Spark itself reads of the file that is loaded."""
-    job = runpy.run_path(str(EXAMPLES / "flights_job.py"))
+    job = runpy.run_path(str(EXAMPLES / "jobs" / "flights_job.py"))
     flights = job["read_flights"](airflow.application.spark, str(airflow.csv))
     rows = rows_of(job["of_day"](flights, date(2013, 2, 1)).toArrow())
     assert len(rows) == FLIGHTS
