@@ -25,7 +25,11 @@ _SHARES = {
     "torture/test_spark_processes.py": "one Spark session",
 }
 #: Files and folders that take long, mostly by waiting. What stands first begins first.
-_FIRST = (*_SHARES, "torture", "simulation", "demo/test_airflow.py", "operators", "example_dags")
+_FIRST = (
+    *_SHARES,
+    *("torture", "simulation", "demo/test_airflow.py", "operators", "example_dags", "provider"),
+    *("tools/test_s3_servers.py", "test_imports.py", "test_packaging.py", "demo"),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
