@@ -244,7 +244,8 @@ def client_at(
         keys = None
     signing = {} if keys is None else _signing(keys)
     with making_clients():
-        return boto3.client(
+        # A session of its own: boto3's default one keeps the keys that it has found first.
+        return boto3.Session(botocore_session=_session()).client(
             "s3", endpoint_url=endpoint, region_name=region, config=Config(**given), **signing
         )
 

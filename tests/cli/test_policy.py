@@ -78,7 +78,7 @@ def limited(ceph: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Limited]:
     owner = Table(f"s3://{bucket}/wh/flights")
     load(owner)
     region = ceph.variables["AWS_REGION"]
-    iam = boto3.client("iam", endpoint_url=ceph.endpoint, region_name=region)
+    iam = boto3.Session().client("iam", endpoint_url=ceph.endpoint, region_name=region)
     made = Limited(iam, owner, ceph.endpoint, region)
     yield made
     iam.delete_user_policy(UserName=LIMITED.user, PolicyName=bucket)
