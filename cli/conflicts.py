@@ -10,13 +10,12 @@ import typer
 
 from ..committer import InvalidInputError, Table
 from .ages import seconds_of
-from .output import DRY, Apply, AsJson, Exit, print_rows, refusals, say
+from .output import DRY, Apply, AsJson, Exit, Url, print_rows, refusals, say
 
 if TYPE_CHECKING:
     from ..committer.job_spec import Owner
     from ..committer.maintenance.conflicts import ConflictReport, PartitionConflict
 
-Url = Annotated[str, typer.Argument(metavar="TABLE", help="The table's root, s3://bucket/prefix.")]
 Window = Annotated[
     str,
     typer.Option(metavar="AGE", help="How near two decisions are that belong together: 30m, 6h."),

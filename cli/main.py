@@ -14,7 +14,7 @@ import typer
 from ..committer import AdoptAction, Outcome, PurgeAction, RepairAction, Table
 from ..committer.state.old_records import KEPT_FOR
 from . import conflicts, s3a, s3a_check, s3a_recover, s3a_uploads, uploads
-from .output import DRY, EXIT_CODES, Apply, AsJson, Exit, plain, print_rows, refusals, say
+from .output import DRY, EXIT_CODES, Apply, AsJson, Exit, Url, plain, print_rows, refusals, say
 from .policy import lifecycle, policy
 
 app = typer.Typer(
@@ -37,7 +37,6 @@ app.command()(s3a_recover.s3a_recover)
 app.command()(s3a_uploads.s3a_uploads)
 app.add_typer(uploads.app, name="uploads")
 
-Url = Annotated[str, typer.Argument(metavar="TABLE", help="The table's root, s3://bucket/prefix.")]
 Patience = Annotated[
     float | None,
     typer.Option(

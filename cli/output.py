@@ -46,6 +46,7 @@ def say(text: str) -> None:
     typer.echo(escaped(text), err=True)
 
 
+Url = Annotated[str, typer.Argument(metavar="TABLE", help="The table's root, s3://bucket/prefix.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Apply = Annotated[
     bool, typer.Option("--apply", help="Act. Without it, only say what would be done.")

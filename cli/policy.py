@@ -10,9 +10,7 @@ import typer
 from ..committer import Table, TableRoot
 from ..committer.doctor import backstop
 from ..committer.maintenance.access_policy import Role, access_policy
-from .output import DRY, Apply, AsJson, refusals, say
-
-Url = Annotated[str, typer.Argument(metavar="TABLE", help="The table's root, s3://bucket/prefix.")]
+from .output import DRY, Apply, AsJson, Url, refusals, say
 
 
 def policy(

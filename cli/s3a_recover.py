@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..committer.errors import InvalidInputError
-from .output import DRY, Apply, AsJson, Exit, plain, print_rows, refusals, say
+from .output import DRY, Apply, AsJson, Exit, Url, plain, print_rows, refusals, say
 
 if TYPE_CHECKING:
     from ..s3a.recovery.options import RecoveryOptions
     from ..s3a.recovery.recover import RecoveredJob
 
-Url = Annotated[str, typer.Argument(metavar="TABLE", help="The table's root, s3://bucket/prefix.")]
 Patience = Annotated[
     float | None,
     typer.Option(

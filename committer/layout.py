@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -46,6 +47,12 @@ def new_job_id() -> str:
 
 def is_job_id(text: str) -> bool:
     return JOB_ID.fullmatch(text) is not None
+
+
+def jobs_on_record(prefix: str, keys: Iterable[str]) -> list[str]:
+    """The jobs whose records lie right below a prefix. No job has what others put there."""
+    names = (key.removeprefix(prefix).removesuffix(".json") for key in keys)
+    return [name for name in names if is_job_id(name)]
 
 
 def job_in_key(key: str) -> str | None:

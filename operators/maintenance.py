@@ -14,6 +14,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperat
 from ..committer.errors import InvalidInputError, ZeroRenameError
 from ..provider.connection import config_number
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
+from ..provider.runs.failures import final_where_refused
 from ..provider.runs.reports import text_table
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ _LINES = 1000
 _ORDER = ("failed", "aborted", "would-abort", "removed", "would-remove", "kept")
 
 
-class _TableMaintenance(BaseOperator):
-    """Does something to several tables; one that fails does not keep the others from it."""
+class _Maintenance(BaseOperator):
+    """What all maintenance is told."""
 
     template_fields: Sequence[str] = ("tables", "zero_rename_conn_id")
     ui_color = "#f2eee6"
@@ -40,7 +41,7 @@ class _TableMaintenance(BaseOperator):
     def __init__(
         self,
         *,
-        tables: str | Sequence[str],
+        tables: str | Sequence[str] | None,
         apply: bool = False,
         patience: float | timedelta | None = None,
         zero_rename_conn_id: str = DEFAULT_CONN_ID,
@@ -51,6 +52,14 @@ class _TableMaintenance(BaseOperator):
         self.apply = apply
         self.patience = patience
         self.zero_rename_conn_id = zero_rename_conn_id
+
+    def _named(self) -> list[str]:
+        """The tables that were given."""
+        return [self.tables] if isinstance(self.tables, str) else list(self.tables or ())
+
+
+class _TableMaintenance(_Maintenance):
+    """Does something to several tables; one that fails does not keep the others from it."""
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Treat every table, then fail if one of them failed.
@@ -63,12 +72,13 @@ class _TableMaintenance(BaseOperator):
             self.log.warning("Nothing is changed, only reported: apply=True acts.")
         reports: list[dict[str, Any]] = []
         errors: list[Exception] = []
-        try:
+        with final_where_refused():
             hook = ZeroRenameHook(self.zero_rename_conn_id)
-            tables = [hook.get_table(name) for name in self._names()]
+            names = self._named()
+            if not names:
+                raise InvalidInputError("tables names no table.", remedy="Give one or more tables.")
+            tables = [hook.get_table(name) for name in names]
             self._check(hook)
-        except InvalidInputError as error:
-            raise AirflowFailException(str(error)) from error
         for table in tables:
             try:
                 report = self._treat(table, hook)
@@ -87,12 +97,6 @@ class _TableMaintenance(BaseOperator):
                 errors[0].add_note(str(other))
             raise errors[0]
         return {"tables": reports}
-
-    def _names(self) -> list[str]:
-        names = [self.tables] if isinstance(self.tables, str) else list(self.tables)
-        if not names:
-            raise InvalidInputError("tables names no table.", remedy="Give one or more tables.")
-        return names
 
     def _check(self, hook: ZeroRenameHook) -> None:
         """:raises InvalidInputError: an argument that cannot be right."""
@@ -208,7 +212,7 @@ class PurgeStaleUploadsOperator(_TableMaintenance):
             self.log.info("%s\n%s", table.root.url, text_table(header, rows))
 
 
-class MaintainTablesOperator(BaseOperator):
+class MaintainTablesOperator(_Maintenance):
     """Look after all tables of a connection: recover, purge, verify.
 
     Reports by default: ``apply=True`` acts. The summary is logged and returned (XCom):
@@ -230,27 +234,17 @@ class MaintainTablesOperator(BaseOperator):
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
-    template_fields: Sequence[str] = ("tables", "zero_rename_conn_id")
-    ui_color = "#f2eee6"
-
     def __init__(
         self,
         *,
         tables: str | Sequence[str] | None = None,
-        apply: bool = False,
         foreign: bool = False,
         older_than: float | timedelta | None = None,
-        patience: float | timedelta | None = None,
-        zero_rename_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
-        self.tables = tables
-        self.apply = apply
+        super().__init__(tables=tables, **kwargs)
         self.foreign = foreign
         self.older_than = older_than
-        self.patience = patience
-        self.zero_rename_conn_id = zero_rename_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Look after every table, then fail if a person is needed.
@@ -259,12 +253,11 @@ class MaintainTablesOperator(BaseOperator):
         """
         from ..provider.upkeep import as_markdown
 
-        try:
+        with final_where_refused():
             hook = ZeroRenameHook(self.zero_rename_conn_id)
-            tables = [hook.get_table(name) for name in self._names(hook)]
+            names = hook.table_urls() if self.tables is None else self._named()
+            tables = [hook.get_table(name) for name in names]
             age = foreign_age(hook, self.foreign, self.older_than)
-        except InvalidInputError as error:
-            raise AirflowFailException(str(error)) from error
         done = [self._look_after(table, age) for table in tables]
         page = as_markdown(done, self.apply)
         self.log.info("%s", page)
@@ -283,11 +276,6 @@ class MaintainTablesOperator(BaseOperator):
         ti.xcom_push(key="return_value", value=report)
         more = "" if len(needed) == 1 else f" And {len(needed) - 1} more tables; the log has all."
         raise AirflowFailException(f"A person is needed. {needed[0]}{more}")
-
-    def _names(self, hook: ZeroRenameHook) -> list[str]:
-        if self.tables is None:
-            return hook.table_urls()
-        return [self.tables] if isinstance(self.tables, str) else list(self.tables)
 
     def _look_after(self, table: Table, age: float | None) -> Upkeep:
         from ..provider.upkeep import Upkeep, look_after

@@ -13,19 +13,19 @@ from dataclasses import dataclass, replace
 
 from ..errors import DamagedError, InvalidInputError
 from ..job_spec import Coordination, Owner
-from ..layout import TableRoot, is_job_id
+from ..layout import TableRoot, jobs_on_record
 from ..protocol.snapshot import Survey, survey
 from ..records.data_file import DataFile
 from ..records.decision import PartitionDecision
 from ..records.failure import Failure
-from ..records.head import HeadState
+from ..records.head import HeadState, Slot
 from ..s3.listing import list_objects
 from ..s3.requests import Absent, All, Get, Step
 from ..state.context import Context
 from ..state.data_listing import list_data
 from ..state.decide import Decided, read_decision
 from ..state.found_table import read_table
-from ..state.heads import all_heads
+from ..state.heads import read_head
 from ..state.partition_files import files_of_decision
 from ..state.tolerance import or_damage
 
@@ -101,7 +101,8 @@ def find_conflicts(
 ) -> Step[ConflictReport]:
     """Look for partitions that more than one run touched.
 
-    One request for each decision written in that time, and for each head; one listing a conflict.
+    One request for each decision written in that time, and for each head; for each conflict a
+    listing, and its head once more.
 
     :param window: seconds between two decisions within which they belong together.
     :param since: seconds before now, by the store's clock, that are looked at.
@@ -120,14 +121,10 @@ def find_conflicts(
     seen: Survey = yield from survey(context)
     found = _together(_touches(decided, seen.snapshot.files), window)
     failures = yield from _gave_way(context, start)
-    claims = yield from _claims(context)
     names = {*found, *(it.partition for it in failures if it.partition)}
     names = {name for name in names if partition in (None, name)}
     conflicts = yield All(
-        tuple(
-            _conflict(context, name, found.get(name, ()), failures, claims.get(name))
-            for name in sorted(names)
-        )
+        tuple(_conflict(context, name, found.get(name, ()), failures) for name in sorted(names))
     )
     told = {it.job for it in failures}
     aborted = (it.decision.job for it in decided if not it.decision.is_commit)
@@ -163,8 +160,7 @@ def _decided_since(context: Context, since: float) -> Step[tuple[list[Decided], 
     listing = yield from list_objects(prefix)
     start = listing.date - since
     recent = (item.key for item in listing.objects if item.last_modified >= start)
-    names = (key.removeprefix(prefix).removesuffix(".json") for key in recent)
-    jobs = sorted(name for name in names if is_job_id(name))
+    jobs = sorted(jobs_on_record(prefix, recent))
     found = yield All(tuple(or_damage(read_decision(context, job)) for job in jobs))
     unread = [str(it) for it in found if isinstance(it, DamagedError)]
     return [it for it in found if isinstance(it, Decided)], unread, start
@@ -226,18 +222,18 @@ def _conflict(
     partition: str,
     written: Written,
     failures: Iterable[GaveWay],
-    claimed_by: str | None,
 ) -> Step[PartitionConflict]:
-    listed = yield from list_data(context.root, partition)
+    head = read_head(context, Slot.partition(context.root, partition))
+    listed, state = yield All((list_data(context.root, partition), or_damage(head)))
     there = {item.key for item in listed}
     touches = tuple(replace(touch, hidden=len(keys & there)) for touch, keys in written)
     gave_way = tuple(it for it in failures if it.partition == partition)
+    claimed_by = state.head.claim if isinstance(state, HeadState) else None
     return PartitionConflict(partition, touches, gave_way, claimed_by)
 
 
 def _gave_way(context: Context, start: float) -> Step[list[GaveWay]]:
-    prefix = context.root.failure_key("").rpartition("/")[0] + "/"
-    listing = yield from list_objects(prefix)
+    listing = yield from list_objects(context.root.failures_prefix)
     keys = [item.key for item in listing.objects if item.last_modified >= start]
     found = yield All(tuple(or_damage(_failure(key)) for key in keys))
     failures = [it for it in found if isinstance(it, Failure) and it.error in _GAVE_WAY]
@@ -254,10 +250,3 @@ def _failure(key: str) -> Step[Failure | None]:
 
 def _partition(root: TableRoot, key: str | None) -> str | None:
     return None if key is None else root.partition_of_head_key(key)
-
-
-def _claims(context: Context) -> Step[dict[str, str]]:
-    """Undecided jobs by the partition whose head carries their claim."""
-    states = yield from all_heads(context)
-    claimed = [it for it in states if isinstance(it, HeadState) and it.head.claim is not None]
-    return {it.slot.name: it.head.claim for it in claimed if it.head.claim and not it.slot.is_once}

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from ..errors import InvalidInputError
 from ..job_spec import JobSpec, Mode, Owner, SuccessMarkers
-from ..layout import is_job_id
+from ..layout import jobs_on_record
 from ..protocol.snapshot import Snapshot, take_snapshot
 from ..records.data_file import DataFile
 from ..s3.listing import list_objects
@@ -133,8 +133,7 @@ def _history(context: Context, partition: str) -> Step[Mapping[int, Decided]]:
     """The commits that changed a partition, by the epoch that they found."""
     prefix = context.root.decisions_prefix
     listing = yield from list_objects(prefix)
-    names = (key.removeprefix(prefix).removesuffix(".json") for key in listing.keys)
-    jobs = sorted(name for name in names if is_job_id(name))
+    jobs = sorted(jobs_on_record(prefix, listing.keys))
     found = yield All(tuple(read_decision(context, job) for job in jobs))
     return {
         change.base_epoch: it

@@ -5,7 +5,7 @@ Versions before wrote ``table.json`` when a first job opened, and left it where 
 
 from __future__ import annotations
 
-from ..layout import is_job_id
+from ..layout import jobs_on_record
 from ..records.head import HeadState, Slot
 from ..s3.listing import list_objects
 from ..s3.requests import All, Step
@@ -29,7 +29,6 @@ def is_unused(context: Context, mine: str) -> Step[bool]:
         return False
     prefix = context.root.decisions_prefix
     found = yield from list_objects(prefix)
-    names = (key.removeprefix(prefix).removesuffix(".json") for key in found.keys)
-    jobs = [name for name in names if is_job_id(name)]
+    jobs = jobs_on_record(prefix, found.keys)
     decisions = yield All(tuple(read_decision(context, job) for job in jobs))
     return not any(decided and decided.decision.is_commit for decided in decisions)
