@@ -1,4 +1,4 @@
-"""Load data into S3 tables from Airflow and PySpark, committed without renames.
+"""Load data into S3 tables from Airflow, Dagster and PySpark, committed without renames.
 
 ``Table`` and what belongs to it are found here; they are imported on first use, since Airflow
 imports this package just to read the provider's metadata.

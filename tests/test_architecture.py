@@ -18,6 +18,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "zero_rename"
+#: The one folder that is a package by its own name, as Dagster's integrations are.
+DAGSTER = "dagster_zero_rename"
 #: What each folder may import of ours, besides itself.
 MAY_IMPORT = {
     "committer": set(),
@@ -28,6 +30,7 @@ MAY_IMPORT = {
     "operators": {"provider", "committer", "s3a"},
     "sensors": {"provider", "committer", "s3a"},
     "example_dags": {"operators", "sensors", "provider", "committer", "spark"},
+    DAGSTER: {"committer"},
 }
 #: The only part of a folder that another one may import, where that is not the whole.
 ONLY = {("provider", "spark"): "zero_rename.spark.startup"}
@@ -109,10 +112,15 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
 }
 #: Third parties a folder must not know.
 MUST_NOT_KNOW = {
-    "committer": {"airflow", "pyspark"},
-    "spark": {"airflow"},
-    "s3a": {"airflow", "pyspark", "py4j"},
-    "cli": {"airflow", "pyspark"},
+    "committer": {"airflow", "dagster", "pyspark"},
+    "spark": {"airflow", "dagster"},
+    "s3a": {"airflow", "dagster", "pyspark", "py4j"},
+    "cli": {"airflow", "dagster", "pyspark"},
+    "provider": {"dagster"},
+    "operators": {"dagster"},
+    "sensors": {"dagster"},
+    "example_dags": {"dagster"},
+    DAGSTER: {"airflow"},
 }
 #: Where AWS's own library may be imported.
 BOTO = ("committer/s3/",)
@@ -124,9 +132,15 @@ def modules(folder: str) -> list[Path]:
     return sorted((ROOT / folder).glob("**/*.py"))
 
 
+def package_parts(path: Path) -> tuple[str, ...]:
+    """The package that a module lies in."""
+    parts = path.relative_to(ROOT).parent.parts
+    return parts if parts[:1] == (DAGSTER,) else (PACKAGE, *parts)
+
+
 def imports(path: Path) -> Iterator[str]:
     """Absolute names of all that a module of ours imports, wherever in it."""
-    package = (PACKAGE, *path.relative_to(ROOT).parent.parts)
+    package = package_parts(path)
     for node in ast.walk(ast.parse(path.read_text("utf-8"), str(path))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -140,6 +154,8 @@ def imports(path: Path) -> Iterator[str]:
 def known_folder(name: str) -> str | None:
     """The sub-package of ours that an imported name lies in."""
     parts = name.split(".")
+    if parts[0] == DAGSTER:
+        return DAGSTER
     if parts[0] != PACKAGE:
         return None
     return parts[1] if len(parts) > 1 and parts[1] in MAY_IMPORT else ""
@@ -148,7 +164,8 @@ def known_folder(name: str) -> str | None:
 def test_every_folder_has_its_rule() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     packages = project["tool"]["setuptools"]["packages"]
-    assert {name.split(".")[1] for name in packages if "." in name} == set(MAY_IMPORT)
+    folders = {name.removeprefix(f"{PACKAGE}.").split(".")[0] for name in packages}
+    assert folders - {PACKAGE} == set(MAY_IMPORT)
 
 
 @pytest.mark.parametrize("folder", MAY_IMPORT)
@@ -173,8 +190,8 @@ def own_modules() -> dict[str, Path]:
 
 
 def dotted(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join((PACKAGE, *(parts[:-1] if parts[-1] == "__init__" else parts)))
+    stem = () if path.stem == "__init__" else (path.stem,)
+    return ".".join((*package_parts(path), *stem))
 
 
 def imported_modules(path: Path, known: Mapping[str, Path]) -> set[str]:
@@ -223,7 +240,7 @@ def test_a_circle_would_be_found() -> None:
 
 def room_of(module: str, folder: str) -> str | None:
     """The room of a module within its folder, or the module that lies beside the rooms."""
-    parts = module.split(".")
+    parts = module.split(".") if module.startswith(f"{PACKAGE}.") else [PACKAGE, *module.split(".")]
     return parts[2] if parts[1] == folder and len(parts) > 2 else None
 
 

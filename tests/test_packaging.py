@@ -35,15 +35,20 @@ def package_folders() -> list[str]:
     return sorted(path.as_posix() for path in found if path.parts[0] not in NOT_PACKAGES)
 
 
+def package_name(folder: str) -> str:
+    """The package that a folder is: Dagster's by its own name, all others below ``zero_rename``."""
+    name = folder.replace("/", ".")
+    return name if name.split(".")[0] == "dagster_zero_rename" else f"zero_rename.{name}"
+
+
 def test_packages_are_the_folders(project: dict[str, Any]) -> None:
-    names = [name.replace("/", ".") for name in package_folders()]
-    packages = ["zero_rename", *(f"zero_rename.{name}" for name in names)]
+    packages = ["zero_rename", *map(package_name, package_folders())]
     assert sorted(project["tool"]["setuptools"]["packages"]) == sorted(packages)
 
 
 def test_every_package_is_mapped_to_its_folder(project: dict[str, Any]) -> None:
     # setuptools looks a sub-package's folder up from its parent's.
-    folders = {f"zero_rename.{name}": name for name in package_folders() if "/" not in name}
+    folders = {package_name(name): name for name in package_folders() if "/" not in name}
     assert project["tool"]["setuptools"]["package-dir"] == {"zero_rename": ".", **folders}
 
 
@@ -90,6 +95,11 @@ def test_provider_and_distribution_have_one_name(project: dict[str, Any]) -> Non
     assert project["project"]["name"] == get_provider_info()["package-name"] == DISTRIBUTION
 
 
+def test_dg_finds_the_package_of_components(project: dict[str, Any]) -> None:
+    registered = project["project"]["entry-points"]["dagster_dg_cli.registry_modules"]
+    assert registered == {"dagster_zero_rename": "dagster_zero_rename"}
+
+
 # --- the wheel ---------------------------------------------------------------------------------
 
 
@@ -115,7 +125,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     expected = {"pyspark_zero_rename.py", "zero_rename/py.typed"}
     expected |= {f"zero_rename/{path.name}" for path in ROOT.glob("*.py")}
     expected |= {
-        f"zero_rename/{folder}/{path.name}"
+        f"{package_name(folder).replace('.', '/')}/{path.name}"
         for folder in package_folders()
         for path in (ROOT / folder).glob("*.py")
     }
@@ -158,7 +168,8 @@ def plain_airflow(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Plai
     for path in here.iterdir():
         if (
             not re.match(
-                r"(__editable__|airflow_provider_zero_rename|zero_rename|pyspark_zero_)", path.name
+                r"(__editable__|airflow_provider_zero_rename|zero_rename|(dagster|pyspark)_zero_)",
+                path.name,
             )
             and path.suffix != ".pth"
         ):
