@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from .reader import TableReader
+    from .reading.reader import TableReader
     from .writer import TableWriter
 
 FORMAT = "zero_rename"
@@ -42,7 +42,7 @@ class ZeroRenameDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The table's columns, or those that the option ``columns`` names."""
-        from .reader import known_table
+        from .reading.reader import known_table
         from .worker import readable_errors
 
         with readable_errors():
@@ -50,8 +50,8 @@ class ZeroRenameDataSource(DataSource):
             return self._known.spark_schema
 
     def reader(self, schema: StructType) -> TableReader:
-        """A reader that takes no filters from Spark; :mod:`.reader` says why."""
-        from .reader import TableReader, known_table
+        """A reader that takes no filters from Spark; :mod:`.reading.reader` says why."""
+        from .reading.reader import TableReader, known_table
         from .worker import readable_errors
 
         with readable_errors():

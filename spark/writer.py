@@ -1,7 +1,7 @@
 """Writing: the job is opened, tasks upload, the driver commits or aborts.
 
 Spark opens it when all stages but the last have run: before any, if the write has no shuffle.
-What the rows were computed from may have been read long before (:mod:`.table_reads`).
+What the rows were computed from may have been read long before (:mod:`.reading.table_reads`).
 
 Rows and bytes written are in the tasks' logs and in the commit's, not in Spark's metrics: a
 Python data source cannot report any. PySpark 4.3 has no call for it in ``DataSourceArrowWriter``
@@ -38,8 +38,8 @@ from ..committer.table import Table
 from ..committer.write_job import log_retries
 from . import heartbeat
 from .options import WriterOptions, read_writer_options
+from .reading.table_reads import TableReads
 from .startup.preflight import check_versions
-from .table_reads import TableReads
 from .types import table_schema
 from .worker import application, readable_errors
 

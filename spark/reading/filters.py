@@ -15,8 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..committer.errors import InvalidInputError
-from ..committer.schema.hive_paths import escape, partition_values
+from ...committer.errors import InvalidInputError
+from ...committer.schema.hive_paths import escape, partition_values
 
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,

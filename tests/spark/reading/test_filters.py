@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from zero_rename.committer import InvalidInputError
-from zero_rename.spark.filters import Condition, Selected, parse_filter
+from zero_rename.spark.reading.filters import Condition, Selected, parse_filter
 
 SCHEMA = pa.schema(
     {

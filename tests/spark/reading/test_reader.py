@@ -12,7 +12,7 @@ import pytest
 
 from support.spark_tables import data_keys, read, rows, write
 from zero_rename.committer import DataFile, SnapshotGoneError, Table
-from zero_rename.spark.reader import TableReader, known_table, pack
+from zero_rename.spark.reading.reader import TableReader, known_table, pack
 
 SCHEMA = pa.schema([("n", pa.int64())])
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"

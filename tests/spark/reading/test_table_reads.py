@@ -24,9 +24,9 @@ from zero_rename.committer import (
     TableRoot,
 )
 from zero_rename.committer.records.store_facts import StoreFacts
-from zero_rename.spark import table_reads
-from zero_rename.spark.reader import TableReader, known_table
-from zero_rename.spark.table_reads import TableReads
+from zero_rename.spark.reading import table_reads
+from zero_rename.spark.reading.reader import TableReader, known_table
+from zero_rename.spark.reading.table_reads import TableReads
 from zero_rename.spark.worker import is_over
 
 URL = "s3://bucket/t"

@@ -28,13 +28,13 @@ from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from ..committer.errors import InvalidInputError
-from ..committer.read_base import NOTHING_READ, ReadBase
-from ..committer.state.job_state import Committed, OpenedJob
+from ...committer.errors import InvalidInputError
+from ...committer.read_base import NOTHING_READ, ReadBase
+from ...committer.state.job_state import Committed, OpenedJob
+from ..worker import application, connect_session, is_over
 from .filters import Selected, parse_filter
-from .worker import application, connect_session, is_over
 
-logger = logging.getLogger("zero_rename.spark.table_reads")
+logger = logging.getLogger("zero_rename.spark.reading.table_reads")
 #: Filters kept of one table. Beyond, all partitions count as read.
 _MOST_FILTERS = 100
 

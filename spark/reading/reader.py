@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from ..committer.errors import InvalidInputError, SnapshotGoneError, TableMismatchError
-from ..committer.parquet.reader import read_batches
-from ..committer.records.data_file import DataFile
-from ..committer.schema.hive_paths import normalise_partition
-from ..committer.table import Table
+from ...committer.errors import InvalidInputError, SnapshotGoneError, TableMismatchError
+from ...committer.parquet.reader import read_batches
+from ...committer.records.data_file import DataFile
+from ...committer.schema.hive_paths import normalise_partition
+from ...committer.table import Table
+from ..options import ReaderOptions, read_reader_options
+from ..startup.preflight import check_versions
+from ..types import arrow_schema, for_spark, spark_schema
+from ..worker import readable_errors
 from .filters import Condition, Selected, parse_filter
-from .options import ReaderOptions, read_reader_options
-from .startup.preflight import check_versions
 from .table_reads import TableReads
-from .types import arrow_schema, for_spark, spark_schema
-from .worker import readable_errors
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
