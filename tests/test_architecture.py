@@ -97,6 +97,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         "startup": set(),
         "option_values": set(),
         "s3a": {"options", "option_values", "write_target", "startup"},
+        "reading": {"options", "types", "worker", "startup", "s3a"},
     },
     "example_dags": {"jobs": set()},
     "provider": {
