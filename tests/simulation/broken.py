@@ -227,6 +227,12 @@ def leaves_the_last_job_as_it_is(context, opened, request, state):
     yield
 
 
+def leaves_its_claim_where_it_is_fenced(context, opened, slots_, error, aborted=job._aborted):
+    if isinstance(error, JobFencedError):
+        return None
+    return (yield from aborted(context, opened, slots_, error))
+
+
 def takes_all_processes_for_one(name):
     return "a process"
 

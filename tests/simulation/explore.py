@@ -202,8 +202,8 @@ class Explorer:
         seed: int | None,
     ) -> World:
         label, store, answer, late = given
-        self._check_step(world, store, self._owner, trace, seed)
         participant = self._participants[number]
+        self._check_step(world, store, self._owner, participant.program.name, trace, seed)
         changed = participant.program.answer(world.states[number], path, answer)
         after = world._replace(
             store=store,
@@ -228,7 +228,7 @@ class Explorer:
 
     def _late(self, world: World, place: int, trace: Trace, seed: int | None) -> World:
         store, _ = apply(world.store, world.late[place], self._behaviour)
-        self._check_step(world, store, None, trace, seed)
+        self._check_step(world, store, None, "", trace, seed)
         late = (*world.late[:place], *world.late[place + 1 :])
         return self._merging.merged(world._replace(store=store, late=late), None)
 
@@ -255,10 +255,16 @@ class Explorer:
         yield from self._kinds.answers(world.store, request, self._behaviour, world.faults > 0)
 
     def _check_step(
-        self, world: World, store: Store, owner: str | None, trace: Trace, seed: int | None
+        self,
+        world: World,
+        store: Store,
+        owner: str | None,
+        process: str,
+        trace: Trace,
+        seed: int | None,
     ) -> None:
         try:
-            self._judge.step(world.store, store, owner)
+            self._judge.step(world.store, store, owner, process)
         except Violation as violation:
             raise self._failure(violation, trace, seed) from violation
 
@@ -274,8 +280,9 @@ class Explorer:
             raise self._failure(violation, trace, seed) from violation
 
     def _check_end(self, world: World, trace: Trace, seed: int | None) -> None:
+        faultless = (world.crashes, world.faults) == (self._start.crashes, self._start.faults)
         try:
-            self._judge.end(world)
+            self._judge.end(world, self._owner is not None and faultless)
         except Violation as violation:
             raise self._failure(violation, trace, seed) from violation
 

@@ -151,36 +151,47 @@ def never_deleted(key: str) -> bool:
     return "/_zero_rename/heads/" in key or ("/_zero_rename/jobs/" in key and ".json" in key)
 
 
-def check_owner(before: Store, after: Store, job: str) -> None:
-    """What no request may do where only ``job``'s own processes take part: claim once it committed,
-    or close the job while something of it is left. Where others fence it they may be too early.
+def check_owner(before: Store, after: Store, job: str, process: str) -> None:
+    """What no request of ``process`` may do where only ``job``'s own processes take part: claim
+    once it committed, or close the job while something of it is left. Where others fence it they
+    may be too early.
+
+    One process that aborts cannot keep another one, which does not know yet, from a last claim:
+    that one takes it off (:func:`check_nothing_left`).
 
     :raises Violation: it did.
     """
     if before.objects is after.objects:
         return
-    claimed = [key for key in after.objects if _claim_of(after, key) == job]
-    if _is_committed(before, job):
+    claimed = {key: holder for key in after.objects for holder in _claim_of(after, key, job)}
+    committed = _is_committed(before, job)
+    if committed:
         for key in claimed:
-            if _claim_of(before, key) != job:
+            if not _claim_of(before, key, job):
                 raise Violation("continuity of correctness", f"{key} was claimed after {job}'s end")
     key = ROOT.open_key(job)
     if key in before.objects and key not in after.objects:
-        uploads = [upload.key for upload in after.uploads.values() if job_in_key(upload.key) == job]
-        if claimed or uploads:
-            raise Violation("ability to abort", f"{job} was closed with {claimed + uploads} left")
+        left = [upload.key for upload in after.uploads.values() if job_in_key(upload.key) == job]
+        left += [key for key, holder in claimed.items() if committed or holder == process]
+        if left:
+            raise Violation("ability to abort", f"{job} was closed with {left} left")
 
 
-def _claim_of(store: Store, key: str) -> str | None:
+def _claim_of(store: Store, key: str, job: str) -> list[str | None]:
+    """The process whose claim of ``job`` a key carries, if it does."""
     if "/_zero_rename/heads/" not in key and "/_zero_rename/once/" not in key:
-        return None
+        return []
     found = store.objects.get(key)
-    return None if found is None else _claim_in(found.body)
+    if found is None:
+        return []
+    claim, holder = _claim_in(found.body)
+    return [holder] if claim == job else []
 
 
 @lru_cache(maxsize=200_000)
-def _claim_in(body: bytes) -> str | None:
-    return json.loads(body)["claim"]
+def _claim_in(body: bytes) -> tuple[str | None, str | None]:
+    head = json.loads(body)
+    return head["claim"], head.get("holder")
 
 
 def check_applied(store: Store, job: str) -> None:
@@ -316,7 +327,7 @@ def check_recovered(store: Store, start: Store) -> None:
     :param start: the store at the beginning. Foreign files that came since may stay unnamed.
     :raises Violation: they do not, or something is.
     """
-    _check_nothing_left(store)
+    check_nothing_left(store)
     _check_once(store)
     log = changes(store)
     for partition, entries in log.items():
@@ -365,7 +376,11 @@ def _check_once(store: Store) -> None:
                 raise Violation("completeness", f"{earlier.job} and {later.job} did one run's work")
 
 
-def _check_nothing_left(store: Store) -> None:
+def check_nothing_left(store: Store) -> None:
+    """All jobs are over, and no claim, upload or open record is left.
+
+    :raises Violation: one is.
+    """
     if store.uploads:
         raise Violation("ability to abort", f"uploads are left: {sorted(store.uploads)}")
     for key, found in store.objects.items():

@@ -17,6 +17,7 @@ from simulation.invariants import (
     ROOT,
     Violation,
     check_applied,
+    check_nothing_left,
     check_outcome,
     check_owner,
     check_reader,
@@ -115,10 +116,10 @@ class Judge:
         #: What participants were told, each set at one time.
         self.reached: set[frozenset[str]] = set()
 
-    def step(self, before: Store, after: Store, owner: str | None) -> None:
+    def step(self, before: Store, after: Store, owner: str | None, process: str) -> None:
         """One request.
 
-        :param owner: the only job of which anybody takes part.
+        :param owner: the only job of which anybody takes part; ``process``: who of it sent this.
         :raises Violation: it did what no request may do.
         """
         if before.objects is after.objects:
@@ -127,7 +128,7 @@ class Judge:
         check_not_reborn(before, after)
         check_visible(before, after, self._behaviour.delete_conditions)
         if owner is not None:
-            check_owner(before, after, owner)
+            check_owner(before, after, owner, process)
         if after.clock != before.clock:
             prefix = ROOT.decisions_prefix
             for key in after.objects.keys() - before.objects.keys():
@@ -151,11 +152,14 @@ class Judge:
         if outcome.kind == "raised" and not isinstance(outcome.value, expected):
             raise Violation("ability to abort", f"{outcome.value!r}")
 
-    def end(self, world: World) -> None:
+    def end(self, world: World, settled: bool) -> None:
         """Recover as a maintenance task would, and check what is then.
 
+        :param settled: whether all that took part must have left nothing to recover.
         :raises Violation: it is not as it must be.
         """
+        if settled:
+            check_nothing_left(world.store)
         store = self._recovered.get(world.store.digest)
         if store is None:
             store = self._recover(world.store)

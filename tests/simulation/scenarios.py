@@ -55,8 +55,8 @@ def job_id(name: str) -> str:
 
 
 def process_of(name: str) -> str:
-    """The process that a participant runs in."""
-    return f"process of {name}"
+    """The process that a participant runs in: each has one, and its name."""
+    return name
 
 
 def context_of(ids: Ids, name: str = "", limits: Limits | None = None) -> Context:

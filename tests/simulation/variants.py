@@ -309,6 +309,11 @@ VARIANTS = [
         [(apply, "_apply_partition", broken.marks_before_it_removes)], ONE_REPLACE, CONTINUITY
     ),
     _variant(
+        [(job, "_aborted", broken.leaves_its_claim_where_it_is_fenced)],
+        "an append committed by two processes",
+        ABORT,
+    ),
+    _variant(
         [(scenarios, "process_of", broken.takes_all_processes_for_one)],
         "a commit in two processes and a third writer",
         COMPLETENESS,
