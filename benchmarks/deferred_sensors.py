@@ -26,8 +26,8 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 
 from support.airflow import SCHEMA, connection_variable, day_rows  # noqa: E402
 from support.moto_server import S3Server, running  # noqa: E402
+from zero_rename.orchestration.job_query import JobQuery  # noqa: E402
 from zero_rename.provider.hooks import ZeroRenameHook  # noqa: E402
-from zero_rename.provider.job_query import JobQuery  # noqa: E402
 from zero_rename.provider.triggers import SuccessManifestTrigger  # noqa: E402
 
 BUCKET = "sensors"

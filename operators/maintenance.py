@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
 
 from ..committer.errors import InvalidInputError, ZeroRenameError
+from ..orchestration.runs.reports import text_table
 from ..provider.connection import config_number
+from ..provider.failures import final_where_refused
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
-from ..provider.runs.failures import final_where_refused
-from ..provider.runs.reports import text_table
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from ..committer import Table
     from ..committer.maintenance.purge import PurgeEntry
-    from ..provider.upkeep import Upkeep
+    from ..orchestration.upkeep import Upkeep
 
 #: Uploads in a report by XCom, which lies in Airflow's database.
 _MOST = 100
@@ -251,7 +251,7 @@ class MaintainTablesOperator(_Maintenance):
 
         :raises AirflowFailException: a person is needed, or a call that no retry can mend.
         """
-        from ..provider.upkeep import as_markdown
+        from ..orchestration.upkeep import as_markdown
 
         with final_where_refused():
             hook = ZeroRenameHook(self.zero_rename_conn_id)
@@ -278,7 +278,7 @@ class MaintainTablesOperator(_Maintenance):
         raise AirflowFailException(f"A person is needed. {needed[0]}{more}")
 
     def _look_after(self, table: Table, age: float | None) -> Upkeep:
-        from ..provider.upkeep import Upkeep, look_after
+        from ..orchestration.upkeep import Upkeep, look_after
 
         try:
             done = look_after(

@@ -11,8 +11,8 @@ from airflow.providers.common.compat.sdk import AirflowException
 from airflow.sdk.exceptions import AirflowRuntimeError
 
 from ..committer.errors import InvalidInputError
+from ..orchestration.runs.reports import text_table
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
-from ..provider.runs.reports import text_table
 from ..s3a.recovery.liveness import State
 from ..s3a.recovery.options import APPEND, Action, RecoveryOptions
 from ..s3a.recovery.recover import UNSETTLED, RecoveredJob, recover_jobs

@@ -13,34 +13,35 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 
 from ..committer.handoff import Handoff
 from ..committer.job_spec import Mode, OnConflict, OnRepeat, SuccessMarkers
-from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
-from ..provider.links import TableConsoleLink
-from ..provider.load_arguments import check_arguments
-from ..provider.runs.failures import explained, final_where_refused
-from ..provider.runs.heartbeat import heartbeats
-from ..provider.runs.living import wait_for_living
-from ..provider.runs.outcomes import (
+from ..orchestration.runs.heartbeat import heartbeats
+from ..orchestration.runs.living import wait_for_living
+from ..orchestration.runs.outcomes import (
     check_partitions,
     log_what_is_left,
     nothing_committed,
     settle_killed,
     settled,
 )
-from ..provider.runs.outlets import default_outlets, tell_outlets
-from ..provider.runs.partitions import resolve_partitions, stored_partitions
-from ..provider.runs.reports import (
+from ..orchestration.runs.partitions import resolve_partitions, stored_partitions
+from ..orchestration.runs.reports import (
     commit_report,
     one_line,
     opening,
     partitions_line,
     summary,
 )
-from ..provider.runs.task_run import TaskRun
-from ..provider.submit.credentials import refuse_in_settings
-from ..provider.submit.local_files import check_files
-from ..provider.submit.private_folder import private_folder
-from ..provider.submit.spark_connection import find_cluster
-from ..provider.submit.submission import Cluster, MaskingSparkSubmitHook, Submission, prepare
+from ..orchestration.runs.task_run import TaskRun
+from ..orchestration.submit.credentials import refuse_in_settings
+from ..orchestration.submit.local_files import check_files
+from ..orchestration.submit.private_folder import private_folder
+from ..orchestration.submit.submission import Cluster, Submission, prepare
+from ..provider.failures import explained, final_where_refused
+from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
+from ..provider.links import TableConsoleLink
+from ..provider.load_arguments import check_arguments
+from ..provider.masking_hook import MaskingSparkSubmitHook
+from ..provider.outlets import default_outlets, tell_outlets
+from ..provider.spark_connection import find_cluster
 from ..s3a.hadoop.committers import NATIVE, check_committer
 from ..s3a.hadoop.settings import Committer
 
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from ..committer import Table
-    from ..provider.s3a.configuration import Load, SparkCall
+    from ..orchestration.s3a.configuration import Load, SparkCall
 
 
 class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
@@ -161,8 +162,8 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         :raises ZeroRenameError: the job is not committed, or not known to be.
         """
         # On use, as below: DAG files are parsed by processes that submit nothing.
-        from ..provider.s3a.configuration import Load
-        from ..provider.s3a.load import loaded_by_s3a
+        from ..orchestration.s3a.configuration import Load
+        from ..orchestration.s3a.load import loaded_by_s3a
 
         with final_where_refused():
             check_arguments(self)
@@ -239,8 +240,8 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
     ) -> dict[str, Any]:
         """The same with one of Hadoop's committers, which has no ``once`` key, no heads and no
         decision: so its settings are checked before, and what it left after."""
-        from ..provider.s3a.configuration import check_submission, render, staging_folder
-        from ..provider.s3a.load import S3ALoad
+        from ..orchestration.s3a.configuration import check_submission, render, staging_folder
+        from ..orchestration.s3a.load import S3ALoad
 
         load = S3ALoad(table, run, wanted)
         with final_where_refused():
@@ -264,7 +265,7 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         return load.report(staging_folder(wanted, call, in_force))
 
     def _spark_call(self) -> SparkCall:
-        from ..provider.s3a.configuration import SparkCall
+        from ..orchestration.s3a.configuration import SparkCall
 
         limit = self.execution_timeout
         return SparkCall(

@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ..committer.errors import InvalidInputError
+from ..orchestration.submit.credentials import looks_like_credential
 from ..s3a.hadoop.committers import check_committer
 from . import CONNECTION_TYPE, get_provider_info
-from .submit.credentials import looks_like_credential
 
 _CHOICES = {
     "on_conflict": ("fail", "last_wins"),

@@ -7,12 +7,17 @@ from typing import Any, Protocol
 
 from ..committer.errors import InvalidInputError
 from ..committer.job_spec import Mode, OnConflict
+from ..orchestration.runs.partitions import (
+    ANY,
+    check_partition,
+    check_partition_format,
+    no_partition,
+)
+from ..orchestration.runs.task_run import check_on_repeat
+from ..orchestration.s3a.options import check_options
+from ..orchestration.submit.credentials import refuse_in_arguments, refuse_in_settings
 from ..s3a.hadoop.committers import check_committer
 from .connection import check_table_name
-from .runs.partitions import ANY, check_partition, check_partition_format, no_partition
-from .runs.task_run import check_on_repeat
-from .s3a.options import check_options
-from .submit.credentials import refuse_in_arguments, refuse_in_settings
 
 
 class LoadArguments(Protocol):

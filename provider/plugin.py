@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow.plugins_manager import AirflowPlugin
 
-from .runs.task_run import once_key
+from ..orchestration.runs.task_run import once_key
 
 
 class ZeroRenamePlugin(AirflowPlugin):

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from ..committer.errors import StoreRefusedError, StoreUnreachableError, ZeroRenameError
+from ..orchestration.job_query import FAILED, WAITING, JobQuery, QueryResult, ReadMarker
+from ..orchestration.look import State, look
 from .hooks import ZeroRenameHook
-from .job_query import FAILED, WAITING, JobQuery, QueryResult, ReadMarker
-from .look import State, look
-from .runs.task_states import states_of_tasks
+from .task_states import states_of_tasks
 
 if TYPE_CHECKING:
     from ..committer import Table

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from .job_query import WAITING, JobQuery
+from ..orchestration.job_query import WAITING, JobQuery
 from .table_watch import watch
 
 _log = logging.getLogger(__name__)

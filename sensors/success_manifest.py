@@ -17,11 +17,11 @@ from airflow.providers.common.compat.sdk import (
 from airflow.sdk.exceptions import AirflowSensorTimeout
 
 from ..committer.errors import InvalidInputError, StoreUnreachableError
+from ..orchestration.job_query import FAILED, READY, WAITING, JobQuery, QueryResult
+from ..orchestration.runs.task_run import TaskRun, once_key
 from ..provider.connection import check_table_name
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
-from ..provider.job_query import FAILED, READY, WAITING, JobQuery, QueryResult
-from ..provider.runs.task_run import TaskRun, once_key
-from ..provider.runs.task_states import states_of_tasks
+from ..provider.task_states import states_of_tasks
 from ..provider.triggers import SuccessManifestTrigger
 
 if TYPE_CHECKING:

@@ -31,10 +31,10 @@ import zero_rename
 from zero_rename import JobSpec, Table
 from zero_rename.cli import app
 from zero_rename.committer import FileOptions
+from zero_rename.orchestration.job_query import ON_FOREIGN_MARKER
+from zero_rename.orchestration.runs.task_run import ON_REPEAT
 from zero_rename.provider import get_provider_info
 from zero_rename.provider.connection import ConnectionSettings
-from zero_rename.provider.job_query import ON_FOREIGN_MARKER
-from zero_rename.provider.runs.task_run import ON_REPEAT
 from zero_rename.s3a.hadoop.settings import CONFLICT_MODES, Committer, S3ASettings
 from zero_rename.spark import save
 from zero_rename.spark.option_table import camel

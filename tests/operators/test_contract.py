@@ -11,8 +11,8 @@ from support.airflow import Tables, connection_variable, task_context
 from zero_rename.committer import Mode, OnRepeat
 from zero_rename.committer.handoff import Handoff
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
+from zero_rename.orchestration.runs.task_run import TaskRun
 from zero_rename.provider.hooks import ZeroRenameHook
-from zero_rename.provider.runs.task_run import TaskRun
 from zero_rename.spark.options import WriterOptions, read_writer_options
 
 

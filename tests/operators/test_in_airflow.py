@@ -17,7 +17,7 @@ import pytest
 from support.airflow import JOB_FILE, Tables, connection_variable, migrate
 from support.fake_spark import FAILS_AFTERWARDS, WRITES, FakeSpark
 from support.moto_server import SECRET_KEY
-from zero_rename.provider.job_query import JobQuery
+from zero_rename.orchestration.job_query import JobQuery
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(1200)]
 

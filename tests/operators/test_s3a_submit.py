@@ -25,8 +25,8 @@ from zero_rename.committer import (
     VerificationError,
 )
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
-from zero_rename.provider.s3a import tries as tries_module
-from zero_rename.provider.s3a.tries import Tries
+from zero_rename.orchestration.s3a import tries as tries_module
+from zero_rename.orchestration.s3a.tries import Tries
 from zero_rename.s3a.recovery.recover import recover_jobs
 from zero_rename.s3a.runs import ledger, try_record
 from zero_rename.s3a.runs.try_record import Known, TryRecord
@@ -127,7 +127,7 @@ class TestALoad:
         assert try_record.write_uuid(env["ZERO_RENAME_S3A_RUN"], 1) == report["job"]
 
     def test_has_the_members_of_a_native_one(self, tables: Tables) -> None:
-        from zero_rename.provider.runs.reports import commit_report
+        from zero_rename.orchestration.runs.reports import commit_report
 
         native = commit_report(tables.load(1, name="other"))
         report = run(operator(tables))

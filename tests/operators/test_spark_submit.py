@@ -35,7 +35,7 @@ from zero_rename.committer import (
     TaskResultsError,
 )
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
-from zero_rename.provider.runs import living
+from zero_rename.orchestration.runs import living
 
 ONCE = "flights/scheduled__2013-02-02/load"
 

@@ -12,9 +12,9 @@ from support.airflow import Tables
 from zero_rename.committer import StoreRefusedError, Table
 from zero_rename.committer.s3.driver import BotoDriver
 from zero_rename.committer.s3.requests import ListObjects
+from zero_rename.orchestration.job_query import JobQuery, QueryResult
+from zero_rename.orchestration.look import look
 from zero_rename.provider import table_watch
-from zero_rename.provider.job_query import JobQuery, QueryResult
-from zero_rename.provider.look import look
 from zero_rename.provider.table_watch import REFRESH, SharedTables, TableWatch
 from zero_rename.provider.triggers import SuccessManifestTrigger
 

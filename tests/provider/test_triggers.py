@@ -11,7 +11,7 @@ import pytest
 from airflow.sdk.module_loading import import_string  # pyright: ignore
 
 from support.airflow import Tables, connection_variable
-from zero_rename.provider.job_query import JobQuery
+from zero_rename.orchestration.job_query import JobQuery
 from zero_rename.provider.triggers import SuccessManifestTrigger
 
 

@@ -17,7 +17,7 @@ from airflow.sdk.exceptions import (
 
 from support.airflow import Tables, run_task, task_context
 from zero_rename.committer import InvalidInputError, StoreUnreachableError
-from zero_rename.provider.job_query import JobQuery
+from zero_rename.orchestration.job_query import JobQuery
 from zero_rename.sensors.success_manifest import SuccessManifestSensor
 
 

@@ -11,15 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
-from support.airflow import connection_variable
 from zero_rename.committer import InvalidInputError
-from zero_rename.provider.submit.private_folder import private_folder, remove_orphans
-from zero_rename.provider.submit.properties import REDACTION, redaction
-from zero_rename.provider.submit.submission import (
+from zero_rename.orchestration.submit.private_folder import private_folder, remove_orphans
+from zero_rename.orchestration.submit.properties import REDACTION, redaction
+from zero_rename.orchestration.submit.submission import (
     Cluster,
-    MaskingSparkSubmitHook,
     Submission,
     prepare,
     secret_values,
@@ -127,37 +124,6 @@ def test_a_standalone_cluster_runs_no_python_driver(tmp_path: Path) -> None:
         prepared(Cluster("spark://host:7077", "cluster"), tmp_path)
 
 
-class TestTheHook:
-    @pytest.fixture
-    def conf(self) -> dict[str, str]:
-        return {"spark.a": "1"}
-
-    @pytest.fixture
-    def hook(self, conf: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> MaskingSparkSubmitHook:
-        monkeypatch.setenv(*connection_variable("spark_default", conn_type="spark", host="local"))
-        made = SparkSubmitHook(conf=conf, env_vars={"X": "1"}, application_args=["key-secret"])
-        return MaskingSparkSubmitHook.adopt(made, Submission(KEYS, "z.zip", "/p"), conf)
-
-    def test_what_the_base_operator_writes_to_it_stays_there(
-        self, hook: MaskingSparkSubmitHook, conf: dict[str, str]
-    ) -> None:
-        """It writes ``waitAppCompletion`` for clusters, into what was a template field."""
-        hook._conf["spark.yarn.submit.waitAppCompletion"] = "false"
-        assert conf == {"spark.a": "1"}
-
-    def test_its_words_and_variables(self, hook: MaskingSparkSubmitHook) -> None:
-        words = hook._build_spark_common_args()
-        assert words[words.index("--py-files") + 1] == "z.zip"
-        assert words[words.index("--properties-file") + 1] == "/p"
-        assert hook._env == {"X": "1", **KEYS}
-        assert "key-secret" not in " ".join(words)
-
-    def test_what_it_shows(self, hook: MaskingSparkSubmitHook) -> None:
-        assert hook._mask_cmd(["run", "key-secret"]) == "run ******"
-        hook._process_spark_submit_log(iter(["a key-secret\n"]))
-        assert hook._submit_log_tail.endswith("a ******")
-
-
 def test_which_variables_are_secret() -> None:
     assert secret_values({**KEYS, "AWS_SESSION_TOKEN": "", "AWS_REGION": "x"}) == (
         "key-id",
@@ -202,7 +168,7 @@ class TestPrivateFolder:
     def test_what_a_killed_worker_left_is_removed_at_the_next_start(self, temporary: Path) -> None:
         program = (
             "import os, signal\n"
-            "from zero_rename.provider.submit.private_folder import private_folder\n"
+            "from zero_rename.orchestration.submit.private_folder import private_folder\n"
             "with private_folder() as folder:\n"
             "    (folder / 'spark.properties').write_text('key-secret')\n"
             "    os.kill(os.getpid(), signal.SIGKILL)\n"

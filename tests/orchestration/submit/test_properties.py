@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from zero_rename.committer import InvalidInputError
-from zero_rename.provider.submit.properties import (
+from zero_rename.orchestration.submit.properties import (
     cluster_settings,
     default_properties,
     redaction,

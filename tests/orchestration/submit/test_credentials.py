@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from zero_rename.committer import InvalidInputError
-from zero_rename.provider.submit.credentials import (
+from zero_rename.orchestration.submit.credentials import (
     holds_credential,
     looks_like_credential,
     mask,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from zero_rename.committer import InvalidInputError
-from zero_rename.provider.submit.preflight import check_python, choose_python, find_spark
+from zero_rename.orchestration.submit.preflight import check_python, choose_python, find_spark
 
 SCRIPTS = Path(sys.executable).parent
 

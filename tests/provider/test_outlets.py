@@ -11,7 +11,7 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow.sdk.execution_time.task_runner import _serialize_outlet_events
 
-from zero_rename.provider.runs.outlets import default_outlets, partition_key, tell_outlets
+from zero_rename.provider.outlets import default_outlets, partition_key, tell_outlets
 
 URL = "s3://lake/wh/flights"
 ASSET = Asset("flights", uri=URL)

@@ -9,7 +9,7 @@ from typing import Any
 from airflow.providers.common.compat.sdk import AirflowException
 from airflow.sdk.exceptions import AirflowRuntimeError
 
-from .task_run import task_of
+from ..orchestration.runs.task_run import task_of
 
 _log = logging.getLogger(__name__)
 

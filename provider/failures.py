@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
-from ...committer.errors import InvalidInputError, ZeroRenameError, printable
+from ..committer.errors import InvalidInputError, ZeroRenameError, printable
 
 if TYPE_CHECKING:
-    from ...committer import Table
-    from .task_run import TaskRun
+    from ..committer import Table
+    from ..orchestration.runs.task_run import TaskRun
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ def told_failure(table: Table, run: TaskRun) -> AirflowException | None:
         retry where running the same again cannot mend it or would hide it; ``None`` where the
         application said nothing.
     """
-    from ...committer.failures import read_failure
+    from ..committer.failures import read_failure
 
     try:
         told = table.run(read_failure(table.root, run.once))

@@ -8,7 +8,7 @@ import pendulum
 import pytest
 
 from zero_rename.committer import InvalidInputError
-from zero_rename.provider.runs.partitions import (
+from zero_rename.orchestration.runs.partitions import (
     check_partition,
     check_partition_format,
     resolve_partitions,

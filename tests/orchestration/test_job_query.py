@@ -10,7 +10,7 @@ from support.airflow import Tables
 from zero_rename.committer import InvalidInputError, OnRepeat
 from zero_rename.committer.layout import new_job_id
 from zero_rename.committer.s3.backoff import Backoff
-from zero_rename.provider.job_query import FAILED, READY, WAITING, JobQuery, QueryResult
+from zero_rename.orchestration.job_query import FAILED, READY, WAITING, JobQuery, QueryResult
 
 
 def ask(tables: Tables, **query: Any) -> QueryResult:

@@ -8,7 +8,7 @@ import pytest
 
 from support.airflow import task_context
 from zero_rename.committer import InvalidInputError, Owner
-from zero_rename.provider.runs.task_run import TaskRun, check_on_repeat, once_key
+from zero_rename.orchestration.runs.task_run import TaskRun, check_on_repeat, once_key
 
 
 def run(retries: int = 2, **context: Any) -> TaskRun:

@@ -9,9 +9,9 @@ import pytest
 
 from support.airflow import Tables, task_context
 from zero_rename.committer import Owner
-from zero_rename.provider.runs import heartbeat
-from zero_rename.provider.runs.heartbeat import send_heartbeats
-from zero_rename.provider.runs.task_run import TaskRun
+from zero_rename.orchestration.runs import heartbeat
+from zero_rename.orchestration.runs.heartbeat import send_heartbeats
+from zero_rename.orchestration.runs.task_run import TaskRun
 
 MINE = Owner(
     dag_id="flights", run_id="scheduled__2013-02-02", task_id="load", map_index=-1, try_number=2

@@ -5,7 +5,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from zero_rename.provider.submit.package_zip import build_zip
+from zero_rename.orchestration.submit.package_zip import build_zip
 
 ROOT = Path(__file__).parents[3]
 

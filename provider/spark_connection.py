@@ -5,8 +5,8 @@ from __future__ import annotations
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.common.compat.sdk import AirflowNotFoundException
 
-from ...committer.errors import InvalidInputError
-from .submission import Cluster
+from ..committer.errors import InvalidInputError
+from ..orchestration.submit.submission import Cluster
 
 #: Types of a connection to a master; all but the first come of URIs such as ``yarn://``.
 _TYPES = ("spark", "yarn", "k8s", "local", "mesos")

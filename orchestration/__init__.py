@@ -1,0 +1,1 @@
+"""Loads from a scheduler, whichever it is: runs, submissions, outcomes, upkeep."""

@@ -1,0 +1,1 @@
+"""Runs: their identity, partitions, outcomes, reports and heartbeats."""

@@ -1,0 +1,1 @@
+"""Loads by Hadoop's S3A committers from a run."""

@@ -1,0 +1,57 @@
+"""The apache-spark provider's hook, with secrets kept out of what it logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+from ..orchestration.submit.credentials import mask
+from ..orchestration.submit.spark_log import SparkLog
+from ..orchestration.submit.submission import Submission, secret_values
+
+
+class MaskingSparkSubmitHook(SparkSubmitHook):
+    """The apache-spark provider's hook, which gives spark-submit variables that are shown
+    nowhere, and hides credentials in what it logs and raises. Made by :meth:`adopt`."""
+
+    _process_env: Mapping[str, str]
+    _secrets: tuple[str, ...]
+
+    @classmethod
+    def adopt(
+        cls, made: SparkSubmitHook, submission: Submission, conf: Mapping[str, Any]
+    ) -> MaskingSparkSubmitHook:
+        """Turn a hook that the base operator made into one of this class.
+
+        The base operator builds its hook from thirty arguments, which grow with its versions:
+        so the hook is changed after it was made rather than made here.
+
+        :param conf: copied, since the base operator writes into its hook's settings.
+        """
+        made.__class__ = cls
+        assert isinstance(made, cls)
+        made._conf = {**conf, **submission.conf}
+        made._py_files = submission.py_files
+        made._properties_file = submission.properties_file
+        made._process_env = submission.process_env
+        made._secrets = secret_values(submission.process_env)
+        return made
+
+    def _build_spark_common_args(self) -> list[str]:
+        words = super()._build_spark_common_args()
+        # After the call, which sets _env to env_vars on some kinds of clusters.
+        self._env = {**(self._env or {}), **self._process_env}
+        return words
+
+    @property
+    def log(self) -> Any:
+        """As the base class's, but that Spark's lines keep their levels."""
+        return SparkLog(super().log)
+
+    def _mask_cmd(self, connection_cmd: str | list[str]) -> str:
+        return mask(super()._mask_cmd(connection_cmd), self._secrets)
+
+    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
+        super()._process_spark_submit_log(mask(line, self._secrets) for line in itr)

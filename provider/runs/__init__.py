@@ -1,1 +1,0 @@
-"""Airflow runs: their identity, partitions, outcomes, reports and heartbeats."""

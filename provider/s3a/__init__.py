@@ -1,1 +1,0 @@
-"""Loads by Hadoop's S3A committers from an Airflow task."""

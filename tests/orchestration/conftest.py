@@ -1,0 +1,3 @@
+"""Airflow's home has to be set before Airflow is imported."""
+
+from support.airflow import aws_connection, tables  # noqa: F401 - fixtures

@@ -1,0 +1,46 @@
+"""The hook that starts spark-submit: what it hands over, and what it shows."""
+
+from __future__ import annotations
+
+import pytest
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+from support.airflow import connection_variable
+from zero_rename.orchestration.submit.submission import Submission
+from zero_rename.provider.masking_hook import MaskingSparkSubmitHook
+
+KEYS = {"AWS_ACCESS_KEY_ID": "key-id", "AWS_SECRET_ACCESS_KEY": "key-secret"}
+
+
+@pytest.fixture
+def conf(self) -> dict[str, str]:
+    return {"spark.a": "1"}
+
+
+@pytest.fixture
+def hook(conf: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> MaskingSparkSubmitHook:
+    monkeypatch.setenv(*connection_variable("spark_default", conn_type="spark", host="local"))
+    made = SparkSubmitHook(conf=conf, env_vars={"X": "1"}, application_args=["key-secret"])
+    return MaskingSparkSubmitHook.adopt(made, Submission(KEYS, "z.zip", "/p"), conf)
+
+
+def test_what_the_base_operator_writes_to_it_stays_there(
+    hook: MaskingSparkSubmitHook, conf: dict[str, str]
+) -> None:
+    """It writes ``waitAppCompletion`` for clusters, into what was a template field."""
+    hook._conf["spark.yarn.submit.waitAppCompletion"] = "false"
+    assert conf == {"spark.a": "1"}
+
+
+def test_its_words_and_variables(hook: MaskingSparkSubmitHook) -> None:
+    words = hook._build_spark_common_args()
+    assert words[words.index("--py-files") + 1] == "z.zip"
+    assert words[words.index("--properties-file") + 1] == "/p"
+    assert hook._env == {"X": "1", **KEYS}
+    assert "key-secret" not in " ".join(words)
+
+
+def test_what_it_shows(hook: MaskingSparkSubmitHook) -> None:
+    assert hook._mask_cmd(["run", "key-secret"]) == "run ******"
+    hook._process_spark_submit_log(iter(["a key-secret\n"]))
+    assert hook._submit_log_tail.endswith("a ******")
