@@ -22,7 +22,7 @@ from ..orchestration.runs.outcomes import (
     settle_killed,
     settled,
 )
-from ..orchestration.runs.partitions import resolve_partitions, stored_partitions
+from ..orchestration.runs.partitions import stored_partitions
 from ..orchestration.runs.reports import (
     commit_report,
     one_line,
@@ -42,6 +42,7 @@ from ..provider.load_arguments import check_arguments
 from ..provider.masking_hook import MaskingSparkSubmitHook
 from ..provider.outlets import default_outlets, tell_outlets
 from ..provider.spark_connection import find_cluster
+from ..provider.task_context import resolve_partitions, task_run
 from ..s3a.hadoop.committers import NATIVE, check_committer
 from ..s3a.hadoop.settings import Committer
 
@@ -167,7 +168,7 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
 
         with final_where_refused():
             check_arguments(self)
-            run = TaskRun.of(context)
+            run = task_run(context)
             partitions = self._partitions(context)
             hook = ZeroRenameHook(self.zero_rename_conn_id)
             committer = check_committer(self.committer or hook.settings.committer)
@@ -247,9 +248,9 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         with final_where_refused():
             self._check_files()
             keys = hook.credentials_env() if self.pass_credentials else {}
-            settings = render(
-                wanted, hook, self.s3a_options, load.uuid, "AWS_ACCESS_KEY_ID" in keys
-            )
+            options = {**(hook.settings.s3a_options or {}), **self.s3a_options}
+            passes_keys = "AWS_ACCESS_KEY_ID" in keys
+            settings = render(wanted, options, hook.s3a_store(), load.uuid, passes_keys)
             call = self._spark_call()
             in_force = check_submission(wanted, call, settings, table)
             handoff = self._handoff(run, hook, table, wanted.mode, wanted.partitions)

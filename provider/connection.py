@@ -9,6 +9,7 @@ from typing import Any
 
 from ..committer.errors import InvalidInputError
 from ..orchestration.submit.credentials import looks_like_credential
+from ..orchestration.table_names import table_url
 from ..s3a.hadoop.committers import check_committer
 from . import CONNECTION_TYPE, get_provider_info
 
@@ -96,34 +97,7 @@ class ConnectionSettings:
 
         :raises InvalidInputError: a relative name without a table root, or no name at all.
         """
-        name = check_table_name(table)
-        if "://" in name:
-            return name
-        if not self.table_root:
-            raise InvalidInputError(
-                f"The table {table!r} has no s3://bucket/, and the connection {self.conn_id!r} "
-                "gives no table root.",
-                remedy="Name the table as s3://bucket/prefix, or set table_root in the connection.",
-            )
-        return f"{self.table_root.rstrip('/')}/{name}"
-
-
-def check_table_name(table: str | None) -> str:
-    """Return a table's name, without blanks and slashes around it.
-
-    :raises InvalidInputError: it is none, which tells a template that rendered to nothing or to
-        ``None``: there the table root itself would be read or written.
-    """
-    name = (table or "").strip()
-    whole = "://" in name
-    parts = name.split("://", 1)[-1].rstrip("/").split("/") if whole else name.strip("/").split("/")
-    if any(part.strip() in ("", "None", ".", "..") for part in parts):
-        raise InvalidInputError(
-            f"{table!r} names no table; nothing was read or written.",
-            remedy="Name it s3://bucket/prefix, or by a name below the connection's table_root; "
-            "where it is a template, see what that renders to.",
-        )
-    return name if whole else name.strip("/")
+        return table_url(table, self.table_root, f"the connection {self.conn_id!r}")
 
 
 def config_number(option: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -146,6 +147,17 @@ class ZeroRenameHook(BaseHook):
         if self.s3.region_name:
             found["AWS_REGION"] = found["AWS_DEFAULT_REGION"] = self.s3.region_name
         return found
+
+    def s3a_store(self) -> dict[str, Any]:
+        """Endpoint, region and addressing of the AWS connection, as members of
+        :class:`~..s3a.hadoop.settings.S3ASettings`."""
+        config = self.s3.conn_config
+        endpoint = config.get_service_endpoint_url("s3") or os.environ.get("AWS_ENDPOINT_URL")
+        found: dict[str, Any] = {"endpoint": endpoint, "region": self.s3.region_name}
+        style = (getattr(config.botocore_config, "s3", None) or {}).get("addressing_style")
+        if style in ("path", "virtual"):
+            found["path_style"] = style == "path"
+        return {name: value for name, value in found.items() if value is not None}
 
     def test_connection(self) -> tuple[bool, str]:
         """Whether the store answers, for the button in Airflow's connection form.

@@ -7,17 +7,13 @@ from typing import Any, Protocol
 
 from ..committer.errors import InvalidInputError
 from ..committer.job_spec import Mode, OnConflict
-from ..orchestration.runs.partitions import (
-    ANY,
-    check_partition,
-    check_partition_format,
-    no_partition,
-)
+from ..orchestration.runs.partitions import check_partition, check_partition_format
 from ..orchestration.runs.task_run import check_on_repeat
 from ..orchestration.s3a.options import check_options
 from ..orchestration.submit.credentials import refuse_in_arguments, refuse_in_settings
+from ..orchestration.table_names import check_table_name
 from ..s3a.hadoop.committers import check_committer
-from .connection import check_table_name
+from .task_context import ANY, no_partition
 
 
 class LoadArguments(Protocol):

@@ -18,9 +18,10 @@ from airflow.sdk.exceptions import AirflowSensorTimeout
 
 from ..committer.errors import InvalidInputError, StoreUnreachableError
 from ..orchestration.job_query import FAILED, READY, WAITING, JobQuery, QueryResult
-from ..orchestration.runs.task_run import TaskRun, once_key
-from ..provider.connection import check_table_name
+from ..orchestration.runs.task_run import once_key
+from ..orchestration.table_names import check_table_name
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
+from ..provider.task_context import task_run
 from ..provider.task_states import states_of_tasks
 from ..provider.triggers import SuccessManifestTrigger
 
@@ -195,7 +196,7 @@ class SuccessManifestSensor(BaseSensorOperator):
         if self.upstream_task_id is not None:
             if once is not None:
                 raise _said_twice()
-            run = TaskRun.of(context)
+            run = task_run(context)
             once = once_key(run.dag_id, run.run_id, self.upstream_task_id, self.upstream_map_index)
         table = ZeroRenameHook(self.zero_rename_conn_id).table_url(self.table)
         query = self._asked(table, once, _epoch(self.newer_than_epoch))

@@ -1,12 +1,12 @@
-"""Partitions of a run: from the argument, the run's partition key, or its data interval."""
+"""Partitions of a run: paths, formats that make them of dates, and their table's spelling."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from ...committer.errors import InvalidInputError
@@ -14,8 +14,6 @@ from ...committer.errors import InvalidInputError
 if TYPE_CHECKING:
     from ...committer import Table
 
-#: For jobs that write whatever partitions their rows have, and for unpartitioned tables.
-ANY = "*"
 #: ``strftime`` codes that tell times of one day apart, and those that tell which offset they have.
 _TIME_OF_DAY, _OFFSET = frozenset("HIklMSfpPcXrRT"), frozenset("zZs")
 _CODE = re.compile(r"%[-_0^#:]*\d*[EO]?(.)")
@@ -28,11 +26,6 @@ _PERCENT = re.compile(r"%[-_0^#:]*\d*[EO]?(.?)", re.DOTALL)
 #: A moment by which a format is tried while a DAG file is parsed.
 _SAMPLE = datetime(2013, 2, 1, 4, 5, 6, tzinfo=UTC)
 _COMPONENT = re.compile(r"[^=/]+=[^/]+")
-_REMEDY = (
-    "Give partition='year=2013/month=1/day=5' (templates work), or "
-    "partition_format='year=%Y/month=%-m/day=%-d' for the run's date, or partition='*' for a "
-    "job that writes whatever partitions its rows have and for an unpartitioned table."
-)
 
 
 def check_partition(partition: str) -> str:
@@ -88,37 +81,6 @@ def check_partition_format(partition_format: str, timezone: str) -> ZoneInfo:
     return zone
 
 
-def resolve_partitions(
-    context: Mapping[str, Any],
-    partition: str | Sequence[str] | None,
-    partition_format: str | None,
-    timezone: str = "UTC",
-) -> tuple[str, ...]:
-    """The partitions a run is to load, in this order: the argument, the run's partition key,
-    the run's date in ``partition_format``.
-
-    A run's date is its ``partition_date`` in a partitioned run, else the start of its data
-    interval. In a partitioned run the data interval and ``ds`` do not exist.
-
-    :param partition: one path, several, or :data:`ANY`.
-    :param partition_format: ``strftime`` codes for the date, as ``year=%Y/month=%-m/day=%-d``.
-    :param timezone: in which that date is taken.
-    :return: paths without repetition; none for :data:`ANY`.
-    :raises InvalidInputError: nothing says the partition; the message says what to give.
-    """
-    if partition is not None:
-        return _named(partition)
-    key = context.get("partition_key")
-    date = context.get("partition_date") if key else context.get("data_interval_start")
-    if key and "=" in key:
-        return (check_partition(key),)
-    if partition_format is not None and date is not None:
-        if not key:
-            _check_logical_date(context)
-        return (check_partition(_formatted(date, partition_format, timezone)),)
-    raise InvalidInputError(_missing(key, date, partition_format), remedy=_REMEDY)
-
-
 def stored_partitions(table: Table, partitions: Sequence[str]) -> tuple[str, ...]:
     """Partitions as their table spells them: ``day=01`` is its ``day=1``. As they are given where
     there is no table of this package yet.
@@ -135,49 +97,17 @@ def stored_partitions(table: Table, partitions: Sequence[str]) -> tuple[str, ...
     return tuple(dict.fromkeys(normalise_partition(p, schema, columns) for p in partitions))
 
 
-def _named(partition: str | Sequence[str]) -> tuple[str, ...]:
-    names = [partition] if isinstance(partition, str) else list(partition)
-    if names == [ANY]:
-        return ()
-    if not names:
-        raise no_partition()
-    return tuple(dict.fromkeys(check_partition(name) for name in names))
+def dated_partition(date: datetime, partition_format: str, timezone: str) -> str:
+    """The partition of a date.
 
-
-def no_partition() -> InvalidInputError:
-    """The error for an empty list."""
-    return InvalidInputError("partition names no partition.", remedy=_REMEDY)
-
-
-def _check_logical_date(context: Mapping[str, Any]) -> None:
-    """See that a run's data interval is about the logical date that somebody gave it.
-
-    ``airflow dags trigger --logical-date`` takes the last interval before *now* for any date
-    (airflow.api.common.trigger_dag, which infers it from ``run_after``).
-
-    :raises InvalidInputError: it is about another time.
+    :param partition_format: ``strftime`` codes, as ``year=%Y/month=%-m/day=%-d``.
+    :param timezone: in which the date is taken.
+    :raises InvalidInputError: as :func:`check_partition_format`, or it makes no path of the date.
     """
-    logical = context.get("logical_date")
-    start, end = context.get("data_interval_start"), context.get("data_interval_end")
-    if logical is None or start is None or end is None:
-        return
-    run_after = getattr(context.get("dag_run"), "run_after", None) or logical
-    if start <= logical <= max(end, run_after):
-        return
-    raise InvalidInputError(
-        f"The run's data interval, {start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}, is not about "
-        f"its logical date, {logical:%Y-%m-%d %H:%M}: it is the last one before the run was made. "
-        "Nothing was submitted.",
-        remedy="airflow dags trigger --logical-date makes such runs. For a day that is over run "
-        "airflow backfill create --dag-id … --from-date … --to-date …; or give partition='…'.",
-    )
-
-
-def _formatted(date: datetime, partition_format: str, timezone: str) -> str:
     zone = check_partition_format(partition_format, timezone)
     # A plain datetime: pendulum's own formatting gives '%-d' another meaning.
     plain = datetime.fromtimestamp(date.timestamp(), zone)
-    return plain.strftime(partition_format)
+    return check_partition(plain.strftime(partition_format))
 
 
 @lru_cache
@@ -203,19 +133,3 @@ def _zone(timezone: str) -> ZoneInfo:
             f"There is no time zone {timezone!r}.",
             remedy="Give partition_timezone such as 'UTC' or 'Europe/Berlin'.",
         ) from error
-
-
-def _missing(key: Any, date: datetime | None, partition_format: str | None) -> str:
-    if key and partition_format is None:
-        return (
-            f"The run's partition key {key!r} is no partition path, and there is no "
-            "partition_format for its date."
-        )
-    if key:
-        return f"The run's partition key {key!r} is no partition path, and the run has no date."
-    if date is None and partition_format is not None:
-        return (
-            "The run has neither a partition key nor a data interval (as a run triggered "
-            "without a logical date), so there is no date for partition_format."
-        )
-    return "Nothing says which partition this run loads."

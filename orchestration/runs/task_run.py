@@ -1,4 +1,4 @@
-"""Identity of one execution of an Airflow task, as far as the commit protocol cares.
+"""Identity of one execution of a task, as far as the commit protocol cares.
 
 A job's ``once`` key names DAG, run, task and map index, and not the try: try 2 must find what
 try 1 committed. Whether an earlier commit under the key is to be reported or replaced depends
@@ -7,7 +7,6 @@ on why the task runs again, which :meth:`TaskRun.on_repeat` tells.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
@@ -81,28 +80,6 @@ class TaskRun:
     first_try: int
     series: str | None = None
 
-    @staticmethod
-    def of(context: Mapping[str, Any]) -> TaskRun:
-        """Read a task's context."""
-        ti = context["ti"]
-        task = context.get("task") or getattr(ti, "task", None)
-        retries = int(getattr(task, "retries", 0) or 0)
-        # Clearing sets max_tries to try_number + retries (airflow.models.taskinstance,
-        # clear_task_instances); the task SDK finds a series' first try in the same way.
-        max_tries = getattr(ti, "max_tries", None)
-        first_try = max(1, int(max_tries) - retries + 1) if max_tries is not None else 1
-        map_index = getattr(ti, "map_index", None)
-        try_number = int(ti.try_number)
-        return TaskRun(
-            dag_id=ti.dag_id,
-            run_id=ti.run_id,
-            task_id=ti.task_id,
-            map_index=-1 if map_index is None else int(map_index),
-            try_number=try_number,
-            first_try=min(first_try, try_number),
-            series=_series(context.get("dag_run"), max_tries),
-        )
-
     @property
     def once(self) -> str:
         return once_key(self.dag_id, self.run_id, self.task_id, self.map_index)
@@ -167,19 +144,6 @@ class TaskRun:
             f"task {self.task_id!r} of DAG {self.dag_id!r}, run {self.run_id!r}{mapped}, "
             f"try {self.try_number}"
         )
-
-
-def _series(dag_run: Any, max_tries: int | None) -> str | None:
-    """What is the same in all tries of a series and in no other.
-
-    A run that is deleted and made anew begins at another time. Clearing raises the run's
-    clear_number, unless the run's state is to stay as it is, and changes the task's max_tries
-    (airflow.models.taskinstance, clear_task_instances).
-    """
-    began = getattr(dag_run, "start_date", None)
-    if began is None:
-        return None
-    return f"{began.isoformat()} {getattr(dag_run, 'clear_number', 0) or 0} {max_tries}"
 
 
 def check_on_repeat(value: str) -> str:

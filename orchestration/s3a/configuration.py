@@ -35,7 +35,6 @@ from .options import check_options
 
 if TYPE_CHECKING:
     from ...committer import Table
-    from ..hooks import ZeroRenameHook
 
 _log = logging.getLogger(__name__)
 #: The AWS SDK's provider that reads ``AWS_ACCESS_KEY_ID`` and so on, as ``pass_credentials`` sets.
@@ -84,38 +83,31 @@ class Load:
 
 
 def render(
-    load: Load, hook: ZeroRenameHook, options: Mapping[str, Any], run: str, passes_keys: bool
+    load: Load,
+    options: Mapping[str, Any],
+    store: Mapping[str, Any],
+    run: str,
+    passes_keys: bool,
 ) -> dict[str, str]:
     """The Spark settings of a load; no credentials among them.
 
-    :param options: the operator's ``s3a_options``, which win over the connection's.
+    :param options: members of :class:`~...s3a.hadoop.settings.S3ASettings`, as users give them.
+    :param store: those that say where the store is.
     :param run: the try's UUID.
     :param passes_keys: the AWS variables with keys are handed over.
     :raises InvalidInputError: an option that does not exist, or a value that it cannot have.
     """
-    given = {**(hook.settings.s3a_options or {}), **options}
-    check_options(given)
+    check_options(options)
+    given = dict(options)
     if load.committer is Committer.PARTITIONED and load.mode is not None:
         given.setdefault("conflict_mode", CONFLICT_MODE_OF[load.mode])
     # Where an application without save() leaves the report of its one write.
     reports = f"s3a://{load.root.bucket}/{ledger.report_prefix(load.root, run, 0)}"
     given.setdefault("summary_report_dir", reports)
-    settings = S3ASettings(load.committer, uuid=run, **store_of(hook), **given)
-    conf = settings.spark_conf()
+    conf = S3ASettings(load.committer, uuid=run, **store, **given).spark_conf()
     if passes_keys:
         conf[PROVIDER_KEY] = ENVIRONMENT_PROVIDER
     return conf
-
-
-def store_of(hook: ZeroRenameHook) -> dict[str, Any]:
-    """Endpoint, region and addressing of the AWS connection, as S3A takes them."""
-    config = hook.s3.conn_config
-    endpoint = config.get_service_endpoint_url("s3") or os.environ.get("AWS_ENDPOINT_URL")
-    found: dict[str, Any] = {"endpoint": endpoint, "region": hook.s3.region_name}
-    style = (getattr(config.botocore_config, "s3", None) or {}).get("addressing_style")
-    if style in ("path", "virtual"):
-        found["path_style"] = style == "path"
-    return {name: value for name, value in found.items() if value is not None}
 
 
 def check_submission(

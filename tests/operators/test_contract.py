@@ -13,6 +13,7 @@ from zero_rename.committer.handoff import Handoff
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 from zero_rename.orchestration.runs.task_run import TaskRun
 from zero_rename.provider.hooks import ZeroRenameHook
+from zero_rename.provider.task_context import task_run
 from zero_rename.spark.options import WriterOptions, read_writer_options
 
 
@@ -38,7 +39,7 @@ def given(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 def handed(
     task: ZeroRenameSparkSubmitOperator, context: Any, tables: Tables, mode: Mode | None
 ) -> Handoff:
-    run, hook = TaskRun.of(context), ZeroRenameHook("zr")
+    run, hook = task_run(context), ZeroRenameHook("zr")
     return task._handoff(run, hook, tables.table(), mode, task._partitions(context))
 
 

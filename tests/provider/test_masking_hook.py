@@ -13,7 +13,7 @@ KEYS = {"AWS_ACCESS_KEY_ID": "key-id", "AWS_SECRET_ACCESS_KEY": "key-secret"}
 
 
 @pytest.fixture
-def conf(self) -> dict[str, str]:
+def conf() -> dict[str, str]:
     return {"spark.a": "1"}
 
 

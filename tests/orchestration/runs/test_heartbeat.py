@@ -12,6 +12,7 @@ from zero_rename.committer import Owner
 from zero_rename.orchestration.runs import heartbeat
 from zero_rename.orchestration.runs.heartbeat import send_heartbeats
 from zero_rename.orchestration.runs.task_run import TaskRun
+from zero_rename.provider.task_context import task_run
 
 MINE = Owner(
     dag_id="flights", run_id="scheduled__2013-02-02", task_id="load", map_index=-1, try_number=2
@@ -20,7 +21,7 @@ MINE = Owner(
 
 @pytest.fixture
 def run() -> TaskRun:
-    return TaskRun.of(task_context(SimpleNamespace(task_id="load", retries=2), try_number=2))
+    return task_run(task_context(SimpleNamespace(task_id="load", retries=2), try_number=2))
 
 
 def test_this_trys_job_is_kept_alive(tables: Tables, run: TaskRun) -> None:

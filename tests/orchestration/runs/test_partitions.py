@@ -1,101 +1,17 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
-from typing import Any
+from datetime import UTC, datetime
 
-import pendulum
 import pytest
 
 from zero_rename.committer import InvalidInputError
 from zero_rename.orchestration.runs.partitions import (
     check_partition,
     check_partition_format,
-    resolve_partitions,
+    dated_partition,
 )
 
 DAY = "year=%Y/month=%-m/day=%-d"
-START = {"data_interval_start": datetime(2013, 2, 1, tzinfo=UTC)}
-KEYED = {"partition_key": "2013-02-03", "partition_date": datetime(2013, 2, 3, tzinfo=UTC)}
-
-
-@pytest.mark.parametrize(
-    ("context", "partition", "partition_format", "expected"),
-    [
-        (START, "year=2013/month=1", DAY, ("year=2013/month=1",)),
-        (START, "/year=2013/", None, ("year=2013",)),
-        (START, ["a=1", "a=2", "a=1"], None, ("a=1", "a=2")),
-        (START, "*", None, ()),
-        (START | KEYED, "*", DAY, ()),
-        (KEYED, None, DAY, ("year=2013/month=2/day=3",)),
-        ({"partition_key": "region=eu/day=3"}, None, DAY, ("region=eu/day=3",)),
-        (START, None, DAY, ("year=2013/month=2/day=1",)),
-        (START | {"partition_key": None}, None, DAY, ("year=2013/month=2/day=1",)),
-        (
-            {"data_interval_start": pendulum.datetime(2013, 2, 1)},
-            None,
-            DAY,
-            ("year=2013/month=2/day=1",),
-        ),
-    ],
-)
-def test_where_the_partition_comes_from(
-    context: dict[str, Any], partition: Any, partition_format: str | None, expected: Any
-) -> None:
-    assert resolve_partitions(context, partition, partition_format) == expected
-
-
-def test_the_date_is_taken_in_the_time_zone_asked_for() -> None:
-    context = {"data_interval_start": datetime(2013, 1, 31, 23, tzinfo=UTC)}
-    assert resolve_partitions(context, None, DAY, "Europe/Berlin") == ("year=2013/month=2/day=1",)
-    with pytest.raises(InvalidInputError, match="time zone 'Mars'"):
-        resolve_partitions(context, None, DAY, "Mars")
-
-
-def interval(first: datetime, logical: datetime, run_after: datetime) -> dict[str, Any]:
-    return {
-        "data_interval_start": first,
-        "data_interval_end": first + timedelta(days=1),
-        "logical_date": logical,
-        "dag_run": SimpleNamespace(run_after=run_after),
-    }
-
-
-NOW = datetime(2026, 11, 22, 3, tzinfo=UTC)
-YESTERDAY = datetime(2026, 11, 21, tzinfo=UTC)
-
-
-@pytest.mark.parametrize(
-    "logical",
-    [datetime(2013, 2, 2, tzinfo=UTC), YESTERDAY - timedelta(seconds=1), NOW + timedelta(2)],
-)
-def test_a_logical_date_that_the_interval_is_not_about_is_refused(logical: datetime) -> None:
-    """``airflow dags trigger --logical-date`` takes the last interval before now, whatever it is
-    told."""
-    with pytest.raises(InvalidInputError, match="is not about its logical date") as caught:
-        resolve_partitions(interval(YESTERDAY, logical, NOW), None, DAY)
-    assert "airflow backfill create" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("first", "logical", "run_after"),
-    [
-        # Scheduled, or of a backfill; by hand, now; dag.test() of a midnight; Friday's on a Sunday.
-        (YESTERDAY, YESTERDAY, NOW),
-        (YESTERDAY, NOW, NOW),
-        (YESTERDAY, YESTERDAY + timedelta(days=1), YESTERDAY + timedelta(days=1)),
-        (YESTERDAY - timedelta(days=2), NOW, NOW),
-    ],
-)
-def test_other_logical_dates_are_left_alone(
-    first: datetime, logical: datetime, run_after: datetime
-) -> None:
-    found = resolve_partitions(interval(first, logical, run_after), None, DAY)
-    assert found == (first.strftime(DAY),)
-    other = interval(first, datetime(2013, 2, 2, tzinfo=UTC), run_after)
-    assert resolve_partitions(other, "year=2013", None) == ("year=2013",)
-
-
 HOURS = "day=%Y-%m-%d/hour=%-H"
 AUTUMN = [datetime(2013, 10, 27, hour, tzinfo=UTC) for hour in range(4)]
 
@@ -108,9 +24,7 @@ def test_hours_that_a_clock_change_repeats_are_refused(partition_format: str) ->
     assert "%z" in str(caught.value)
     for begun in AUTUMN:
         with pytest.raises(InvalidInputError, match="twice"):
-            resolve_partitions(
-                {"data_interval_start": begun}, None, partition_format, "Europe/Berlin"
-            )
+            dated_partition(begun, partition_format, "Europe/Berlin")
 
 
 @pytest.mark.parametrize(
@@ -129,30 +43,8 @@ def test_hours_that_a_clock_change_repeats_are_refused(partition_format: str) ->
 def test_no_two_hours_share_a_partition(partition_format: str, timezone: str) -> None:
     check_partition_format(partition_format, timezone)
     if "%H" in partition_format and "%%" not in partition_format:
-        found = [
-            resolve_partitions({"data_interval_start": at}, None, partition_format, timezone)
-            for at in AUTUMN
-        ]
+        found = [dated_partition(at, partition_format, timezone) for at in AUTUMN]
         assert len(set(found)) == len(AUTUMN)
-
-
-@pytest.mark.parametrize(
-    ("context", "partition_format", "message"),
-    [
-        (START, None, "Nothing says"),
-        ({}, DAY, "neither a partition key nor a data interval"),
-        ({"data_interval_start": None}, DAY, "neither a partition key nor a data interval"),
-        ({"partition_key": "eu"}, None, "'eu' is no partition path, and there is no"),
-        ({"partition_key": "eu", "partition_date": None}, DAY, "and the run has no date"),
-    ],
-)
-def test_where_nothing_says_it_the_error_says_what_to_give(
-    context: dict[str, Any], partition_format: str | None, message: str
-) -> None:
-    with pytest.raises(InvalidInputError, match=message) as caught:
-        resolve_partitions(context, None, partition_format)
-    for wanted in ("partition='year=", "partition_format=", "partition='*'"):
-        assert wanted in str(caught.value)
 
 
 @pytest.mark.parametrize("path", ["", "2013", "a=", "a=1//b=2", "=1", "a=None", "None", "a=1/b"])

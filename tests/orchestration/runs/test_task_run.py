@@ -9,10 +9,11 @@ import pytest
 from support.airflow import task_context
 from zero_rename.committer import InvalidInputError, Owner
 from zero_rename.orchestration.runs.task_run import TaskRun, check_on_repeat, once_key
+from zero_rename.provider.task_context import task_run
 
 
 def run(retries: int = 2, **context: Any) -> TaskRun:
-    return TaskRun.of(task_context(SimpleNamespace(task_id="load", retries=retries), **context))
+    return task_run(task_context(SimpleNamespace(task_id="load", retries=retries), **context))
 
 
 def test_the_key_names_the_run_and_not_the_try() -> None:
@@ -88,15 +89,6 @@ def test_a_retry_skips_and_a_cleared_task_or_a_run_made_anew_replaces(
     now = run(**{"max_tries": 2, **second})
     by = Owner(try_number=committed.try_number, series=committed.series)
     assert now.on_repeat("auto", by) == expected
-
-
-def test_a_context_without_max_tries() -> None:
-    ti = SimpleNamespace(
-        dag_id="d", run_id="r", task_id="t", try_number=2, map_index=None, max_tries=None
-    )
-    found = TaskRun.of({"ti": ti})
-    assert (found.first_try, found.map_index, found.once) == (1, -1, "d/r/t")
-    assert found.series is None
 
 
 def test_ownership() -> None:

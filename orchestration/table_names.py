@@ -1,0 +1,41 @@
+"""Names of tables: whole, or below a root."""
+
+from __future__ import annotations
+
+from ..committer.errors import InvalidInputError
+
+
+def table_url(table: str | None, root: str | None, of: str) -> str:
+    """The root of a table that is named whole or below a table root.
+
+    :param root: where tables named without ``s3://`` are, ``s3://bucket/prefix``.
+    :param of: what the table root is a setting of, for the message.
+    :raises InvalidInputError: a relative name without a table root, or no name at all.
+    """
+    name = check_table_name(table)
+    if "://" in name:
+        return name
+    if not root:
+        raise InvalidInputError(
+            f"The table {table!r} has no s3://bucket/, and {of} gives no table root.",
+            remedy="Name the table as s3://bucket/prefix, or give a table_root there.",
+        )
+    return f"{root.rstrip('/')}/{name}"
+
+
+def check_table_name(table: str | None) -> str:
+    """Return a table's name, without blanks and slashes around it.
+
+    :raises InvalidInputError: it is none, which tells a template that rendered to nothing or to
+        ``None``: there the table root itself would be read or written.
+    """
+    name = (table or "").strip()
+    whole = "://" in name
+    parts = name.split("://", 1)[-1].rstrip("/").split("/") if whole else name.strip("/").split("/")
+    if any(part.strip() in ("", "None", ".", "..") for part in parts):
+        raise InvalidInputError(
+            f"{table!r} names no table; nothing was read or written.",
+            remedy="Name it s3://bucket/prefix, or by a name below the table root; "
+            "where it is a template, see what that renders to.",
+        )
+    return name if whole else name.strip("/")

@@ -1,0 +1,139 @@
+"""A task's context: which run it is, and which partitions it loads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from ..committer.errors import InvalidInputError
+from ..orchestration.runs.partitions import check_partition, dated_partition
+from ..orchestration.runs.task_run import TaskRun
+
+#: For jobs that write whatever partitions their rows have, and for unpartitioned tables.
+ANY = "*"
+_REMEDY = (
+    "Give partition='year=2013/month=1/day=5' (templates work), or "
+    "partition_format='year=%Y/month=%-m/day=%-d' for the run's date, or partition='*' for a "
+    "job that writes whatever partitions its rows have and for an unpartitioned table."
+)
+
+
+def task_run(context: Mapping[str, Any]) -> TaskRun:
+    """The execution that a context belongs to."""
+    ti = context["ti"]
+    task = context.get("task") or getattr(ti, "task", None)
+    retries = int(getattr(task, "retries", 0) or 0)
+    # Clearing sets max_tries to try_number + retries (airflow.models.taskinstance,
+    # clear_task_instances); the task SDK finds a series' first try in the same way.
+    max_tries = getattr(ti, "max_tries", None)
+    first_try = max(1, int(max_tries) - retries + 1) if max_tries is not None else 1
+    map_index = getattr(ti, "map_index", None)
+    try_number = int(ti.try_number)
+    return TaskRun(
+        dag_id=ti.dag_id,
+        run_id=ti.run_id,
+        task_id=ti.task_id,
+        map_index=-1 if map_index is None else int(map_index),
+        try_number=try_number,
+        first_try=min(first_try, try_number),
+        series=_series(context.get("dag_run"), max_tries),
+    )
+
+
+def _series(dag_run: Any, max_tries: int | None) -> str | None:
+    """What is the same in all tries of a series and in no other.
+
+    A run that is deleted and made anew begins at another time. Clearing raises the run's
+    clear_number, unless the run's state is to stay as it is, and changes the task's max_tries
+    (airflow.models.taskinstance, clear_task_instances).
+    """
+    began = getattr(dag_run, "start_date", None)
+    if began is None:
+        return None
+    return f"{began.isoformat()} {getattr(dag_run, 'clear_number', 0) or 0} {max_tries}"
+
+
+def resolve_partitions(
+    context: Mapping[str, Any],
+    partition: str | Sequence[str] | None,
+    partition_format: str | None,
+    timezone: str = "UTC",
+) -> tuple[str, ...]:
+    """The partitions a run is to load, in this order: the argument, the run's partition key,
+    the run's date in ``partition_format``.
+
+    A run's date is its ``partition_date`` in a partitioned run, else the start of its data
+    interval. In a partitioned run the data interval and ``ds`` do not exist.
+
+    :param partition: one path, several, or :data:`ANY`.
+    :param partition_format: ``strftime`` codes for the date, as ``year=%Y/month=%-m/day=%-d``.
+    :param timezone: in which that date is taken.
+    :return: paths without repetition; none for :data:`ANY`.
+    :raises InvalidInputError: nothing says the partition; the message says what to give.
+    """
+    if partition is not None:
+        return _named(partition)
+    key = context.get("partition_key")
+    date = context.get("partition_date") if key else context.get("data_interval_start")
+    if key and "=" in key:
+        return (check_partition(key),)
+    if partition_format is not None and date is not None:
+        if not key:
+            _check_logical_date(context)
+        return (dated_partition(date, partition_format, timezone),)
+    raise InvalidInputError(_missing(key, date, partition_format), remedy=_REMEDY)
+
+
+def no_partition() -> InvalidInputError:
+    """The error for an empty list."""
+    return InvalidInputError("partition names no partition.", remedy=_REMEDY)
+
+
+def _named(partition: str | Sequence[str]) -> tuple[str, ...]:
+    names = [partition] if isinstance(partition, str) else list(partition)
+    if names == [ANY]:
+        return ()
+    if not names:
+        raise no_partition()
+    return tuple(dict.fromkeys(check_partition(name) for name in names))
+
+
+def _check_logical_date(context: Mapping[str, Any]) -> None:
+    """See that a run's data interval is about the logical date that somebody gave it.
+
+    ``airflow dags trigger --logical-date`` takes the last interval before *now* for any date
+    (airflow.api.common.trigger_dag, which infers it from ``run_after``).
+
+    :raises InvalidInputError: it is about another time.
+    """
+    logical = context.get("logical_date")
+    start, end = context.get("data_interval_start"), context.get("data_interval_end")
+    if logical is None or start is None or end is None:
+        return
+    run_after = getattr(context.get("dag_run"), "run_after", None) or logical
+    if start <= logical <= max(end, run_after):
+        return
+    raise InvalidInputError(
+        f"The run's data interval, {start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}, is not about "
+        f"its logical date, {logical:%Y-%m-%d %H:%M}: it is the last one before the run was made. "
+        "Nothing was submitted.",
+        remedy="airflow dags trigger --logical-date makes such runs. For a day that is over run "
+        "airflow backfill create --dag-id … --from-date … --to-date …; or give partition='…'.",
+    )
+
+
+def _missing(key: Any, date: datetime | None, partition_format: str | None) -> str:
+    if key and partition_format is None:
+        return (
+            f"The run's partition key {key!r} is no partition path, and there is no "
+            "partition_format for its date."
+        )
+    if key:
+        return f"The run's partition key {key!r} is no partition path, and the run has no date."
+    if date is None and partition_format is not None:
+        return (
+            "The run has neither a partition key nor a data interval (as a run triggered "
+            "without a logical date), so there is no date for partition_format."
+        )
+    return "Nothing says which partition this run loads."
