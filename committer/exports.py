@@ -55,6 +55,7 @@ from .records.decision import Verdict
 from .records.pending_file import PendingFile, TaskResult
 from .records.success_marker import ManifestReference, SuccessMarker
 from .s3.upload_stream import DelayedOutputStream
+from .scan.table_scan import TableScan
 from .state.context import Context, Progress, Waiting
 from .state.job_state import Aborted, Committed, JobState, OpenedJob, PartitionCommit
 from .table import Table
@@ -122,6 +123,7 @@ __all__ = [
     "TableMismatchError",
     "TableNotFoundError",
     "TableRoot",
+    "TableScan",
     "TaskResult",
     "TaskResultsError",
     "TaskWriter",

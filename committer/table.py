@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from .doctor import examine
-from .errors import TableNotFoundError
 from .job_spec import (
     MAX_DURATION,
     Coordination,
@@ -23,18 +20,9 @@ from .job_spec import (
     Owner,
     SuccessMarkers,
 )
-from .job_states import JobStates
-from .layout import UNPARTITIONED, TableRoot
 from .maintenance.adopt import AdoptReport
 from .maintenance.conflicts import ConflictReport, find_conflicts
-from .maintenance.current_table import (
-    adopt_current,
-    current_snapshot,
-    current_table,
-    stored_names,
-    table_exists,
-    verify_current,
-)
+from .maintenance.current_table import adopt_current, verify_current
 from .maintenance.problem import Problem
 from .maintenance.purge import PurgeReport, purge
 from .maintenance.recovery import Recovered, plan_recovery, recover, settle
@@ -43,29 +31,21 @@ from .maintenance.resolution import Resolution, plan_resolution, plan_undoing
 from .maintenance.store_problems import renew_facts
 from .maintenance.verify import Finding
 from .parquet.foreign_columns import check_footers
-from .parquet.foreign_table import ListedTable
-from .parquet.reader import read_batches
 from .parquet.task_writer import TaskWriter
 from .protocol.commit import abort_job, commit_job
-from .protocol.snapshot import Snapshot, Survey, survey
+from .protocol.snapshot import Snapshot
 from .read_base import ReadBase
-from .records.data_file import DataFile
 from .records.pending_file import TaskResult
 from .records.store_facts import StoreFacts
-from .records.success_marker import SuccessMarker
-from .records.table_record import TableRecord
-from .s3.driver import connect
-from .s3.requests import Get
+from .scan.readable_table import ReadableTable
 from .state.context import Progress
 from .state.heartbeat import send_heartbeat
 from .state.job_state import Aborted, Committed, OpenedJob
 from .state.old_records import KEPT_FOR
 from .write_job import WriteJob, open_checked, task_writer, this_process
 
-_READERS = 4
 
-
-class Table(JobStates):
+class Table(ReadableTable):
     """A partitioned table on S3, written by jobs that commit without renames.
 
     :param url: ``s3://bucket/prefix``.
@@ -77,42 +57,8 @@ class Table(JobStates):
     """
 
     def __init__(self, url: str, client: Any = None) -> None:
-        root = TableRoot.parse(url)
-        super().__init__(root, connect(root.bucket, client))
+        super().__init__(url, client)
         self._context = replace(self._context, check_files=check_footers)
-        self._record: TableRecord | None = None
-
-    def __repr__(self) -> str:
-        return f"Table({self.root.url!r})"
-
-    # What the table is
-
-    def _current(self) -> TableRecord | ListedTable:
-        """The table's record; where there is none, what another committer's files come to."""
-        if self._record is not None:
-            return self._record
-        found = self.driver.run(current_table(self._context))
-        if isinstance(found, TableRecord):
-            self._record = found
-        return found
-
-    def exists(self) -> bool:
-        """Whether there is a table of this package at this root. What another committer wrote
-        can be read nevertheless: its schema, snapshot and partitions, from its files."""
-        return self.driver.run(table_exists(self._context))
-
-    @property
-    def schema(self) -> pa.Schema:
-        """All columns, partition columns included.
-
-        :raises TableNotFoundError: no table here.
-        """
-        return self._current().schema
-
-    @property
-    def partition_by(self) -> tuple[str, ...]:
-        """The partition columns, outermost first; empty for an unpartitioned table."""
-        return self._current().partition_by
 
     # Jobs
 
@@ -330,71 +276,3 @@ class Table(JobStates):
                 for batch in self.read_file(plan.snapshot, file):
                     job.write(batch)
         return replace(plan.resolution, job=job.job)
-
-    # The table's state
-
-    def snapshot(self, partitions: Collection[str] | None = None) -> Snapshot:
-        """One consistent state of the partitions named (``day=2013-01-01``), or of all.
-
-        Of a table that another committer wrote, what a listing shows: nothing tells the files
-        of a job that commits just now from others.
-
-        :raises InvalidInputError: a partition that this table cannot have, or a text for a list.
-        """
-        if partitions is not None:
-            partitions = stored_names(self._context, self._current(), partitions)
-        return self.driver.run(current_snapshot(self._context, partitions))
-
-    def survey(self) -> Survey:
-        """A snapshot of the partitions that can be read, and why the others cannot."""
-        try:
-            return self.driver.run(survey(self._context))
-        except TableNotFoundError:
-            return Survey(self.snapshot())  # Another committer's files, if there are any.
-
-    def partitions(self) -> list[str]:
-        """The partitions that hold files, sorted."""
-        return sorted({file.partition for file in self.snapshot().files})
-
-    def files(self, partition: str | None = None) -> list[DataFile]:
-        """The files of one partition, or of all."""
-        wanted = None if partition is None else (partition,)
-        return list(self.snapshot(wanted).files)
-
-    def to_arrow(
-        self,
-        columns: Sequence[str] | None = None,
-        partitions: Collection[str] | None = None,
-    ) -> pa.Table:
-        """Read one state into memory.
-
-        :param columns: names in the order wanted; ``None`` for all.
-        :raises SnapshotGoneError: a replace removed a file meanwhile; read again.
-        """
-        snapshot = self.snapshot(partitions)
-        names = list(columns) if columns is not None else snapshot.schema.names
-        schema = pa.schema([snapshot.schema.field(name) for name in names])
-        read = partial(self._read_file, snapshot, columns)
-        with ThreadPoolExecutor(_READERS) as pool:
-            batches = [batch for found in pool.map(read, snapshot.files) for batch in found]
-        return pa.Table.from_batches(batches, schema)
-
-    def _read_file(
-        self, snapshot: Snapshot, columns: Sequence[str] | None, file: DataFile
-    ) -> list[pa.RecordBatch]:
-        return list(self.read_file(snapshot, file, columns))
-
-    def read_file(
-        self, snapshot: Snapshot, file: DataFile, columns: Sequence[str] | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """Read one file of a snapshot as Arrow batches, partition columns attached."""
-        return read_batches(self.driver, snapshot.schema, snapshot.partition_by, file, columns)
-
-    def marker(self, partition: str | None = None) -> SuccessMarker | None:
-        """The ``_SUCCESS`` of a partition, or the table's; ``None`` where there is none.
-
-        :raises RecordDamagedError: one that is empty (a classic committer's) or unreadable.
-        """
-        key = self.root.marker_key(UNPARTITIONED if partition is None else partition)
-        found = self.driver.run(Get(key))
-        return SuccessMarker.parse(found.body, key) if hasattr(found, "body") else None

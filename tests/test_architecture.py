@@ -79,9 +79,13 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         "job_states": {
             *("job_spec", "s3", "layout", "records", "state", "protocol", "maintenance"),
         },
+        "scan": {
+            *("errors", "s3", "layout", "records", "protocol", "maintenance", "parquet"),
+            "job_states",
+        },
         "table": {
             *("errors", "job_spec", "read_base", "s3", "layout", "schema", "records", "state"),
-            *("protocol", "maintenance", "parquet", "doctor", "write_job", "job_states"),
+            *("protocol", "maintenance", "parquet", "doctor", "write_job", "scan"),
         },
     },
     "s3a": {

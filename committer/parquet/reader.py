@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,12 +19,15 @@ from ..schema.compatibility import cast_column, type_differences
 from ..schema.hive_paths import partition_values
 from ..schema.types import normalise
 from .foreign_columns import misfit
+from .row_filter import RowFilter
 
 _MIB = 1024 * 1024
 #: Up to this size a file is read by one GET whatever is wanted of it.
 _SMALL = 32 * _MIB
 #: Up to this size it is read by one GET if all columns are wanted.
 _WHOLE = 128 * _MIB
+#: Up to this size it is read by one GET though a filter may leave row groups out.
+_FILTERED = 2 * _MIB
 _VERIFY = "Verify the table; something else has written to this key."
 
 
@@ -35,12 +38,14 @@ def read_batches(
     file: DataFile,
     columns: Sequence[str] | None = None,
     batch_rows: int = 131_072,
+    row_filter: RowFilter | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one data file, partition columns included.
 
     A small file is read by one GET, and its checksum compared; of a large one, only what the
     columns need, one row group at a time. A foreign file that the table adopted is cast to the
-    table's schema by name; columns it lacks are null, further ones are left out.
+    table's schema by name; columns it lacks are null, further ones are left out. With a filter,
+    row groups whose statistics or partition say that none of their rows is wanted are not read.
 
     :param driver: carries out requests.
     :param schema: the table's schema.
@@ -48,36 +53,49 @@ def read_batches(
     :param file: as the table's state names it.
     :param columns: which columns, in which order; ``None`` for all of the table's.
     :param batch_rows: at most so many rows per batch.
+    :param row_filter: which rows; ``None`` for all.
     :raises InvalidInputError: an unknown column.
     :raises SnapshotGoneError: the object was removed or replaced since.
     :raises DamagedError: it is not the file that was committed.
     :raises TableMismatchError: a foreign file whose columns do not fit the table's.
     """
     names = list(schema.names if columns is None else columns)
-    _check_columns(names, schema)
-    wanted = pa.schema([schema.field(name) for name in names], metadata=schema.metadata)
-    constants = _partition_constants(file, schema, partition_by)
-    stored = [name for name in names if name not in constants]
+    check_columns(names, schema)
+    needed = names
+    if row_filter is not None:
+        needed = [*names, *(name for name in row_filter.columns if name not in names)]
+    wanted = pa.schema([schema.field(name) for name in needed], metadata=schema.metadata)
+    constants = partition_constants(file.partition, file.key, schema, partition_by)
+    if row_filter is not None and not row_filter.may_keep(constants):
+        return
+    stored = [name for name in needed if name not in constants]
     everything = len(set(stored)) == len(schema) - len(partition_by)
-    reader = _FileReader(driver, file, everything)
-    for rows, found in reader.batches([schema.field(name) for name in stored], batch_rows):
+    reader = _FileReader(driver, file, everything, row_filter is not None)
+    groups = reader.row_groups(row_filter, constants)
+    fields = [schema.field(name) for name in stored]
+    for rows, found in reader.batches(fields, batch_rows, groups):
         arrays = [
-            found[name] if name in found else pa.repeat(constants[name], rows) for name in names
+            found[name] if name in found else pa.repeat(constants[name], rows) for name in needed
         ]
-        yield _batch(arrays, wanted, rows)
+        batch = _batch(arrays, wanted, rows)
+        if row_filter is not None:
+            batch = row_filter.keep(batch).select(names)
+        yield batch
 
 
 class _FileReader:
     """One Parquet file, opened.
 
     :param everything: whether all of its columns are wanted.
+    :param filtered: whether row groups of it may be left out.
     """
 
-    def __init__(self, driver: Driver, file: DataFile, everything: bool) -> None:
+    def __init__(self, driver: Driver, file: DataFile, everything: bool, filtered: bool) -> None:
         self._file = file
         self._ranges: RangeFile | None = None
         source: Any
-        if file.size <= (_WHOLE if everything else _SMALL):
+        whole = _WHOLE if everything else _SMALL
+        if file.size <= (min(whole, _FILTERED) if filtered else whole):
             source = pa.BufferReader(_read_whole(driver, file))
         else:
             self._ranges = RangeFile(driver, file.key, file.size)
@@ -93,8 +111,18 @@ class _FileReader:
                 remedy=_VERIFY,
             )
 
+    def row_groups(
+        self, row_filter: RowFilter | None, constants: Mapping[str, pa.Scalar]
+    ) -> Sequence[int]:
+        """The row groups that may have wanted rows."""
+        if row_filter is None:
+            return range(self._parquet.num_row_groups)
+        present = self._parquet.schema_arrow.names
+        lacking = set(row_filter.columns) - set(present) - set(constants)
+        return row_filter.row_groups(self._parquet, constants, lacking)
+
     def batches(
-        self, fields: Sequence[pa.Field], batch_rows: int
+        self, fields: Sequence[pa.Field], batch_rows: int, groups: Sequence[int]
     ) -> Iterator[tuple[int, dict[str, pa.Array]]]:
         """Rows and columns of each batch, the columns in the table's types."""
         present = set(self._parquet.schema_arrow.names)
@@ -104,7 +132,7 @@ class _FileReader:
             yield from self._empty(fields, batch_rows)
             return
         names = list(dict.fromkeys(field.name for field in stored))
-        for group in range(self._parquet.num_row_groups):
+        for group in groups:
             if self._ranges is not None:
                 self._ranges.prefetch(self._chunks(group, names))
             with _naming(self._file):
@@ -234,7 +262,11 @@ def _read_whole(driver: Driver, file: DataFile) -> bytes:
     return answer.body
 
 
-def _check_columns(names: Sequence[str], schema: pa.Schema) -> None:
+def check_columns(names: Sequence[str], schema: pa.Schema) -> None:
+    """Whether these are columns of a table, each once.
+
+    :raises InvalidInputError: they are not.
+    """
     unknown = [name for name in names if name not in schema.names]
     if unknown or len(set(names)) < len(names):
         what = f"has no column {', '.join(unknown)}" if unknown else "is asked for a column twice"
@@ -243,15 +275,20 @@ def _check_columns(names: Sequence[str], schema: pa.Schema) -> None:
         )
 
 
-def _partition_constants(
-    file: DataFile, schema: pa.Schema, partition_by: Sequence[str]
+def partition_constants(
+    partition: str, key: str, schema: pa.Schema, partition_by: Sequence[str]
 ) -> dict[str, pa.Scalar]:
+    """The partition columns' values in all rows of a partition, by column.
+
+    :param key: of a file in it, for the error.
+    :raises DamagedError: the table has no such partition.
+    """
     try:
-        values = partition_values(file.partition, schema, partition_by)
+        values = partition_values(partition, schema, partition_by)
     except InvalidInputError as error:
         raise DamagedError(
             f"The file lies in no partition of its table: {error.message}",
-            key=file.key,
+            key=key,
             remedy="Move the file, or rename its directory to column=value.",
         ) from error
     return {name: pa.scalar(value, schema.field(name).type) for name, value in values.items()}

@@ -1,0 +1,46 @@
+"""Partitions that rows may be wanted of, as a collection that is not written out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+import pyarrow as pa
+
+from ..parquet.reader import partition_constants
+from ..parquet.row_filter import RowFilter
+
+
+class PartitionCondition(Collection[str]):
+    """Asked about each partition that a listing names, so that the heads of others are not read.
+
+    :param row_filter: which rows are wanted.
+    :param schema: the table's.
+    :param partition_by: its partition columns.
+    :param named: no other partitions than these, as they are stored; ``None``: any.
+    """
+
+    def __init__(
+        self,
+        row_filter: RowFilter,
+        schema: pa.Schema,
+        partition_by: Sequence[str],
+        named: Collection[str] | None,
+    ) -> None:
+        self._row_filter = row_filter
+        self._schema = schema
+        self._partition_by = tuple(partition_by)
+        self._named = named
+
+    def __contains__(self, partition: object) -> bool:
+        if self._named is not None and partition not in self._named:
+            return False
+        name = str(partition)
+        return self._row_filter.may_keep(
+            partition_constants(name, name, self._schema, self._partition_by)
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return (partition for partition in self._named or () if partition in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

@@ -1,0 +1,150 @@
+"""Table on S3 as its readers meet it: its columns, its state, and its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from ..errors import TableNotFoundError
+from ..job_states import JobStates
+from ..layout import UNPARTITIONED, TableRoot
+from ..maintenance.current_table import (
+    current_snapshot,
+    current_table,
+    stored_names,
+    table_exists,
+)
+from ..parquet.foreign_table import ListedTable
+from ..parquet.reader import read_batches
+from ..parquet.row_filter import Filter
+from ..protocol.snapshot import Snapshot, Survey, survey
+from ..records.data_file import DataFile
+from ..records.success_marker import SuccessMarker
+from ..records.table_record import TableRecord
+from ..s3.driver import connect
+from ..s3.requests import Get
+from .table_scan import ScanPlan, TableAccess, TableScan
+
+
+class ReadableTable(JobStates):
+    """The reading half of :class:`.table.Table`. Nothing here changes anything, but that a commit
+    which is decided and not applied yet is applied before it is read."""
+
+    def __init__(self, url: str, client: Any = None) -> None:
+        root = TableRoot.parse(url)
+        super().__init__(root, connect(root.bucket, client))
+        self._record: TableRecord | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.root.url!r})"
+
+    # What the table is
+
+    def _current(self) -> TableRecord | ListedTable:
+        """The table's record; where there is none, what another committer's files come to."""
+        if self._record is not None:
+            return self._record
+        found = self.driver.run(current_table(self._context))
+        if isinstance(found, TableRecord):
+            self._record = found
+        return found
+
+    def exists(self) -> bool:
+        """Whether there is a table of this package at this root. What another committer wrote
+        can be read nevertheless: its schema, snapshot and partitions, from its files."""
+        return self.driver.run(table_exists(self._context))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """All columns, partition columns included.
+
+        :raises TableNotFoundError: no table here.
+        """
+        return self._current().schema
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """The partition columns, outermost first; empty for an unpartitioned table."""
+        return self._current().partition_by
+
+    # The table's state
+
+    def snapshot(self, partitions: Collection[str] | None = None) -> Snapshot:
+        """One consistent state of the partitions named (``day=2013-01-01``), or of all.
+
+        Of a table that another committer wrote, what a listing shows: nothing tells the files
+        of a job that commits just now from others.
+
+        :raises InvalidInputError: a partition that this table cannot have, or a text for a list.
+        """
+        if partitions is not None:
+            partitions = stored_names(self._context, self._current(), partitions)
+        return self.driver.run(current_snapshot(self._context, partitions))
+
+    def survey(self) -> Survey:
+        """A snapshot of the partitions that can be read, and why the others cannot."""
+        try:
+            return self.driver.run(survey(self._context))
+        except TableNotFoundError:
+            return Survey(self.snapshot())  # Another committer's files, if there are any.
+
+    def partitions(self) -> list[str]:
+        """The partitions that hold files, sorted."""
+        return sorted({file.partition for file in self.snapshot().files})
+
+    def files(self, partition: str | None = None) -> list[DataFile]:
+        """The files of one partition, or of all."""
+        wanted = None if partition is None else (partition,)
+        return list(self.snapshot(wanted).files)
+
+    def scan(
+        self,
+        partitions: Collection[str] | None = None,
+        filter: Filter | None = None,
+        columns: Sequence[str] | None = None,
+        limit: int | None = None,
+        snapshot: Snapshot | None = None,
+    ) -> TableScan:
+        """Read one state lazily, as batches, Arrow, pandas, Polars or DuckDB. Sends nothing yet.
+
+        :param partitions: names, as of :meth:`snapshot`; ``None`` for all.
+        :param filter: the rows wanted: an expression of ``pyarrow.compute``, or comparisons as
+            ``[("delay", ">", 15)]``; ``None`` for all.
+        :param columns: names in the order wanted; ``None`` for all.
+        :param limit: at most so many rows.
+        :param snapshot: the state to read; ``None``: the one when the scan begins.
+        """
+        reads = TableAccess(
+            self.driver,
+            self.snapshot,
+            lambda: (self.schema, self.partition_by),
+            lambda names: stored_names(self._context, self._current(), names),
+        )
+        wanted = None if columns is None else tuple(columns)
+        conditions = () if filter is None else (filter,)
+        return TableScan(reads, ScanPlan(partitions, conditions, wanted, limit), snapshot)
+
+    def to_arrow(
+        self,
+        columns: Sequence[str] | None = None,
+        partitions: Collection[str] | None = None,
+    ) -> pa.Table:
+        """Read one state into memory, as ``scan(…).to_arrow()``."""
+        return self.scan(partitions, columns=columns).to_arrow()
+
+    def read_file(
+        self, snapshot: Snapshot, file: DataFile, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Read one file of a snapshot as Arrow batches, partition columns attached."""
+        return read_batches(self.driver, snapshot.schema, snapshot.partition_by, file, columns)
+
+    def marker(self, partition: str | None = None) -> SuccessMarker | None:
+        """The ``_SUCCESS`` of a partition, or the table's; ``None`` where there is none.
+
+        :raises RecordDamagedError: one that is empty (a classic committer's) or unreadable.
+        """
+        key = self.root.marker_key(UNPARTITIONED if partition is None else partition)
+        found = self.driver.run(Get(key))
+        return SuccessMarker.parse(found.body, key) if hasattr(found, "body") else None

@@ -1,0 +1,232 @@
+"""Lazy read of one state of a table: which partitions, rows and columns, and into what."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ..errors import InvalidInputError
+from ..parquet.footers import count_rows
+from ..parquet.reader import check_columns, read_batches
+from ..parquet.row_filter import Filter, RowFilter
+from ..protocol.snapshot import Snapshot
+from ..records.data_file import DataFile
+from ..s3.driver import Driver
+from .ahead import begun_ahead
+from .partition_condition import PartitionCondition
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas
+    import polars
+
+_READERS = 4
+
+
+@dataclass(frozen=True)
+class TableAccess:
+    """What a scan asks of its table.
+
+    :param snapshot: takes a state of some partitions, by name or condition, or of all.
+    :param schema: all columns; ``partition_by``: those that are partition columns.
+    :param stored_names: partitions as users name them, in the form in which they are stored.
+    """
+
+    driver: Driver
+    snapshot: Callable[[Collection[str] | None], Snapshot]
+    shape: Callable[[], tuple[pa.Schema, tuple[str, ...]]]
+    stored_names: Callable[[Collection[str]], Collection[str]]
+
+
+@dataclass(frozen=True)
+class ScanPlan:
+    """What is wanted of a table; ``None`` means all.
+
+    :param partitions: as :meth:`.table.Table.snapshot` takes them.
+    :param conditions: all of them must be true of a row.
+    :param columns: names, in the order wanted.
+    :param limit: at most so many rows.
+    """
+
+    partitions: Collection[str] | None = None
+    conditions: tuple[Filter, ...] = ()
+    columns: tuple[str, ...] | None = None
+    limit: int | None = None
+
+
+class TableScan:
+    """A read that has not begun: made by :meth:`.table.Table.scan`, sends nothing until rows,
+    files or :attr:`snapshot` are asked for. From then on it stays with the state that it found,
+    however often it is read.
+
+    Partitions that the filter leaves out are not looked at, files and row groups whose statistics
+    say that no row of them is wanted are not read, and of large files only the columns asked for.
+    A comparison with null is true of no row, and one with NaN of none but ``!=``, as in Arrow.
+    """
+
+    def __init__(self, table: TableAccess, plan: ScanPlan, state: Snapshot | None = None) -> None:
+        self._table = table
+        self._plan = plan
+        self._state = state
+
+    def filter(self, condition: Filter) -> TableScan:
+        """This scan with one more condition, true of each row: see :meth:`.table.Table.scan`."""
+        conditions = (*self._plan.conditions, condition)
+        return TableScan(self._table, replace(self._plan, conditions=conditions), self._state)
+
+    def select(self, *columns: str) -> TableScan:
+        """This scan with these columns, in this order."""
+        return TableScan(self._table, replace(self._plan, columns=columns), self._state)
+
+    # What is read
+
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        """The state that is read.
+
+        :raises InvalidInputError: a filter that does not fit the table's columns, or a partition
+            that it cannot have.
+        :raises TableNotFoundError: no table here.
+        """
+        if self._state is not None:
+            return self._state
+        named = self._plan.partitions
+        if not self._plan.conditions:
+            return self._table.snapshot(named)
+        schema, partition_by = self._table.shape()
+        if named is not None:
+            named = self._table.stored_names(named)
+        row_filter = RowFilter(self._plan.conditions, schema)
+        return self._table.snapshot(PartitionCondition(row_filter, schema, partition_by, named))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that are read.
+
+        :raises InvalidInputError: a column that the table does not have.
+        """
+        schema = self.snapshot.schema
+        if self._plan.columns is None:
+            return schema
+        check_columns(self._plan.columns, schema)
+        return pa.schema([schema.field(name) for name in self._plan.columns])
+
+    @cached_property
+    def files(self) -> tuple[DataFile, ...]:
+        """The files of the partitions that rows may be wanted of."""
+        state, named = self.snapshot, self._plan.partitions
+        if named is not None:
+            named = self._table.stored_names(named)
+        if self._row_filter is not None:
+            named = PartitionCondition(self._row_filter, state.schema, state.partition_by, named)
+        if named is None:
+            return state.files
+        kept = {name for name in state.by_partition() if name in named}
+        return tuple(file for file in state.files if file.partition in kept)
+
+    @cached_property
+    def _row_filter(self) -> RowFilter | None:
+        if not self._plan.conditions:
+            return None
+        return RowFilter(self._plan.conditions, self.snapshot.schema)
+
+    # Rows
+
+    def to_batches(self) -> pa.RecordBatchReader:
+        """The rows as a stream of Arrow batches: at most a few batches are in memory.
+
+        :raises SnapshotGoneError: a replace removed a file meanwhile; scan again.
+        """
+        return pa.RecordBatchReader.from_batches(self.schema, self._batches())
+
+    def to_arrow(self) -> pa.Table:
+        """The rows in memory.
+
+        :raises SnapshotGoneError: a replace removed a file meanwhile; scan again.
+        """
+        if self._plan.limit is not None:
+            return self.to_batches().read_all()
+        schema = self.schema
+        with ThreadPoolExecutor(_READERS) as pool:
+            found = pool.map(lambda file: list(self._read(file)), self.files)
+            return pa.Table.from_batches([batch for batches in found for batch in batches], schema)
+
+    def to_pandas(self, **options: Any) -> pandas.DataFrame:
+        """The rows as a pandas frame.
+
+        :param options: of :meth:`pyarrow.Table.to_pandas`, such as ``types_mapper``.
+        """
+        _library("pandas")
+        return self.to_arrow().to_pandas(**options)
+
+    def to_polars(self) -> polars.DataFrame:
+        """The rows as a Polars frame; ``.lazy()`` on it goes on lazily."""
+        return _library("polars").from_arrow(self.to_arrow())
+
+    def to_duckdb(
+        self, name: str, connection: duckdb.DuckDBPyConnection | None = None
+    ) -> duckdb.DuckDBPyConnection:
+        """The rows as a view of DuckDB, over Arrow memory.
+
+        :param name: the view's.
+        :param connection: where it is made; ``None``: in a new database in memory.
+        :return: the connection.
+        """
+        made: duckdb.DuckDBPyConnection = connection or _library("duckdb").connect()
+        made.register(name, self.to_arrow())
+        return made
+
+    def count(self) -> int:
+        """How many rows there are: from what the table has on record where the filter, if any, is
+        about partitions alone, else by the filter's columns."""
+        if self._row_filter is None or self._row_filter.is_about(self.snapshot.partition_by):
+            found = self._recorded_rows()
+            if found is not None:
+                return found if self._plan.limit is None else min(found, self._plan.limit)
+        return sum(batch.num_rows for batch in self.select()._batches())
+
+    def _recorded_rows(self) -> int | None:
+        uncounted = {file.key: file.size for file in self.files if file.is_foreign}
+        counted = count_rows(self._table.driver, uncounted)
+        if counted is None:
+            return None
+        known = sum(file.rows for file in self.files if not file.is_foreign)
+        return known + sum(counted.values())
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        left = self._plan.limit
+        if left is not None and left <= 0:
+            return
+        for batch in begun_ahead((self._read(file) for file in self.files), _READERS):
+            yield batch if left is None else batch[:left]
+            if left is not None:
+                left -= batch.num_rows
+                if left <= 0:
+                    return
+
+    def _read(self, file: DataFile) -> Iterator[pa.RecordBatch]:
+        state = self.snapshot
+        return read_batches(
+            self._table.driver,
+            state.schema,
+            state.partition_by,
+            file,
+            self._plan.columns,
+            row_filter=self._row_filter,
+        )
+
+
+def _library(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise InvalidInputError(
+            f"The rows are to become a frame of {name}, which is not installed here.",
+            remedy=f"pip install {name}",
+        ) from error
