@@ -1,60 +1,43 @@
-"""The commands about Hadoop's S3A committers that ask no store: what is checked, who can what."""
+"""The commands about Hadoop's S3A committers that ask no store: what is checked, what is set."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import textwrap
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ..committer.errors import InvalidInputError
 from .output import AsJson, print_rows, refusals
 
-if TYPE_CHECKING:
-    from ..s3a.checks.run import Check
-
 
 def checks(
     ids: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[ID]...", help="Print these checks in full, with their sources."),
+        list[str] | None, typer.Argument(metavar="[ID]...", help="Only these checks.")
     ] = None,
     committer: Annotated[
         str | None, typer.Option(help="Only what concerns this committer.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what is checked of S3A settings before a job is submitted."""
-    from ..s3a.checks.check import ALL
+    """List what is checked of S3A settings before a job is submitted; docs/s3a.md says why."""
     from ..s3a.checks.run import CHECKS
+    from ..s3a.checks.table import ALL
 
+    known = {check.id: check for check in CHECKS}
     with refusals():
-        known = {check.id: check for check in CHECKS}
-        for id in ids or ():
-            if id not in known:
-                raise InvalidInputError(
-                    f"There is no check {id!r}.", remedy="zero-rename checks lists them."
-                )
-        if committer is not None and committer not in ALL:
+        if unknown := sorted(set(ids or ()) - set(known)):
             raise InvalidInputError(
-                f"There is no committer {committer!r}.", remedy=f"Choose one of {', '.join(ALL)}."
+                f"There is no check {unknown[0]!r}.", remedy="zero-rename checks lists them."
             )
+        check_word(committer, ALL)
     chosen = [known[id] for id in ids] if ids else list(CHECKS)
     chosen = [check for check in chosen if committer is None or committer in check.committers]
-    if ids and not as_json:
-        typer.echo("\n\n".join(map(_in_full, chosen)))
-        return
-    rows = [(c.id, c.severity, c.stage, _about(c.committers), c.title) for c in chosen]
-    columns = ("check", "severity", "looked at", "committers", "what is wrong")
-    print_rows(
-        as_json,
-        columns,
-        rows,
-        [dataclasses.asdict(check) for check in chosen],
-        "No check concerns this committer.",
-    )
+    columns = ("check", "severity", "committers", "what is wrong", "what to do")
+    rows = [(c.id, c.severity, ", ".join(c.committers), c.title, c.remedy) for c in chosen]
+    shown = ("id", "severity", "committers", "title", "remedy")
+    documents = [{name: getattr(check, name) for name in shown} for check in chosen]
+    print_rows(as_json, columns, rows, documents, "No check concerns this committer.")
 
 
 def committers(
@@ -64,37 +47,17 @@ def committers(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what each committer can do, by the nine attributes of the paper's Table V."""
-    from ..s3a.hadoop.attributes import ATTRIBUTES, NAMES, TITLES
-
-    if conf is not None:
-        _settings(conf, as_json)
-        return
-    rows = [
-        (TITLES[name], *(_answer(a.rows()[name], name in a.notes) for a in ATTRIBUTES.values()))
-        for name in NAMES
-    ]
-    document: list[dict[str, Any]] = [
-        {
-            "committer": committer,
-            "attributes": attributes.rows(),
-            "notes": dict(attributes.notes),
-            "source": attributes.source,
-        }
-        for committer, attributes in ATTRIBUTES.items()
-    ]
-    print_rows(as_json, ("attribute", *ATTRIBUTES), rows, document, "No committer is known.")
-    if not as_json:
-        for committer, attributes in ATTRIBUTES.items():
-            for name, note in attributes.notes.items():
-                typer.echo(f"* {committer}, {TITLES[name]}: {note}")
-
-
-def _settings(committer: str, as_json: bool) -> None:
+    """List the committers, or the settings of one of Hadoop's."""
+    from ..s3a.hadoop.committers import COMMITTERS
     from ..s3a.hadoop.settings import S3ASettings
 
+    if conf is None:
+        rows = [(word, _ABOUT[word]) for word in COMMITTERS]
+        documents = [dict(zip(("committer", "about"), row, strict=True)) for row in rows]
+        print_rows(as_json, ("committer", "what it does"), rows, documents, "")
+        return
     with refusals():
-        settings = S3ASettings(committer).spark_conf()  # pyright: ignore[reportArgumentType]
+        settings = S3ASettings(conf).spark_conf()  # pyright: ignore[reportArgumentType]
     if as_json:
         typer.echo(json.dumps(settings, indent=2))
         return
@@ -102,25 +65,18 @@ def _settings(committer: str, as_json: bool) -> None:
         typer.echo(f"{key} {value}")
 
 
-def _answer(value: bool, has_note: bool) -> str:
-    return ("yes" if value else "no") + (" *" if has_note else "")
+def check_word(committer: str | None, words: tuple[str, ...]) -> None:
+    """:raises InvalidInputError: a committer that is none of these."""
+    if committer is not None and committer not in words:
+        raise InvalidInputError(
+            f"There is no committer {committer!r}.", remedy=f"Choose one of {', '.join(words)}."
+        )
 
 
-def _about(committers: tuple[str, ...]) -> str:
-    from ..s3a.checks.check import ALL, S3A
-
-    return {ALL: "all", S3A: "all of S3A"}.get(committers) or ", ".join(committers)
-
-
-def _in_full(check: Check) -> str:
-    parts = (
-        ("", f"{check.title}."),
-        ("Why: ", check.reason),
-        ("Source: ", f"{check.source}."),
-        ("Remedy: ", check.remedy),
-        ("Committers: ", f"{_about(check.committers)}."),
-    )
-    lines = [f"{check.id} ({check.severity}, {check.stage})"]
-    for label, text in parts:
-        lines += textwrap.wrap(label + text, 96, initial_indent="  ", subsequent_indent="    ")
-    return "\n".join(lines)
+_ABOUT = {
+    "zero_rename": "this package's own: atomic by partition, recovers by itself",
+    "magic": "Hadoop's: tasks write uploads, the job completes them; for large files",
+    "directory": "Hadoop's: by local disk and a shared file system; for many small files",
+    "partitioned": "the same, and replaces the partitions that rows arrived for",
+    "classic": "Hadoop's FileOutputCommitter, which renames: for comparisons",
+}

@@ -10,6 +10,7 @@ import typer
 
 from ..committer.errors import InvalidInputError
 from .output import AsJson, Exit, print_rows, refusals
+from .s3a import check_word
 
 if TYPE_CHECKING:
     from ..s3a.checks.run import CheckFinding, JobFacts
@@ -64,8 +65,8 @@ def _facts(
     destination: str,
     accept: Sequence[str] | None,
 ) -> JobFacts:
-    from ..s3a.checks.check import ALL
     from ..s3a.checks.run import ACCEPT_KEY, JobFacts
+    from ..s3a.checks.table import ALL
     from ..s3a.hadoop import effective_settings as layers
     from ..s3a.hadoop.properties_file import read_properties
     from ..s3a.hadoop.site_files import hadoop_layer
@@ -74,10 +75,7 @@ def _facts(
         raise InvalidInputError(
             "There is nothing to check.", remedy="Give --conf-file, --conf or --hadoop-conf."
         )
-    if committer is not None and committer not in ALL:
-        raise InvalidInputError(
-            f"There is no committer {committer!r}.", remedy=f"Choose one of {', '.join(ALL)}."
-        )
+    check_word(committer, ALL)
     given = [
         ("--accept", {ACCEPT_KEY: ",".join(accept)} if accept else {}),
         ("--conf", dict(map(_pair, conf))),
@@ -108,9 +106,9 @@ def _named(settings: Mapping[str, Setting]) -> str:
     from ..s3a.hadoop.settings import NAME_KEY
 
     name = settings[NAME_KEY].value
-    return {"file": "classic", "": "classic", "directory": name, "partitioned": name}.get(
-        name, "magic"
-    )
+    if name in ("", "file"):
+        return "classic"
+    return name if name in ("directory", "partitioned") else "magic"
 
 
 def _documents(found: Sequence[CheckFinding]) -> list[dict[str, Any]]:
@@ -120,9 +118,7 @@ def _documents(found: Sequence[CheckFinding]) -> list[dict[str, Any]]:
             "severity": finding.check.severity,
             "title": finding.check.title,
             "detail": finding.detail,
-            "reason": finding.check.reason,
             "remedy": finding.check.remedy,
-            "source": finding.check.source,
         }
         for finding in found
     ]

@@ -130,7 +130,7 @@ def _options(value: Any, conn_id: str) -> dict[str, Any]:
     if not isinstance(options, dict):
         raise InvalidInputError(
             f"The connection {conn_id!r} has s3a_options={value!r}.",
-            remedy='Give a JSON object, such as {"storage_class": "intelligent_tiering"}.',
+            remedy='Give a JSON object, such as {"encryption": "SSE-S3"}.',
         )
     for name, content in options.items():
         if looks_like_credential(name, content):

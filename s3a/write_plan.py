@@ -74,12 +74,6 @@ class PlannedWrite:
         }
 
 
-def checked_mode(mode: Mode | None, write: PlannedWrite) -> Mode | None:
-    """A load's mode for the checks to look at; ``None`` where nothing is left of it for them:
-    *fail-if-exists* that was seen to before."""
-    return None if write.must_be_empty else mode
-
-
 def plan(
     committer: Committer,
     mode: Mode,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -13,8 +14,7 @@ from urllib.parse import urlsplit
 from ...committer.job_spec import Mode
 from ...committer.layout import TableRoot
 from ...s3a.checks.job_facts import JobFacts
-from ...s3a.checks.run import CheckFinding, inspect, refuse, warnings
-from ...s3a.checks.uploads import lifecycle_days
+from ...s3a.checks.run import inspect, lifecycle_days, refuse, warnings
 from ...s3a.hadoop import effective_settings as layers
 from ...s3a.hadoop.properties_file import read_properties
 from ...s3a.hadoop.settings import (
@@ -25,9 +25,8 @@ from ...s3a.hadoop.settings import (
     S3ASettings,
 )
 from ...s3a.hadoop.site_files import hadoop_layer
-from ...s3a.hadoop.source_scan import SourceScan
 from ...s3a.runs import ledger
-from ...s3a.write_plan import PlannedWrite, checked_mode, native_table_refused, plan
+from ...s3a.write_plan import PlannedWrite, native_table_refused, plan
 from ..submit.preflight import find_spark
 from ..submit.properties import default_properties
 from ..submit.submission import Cluster
@@ -136,28 +135,18 @@ def check_submission(
     first = writes[0] if writes else None
     settings = layers.effective(in_force, load.root.bucket)
     is_here = call.cluster.is_local
-    source = _source(call.application)
-    formats = tuple(sorted({"parquet", *source.formats}))
     seen = JobFacts(
         committer=load.committer,
         settings=settings,
         dropped=layers.dropped(in_force),
         destination=first.path if first else f"s3a://{load.root.bucket}/{load.root.prefix}",
         is_cluster=not is_here,
-        mode=checked_mode(load.mode, first) if first else None,
         save_mode=first.save_mode if first else None,
-        has_other_partitions=first.partition is None if first and load.partitions else None,
-        formats=formats,
-        # Those besides save(), which gives each of its writes a UUID of its own.
-        writes=source.plain_writes or None,
-        sensor_waits=True,
+        overwrites_alone=bool(load.partitions) and _overwrites_alone(call.application),
         lifecycle_days=table.run(lifecycle_days(load.root)),
         longest_job_seconds=call.longest_seconds,
     )
-    plain = layers.effective(in_force[1:], load.root.bucket)
-    findings = tuple(
-        dict.fromkeys((*inspect(seen), *_of_own_overwrites(load, seen, source, plain)))
-    )
+    findings = inspect(seen)
     for finding in warnings(findings):
         _log.warning("%s", finding)
     refuse(findings)
@@ -178,14 +167,15 @@ def staging_folder(
     return Path.home() / folder if here and "://" not in folder else None
 
 
-def _source(application: str) -> SourceScan:
-    """What the application's text tells, where it can be read here."""
-    if not application.endswith(".py"):
-        return SourceScan()
+def _overwrites_alone(application: str) -> bool:
+    """Whether an application overwrites by Spark's own writer, and does not know :func:`save`, as
+    far as its text tells; one elsewhere, as on a cluster's own storage, tells nothing."""
     try:
-        return SourceScan.of(Path(application).read_text("utf-8"))
+        text = Path(application).read_text("utf-8") if application.endswith(".py") else ""
     except (OSError, UnicodeDecodeError):
-        return SourceScan()  # Elsewhere, as on a cluster's own storage.
+        return False
+    own = re.search(r"\.write\b", text) and re.search(r"""["']overwrite["']""", text)
+    return own is not None and "zero_rename" not in text
 
 
 def _write(load: Load) -> Mapping[str, str]:
@@ -193,28 +183,3 @@ def _write(load: Load) -> Mapping[str, str]:
     said = load.writes[0].settings if load.writes else {}
     named = {key if key.startswith("spark.") else f"spark.hadoop.{key}": said[key] for key in said}
     return {PARTITION_OVERWRITE_KEY: "static", **named}
-
-
-def _of_own_overwrites(
-    load: Load, seen: JobFacts, source: SourceScan, plain: Mapping[str, layers.Setting]
-) -> Iterator[CheckFinding]:
-    """What is wrong with the overwrites that an application makes by Spark's own writer: nothing
-    confines them to partitions, as ``save()`` does its own.
-
-    :param plain: the settings without what ``save()`` sets for its writes.
-    """
-    uses_save = source.uses_this_package
-    for own in dict.fromkeys(source.overwrites):
-        stated = {PARTITION_OVERWRITE_KEY: layers.Setting(own, "the application")} if own else {}
-        yield from inspect(
-            replace(
-                seen,
-                settings={**plain, **stated},
-                mode=None,
-                save_mode=Mode.REPLACE,
-                # Beside save() it is another table's, of which nothing is known.
-                destination="" if uses_save else seen.destination,
-                has_other_partitions=None if uses_save else bool(load.partitions) or None,
-                sensor_waits=not uses_save,
-            )
-        )

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from ...committer.job_spec import Mode
-from ..hadoop.attributes import ATTRIBUTES, Attributes
 from ..hadoop.effective_settings import Setting
 from ..hadoop.settings import Committer
 
@@ -23,17 +21,11 @@ class JobFacts:
     :param dropped: from :func:`~..hadoop.effective_settings.dropped`.
     :param is_cluster: whether tasks run on other machines than the driver; ``False`` for
         ``local[…]``.
-    :param mode: what the load is for.
     :param save_mode: what ``DataFrameWriter.mode`` is asked for. Replace, which it calls
         overwrite, removes the whole destination first.
-    :param has_other_partitions: whether the destination is a table with partitions that this job
-        does not write, as in a daily load. ``False`` for a destination that is one partition.
-    :param formats: what the application writes: ``parquet``, ``orc``, ``rdd``, ``hive``,
-        ``delta``….
+    :param overwrites_alone: the task names partitions, and its application overwrites by Spark's
+        own writer.
     :param missing_classes: those the committer needs that Spark cannot load.
-    :param writes: how many writes the application makes.
-    :param sensor_waits: whether somebody waits for ``_SUCCESS``: a sensor, or the operator,
-        which verifies the job by it.
     :param lifecycle_days: days after which the bucket aborts uploads below the destination, the
         least of its rules; infinite where there is none.
     :param longest_job_seconds: how long the longest job may take.
@@ -44,13 +36,9 @@ class JobFacts:
     destination: str = ""
     dropped: Mapping[str, Setting] = field(default_factory=dict)
     is_cluster: bool | None = None
-    mode: Mode | None = None
     save_mode: Mode | None = None
-    has_other_partitions: bool | None = None
-    formats: tuple[str, ...] = ()
+    overwrites_alone: bool = False
     missing_classes: tuple[str, ...] = ()
-    writes: int | None = None
-    sensor_waits: bool | None = None
     lifecycle_days: float | None = None
     longest_job_seconds: float | None = None
 
@@ -59,15 +47,10 @@ class JobFacts:
         """The S3A committer that was asked for, ``None`` for this project's own."""
         return Committer(self.committer) if self.committer in list(Committer) else None
 
-    @cached_property
-    def attributes(self) -> Attributes:
-        """What the committer can and cannot do."""
-        return ATTRIBUTES[self.committer]
-
-    def value(self, key: str, default: str = "") -> str:
-        """The value in force."""
+    def value(self, key: str) -> str:
+        """The value in force, ``""`` for none."""
         setting = self.settings.get(key)
-        return default if setting is None else setting.value
+        return "" if setting is None else setting.value
 
     def is_on(self, key: str) -> bool:
         """Whether an option is true, as Hadoop's ``Configuration.getBoolean`` reads it."""
@@ -75,10 +58,8 @@ class JobFacts:
 
     def number(self, key: str) -> int | None:
         """An option as a whole number, ``None`` where it is none."""
-        try:
-            return int(self.value(key))
-        except ValueError:
-            return None
+        text = self.value(key)
+        return int(text) if text.isdecimal() else None
 
     def describe(self, *keys: str) -> str:
         """Keys with their values and where each came from, for a finding."""

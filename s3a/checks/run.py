@@ -1,18 +1,18 @@
-"""The checks: every known way in which S3A settings lose, double or half show rows.
-
-Each is in the module of its theme and in ``docs/s3a.md``. Looked at before submission, with the
-settings that will be in force, and in the job once more, before its first write.
-"""
+"""The checks, looked at before submission, with the settings that will be in force, and in the
+job once more, before its first write."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ...committer.errors import InvalidInputError, SettingsRefusedError
-from . import attempts, binding, classes, contradictions, folders, overwrite, uploads
-from .check import REGISTRY, Check, CheckFinding, Severity
+from ...committer.layout import TableRoot
+from ...committer.s3.lifecycle import least_abort_days
+from ...committer.s3.requests import ListLifecycleRules, Step, Unknown
 from .job_facts import JobFacts
+from .table import CHECKS, Check, Severity
 
 __all__ = [
     "ACCEPT_KEY",
@@ -21,9 +21,8 @@ __all__ = [
     "CheckFinding",
     "JobFacts",
     "Severity",
-    "accepted",
-    "by_theme",
     "inspect",
+    "lifecycle_days",
     "refuse",
     "warnings",
 ]
@@ -31,35 +30,20 @@ __all__ = [
 #: A setting of Spark's with the ids of checks to pass over, separated by commas: it counts
 #: wherever settings do, so before submission and in the job.
 ACCEPT_KEY = "spark.zero_rename.s3a.accept"
-#: The themes, in the order in which they are documented.
-THEMES = (
-    contradictions,
-    binding,
-    classes,
-    overwrite,
-    attempts,
-    uploads,
-    folders,
-)
-_ORDER = {theme.__name__: place for place, theme in enumerate(THEMES)}
-_ENTRIES = sorted(REGISTRY, key=lambda entry: _ORDER[entry[1].__module__])
-
-CHECKS: tuple[Check, ...] = tuple(check for check, _ in _ENTRIES)
 
 
-def accepted(facts: JobFacts) -> frozenset[str]:
-    """The checks that :data:`ACCEPT_KEY` passes over.
+@dataclass(frozen=True)
+class CheckFinding:
+    """A check that fired.
 
-    :raises InvalidInputError: it names one that there is not.
+    :param detail: the keys concerned, their values and where each came from.
     """
-    ids = frozenset(re.findall(r"[^\s,]+", facts.value(ACCEPT_KEY)))
-    unknown = sorted(ids - {check.id for check in CHECKS})
-    if unknown:
-        raise InvalidInputError(
-            f"{facts.describe(ACCEPT_KEY)} names no check: {', '.join(unknown)}.",
-            remedy="zero-rename checks lists them.",
-        )
-    return ids
+
+    check: Check
+    detail: str
+
+    def __str__(self) -> str:
+        return f"[{self.check.id}] {self.check.title}: {self.detail}. {self.check.remedy}"
 
 
 def inspect(facts: JobFacts) -> tuple[CheckFinding, ...]:
@@ -68,24 +52,19 @@ def inspect(facts: JobFacts) -> tuple[CheckFinding, ...]:
 
     :raises InvalidInputError: what is accepted is no check.
     """
-    passed = accepted(facts)
+    accepted = set(re.findall(r"[^\s,]+", facts.value(ACCEPT_KEY)))
+    if unknown := sorted(accepted - {check.id for check in CHECKS}):
+        raise InvalidInputError(
+            f"{facts.describe(ACCEPT_KEY)} names no check: {', '.join(unknown)}.",
+            remedy="zero-rename checks lists them.",
+        )
     found = [
         CheckFinding(check, detail)
-        for check, probe in _ENTRIES
-        if facts.committer in check.committers and check.id not in passed
-        for detail in probe(facts)
+        for check in CHECKS
+        if facts.committer in check.committers and check.id not in accepted
+        for detail in check.details(facts)
     ]
     return tuple(sorted(found, key=lambda finding: finding.check.severity is not Severity.ERROR))
-
-
-def by_theme() -> dict[str, tuple[Check, ...]]:
-    """The checks by what their theme asks, in its own words."""
-    return {
-        (theme.__doc__ or "").strip(): tuple(
-            check for check, probe in _ENTRIES if probe.__module__ == theme.__name__
-        )
-        for theme in THEMES
-    }
 
 
 def warnings(findings: Sequence[CheckFinding]) -> tuple[CheckFinding, ...]:
@@ -101,10 +80,19 @@ def refuse(findings: Sequence[CheckFinding]) -> None:
     errors = [f for f in findings if f.check.severity is Severity.ERROR]
     if not errors:
         return
-    one = len(errors) == 1
     raise SettingsRefusedError(
-        f"{len(errors)} setting{'' if one else 's'} would lose or double rows, or cannot work; "
-        "nothing was submitted or written.\n" + "\n".join(f"* {finding}" for finding in errors),
+        f"{len(errors)} setting{'' if len(errors) == 1 else 's'} would lose or double rows, or "
+        "cannot work; nothing was submitted or written.\n"
+        + "\n".join(f"* {finding}" for finding in errors),
         remedy="docs/s3a.md has the reason and the source of each check. One that does not hold "
         f"of your set-up is passed over by {ACCEPT_KEY}=<its id>.",
     )
+
+
+def lifecycle_days(root: TableRoot) -> Step[float | None]:
+    """Days after which the bucket aborts uploads below ``root``; infinite: never, ``None``: the
+    store does not tell."""
+    found = yield ListLifecycleRules()
+    if isinstance(found, Unknown):
+        return None
+    return least_abort_days(found.rules, f"{root.prefix}/")

@@ -157,7 +157,7 @@ def superseded(root: TableRoot, once: str, run: str) -> Step[str]:
 def read_report(root: TableRoot, write: WriteRecord) -> Step[JobSummary | None]:
     """The committer's report of a write; ``None`` where it left none of this job."""
     place = report_dir(root, write)
-    report, _ = yield from find_report(root.bucket, write.uuid, place, write.since_ms)
+    report, _ = yield from find_report(root, write.uuid, place, write.since_ms)
     return report
 
 

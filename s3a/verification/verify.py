@@ -115,7 +115,7 @@ def _report(
 ) -> Step[tuple[JobSummary | None, tuple[str, ...]]]:
     if job is None or report_dir is None:
         return None, ()
-    return (yield from find_report(root.bucket, job, report_dir, expectation.since_ms))
+    return (yield from find_report(root, job, report_dir, expectation.since_ms))
 
 
 def _committer(name: str) -> Committer:

@@ -32,7 +32,6 @@ from ...s3a.verification.contents import is_proved, verified
 from ...s3a.write_plan import (
     SAVE_MODES,
     PlannedWrite,
-    checked_mode,
     native_table_refused,
     plan,
 )
@@ -106,12 +105,7 @@ class _Application:
         facts = {
             "committer": target.committer,
             "destination": writes[0].path,
-            "mode": checked_mode(target.mode, writes[0]),
             "save_mode": writes[0].save_mode,
-            "has_other_partitions": writes[0].partition is None and bool(target.partition_by),
-            "formats": ("parquet",),
-            # A dynamic overwrite leaves no _SUCCESS; the operator goes by the record then.
-            "sensor_waits": not writes[0].dynamic,
         }
         check_session(self._view, facts, writes[0].settings, target.root.bucket)
         for write in writes:

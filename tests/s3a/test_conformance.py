@@ -79,21 +79,13 @@ class TestChecks:
             ("magic", {f"{COMMITTER}name": "no-such-committer"}, {}, "committer-name"),
             ("magic", {f"{COMMITTER}name": ""}, {}, "committer-name"),
             ("directory", {f"{COMMITTER}name": "file"}, {}, "committer-name"),
-            # S3A conformance 13
-            (
-                "partitioned",
-                {f"{COMMITTER}staging.conflict-mode": "merge"},
-                {},
-                "conflict-mode-unknown",
-            ),
             # S3A conformance 14
             ("magic", {f"{COMMITTER}magic.enabled": "false"}, {}, "magic-disabled"),
-            ("directory", {f"{S3A}multipart.uploads.enabled": "false"}, {}, "multipart-disabled"),
             # S3A conformance 21
             (
                 "magic",
                 {f"{HADOOP}mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"},
-                {"sensor_waits": True},
+                {},
                 "marker-off",
             ),
             # S3A conformance 105
@@ -110,9 +102,6 @@ class TestChecks:
                 {},
                 "dynamic-partition-overwrite",
             ),
-            # S3A conformance 14, 109
-            ("magic", {}, {"destination": "hdfs://namenode/table"}, "destination-scheme"),
-            ("partitioned", {}, {"destination": "file:///table"}, "destination-scheme"),
         ],
     )
     def test_refused(
@@ -126,25 +115,12 @@ class TestChecks:
     @pytest.mark.parametrize(
         ("committer", "conf", "check"),
         [
-            # S3A conformance 4
-            ("magic", {f"{COMMITTER}require.uuid": "false"}, "uuid-optional"),
-            # S3A conformance 11
-            ("magic", {f"{S3A}bucket.bucket.committer.name": "directory"}, "bucket-option-ignored"),
-            # S3A conformance 67: of a table that has other partitions
-            ("directory", {f"{COMMITTER}staging.conflict-mode": "fail"}, "fail-refuses-table"),
             # S3A conformance 78
             ("directory", {f"{COMMITTER}abort.pending.uploads": "true"}, "abort-uploads-on"),
-            # S3A conformance 75
-            (
-                "directory",
-                {f"{COMMITTER}staging.unique-filenames": "false"},
-                "unique-filenames-off",
-            ),
         ],
     )
     def test_warned_of(self, committer: str, conf: dict[str, str], check: str) -> None:
-        known = {"has_other_partitions": True}
-        found = inspect(self.facts(committer, conf, known))
+        found = inspect(self.facts(committer, conf, {}))
         assert check in [finding.check.id for finding in found]
         refuse(found)
 

@@ -86,7 +86,7 @@ class Death:
     held: Held
     first: int = 100
     mode: str = "append"
-    given: Mapping[str, Any] = field(default_factory=dict)
+    overrides: Mapping[str, str] = field(default_factory=dict)
 
 
 def kill_driver(application: Application, folder: Path, *deaths: Death) -> None:
@@ -133,8 +133,9 @@ def _holding(application: Application, death: Death, held: threading.Event) -> I
 
 
 def _job(death: Death, proxy: Proxy) -> dict[str, Any]:
-    settings = S3ASettings(Committer(death.committer), uuid=death.uuid, threads=1, **death.given)
+    settings = S3ASettings(Committer(death.committer), uuid=death.uuid, threads=1)
     conf = {key.removeprefix("spark.hadoop."): v for key, v in settings.spark_conf().items()}
+    conf |= death.overrides
     conf[f"fs.s3a.bucket.{death.place.bucket}.endpoint"] = proxy.endpoint
     return {
         "url": death.place.url,

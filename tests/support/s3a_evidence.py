@@ -17,16 +17,10 @@ REAL = TESTS / "s3a" / "real"
 NOT_SHOWN = {
     "driver-restarts": "it needs YARN; OutputCommitter.isRecoverySupported is false, and what "
     "a second driver meets is in tests/s3a/real/test_killed_driver.py",
-    "format-falls-back": "it needs Hive's metastore, Delta, Iceberg or Hudi; "
-    "InsertIntoHiveTable and their own commit protocols",
     "lifecycle-missing": "the rule that is not there does nothing; that failed jobs leave uploads "
     "is in tests/s3a/real/test_tasks.py",
-    "lifecycle-tight": "the stores that run here carry out no lifecycle rules by day; as "
-    "lifecycle-too-short, which is shown, a day later",
     "speculation": "an attempt has to be overtaken while it copies; FileOutputCommitter, and the "
     "paper's Table V",
-    "task-retries": "an attempt has to die while it copies; MAPREDUCE-7282, the paper's Table V",
-    "uuid-optional": "Spark 4.3 gives every write a UUID; SPARK-33230 is of 3.0",
 }
 
 

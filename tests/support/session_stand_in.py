@@ -10,7 +10,6 @@ from zero_rename.s3a.hadoop.settings import S3ASettings
 CIRCUMSTANCES = {
     "committer": "magic",
     "destination": "s3a://bucket/t",
-    "mode": "append",
     "save_mode": "append",
 }
 

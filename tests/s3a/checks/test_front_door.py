@@ -65,41 +65,23 @@ SUBMITTED: dict[str, Submitted] = {
     ),
     "magic-disabled": Submitted(conf={f"{S3A}committer.magic.enabled": "false"}),
     # Hadoop's page on third-party stores, for stores without multipart uploads.
-    "multipart-disabled": Submitted(conf={f"{S3A}multipart.uploads.enabled": "false"}),
     "tripwire-off": Submitted(conf={ALGORITHM: "2"}),
     "hadoop-keys-dropped": Submitted(defaults={"fs.s3a.committer.name": "magic"}),
-    "bucket-option-ignored": Submitted(conf={f"{S3A}bucket.bucket.committer.name": "directory"}),
-    "rdd-api": Submitted(source="rdd.saveAsTextFile(path)\n"),
-    "format-falls-back": Submitted(source="df.write.format('delta').save(path)\n"),
-    "dynamic-partition-overwrite": Submitted(conf={OVERWRITE: "dynamic"}, source=OWN),
-    "dynamic-overwrite-marker": Submitted("classic", {OVERWRITE: "dynamic"}, source=OWN),
     "overwrite-removes-table": Submitted(
         source=OWN, mode=Mode.REPLACE, partitions=("day=1", "day=2")
     ),
     "overwrite-removes-first": Submitted(mode=Mode.REPLACE, partitions=("day=1",)),
     # Netflix's own committers call it so.
-    "conflict-mode-unknown": Submitted(
-        "directory", {f"{S3A}committer.staging.conflict-mode": "overwrite"}
-    ),
-    "conflict-mode-ignored": Submitted(conf={f"{S3A}committer.staging.conflict-mode": "replace"}),
-    "unique-filenames-off": Submitted(
-        "directory", {f"{S3A}committer.staging.unique-filenames": "false"}
-    ),
     "uuid-shared": Submitted(defaults={f"{S3A}committer.uuid": "7e0c"}),
-    "uuid-optional": Submitted(conf={f"{S3A}committer.require.uuid": "false"}),
     "speculation": Submitted("classic", {"spark.speculation": "true"}),
-    "task-retries": Submitted("classic", {"spark.task.maxFailures": "4"}, master="yarn"),
     "driver-restarts": Submitted(conf={"spark.yarn.maxAppAttempts": "2"}),
     "classic-renames": Submitted("classic"),
-    "classic-algorithm-2": Submitted("classic", {ALGORITHM: "2"}),
-    "classic-tripped": Submitted("classic", {ALGORITHM: "10"}),
     # Hadoop's default, and the pages that repeat it.
     "abort-uploads-on": Submitted(conf={f"{S3A}committer.abort.pending.uploads": "true"}),
     # Hadoop's page on third-party stores recommends the purge where there are no rules.
     "multipart-purge": Submitted(conf={f"{S3A}multipart.purge": "true"}),
     "directory-purge": Submitted(conf={f"{S3A}directory.operations.purge.uploads": "true"}),
     "lifecycle-too-short": Submitted(rules=(LifecycleRule("a", "", 1),), seconds=30 * 3600),
-    "lifecycle-tight": Submitted(rules=(LifecycleRule("a", "", 1),), seconds=20 * 3600),
     "lifecycle-missing": Submitted(),
     "marker-off": Submitted(
         conf={f"{HADOOP}mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
@@ -107,7 +89,6 @@ SUBMITTED: dict[str, Submitted] = {
     "in-memory-tracking": Submitted(
         conf={f"{S3A}committer.magic.track.commits.in.memory.enabled": "true"}
     ),
-    "magic-cleanup-off": Submitted(conf={f"{S3A}committer.magic.cleanup.enabled": "false"}),
     "report-in-table": Submitted(
         conf={f"{S3A}committer.summary.report.directory": "s3a://bucket/wh/flights/reports"}
     ),
@@ -118,13 +99,7 @@ SUBMITTED: dict[str, Submitted] = {
     "staging-on-s3": Submitted("directory", {f"{HADOOP}fs.defaultFS": "s3a://bucket"}),
 }
 #: Those that only the running job, or the command, can meet: how is in the tests below.
-ELSEWHERE = {
-    "classes-missing",
-    "fail-refuses-table",
-    "mode-not-kept",
-    "replace-removes-table",
-    "destination-scheme",
-}
+ELSEWHERE = {"classes-missing", "dynamic-partition-overwrite"}
 
 
 def findings(given: Submitted, folder: Path, caplog: pytest.LogCaptureFixture) -> str:
@@ -227,30 +202,6 @@ class TestInTheJob:
         with pytest.raises(SettingsRefusedError, match="classes-missing"):
             check_session(view, CIRCUMSTANCES, {}, "bucket")
 
-    @pytest.mark.parametrize(
-        ("mode", "check"), [("fail", "fail-refuses-table"), ("replace", "replace-removes-table")]
-    )
-    def test_conflict_modes_of_the_whole_table(
-        self, mode: str, check: str, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        conf = S3ASettings(Committer.DIRECTORY, conflict_mode=mode).spark_conf()
-        hadoop = {key.removeprefix(HADOOP): value for key, value in conf.items()}
-        facts = {"committer": "directory", "has_other_partitions": True}
-        said = ""
-        try:
-            check_session(SessionView(session(conf, hadoop)), facts, {}, "bucket")
-        except SettingsRefusedError as refused:
-            said = str(refused)
-        assert f"[{check}]" in said + caplog.text
-
-    def test_an_append_that_the_session_makes_a_replace(self) -> None:
-        conf = S3ASettings(Committer.DIRECTORY, conflict_mode="replace").spark_conf()
-        hadoop = {key.removeprefix(HADOOP): value for key, value in conf.items()}
-        facts = {"committer": "directory", "mode": Mode.APPEND, "save_mode": Mode.APPEND}
-        view = SessionView(session(conf, hadoop))
-        with pytest.raises(SettingsRefusedError, match="mode-not-kept"):
-            check_session(view, facts, {}, "bucket")
-
 
 class TestTheCommand:
     @pytest.fixture
@@ -281,11 +232,16 @@ class TestTheCommand:
 
     def test_what_is_written_and_by_which_committer(self, file: Path) -> None:
         marker = f"{HADOOP}mapreduce.fileoutputcommitter.marksuccessfuljobs=false"
+        reports = f"{S3A}committer.summary.report.directory=s3a://bucket/t/reports"
+        dynamic = f"{OVERWRITE}=dynamic"
         said = self.run(
-            *("--conf-file", str(file), "--destination", "s3://bucket/t", "--conf", marker), code=1
+            *("--conf-file", str(file), "--destination", "s3a://bucket/t"),
+            *("--conf", marker, "--conf", reports, "--conf", dynamic),
+            code=1,
         )
-        assert "destination-scheme" in said
+        assert "report-in-table" in said
         assert "marker-off" in said
+        assert "dynamic-partition-overwrite" in said
         assert "committer-name" in self.run(
             "--conf-file", str(file), "--committer", "directory", code=1
         )

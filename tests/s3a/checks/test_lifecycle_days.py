@@ -9,7 +9,7 @@ from support.memory_store import MemoryDriver, MemoryStore
 from zero_rename.committer import TableRoot
 from zero_rename.committer.s3.lifecycle import LifecycleRule
 from zero_rename.committer.s3.requests import Unknown
-from zero_rename.s3a.checks.uploads import lifecycle_days
+from zero_rename.s3a.checks.run import lifecycle_days
 
 ROOT = TableRoot("bucket", "tables/flights")
 

@@ -26,7 +26,7 @@ def test_the_first_layer_wins_and_is_named() -> None:
     )
     assert found[NAME] == Setting("directory", DAG_CONF)
     assert found["spark.speculation"] == Setting("true", SPARK_DEFAULTS)
-    assert found["fs.s3a.committer.magic.cleanup.enabled"] == Setting("true", DEFAULT)
+    assert found["fs.s3a.committer.magic.enabled"] == Setting("true", DEFAULT)
 
 
 def test_bare_hadoop_keys_count_only_where_hadoop_reads_them() -> None:

@@ -70,15 +70,13 @@ def test_tripwires(committer: Committer) -> None:
     reject = "spark.hadoop.pathoutputcommit.reject.fileoutput"
     made = conf(committer)
     assert (made[algorithm], made[reject]) == ("10", "true")
-    made = conf(committer, tripwires=False)
-    assert (made[algorithm], made[reject]) == ("1", "false")
 
 
 def test_options_of_the_staging_committers() -> None:
     # S3A conformance 75
-    made = conf("partitioned", conflict_mode="replace", unique_filenames=False, staging_dir="tmp/x")
+    made = conf("partitioned", conflict_mode="replace", staging_dir="tmp/x")
     assert made[f"{COMMITTER}staging.conflict-mode"] == "replace"
-    assert made[f"{COMMITTER}staging.unique-filenames"] == "false"
+    assert made[f"{COMMITTER}staging.unique-filenames"] == "true"
     assert made[f"{COMMITTER}staging.tmp.path"] == "tmp/x"
     assert conf("directory")[f"{COMMITTER}staging.conflict-mode"] == "append"
     assert not any("staging" in key for key in conf("magic"))
@@ -87,7 +85,6 @@ def test_options_of_the_staging_committers() -> None:
 def test_options_of_magic() -> None:
     key = f"{COMMITTER}magic.track.commits.in.memory.enabled"
     assert conf("magic")[key] == "false"
-    assert conf("magic", track_commits_in_memory=True)[key] == "true"
     assert key not in conf("directory")
 
 
@@ -96,19 +93,13 @@ def test_options_of_all() -> None:
     made = conf(
         uuid="0b1c",
         threads=16,
-        abort_pending_uploads=True,
         summary_report_dir="s3a://bucket/reports",
         buffer_dir="/data/s3a",
-        require_uuid=False,
-        retry_5xx=False,
     )
     assert made[f"{COMMITTER}uuid"] == "0b1c"
     assert made[f"{COMMITTER}threads"] == "16"
-    assert made[f"{COMMITTER}abort.pending.uploads"] == "true"
     assert made[f"{COMMITTER}summary.report.directory"] == "s3a://bucket/reports"
-    assert made[f"{COMMITTER}require.uuid"] == "false"
     assert made["spark.hadoop.fs.s3a.buffer.dir"] == "/data/s3a"
-    assert made["spark.hadoop.fs.s3a.retry.http.5xx.errors"] == "false"
 
 
 def test_endpoints() -> None:
@@ -134,9 +125,6 @@ def test_encryption_and_storage_class(given: str, algorithm: str) -> None:
     assert made["spark.hadoop.fs.s3a.encryption.algorithm"] == algorithm
     assert made.get("spark.hadoop.fs.s3a.encryption.key") == key
     assert made["spark.hadoop.fs.s3a.create.storage.class"] == "standard_ia"
-    assert (
-        conf(conditional_create=False)["spark.hadoop.fs.s3a.create.conditional.enabled"] == "false"
-    )
 
 
 @pytest.mark.parametrize(
@@ -149,7 +137,6 @@ def test_encryption_and_storage_class(given: str, algorithm: str) -> None:
         ("magic", {"encryption": "SSE-C", "encryption_key": "secret"}, "encryption"),
         ("magic", {"encryption_key": "arn:aws:kms:eu-west-1:1:key/1"}, "SSE-C"),
         ("magic", {"encryption": "SSE-KMS", "encryption_key": "0123-plain"}, "ARN"),
-        ("magic", {"storage_class": "glacier"}, "storage_class"),
         ("magic", {"uuid": "a/b"}, "uuid"),
         ("magic", {"uuid": ""}, "uuid"),
         ("magic", {"buffer_dir": "/data\nspark.master local"}, "control characters"),

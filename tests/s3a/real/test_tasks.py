@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from support.hadoop_committers import COMMITTERS, Application, Place, numbers
+from zero_rename.s3a.hadoop.settings import ABORT_UPLOADS_KEY
 
 pytestmark = [
     pytest.mark.spark,
@@ -47,7 +48,7 @@ def test_a_failed_job_adds_nothing(
     application: Application, place: Place, committer: str, aborts: bool
 ) -> None:
     # S3A conformance 1, 15, 45, 46, 47, 49, 57
-    with application.with_committer(committer, abort_pending_uploads=aborts):
+    with application.with_committer(committer, {ABORT_UPLOADS_KEY: str(aborts).lower()}):
         application.write(place, application.frame(0))
         before = place.files()
         bad = application.failing(application.frame(100, rows=60, files=3), 150)

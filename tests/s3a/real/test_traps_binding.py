@@ -118,40 +118,7 @@ def test_magic_without_its_paths(application: Application, own_place: Place) -> 
     assert own_place.files() == []
 
 
-@shows("multipart-disabled")
-@S3A
-def test_without_multipart_uploads(
-    application: Application, own_place: Place, committer: str
-) -> None:
-    # S3A conformance 14
-    with (
-        application.with_committer(committer, {"fs.s3a.multipart.uploads.enabled": "false"}),
-        pytest.raises(Exception, match=r"(?i)multipart|disabled|magic"),
-    ):
-        application.write(own_place, application.frame(0))
-
-
-@shows("bucket-option-ignored")
-def test_a_committer_for_one_bucket_is_not_met(application: Application, own_place: Place) -> None:
-    # S3A conformance 11
-    option = f"fs.s3a.bucket.{own_place.bucket}.committer.name"
-    with application.with_committer("magic", {option: "directory"}):
-        application.write(own_place, application.frame(0))
-    assert own_place.marker()["committer"] == "magic"
-
-
-@shows("destination-scheme")
-def test_the_scheme_chooses_the_factory(application: Application, own_place: Place) -> None:
-    # S3A conformance 11
-    since = own_place.now_ms()
-    scheme = {"fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"} | NO_TRIPWIRES
-    with application.with_committer("magic", scheme):
-        url = own_place.url.replace("s3a://", "s3://")
-        application.frame(0).write.mode("append").partitionBy("day").parquet(url)
-    assert "classic rename committer ran" in objection(own_place, "magic", since)
-
-
-@shows("rdd-api", "tripwire-off")
+@shows("tripwire-off")
 def test_the_rdd_api_goes_round_the_committer(application: Application, place: Place) -> None:
     since = place.now_ms()
     context = application.spark.sparkContext
@@ -193,18 +160,6 @@ def test_without_markers_the_old_one_stays(
     assert "left no _SUCCESS marker" in objection(fresh, committer, 0)
 
 
-@shows("magic-cleanup-off")
-def test_magic_trees_of_committed_jobs(application: Application, place: Place) -> None:
-    # S3A conformance 28
-    since = place.now_ms()
-    off = {"fs.s3a.committer.magic.cleanup.enabled": "false"}
-    with application.with_committer("magic", off):
-        application.write(place, application.frame(0))
-    assert [key for key in place.objects() if key.endswith(".pendingset")]
-    (warning,) = place.verify("magic", None, since).warnings
-    assert "not cleaned up" in warning
-
-
 @shows("report-in-table")
 @pytest.mark.parametrize(("folder", "partition_by"), [("", ()), ("/reports", ("day",))])
 def test_reports_among_the_tables_files(
@@ -216,30 +171,6 @@ def test_reports_among_the_tables_files(
     assert [key for key in place.objects() if "summary-" in key]
     with pytest.raises(Exception, match=r"(?i)not a parquet file|conflicting|FAILED_READ"):
         application.spark.read.parquet(place.url).agg({"id": "sum"}).collect()
-
-
-@shows("classic-tripped")
-def test_classic_refuses_the_tripwires(application: Application, place: Place) -> None:
-    ten = {"mapreduce.fileoutputcommitter.algorithm.version": "10"}
-    with (
-        application.with_committer("classic", ten),
-        pytest.raises(Exception, match="Only 1 or 2 algorithm version is supported"),
-    ):
-        application.write(place, application.frame(0))
-
-
-@shows("classic-algorithm-2")
-def test_algorithm_2_shows_tasks_of_a_failed_job(application: Application, place: Place) -> None:
-    frame = application.failing(application.frame(0, rows=60, files=3), 50)
-    for version, left in (("1", False), ("2", True)):
-        there = place.below(f"v{version}")
-        setting = {"mapreduce.fileoutputcommitter.algorithm.version": version}
-        with (
-            application.with_committer("classic", setting),
-            pytest.raises(Exception, match="row 50"),
-        ):
-            application.write(there, frame)
-        assert bool(there.files()) is left
 
 
 @shows("classic-renames")

@@ -10,6 +10,7 @@ import pytest
 from support.dead_drivers import Death, kill_driver, pending_set
 from support.hadoop_committers import Application
 from zero_rename.s3a.hadoop.commit_files import PendingSet
+from zero_rename.s3a.hadoop.settings import IN_MEMORY_KEY
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.of_the_jars]
 
@@ -22,7 +23,7 @@ def test_nothing_says_whose_the_uploads_are(application: Application, tmp_path: 
             "magic",
             str(uuid.uuid4()),
             pending_set(0),
-            given={"track_commits_in_memory": in_memory},
+            overrides={IN_MEMORY_KEY: str(in_memory).lower()},
         )
         for in_memory in (False, True)
     ]

@@ -14,7 +14,7 @@ from support.hadoop_committers import COMMITTERS, Application, Place, numbers
 from support.recorded import check_recorded
 from zero_rename.committer.errors import VerificationError
 from zero_rename.s3a.hadoop.commit_files import JobSummary
-from zero_rename.s3a.hadoop.settings import BINDING_PARQUET, PATH_PROTOCOL
+from zero_rename.s3a.hadoop.settings import ABORT_UPLOADS_KEY, BINDING_PARQUET, PATH_PROTOCOL
 
 pytestmark = [
     pytest.mark.spark,
@@ -45,7 +45,6 @@ class TestConflictModes:
             numbers(range(60), days=3) + numbers(range(100, 140))
         )
 
-    @shows("mode-not-kept")
     def test_partitioned_replaces_what_it_writes(
         self, application: Application, place: Place
     ) -> None:
@@ -74,7 +73,6 @@ class TestConflictModes:
             application.write(place, fourth)
         assert len(application.rows(place)) == 100
 
-    @shows("fail-refuses-table")
     def test_directory_fails_for_other_partitions_too(
         self, application: Application, place: Place
     ) -> None:
@@ -88,7 +86,6 @@ class TestConflictModes:
             application.write(place, fourth)
         assert len(application.rows(place)) == 60
 
-    @shows("replace-removes-table")
     def test_directory_replaces_the_whole_table(
         self, application: Application, place: Place
     ) -> None:
@@ -97,32 +94,6 @@ class TestConflictModes:
         with application.with_committer("directory", conflict_mode="replace"):
             application.write(place, application.frame(100))
         assert application.rows(place) == numbers(range(100, 140)), "day 3 is gone"
-
-    @shows("conflict-mode-ignored")
-    def test_magic_does_not_read_it(self, application: Application, place: Place) -> None:
-        self.load(application, place, "magic")
-        with application.with_committer("magic", {CONFLICT: "replace"}):
-            application.write(place, application.frame(100))
-        assert len(application.rows(place)) == 100
-
-    @shows("conflict-mode-unknown")
-    @pytest.mark.parametrize("committer", ["directory", "partitioned"])
-    def test_an_unknown_one(self, application: Application, place: Place, committer: str) -> None:
-        # S3A conformance 13
-        with (
-            application.with_committer(committer, {CONFLICT: "merge"}),
-            pytest.raises(Exception, match=r"(?i)merge|conflict"),
-        ):
-            application.write(place, application.frame(0))
-        assert place.files() == []
-
-    @shows("unique-filenames-off")
-    def test_names_without_the_jobs_uuid(self, application: Application, place: Place) -> None:
-        # S3A conformance 75
-        with application.with_committer("directory", unique_filenames=False):
-            application.write(place, application.frame(0))
-        job = place.marker()["jobId"]
-        assert not any(job in name for name in place.files())
 
 
 class TestOverwrites:
@@ -177,16 +148,6 @@ class TestOverwrites:
             application.write(place, application.frame(100), mode="overwrite")
         assert application.rows(place) == numbers(range(40), range(100, 140)), "not replaced"
 
-    @shows("dynamic-overwrite-marker")
-    def test_dynamic_leaves_no_marker(self, application: Application, place: Place) -> None:
-        with application.with_committer("classic", DYNAMIC):
-            application.write(place, application.frame(0), mode="overwrite")
-            application.write(place, application.frame(100), mode="overwrite")
-        assert application.rows(place) == numbers(range(100, 140)), "replaced"
-        assert not place.has("_SUCCESS")
-        with pytest.raises(VerificationError, match="SPARK-35279"):
-            place.verify("classic", None, 0)
-
 
 class TestUploadsOfOthers:
     @pytest.fixture(autouse=True)
@@ -204,7 +165,7 @@ class TestUploadsOfOthers:
         with application.with_committer(committer):
             application.write(place, application.frame(0))
             assert len(place.uploads()) == 1, "off: left alone"
-        with application.with_committer(committer, abort_pending_uploads=True):
+        with application.with_committer(committer, {ABORT_UPLOADS_KEY: "true"}):
             application.write(place, application.frame(100))
         assert place.uploads() == []
 

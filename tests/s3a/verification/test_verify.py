@@ -411,6 +411,14 @@ class TestReport:
         else:
             assert "failed at stage 'failed'" in world.objection(self.DIR)
 
+    def test_two_writes_of_an_application_under_one_uuid(self) -> None:
+        """Without save(): both committed, and the last one's files are not all that came."""
+        world = World()
+        for number in (1, 2):
+            body = json.dumps(world.document).encode()
+            world.put(f"reports/summary-job_2026_000{number}.json", body=body)
+        assert "wrote more than once under the one UUID" in world.objection(self.DIR)
+
     def test_one_without_a_marker(self) -> None:
         def failed(report: dict[str, Any]) -> None:
             report["success"] = False
