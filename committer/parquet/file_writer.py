@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -11,6 +12,17 @@ import pyarrow.parquet as pq
 from ..errors import StreamError
 from ..records.pending_file import PendingFile
 from ..s3.requests import ObjectSettings
+from .dictionaries import dictionary_columns
+
+#: Where Arrow's default is another than that of Spark's writer.
+_LEVELS = {"zstd": 3}
+#: What Spark's writer does, too, and what pyarrow does only when it is asked to; older versions of
+#: pyarrow store decimals as bytes.
+_LIKE_SPARK: dict[str, Any] = {
+    name: True
+    for name in ("write_page_index", "store_decimal_as_integer")
+    if name in signature(pq.ParquetWriter).parameters
+}
 
 
 class PendingStream(Protocol):
@@ -98,7 +110,14 @@ class FileWriter:
         :raises StreamError: a part could not be uploaded.
         """
         if self._writer is None:  # not in __init__: it writes, and may fail
-            self._writer = pq.ParquetWriter(self._sink, self._schema, compression=self._compression)
+            self._writer = pq.ParquetWriter(
+                self._sink,
+                self._schema,
+                compression=self._compression,
+                compression_level=_LEVELS.get(self._compression),
+                use_dictionary=dictionary_columns(rows),  # pyright: ignore[reportArgumentType]
+                **_LIKE_SPARK,
+            )
         self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
         self.rows += rows.num_rows
 

@@ -36,11 +36,16 @@ class PartitionWriter:
         self._open_file = open_file
         self._limit = buffer_bytes
         self._file: FileWriter | None = None
-        self._waiting: list[pa.RecordBatch] = []
+        self.waiting: list[pa.RecordBatch] = []
         self._rows = 0
         self._ratio = 1.0
         self.buffered = 0
         self.finished: list[PendingFile] = []
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a file has been opened: else all of the partition's rows are ``waiting``."""
+        return self._file is not None or bool(self.finished)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take rows; writes a row group, or ends a file, when a limit is reached."""
@@ -53,7 +58,7 @@ class PartitionWriter:
                 continue
             piece = batch.slice(at, room)
             at += piece.num_rows
-            self._waiting.append(_own(piece))
+            self.waiting.append(_own(piece))
             self._rows += piece.num_rows
             self.buffered += int(per_row * piece.num_rows)
             if self._room(per_row) < 1:
@@ -66,8 +71,8 @@ class PartitionWriter:
         if self._file is None:
             self._file = self._open_file()
         file, before = self._file, self._file.size
-        table = pa.Table.from_batches(self._waiting, self._schema)
-        raw, self._waiting, self._rows, self.buffered = self.buffered, [], 0, 0
+        table = pa.Table.from_batches(self.waiting, self._schema)
+        raw, self.waiting, self._rows, self.buffered = self.buffered, [], 0, 0
         file.write(table)
         if raw:
             self._ratio = max(0.001, (file.size - before) / raw)

@@ -38,7 +38,8 @@ class TaskWriter:
     """Writes one task attempt's rows as pending files. Used by one thread.
 
     Rows are split by partition. At most ``options.max_open_partitions`` partitions have an open
-    file; rows of further ones wait in a spill file and are written at :meth:`close`. Memory:
+    file; rows of further ones wait in a spill file and are written at :meth:`close`, as are those
+    of partitions that would have row groups of less than 16 MiB for want of memory. Memory:
     about 16 MiB being split, 128 MiB waiting for row groups, 32 MiB on their way to the spill
     file, besides what the streams hold.
 
@@ -227,8 +228,8 @@ class TaskWriter:
         self._buffered -= writer.buffered
         writer.add(rows)
         self._buffered += writer.buffered
-        if self._buffered > _BUFFER_BYTES:
-            self._flush_largest()
+        while self._buffered > _BUFFER_BYTES:
+            self._free_memory()
 
     def _make_room(self) -> bool:
         if len(self._open) < self._options.max_open_partitions:
@@ -242,10 +243,21 @@ class TaskWriter:
         self._finished += writer.close()
         return True
 
-    def _flush_largest(self) -> None:
+    def _free_memory(self) -> None:
+        """Write the largest row group; where that is a small one, let the partition with the
+        fewest rows wait on disk instead, if it has no file yet: a column's values are compressed
+        together with those of their row group."""
         largest = max((writer for writer, _ in self._open.values()), key=lambda w: w.buffered)
-        self._buffered -= largest.buffered
-        largest.flush()
+        unbegun = [name for name, (writer, _) in self._open.items() if not writer.has_begun]
+        if largest.buffered >= _BUFFER_BYTES // _THREADS or not unbegun:
+            self._buffered -= largest.buffered
+            largest.flush()
+            return
+        smallest = min(unbegun, key=lambda name: self._open[name][0].buffered)
+        writer, _ = self._open.pop(smallest)
+        self._buffered -= writer.buffered
+        for rows in writer.waiting:
+            self._spill.add(smallest, rows)
 
     def _partition_writer(self, partition: str, buffer_bytes: int) -> PartitionWriter:
         return PartitionWriter(

@@ -78,6 +78,7 @@ def test_all_types(spark, s3_bucket, tmp_path, frame):
     plain = spark.read.parquet(str(folder))
     assert kinds(plain) == kinds(frame)
     assert repr(rows(plain)) == repr(expected)
+    assert plain.where("a_price = 1.5 and an_int = 3 and a_struct.a = 1").count() == 1
 
     # pyarrow and plain Python, on the files and by the table
     for found in (pq.read_table(folder), Table(url).to_arrow()):
@@ -96,12 +97,13 @@ def test_all_types(spark, s3_bucket, tmp_path, frame):
     with duckdb.connect() as duck:
         duck.execute("set timezone = 'UTC'")
         found = duck.execute(
-            "select a_decimal, a_time, a_local_timestamp, a_struct, an_old_date, a_string, a_binary"
-            f" from read_parquet('{folder}/*.parquet') where n = 1"
+            "select a_decimal, a_price, a_time, a_local_timestamp, a_struct, an_old_date, a_string,"
+            f" a_binary from read_parquet('{folder}/*.parquet') where n = 1"
         ).fetchone()
         one = expected[0]
         assert found == (
             one["a_decimal"],
+            one["a_price"],
             dt.time(12, 34, 56, 123456),
             one["a_local_timestamp"],
             one["a_struct"],

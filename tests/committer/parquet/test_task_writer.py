@@ -283,7 +283,7 @@ def test_memory_does_not_grow_with_partitions(monkeypatch: pytest.MonkeyPatch) -
         kept = sum(
             piece.get_total_buffer_size()
             for open_writer, _ in task._open.values()
-            for piece in open_writer._waiting
+            for piece in open_writer.waiting
         )
         assert held == task._buffered <= 20_000
         assert kept <= 2 * 20_000  # nothing small keeps something large
@@ -322,7 +322,7 @@ def test_tiny_batches_are_gathered() -> None:
         task.write(table.slice(number, 1))
         assert len(task._staged) <= 512
     (open_writer, _) = task._open[UNPARTITIONED]
-    assert len(open_writer._waiting) <= 6
+    assert len(open_writer.waiting) <= 6
     (file,) = task.close().files
     assert store.table(file).column("v").to_pylist() == list(range(3000))
 
