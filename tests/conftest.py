@@ -6,13 +6,12 @@ import itertools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import pytest
-from botocore.loaders import JSONFileLoader
 from hypothesis import settings
 
+from support import descriptions
 from support.counting import RequestCounter
 from support.moto_server import S3Server, running
 from zero_rename.committer.s3 import boto_calls, conditional_put
@@ -25,10 +24,7 @@ from zero_rename.committer.weather.weather import Patience
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 
-# Their contents never change, and reading them is most of the time that a client takes: each file
-# is read once a process, not once by each of the loaders that sessions make.
-_descriptions = cache(JSONFileLoader().load_file)
-JSONFileLoader.load_file = lambda self, file_path: _descriptions(file_path)
+descriptions.read_once()
 
 #: Servers for a whole run; which worker runs what; how far the simulation went, printed below the
 #: results.

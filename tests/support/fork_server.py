@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import gc
 import json
 import os
 import runpy
@@ -129,12 +130,16 @@ def _wait(program: int, connection: socket.socket) -> int:
 def _import() -> None:
     """Import what programs do, and let botocore read its description of S3."""
     import boto3
+    import descriptions
+    import pandas  # noqa: F401 - pyarrow does, where it converts Python's values
     import pyarrow.parquet  # noqa: F401
 
     import zero_rename.committer.table
     import zero_rename.spark.options  # noqa: F401
 
+    descriptions.read_once()
     boto3.client("s3", region_name="us-east-1", aws_access_key_id="-", aws_secret_access_key="-")
+    gc.freeze()  # or a fork's first collection copies all these pages
 
 
 if __name__ == "__main__":
