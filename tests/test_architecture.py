@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "operators": {"provider", "orchestration", "committer", "s3a"},
     "sensors": {"provider", "orchestration", "committer", "s3a"},
     "example_dags": {"operators", "sensors", "provider", "committer", "spark"},
-    DAGSTER: {"orchestration", "committer", "s3a"},
+    DAGSTER: {"orchestration", "committer", "s3a", "spark"},
 }
 #: The only part of a folder that another one may import, where that is not the whole.
 ONLY = {("orchestration", "spark"): "zero_rename.spark.startup"}

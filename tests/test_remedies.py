@@ -22,12 +22,15 @@ from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any
 
+import dagster
 import pytest
 import typer
 from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSession
 
+import dagster_zero_rename
 import support.airflow  # noqa: F401 - Airflow's home comes before the first import of Airflow
 import zero_rename
+from dagster_zero_rename import ZeroRenameResource
 from zero_rename import JobSpec, Table
 from zero_rename.cli import app
 from zero_rename.committer import FileOptions
@@ -46,7 +49,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 FOLDERS = sorted(
     folder
     for name in PROJECT["tool"]["setuptools"]["packages"]
-    if (folder := name.partition(".")[2]) and "." not in folder and folder != "example_dags"
+    if (folder := name.removeprefix("zero_rename.")) not in ("zero_rename", "example_dags")
+    and "." not in folder
 )
 
 # The advice
@@ -151,7 +155,10 @@ def has_commands(parser: argparse.ArgumentParser) -> bool:
 
 @cache
 def modules() -> tuple[Any, ...]:
-    found = walk_packages(zero_rename.__path__, "zero_rename.")
+    found = [
+        *walk_packages(zero_rename.__path__, "zero_rename."),
+        *walk_packages(dagster_zero_rename.__path__, "dagster_zero_rename."),
+    ]
     names = [module.name for module in found if ".example_dags" not in module.name]
     return tuple(import_module(name) for name in names)
 
@@ -163,7 +170,8 @@ def classes() -> dict[str, type]:
         name: value
         for module in modules()
         for name, value in vars(module).items()
-        if inspect.isclass(value) and value.__module__.startswith("zero_rename.")
+        if inspect.isclass(value)
+        and value.__module__.startswith(("zero_rename.", "dagster_zero_rename."))
     }
 
 
@@ -173,8 +181,9 @@ def parameters(function: Callable[..., Any]) -> set[str]:
 
 @cache
 def arguments() -> frozenset[str]:
-    """What can be given by name: arguments of operators and sensors, of a table's methods and of
-    ``save()``, options of the data source, fields of connections, options of the configuration."""
+    """What can be given by name: arguments of operators and sensors, of a table's methods, of
+    ``save()``, of Dagster's resource and assets, options of the data source, fields of
+    connections, options of the configuration."""
     from airflow.sdk import BaseOperator
 
     names: set[str] = set()
@@ -185,7 +194,8 @@ def arguments() -> frozenset[str]:
                     names |= parameters(vars(ancestor)["__init__"])
     for name, method in inspect.getmembers(Table, inspect.isfunction):
         names |= parameters(method) if not name.startswith("_") else set()
-    names |= parameters(save)
+    names |= parameters(save) | parameters(ZeroRenameResource.write) | parameters(dagster.asset)
+    names |= set(ZeroRenameResource.model_fields)
     kinds = (JobSpec, FileOptions, S3ASettings, ConnectionSettings, WriterOptions, ReaderOptions)
     names |= {field.name for kind in kinds for field in fields(kind)}
     names |= set(get_provider_info()["config"]["zero_rename"]["options"])
@@ -396,7 +406,7 @@ FOUND = {
     "remedy by a function": ("Nothing should read this load before", "s3a"),
     "remedy of a check": ("Set spark.speculation=false", "s3a"),
     "option's meaning": ("With mode overwrite: the partitions to replace", "spark"),
-    "argument in a message": ("newer_than_epoch counts the changes", "provider"),
+    "argument in a message": ("newer_than_epoch counts the changes", "orchestration"),
 }
 
 

@@ -1,0 +1,192 @@
+"""Step that writes one asset: its run, partition keys and place for events."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import dagster as dg
+from dagster._core.storage.tags import (
+    ASSET_RESUME_RETRY_TAG,
+    RESUME_RETRY_TAG,
+    RETRY_NUMBER_TAG,
+)
+
+from zero_rename.committer.errors import InvalidInputError
+from zero_rename.committer.job_spec import Owner
+
+if TYPE_CHECKING:
+    from dagster import DagsterInstance, DagsterRun
+    from dagster._core.execution.context.system import StepExecutionContext
+
+#: Names of a job's ``once`` key and owner that say that Dagster ran it.
+APPLICATION = "dagster"
+
+
+@dataclass(frozen=True)
+class AssetStep:
+    """One try at one asset, as far as the commit protocol cares.
+
+    :param asset: its key.
+    :param keys: the partition keys that the run asks for, in order; ``None``: it has no partitions.
+    :param metadata: of the asset's definition.
+    :param chain: the first run of a chain of retries, by its id: a run that was re-executed from
+        its failure, or retried by Dagster itself, goes on with the chain of the run before.
+    :param try_number: of the step within its run, from 1.
+    """
+
+    asset: dg.AssetKey
+    keys: tuple[str, ...] | None
+    partitions_def: dg.PartitionsDefinition | None
+    metadata: Mapping[str, Any]
+    job: str
+    run: str
+    root_run: str
+    chain: str
+    try_number: int
+    step: StepExecutionContext
+
+    @staticmethod
+    def of(
+        context: dg.AssetExecutionContext | dg.OutputContext, asset_key: dg.AssetKey | None = None
+    ) -> AssetStep:
+        """Read the context of an asset's function, or of an I/O manager's output.
+
+        :param asset_key: which asset, where the function makes several.
+        :raises InvalidInputError: the run's range of partitions is none, or not one range.
+        """
+        if isinstance(context, dg.OutputContext):
+            step = context.step_context
+            asset_key = context.asset_key
+        else:
+            step = context.op_execution_context.get_step_execution_context()
+            asset_key = asset_key or context.asset_key
+        node = step.job_def.asset_layer.get(asset_key)
+        run = step.dagster_run
+        partitions_def = node.partitions_def
+        return AssetStep(
+            asset=asset_key,
+            keys=None if partitions_def is None else _keys(step, asset_key, partitions_def),
+            partitions_def=partitions_def,
+            metadata=node.metadata,
+            job=run.job_name,
+            run=run.run_id,
+            root_run=run.root_run_id or run.run_id,
+            chain=chain_of(run, step.instance),
+            try_number=step.previous_attempt_count + 1,
+            step=step,
+        )
+
+    @property
+    def once(self) -> str:
+        """The ``once`` key of what this step writes: the same in every run that was re-executed
+        from one first run, and for the same partitions only."""
+        keys = "" if self.keys is None else "\n".join(sorted(self.keys))
+        digest = hashlib.sha256(keys.encode()).hexdigest()[:16]
+        asset = quote("/".join(self.asset.path), safe=" /")
+        return f"{APPLICATION}/{self.root_run}/{asset}/keys-{digest}"
+
+    @property
+    def owner(self) -> Owner:
+        """Who the job's records say runs it."""
+        return Owner(
+            dag_id=self.job,
+            run_id=self.run,
+            task_id=self.asset.to_user_string(),
+            try_number=self.try_number,
+            application=APPLICATION,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            series=self.chain,
+        )
+
+    def retries(self, owner: Owner) -> bool:
+        """Whether this is a retry of what a job of this ``once`` key did: it is then reported and
+        not repeated. Else somebody asked for the work to be done again."""
+        return owner.series == self.chain
+
+    def made(self, owner: Owner) -> bool:
+        """Whether a job of this ``once`` key is of this very try."""
+        return (owner.run_id, owner.try_number) == (self.run, self.try_number)
+
+    def __str__(self) -> str:
+        return f"asset {self.asset.to_user_string()!r} in run {self.run}, try {self.try_number}"
+
+
+def chain_of(run: DagsterRun, instance: DagsterInstance) -> str:
+    """The first run of the chain of retries that a run belongs to.
+
+    A run that somebody re-executed as a whole, or by steps of his choice, begins a chain of its
+    own: it is meant to do again what was done.
+    """
+    while (parent := _retried(run, instance)) is not None:
+        run = parent
+    return run.run_id
+
+
+def _retried(run: DagsterRun, instance: DagsterInstance) -> DagsterRun | None:
+    """The run that this one retries; ``None`` where it is none of a retry's, or that is gone."""
+    tags = run.tags
+    resumes = "true" in (tags.get(RESUME_RETRY_TAG), tags.get(ASSET_RESUME_RETRY_TAG))
+    if run.parent_run_id is None or not (resumes or RETRY_NUMBER_TAG in tags):
+        return None
+    parent = instance.get_run_by_id(run.parent_run_id)
+    # Tags of a run are handed on to one that is made from it as a whole: only what failed is
+    # retried.
+    return None if parent is None or parent.is_success else parent
+
+
+def _keys(
+    step: StepExecutionContext, asset: dg.AssetKey, partitions_def: dg.PartitionsDefinition
+) -> tuple[str, ...]:
+    """The keys between the ends of a run's range; not the time between them, which may hold keys
+    that were not asked for.
+
+    :raises InvalidInputError: none, keys that this asset has not, or a range that can be read in
+        two ways.
+    """
+    if not step.has_partitions:
+        raise _wrong_range(asset, "names none, and the asset has partitions")
+    ends = step.partition_key_range
+    shown = f"of {ends.start}" if ends.start == ends.end else f"from {ends.start} to {ends.end}"
+    with dg.partition_loading_context(dynamic_partitions_store=step.instance):
+        for key in (ends.start, ends.end):
+            if not partitions_def.has_partition_key(key):
+                raise _wrong_range(asset, f"{shown} names {key!r}, which is no partition of it")
+        keys = tuple(partitions_def.get_partition_keys_in_range(ends))
+        if not keys or (keys[0], keys[-1]) != (ends.start, ends.end):
+            raise _wrong_range(asset, f"{shown} goes backwards")
+        if isinstance(partitions_def, dg.MultiPartitionsDefinition) and len(keys) > 1:
+            _check_one_range(asset, keys, partitions_def.get_partition_keys(), shown)
+    return keys
+
+
+def _check_one_range(
+    asset: dg.AssetKey, keys: Sequence[str], row: Sequence[str], shown: str
+) -> None:
+    """See that a range over several dimensions means the same keys, whether it is read dimension
+    by dimension, as Dagster does, or in the order in which its partitions are shown.
+
+    :param row: all keys of the asset in that order.
+    """
+    in_a_row = row[row.index(keys[0]) : row.index(keys[-1]) + 1]
+    if set(in_a_row) != set(keys):
+        raise _wrong_range(
+            asset,
+            f"{shown} names {len(keys)} partitions dimension by dimension, and {len(in_a_row)} "
+            "in a row",
+        )
+
+
+def _wrong_range(asset: dg.AssetKey, what: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"The run's range of partitions {what} (asset {asset.to_user_string()!r}); nothing was "
+        "written.",
+        remedy="Launch a backfill of the partitions wanted: Dagster makes a run of each contiguous "
+        "range.",
+    )

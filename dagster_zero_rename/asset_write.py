@@ -1,0 +1,292 @@
+"""Write of one asset's rows: one job for all partitions that its run asks for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from zero_rename.committer.errors import (
+    InvalidInputError,
+    OutcomeUnknownError,
+    TableNotFoundError,
+    UnfinishedCommitError,
+)
+from zero_rename.committer.job_spec import FileOptions, Mode, OnConflict, OnRepeat, choice
+from zero_rename.committer.layout import UNPARTITIONED
+from zero_rename.committer.maintenance.recovery import Outcome
+from zero_rename.committer.protocol.snapshot import Snapshot
+from zero_rename.committer.read_base import ReadBase
+from zero_rename.committer.state.job_state import Committed, PartitionCommit
+from zero_rename.committer.table import Table
+from zero_rename.orchestration.runs.reports import commit_report, summary
+
+from .asset_step import AssetStep
+from .event_metadata import (
+    EPOCH,
+    commit_metadata,
+    data_version,
+    partition_metadata,
+    table_metadata,
+)
+from .key_paths import Layout, PartitionExpr, key_paths, path_columns
+from .rows import Rows, is_spark_frame, rows_of
+
+
+@dataclass(frozen=True)
+class WritePolicy:
+    """How rows are written.
+
+    :param mode: ``overwrite`` the partitions that the run asks for, or the whole of a table without
+        any; or ``append`` to them.
+    :param partition_expr: as :mod:`.key_paths` says.
+    :param base: the state of the table that the rows were computed from.
+    """
+
+    mode: str = "overwrite"
+    partition_expr: PartitionExpr | None = None
+    on_conflict: str = OnConflict.FAIL
+    base: Snapshot | ReadBase | None = None
+    files: FileOptions | None = None
+
+    def __post_init__(self) -> None:
+        """:raises InvalidInputError: a word that is none of the choices, or another mode."""
+        choice("on_conflict", OnConflict, self.on_conflict)
+        if self.parsed_mode is Mode.FAIL_IF_EXISTS:
+            raise InvalidInputError(
+                f"An asset is not written with mode={self.mode!r}: it could never be materialised "
+                "again. Nothing was written.",
+                remedy="Choose overwrite or append.",
+            )
+
+    @property
+    def parsed_mode(self) -> Mode:
+        return Mode.parse(self.mode)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is about to be written.
+
+    :param paths: the partitions that the run asks for, by their keys.
+    """
+
+    step: AssetStep
+    table: Table
+    policy: WritePolicy
+    layout: Layout
+    paths: Mapping[str, str]
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        known = self.layout.partition_by
+        return path_columns(self.paths) if known is None else known
+
+
+def write_asset(step: AssetStep, table: Table, data: Any, policy: WritePolicy) -> Committed:
+    """Write an asset's rows by one job, and put what it did into the asset's events.
+
+    What the same chain of retries has committed before is reported and not written again; what
+    another run under the same root committed is replaced.
+
+    :param data: as :func:`.rows.rows_of` takes it, or a Spark data frame.
+    :raises InvalidInputError: nothing was written; also where this very step has written the
+        asset before.
+    :raises ZeroRenameError: as :meth:`zero_rename.Table.job`.
+    """
+    began = time.monotonic()
+    mode = policy.parsed_mode
+    earlier = _earlier(step, table)
+    if earlier is not None:
+        committed, paths = earlier, _paths(step, policy, _layout(table, None))
+    else:
+        rows = None if is_spark_frame(data) else rows_of(data)
+        layout = _layout(table, _spark_schema(data) if rows is None else _schema(step, table, rows))
+        paths = _paths(step, policy, layout)
+        job = _Job(step, table, policy, layout, paths)
+        committed = _write_spark(job, data) if rows is None else _write(job, rows)
+    _tell(step, table, committed, paths, mode, time.monotonic() - began)
+    return committed
+
+
+def _paths(step: AssetStep, policy: WritePolicy, layout: Layout) -> dict[str, str]:
+    expr = policy.partition_expr
+    return key_paths(step.asset.to_user_string(), step.keys, step.partitions_def, expr, layout)
+
+
+def _layout(table: Table, schema: pa.Schema | None) -> Layout:
+    """The table's, or that of the rows which are to make it."""
+    try:
+        return Layout(table.schema, table.partition_by)
+    except TableNotFoundError:
+        if schema is None:
+            raise
+        return Layout(schema, None)
+
+
+def _schema(step: AssetStep, table: Table, rows: Rows) -> pa.Schema | None:
+    """The rows' columns; ``None``: the table's, since there are no rows.
+
+    :raises InvalidInputError: there is no table either, or no type.
+    """
+    if not rows.empty:
+        return rows.schema
+    untyped = rows.schema is None or not len(rows.schema) or pa.null() in rows.schema.types
+    if untyped and not table.exists():
+        raise InvalidInputError(
+            f"There are no rows for the asset {step.asset.to_user_string()!r}, and no table yet: "
+            "nothing says what its columns are. Nothing was written.",
+            table=table.root.url,
+            remedy="Begin with a partition that has rows, or return an empty pyarrow Table with a "
+            "schema.",
+        )
+    return rows.schema
+
+
+def _earlier(step: AssetStep, table: Table) -> Committed | None:
+    """What this chain of retries has committed before, applied to its end."""
+    job = table.once_job(step.once)
+    owner = None if job is None else table.owner_of(job)
+    if job is None or owner is None or not step.retries(owner):
+        return None
+    if step.made(owner):
+        raise InvalidInputError(
+            f"The {step} has written this table already; the rows of this second call were not "
+            "written.",
+            table=table.root.url,
+            job=job,
+            remedy="Hand all rows over in one call: an iterator of tables or frames is one.",
+        )
+    done = table.settle(job)
+    committed = table.result(job)
+    if committed is None or (done is not None and done.outcome is Outcome.FAILED):
+        raise UnfinishedCommitError(
+            "A try before this one has committed, and that could not be applied to its end just "
+            f"now{f': {done.detail}' if done else ''}.",
+            table=table.root.url,
+            job=job,
+            remedy="Retry the step, or run `zero-rename recover --apply`.",
+        )
+    step.step.log.warning(
+        f"{table.root.url}: job {job} of try {owner.try_number} in run {owner.run_id} has "
+        "committed these partitions already; nothing is written. To load them anew, materialise "
+        "them by a new run."
+    )
+    return replace(committed, repeated=True)
+
+
+def _write(job: _Job, rows: Rows) -> Committed:
+    policy, mode = job.policy, job.policy.parsed_mode
+    replacing = mode is Mode.REPLACE
+    paths = tuple(job.paths.values())
+    write = job.table.job(
+        job.layout.schema if rows.empty or rows.schema is None else rows.schema,
+        mode=mode,
+        partition_by=job.partition_by,
+        replace_partitions=paths if replacing else (),
+        replace_table=replacing and not paths,
+        only_partitions=paths,
+        on_conflict=policy.on_conflict,
+        base=policy.base,
+        once=job.step.once,
+        on_repeat=OnRepeat.REPLACE_OWN,
+        owner=job.step.owner,
+        files=policy.files,
+    )
+    with write:
+        for batch in rows.batches:
+            write.write(batch)
+    assert write.committed is not None
+    return write.committed
+
+
+def _spark_schema(frame: Any) -> pa.Schema:
+    from zero_rename.spark.types import arrow_schema
+
+    return arrow_schema(frame.schema)
+
+
+def _write_spark(job: _Job, frame: Any) -> Committed:
+    """Write a Spark data frame by ``save()``, in this process's Spark session."""
+    from zero_rename.spark import save
+
+    owner, policy = job.step.owner, job.policy
+    replacing = policy.parsed_mode is Mode.REPLACE
+    options = {
+        "once": job.step.once,
+        "onRepeat": OnRepeat.REPLACE_OWN,
+        "onConflict": policy.on_conflict,
+        "dag": owner.dag_id,
+        "run": owner.run_id,
+        "task": owner.task_id,
+        "tryNumber": str(owner.try_number),
+        "series": owner.series,
+        **_file_options(policy.files),
+    }
+    if replacing and not job.paths:
+        options["replaceTable"] = "true"
+    save(
+        frame,
+        job.table.root.url,
+        partition_by=job.partition_by,
+        mode=policy.parsed_mode,
+        partitions=list(job.paths.values()) or None,
+        base=policy.base,
+        options={name: str(value) for name, value in options.items()},
+    )
+    written = job.table.once_job(job.step.once)
+    committed = None if written is None else job.table.result(written)
+    if committed is None:
+        raise OutcomeUnknownError(
+            f"Spark's write for the {job.step} ended well, and no job of it can be found.",
+            table=job.table.root.url,
+            remedy="`zero-rename jobs` shows what the table knows of it; the session has to reach "
+            "the store that the resource names.",
+        )
+    return committed
+
+
+def _file_options(files: FileOptions | None) -> dict[str, str]:
+    """The data source's options for how files are written."""
+    if files is None:
+        return {}
+    raise InvalidInputError(
+        "files= is not for Spark data frames; nothing was written.",
+        remedy="Set the data source's options by save() in an application of its own.",
+    )
+
+
+def _tell(
+    step: AssetStep,
+    table: Table,
+    committed: Committed,
+    paths: Mapping[str, str],
+    mode: Mode,
+    seconds: float,
+) -> None:
+    """Put what a job did into the events of each partition, and the version of its rows."""
+    root = table.root
+    common: dict[str, Any] = {
+        **table_metadata(root, table.schema),
+        **commit_metadata(root, committed),
+        "zero_rename/seconds": round(seconds, 3),
+        "zero_rename/repeated": committed.repeated,
+    }
+    context, replaced = step.step, mode is Mode.REPLACE
+    changed = {partition.partition: partition for partition in committed.partitions}
+    for path in (UNPARTITIONED,) if step.keys is None else ():
+        if path in changed:
+            common |= partition_metadata(root, changed[path], replaced=replaced)
+    context.add_asset_metadata(common, step.asset)
+    for key, path in paths.items():
+        # An append changes the partitions that it has rows for.
+        done = changed.get(path) or PartitionCommit(path, 0, 0, 0, 0, 0)
+        told = partition_metadata(root, done, replaced=replaced)
+        if path not in changed:
+            del told[EPOCH]
+        context.add_asset_metadata(told, step.asset, key)
+    context.set_data_version(step.asset, data_version(committed))
+    context.log.info(summary(commit_report(committed)))

@@ -1,0 +1,89 @@
+"""Metadata of materialisations: what a commit did, under Dagster's names where it has any."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+
+from zero_rename.committer.layout import UNPARTITIONED, TableRoot
+from zero_rename.committer.state.job_state import Committed, PartitionCommit
+
+JOB = "zero_rename/job"
+EPOCH = "zero_rename/epoch"
+
+
+def table_schema(schema: pa.Schema) -> dg.TableSchema:
+    """A table's columns as Dagster shows them."""
+    return dg.TableSchema(
+        columns=[
+            dg.TableColumn(
+                name=field.name,
+                type=str(field.type),
+                constraints=dg.TableColumnConstraints(nullable=field.nullable),
+            )
+            for field in schema
+        ]
+    )
+
+
+def table_metadata(root: TableRoot, schema: pa.Schema) -> dict[str, Any]:
+    """What is the same in every partition of a table."""
+    return {
+        "dagster/table_name": root.url.removeprefix("s3://").replace("/", "."),
+        "dagster/column_schema": dg.MetadataValue.table_schema(table_schema(schema)),
+    }
+
+
+def commit_metadata(root: TableRoot, committed: Committed) -> dict[str, Any]:
+    """What is the same in every partition that a job changed."""
+    return {
+        JOB: committed.job,
+        "zero_rename/decided": dg.MetadataValue.timestamp(committed.decided_at),
+        "dagster/uri": dg.MetadataValue.url(root.url),
+    }
+
+
+def partition_metadata(
+    root: TableRoot, partition: PartitionCommit, *, replaced: bool
+) -> dict[str, Any]:
+    """What a job did to one partition, or to a table without any.
+
+    :param replaced: the job's rows are all that is there.
+    """
+    found: dict[str, Any] = {
+        EPOCH: partition.epoch,
+        "zero_rename/rows": partition.rows,
+        "zero_rename/bytes": partition.bytes,
+        "zero_rename/files": partition.files,
+        "zero_rename/files_removed": partition.removed,
+        "dagster/uri": dg.MetadataValue.url(partition_url(root, partition.partition)),
+    }
+    if replaced:
+        whole = partition.partition == UNPARTITIONED
+        found["dagster/row_count" if whole else "dagster/partition_row_count"] = partition.rows
+    return found
+
+
+def partition_url(root: TableRoot, partition: str) -> str:
+    """Where a partition's files lie."""
+    return root.url if partition == UNPARTITIONED else f"{root.url}/{partition}"
+
+
+def data_version(committed: Committed) -> dg.DataVersion:
+    """What tells the rows of a run's partitions from those before: their epoch.
+
+    Dagster keeps one version for all partitions of a step. Where their epochs differ, one of them
+    could be the version that another partition had before; then it is the job's id.
+    """
+    epochs = {partition.epoch for partition in committed.partitions}
+    return dg.DataVersion(str(epochs.pop()) if len(epochs) == 1 else committed.job)
+
+
+def job_of(metadata: Mapping[str, Any]) -> str | None:
+    """The job that a materialisation's metadata names."""
+    value = metadata.get(JOB)
+    text = getattr(value, "value", value)
+    return text if isinstance(text, str) else None

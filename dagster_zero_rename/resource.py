@@ -1,0 +1,179 @@
+"""Resource by which assets, checks, sensors and jobs reach tables on S3."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from pydantic import Field
+
+from zero_rename.committer.errors import InvalidInputError
+from zero_rename.committer.layout import TableRoot
+from zero_rename.committer.read_base import ReadBase
+from zero_rename.committer.records.success_marker import COMMITTER as NATIVE
+from zero_rename.committer.s3.clients import Keys, client_at
+from zero_rename.committer.table import Table
+from zero_rename.orchestration.table_names import table_url
+from zero_rename.s3a.hadoop.committers import check_committer
+
+from .asset_step import AssetStep
+from .asset_write import WritePolicy, write_asset
+from .event_metadata import data_version
+from .rows import is_spark_frame
+
+if TYPE_CHECKING:
+    from zero_rename.committer import FileOptions, Snapshot
+
+    from .key_paths import PartitionExpr
+
+#: Members of an asset's metadata that say how it is written.
+TABLE, PARTITION_EXPR, MODE = "table", "partition_expr", "mode"
+#: The variables by which boto3 elsewhere reaches what the resource reaches.
+_VARIABLES = {
+    "endpoint_url": "AWS_ENDPOINT_URL",
+    "region_name": "AWS_REGION",
+    "access_key_id": "AWS_ACCESS_KEY_ID",
+    "secret_access_key": "AWS_SECRET_ACCESS_KEY",
+    "session_token": "AWS_SESSION_TOKEN",
+}
+
+
+class ZeroRenameResource(dg.ConfigurableResource):
+    """Tables below one root, with one way to reach their store.
+
+    Whatever is left out is boto3's own chain's to find: environment, profile, container, instance
+    role. Keys belong into ``EnvVar``: Dagster's UI shows other values.
+    """
+
+    table_root: str | None = Field(
+        default=None, description="s3://bucket/prefix: where tables lie that are named without it."
+    )
+    endpoint_url: str | None = Field(default=None, description="The store, where it is not AWS.")
+    region_name: str | None = Field(default=None, description="Its region.")
+    path_style: bool = Field(
+        default=False, description="Put the bucket into the path, not into the host's name."
+    )
+    access_key_id: str | None = Field(default=None, repr=False, description="By EnvVar.")
+    secret_access_key: str | None = Field(default=None, repr=False, description="By EnvVar.")
+    session_token: str | None = Field(default=None, repr=False, description="By EnvVar.")
+    committer: str = Field(
+        default=NATIVE,
+        description="Of Spark applications: zero_rename, magic, directory, partitioned or classic.",
+    )
+    on_conflict: str = Field(
+        default="fail",
+        description="What a write does when another job changed a partition meanwhile: fail, or "
+        "last_wins.",
+    )
+
+    def table(self, name: str) -> Table:
+        """Open a table; nothing is read or written yet.
+
+        :param name: ``s3://bucket/prefix``, or a name below ``table_root``.
+        :raises InvalidInputError: no such name, or keys that are not a pair.
+        :raises StoreRefusedError: profile, region or endpoint cannot be right.
+        """
+        root = TableRoot.parse(table_url(name, self.table_root, "the ZeroRenameResource"))
+        return Table(root.url, client=self._client())
+
+    def _client(self) -> Any:
+        """A boto3 S3 client; ``None`` where nothing says another one than the standard chain's."""
+        if not (self._given() or self.path_style):
+            return None
+        access, secret = self.access_key_id, self.secret_access_key
+        if bool(access) is not bool(secret):
+            raise InvalidInputError(
+                "The ZeroRenameResource has one of access_key_id and secret_access_key; nothing "
+                "was read or written.",
+                remedy="Give both, each by EnvVar, or neither.",
+            )
+        pair = Keys(access, secret, self.session_token or None) if access and secret else None
+        return client_at(self.endpoint_url, self.region_name, path_style=self.path_style, keys=pair)
+
+    def aws_env(self) -> dict[str, str]:
+        """Environment variables by which boto3 in another process reaches the same store, as far
+        as this resource says how."""
+        found = {_VARIABLES[name]: value for name, value in self._given().items()}
+        if self.access_key_id:
+            # An empty one, too: a token left in the environment belongs to other keys.
+            found.setdefault(_VARIABLES["session_token"], "")
+        if self.region_name:
+            found["AWS_DEFAULT_REGION"] = self.region_name
+        return found
+
+    def _given(self) -> dict[str, str]:
+        found = {name: getattr(self, name) for name in _VARIABLES}
+        return {name: value for name, value in found.items() if value}
+
+    def asset_table(self, asset: dg.AssetKey, metadata: Any) -> Table:
+        """The table of an asset: its metadata's ``table``, else its key's path."""
+        return self.table(metadata.get(TABLE) or "/".join(asset.path))
+
+    def write(
+        self,
+        context: dg.AssetExecutionContext | dg.OutputContext,
+        data: Any,
+        *,
+        table: str | None = None,
+        asset_key: dg.AssetKey | str | None = None,
+        mode: str | None = None,
+        partition_expr: PartitionExpr | None = None,
+        base: Snapshot | ReadBase | None = None,
+        files: FileOptions | None = None,
+    ) -> dg.MaterializeResult:
+        """Write an asset's rows into its table by one job, however many partitions the run has.
+
+        Overwriting, the partitions that the run asks for hold these rows and no others afterwards:
+        one without rows is emptied. Rows of other partitions are refused. What this chain of
+        retries committed before is reported and not written again.
+
+        :param data: a pyarrow Table, RecordBatch or RecordBatchReader, a pandas or polars frame, a
+            DuckDB relation, an iterator of these, or a Spark data frame.
+        :param table: its name; ``None``: ``table`` in the asset's metadata, else the asset's key.
+        :param asset_key: which asset, where the function makes several.
+        :param mode: ``overwrite`` or ``append``; ``None``: ``mode`` in the asset's metadata, else
+            ``overwrite``.
+        :param partition_expr: the column that holds the partition keys, ``"day"``, or a path of
+            columns by the start of each partition, ``"year=%Y/month=%-m/day=%-d"``; by dimension,
+            a dictionary of these. ``None``: that of the asset's metadata.
+        :param base: the state of the table that the rows were computed from: under
+            ``on_conflict="fail"`` nothing that has changed since is written over.
+        :return: with the rows' data version; metadata of each partition is in its event.
+        :raises InvalidInputError: a call that cannot be right; nothing was written.
+        :raises ZeroRenameError: as :meth:`zero_rename.Table.job`.
+        """
+        key = None if asset_key is None else dg.AssetKey.from_coercible(asset_key)
+        step = AssetStep.of(context, key)
+        meta = step.metadata
+        policy = WritePolicy(
+            mode=mode or meta.get(MODE) or "overwrite",
+            partition_expr=partition_expr or meta.get(PARTITION_EXPR),
+            on_conflict=self.on_conflict,
+            base=base,
+            files=files,
+        )
+        self._check_committer(data)
+        target = self.asset_table(step.asset, meta if table is None else {TABLE: table})
+        committed = write_asset(step, target, data, policy)
+        return dg.MaterializeResult(asset_key=step.asset, data_version=data_version(committed))
+
+    def _check_committer(self, data: Any) -> None:
+        check_committer(self.committer)
+        if self.committer != NATIVE:
+            raise InvalidInputError(
+                f"The ZeroRenameResource has committer={self.committer!r}, which Spark "
+                "applications write by, and this asset's function hands its rows over; nothing was "
+                "written.",
+                remedy="Submit a Spark application, or leave committer out.",
+            )
+        if is_spark_frame(data):
+            elsewhere = [n for n, value in self.aws_env().items() if os.environ.get(n, "") != value]
+            if elsewhere:
+                raise InvalidInputError(
+                    "The Spark session of this process reaches its store by the environment, which "
+                    f"differs from the ZeroRenameResource in {', '.join(elsewhere)}; nothing was "
+                    "written.",
+                    remedy="Set these variables before the session starts, or submit a Spark "
+                    "application.",
+                )

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import dagster as dg
+import pytest
+
+from dagster_zero_rename import ZeroRenameResource
+from support import dagster_loads
+from support.dagster_loads import Load
+
+
+@pytest.fixture
+def zero(bucket: str) -> ZeroRenameResource:
+    """Tables in an empty bucket, reached by the environment."""
+    return ZeroRenameResource(table_root=f"s3://{bucket}/tables")
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as made:
+        yield made
+
+
+@pytest.fixture
+def load(zero: ZeroRenameResource, monkeypatch: pytest.MonkeyPatch) -> Load:
+    """What the job of :mod:`support.dagster_loads` loads in this test."""
+    monkeypatch.setenv(dagster_loads.TABLES, str(zero.table_root))
+    made = Load()
+    monkeypatch.setattr(dagster_loads, "load", made)
+    return made

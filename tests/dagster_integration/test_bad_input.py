@@ -1,0 +1,190 @@
+"""What cannot be right is refused, and nothing of it is visible."""
+
+import datetime as dt
+from typing import Any
+
+import dagster as dg
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from dagster_zero_rename import ZeroRenameIOManager, ZeroRenameResource
+from support.dagster_loads import DAYS, SCHEMA, days
+from zero_rename.committer.errors import InvalidInputError, TableNotFoundError
+
+ONE = [{"day": dt.date(2013, 1, 1), "number": 1}]
+BOTH = dg.MultiPartitionsDefinition(
+    {"carrier": dg.StaticPartitionsDefinition(["AA", "DL", "UA"]), "day": DAYS}
+)
+
+
+def asset(data: Any = None, **given: Any) -> Any:
+    @dg.asset(name="flights", **given)
+    def made(context: dg.AssetExecutionContext, zero: ZeroRenameResource):
+        return zero.write(context, pa.Table.from_pylist(ONE, SCHEMA) if data is None else data)
+
+    return made
+
+
+def refused(zero: ZeroRenameResource, made: Any, message: str, **run: Any) -> None:
+    """Materialise an asset that is refused; the table stays what it was."""
+    before = zero.table("flights").snapshot().epochs if zero.table("flights").exists() else None
+    with pytest.raises(InvalidInputError, match=message):
+        dg.materialize([made], resources={"zero": zero}, **run)
+    table = zero.table("flights")
+    assert table.exists() is (before is not None)
+    assert before is None or table.snapshot().epochs == before
+    assert table.open_jobs() == []
+
+
+@pytest.fixture
+def by_day(zero: ZeroRenameResource) -> ZeroRenameResource:
+    """A table of days."""
+    with zero.table("flights").job(SCHEMA, partition_by=["day"]) as job:
+        job.write(pa.Table.from_pylist(ONE, SCHEMA))
+    return zero
+
+
+@pytest.fixture
+def whole(zero: ZeroRenameResource) -> ZeroRenameResource:
+    """A table without partitions."""
+    with zero.table("flights").job(SCHEMA, partition_by=[]) as job:
+        job.write(pa.Table.from_pylist(ONE, SCHEMA))
+    return zero
+
+
+def test_an_asset_without_partitions_on_a_table_with_some(by_day: ZeroRenameResource) -> None:
+    refused(by_day, asset(), "has no partitions, and its table is partitioned by day")
+
+
+def test_an_asset_with_partitions_on_a_table_without(whole: ZeroRenameResource) -> None:
+    made = asset(partitions_def=DAYS, metadata={"partition_expr": "day"})
+    refused(whole, made, "its table has none", partition_key="2013-01-01")
+
+
+def test_rows_of_other_partitions_than_the_runs(by_day: ZeroRenameResource) -> None:
+    made = asset(partitions_def=DAYS)
+    refused(by_day, made, "rows for the partition 'day=2013-01-01'", partition_key="2013-01-02")
+
+
+@pytest.mark.parametrize(
+    ("expr", "message"),
+    [
+        ("year=%Y/month=%-m", "no partition of its table"),
+        ("hour", "its rows have none of that name"),
+        ({"day": "day"}, "names dimensions, and it has one only"),
+        ("day=%Q", "no code of strftime"),
+        ("day=%Y-%m-01", "are all day=2013-01-01"),
+    ],
+)
+def test_keys_that_are_no_partitions(by_day: ZeroRenameResource, expr: Any, message: str) -> None:
+    made = asset(partitions_def=DAYS, metadata={"partition_expr": expr})
+    refused(by_day, made, message, tags=days("2013-01-01", "2013-01-02"))
+
+
+def test_keys_of_another_type_than_their_column(by_day: ZeroRenameResource) -> None:
+    made = asset(partitions_def=dg.StaticPartitionsDefinition(["monday"]))
+    refused(by_day, made, "'monday' is not a value of", partition_key="monday")
+
+
+def test_keys_of_a_new_table_whose_column_nobody_names(zero: ZeroRenameResource) -> None:
+    made = asset(partitions_def=DAYS)
+    refused(zero, made, "Nothing says which partition", partition_key="2013-01-01")
+
+
+def test_dimensions_that_are_no_columns(by_day: ZeroRenameResource) -> None:
+    key = dg.MultiPartitionKey({"carrier": "AA", "day": "2013-01-01"})
+    refused(
+        by_day, asset(partitions_def=BOTH), "its rows have none of that name", partition_key=key
+    )
+    expr = {"weekday": "day"}
+    made = asset(partitions_def=BOTH, metadata={"partition_expr": expr})
+    refused(by_day, made, "does not go by its dimensions, carrier, day", partition_key=key)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "message"),
+    [
+        ("AA|2013-01-01", "DL|2013-01-02", "4 partitions dimension by dimension, and 33 in a row"),
+        ("AA|2013-01-02", "DL|2013-01-01", "goes backwards"),
+        ("DL|2013-01-01", "AA|2013-01-02", "goes backwards"),
+    ],
+)
+def test_a_range_that_is_not_one(
+    zero: ZeroRenameResource, first: str, last: str, message: str
+) -> None:
+    """Read as Dagster reads it, it names partitions that nobody asked for, or none, and a job
+    that names none may write any."""
+    refused(zero, asset(partitions_def=BOTH), message, tags=days(first, last))
+
+
+def test_a_range_that_goes_backwards(by_day: ZeroRenameResource) -> None:
+    made = asset(partitions_def=DAYS)
+    refused(by_day, made, "goes backwards", tags=days("2013-01-03", "2013-01-01"))
+
+
+def test_a_range_of_keys_that_are_none(by_day: ZeroRenameResource) -> None:
+    made = asset(partitions_def=dg.WeeklyPartitionsDefinition(start_date="2013-01-06"))
+    refused(by_day, made, "no partition of it", tags=days("2013-01-01", "2013-01-09"))
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("rows", "a builtins.str"),
+        ({"day": []}, "a builtins.dict"),
+        (7, "a builtins.int"),
+        ([ONE[0]], "a builtins.dict"),
+        (pd.DataFrame(), "nothing says what its columns are"),
+        (pd.DataFrame({"day": []}, dtype=object), "nothing says what its columns are"),
+    ],
+)
+def test_rows_in_no_known_form(zero: ZeroRenameResource, data: Any, message: str) -> None:
+    made = asset(data, partitions_def=DAYS, metadata={"partition_expr": "day"})
+    refused(zero, made, message, partition_key="2013-01-01")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ({"mode": "upsert"}, "mode='upsert' is unknown"),
+        ({"mode": "error"}, "could never be materialised again"),
+        ({"table": "a//b"}, "names no table"),
+    ],
+)
+def test_metadata_that_cannot_be_right(
+    zero: ZeroRenameResource, metadata: dict[str, str], message: str
+) -> None:
+    refused(zero, asset(metadata=metadata), message)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"table_root": None}, "gives no table root"),
+        ({"access_key_id": "key"}, "one of access_key_id and secret_access_key"),
+        ({"on_conflict": "win"}, "on_conflict is 'win'"),
+        ({"committer": "magic"}, "which Spark applications write by"),
+        ({"committer": "manifest"}, "manifest"),
+    ],
+)
+def test_a_resource_that_cannot_be_right(
+    zero: ZeroRenameResource, given: dict[str, Any], message: str
+) -> None:
+    wrong = ZeroRenameResource(**{"table_root": zero.table_root, **given})
+    with pytest.raises(InvalidInputError, match=message):
+        dg.materialize([asset()], resources={"zero": wrong})
+    assert not zero.table("flights").exists()
+
+
+def test_an_input_whose_table_is_not_there(zero: ZeroRenameResource) -> None:
+    flights = dg.AssetSpec("flights")
+
+    @dg.asset
+    def report(flights: pa.Table) -> None:
+        raise AssertionError("called")
+
+    with pytest.raises(TableNotFoundError, match="no table of the asset 'flights'"):
+        dg.materialize(
+            [flights, report], resources={"io_manager": ZeroRenameIOManager(zero_rename=zero)}
+        )

@@ -1,0 +1,104 @@
+"""Assets returned and taken by name."""
+
+import datetime as dt
+from typing import Any
+
+import dagster as dg
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from dagster_zero_rename import ZeroRenameIOManager, ZeroRenameResource
+from support.dagster_loads import DAYS, days
+from zero_rename.committer.errors import InvalidInputError
+
+WEEKS = dg.WeeklyPartitionsDefinition(start_date="2012-12-31", end_date="2013-01-28", day_offset=1)
+
+
+@dg.asset(
+    partitions_def=DAYS,
+    backfill_policy=dg.BackfillPolicy.single_run(),
+    metadata={"partition_expr": "day"},
+)
+def flights(context: dg.AssetExecutionContext) -> pd.DataFrame:
+    keys = [dt.date.fromisoformat(key) for key in context.partition_keys]
+    return pd.DataFrame({"day": keys, "number": [key.day for key in keys]})
+
+
+def run(zero: ZeroRenameResource, *assets: Any, **given: Any) -> Any:
+    io_manager = ZeroRenameIOManager(zero_rename=zero)
+    return dg.materialize(list(assets), resources={"io_manager": io_manager}, **given)
+
+
+def taken_as(kind: Any, **given: Any) -> tuple[dg.AssetsDefinition, list[Any]]:
+    """An asset that takes flights, and where what it took is found."""
+    took: list[Any] = []
+
+    def report(flights: Any) -> None:
+        took.append(flights.read_all() if kind is pa.RecordBatchReader else flights)
+
+    report.__annotations__["flights"] = kind
+    return dg.asset(**given)(report), took
+
+
+def test_what_is_returned_is_written_with_its_events(zero: ZeroRenameResource) -> None:
+    result = run(zero, flights, tags=days("2013-01-02", "2013-01-04"))
+    events = [
+        event.step_materialization_data.materialization
+        for event in result.all_events
+        if event.is_step_materialization
+    ]
+    told = {event.partition: event for event in events}
+    assert sorted(told) == ["2013-01-02", "2013-01-03", "2013-01-04"]
+    assert told["2013-01-03"].metadata["dagster/partition_row_count"].value == 1
+    assert told["2013-01-03"].tags["dagster/data_version"] == "1"
+    assert len({event.metadata["zero_rename/job"].value for event in events}) == 1
+    assert zero.table("flights").to_arrow()["number"].to_pylist() == [2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.Table, Any, pa.RecordBatchReader, pd.DataFrame, pl.DataFrame, pl.LazyFrame]
+)
+def test_an_input_is_read_as_it_is_annotated(zero: ZeroRenameResource, kind: Any) -> None:
+    report, took = taken_as(kind, partitions_def=DAYS)
+    run(zero, flights, tags=days("2013-01-01", "2013-01-02"))
+    run(zero, flights, report, partition_key="2013-01-02", selection=[report])
+    [found] = took
+    assert isinstance(found, {Any: pa.Table, pa.RecordBatchReader: pa.Table}.get(kind, kind))
+    found = found.collect() if kind is pl.LazyFrame else found
+    frame = found if isinstance(found, pd.DataFrame) else found.to_pandas()
+    assert frame["number"].tolist() == [2]
+
+
+def test_a_week_takes_the_days_that_its_mapping_names(zero: ZeroRenameResource) -> None:
+    report, took = taken_as(pa.Table, partitions_def=WEEKS)
+    run(zero, flights, tags=days("2013-01-01", "2013-01-20"))
+    run(zero, flights, report, partition_key="2013-01-07", selection=[report])
+    assert sorted(took[0]["number"].to_pylist()) == [7, 8, 9, 10, 11, 12, 13]
+
+
+def test_partitions_that_are_named_one_by_one(zero: ZeroRenameResource) -> None:
+    """Not the time between the first and the last."""
+    mapping = dg.SpecificPartitionsPartitionMapping(["2013-01-02", "2013-01-05"])
+    report, took = taken_as(
+        pa.Table,
+        ins={"flights": dg.AssetIn(partition_mapping=mapping, metadata={"columns": ["number"]})},
+    )
+    run(zero, flights, tags=days("2013-01-01", "2013-01-06"))
+    run(zero, flights, report, selection=[report])
+    assert took[0].to_pydict() == {"number": [2, 5]}
+
+
+def test_a_day_that_holds_nothing_is_an_empty_frame(zero: ZeroRenameResource) -> None:
+    report, took = taken_as(pd.DataFrame, partitions_def=DAYS)
+    run(zero, flights, partition_key="2013-01-01")
+    run(zero, flights, report, partition_key="2013-01-02", selection=[report])
+    assert (len(took[0]), list(took[0].columns)) == (0, ["day", "number"])
+
+
+def test_an_annotation_that_nobody_can_serve(zero: ZeroRenameResource) -> None:
+    report, _ = taken_as(list, partitions_def=DAYS)
+    run(zero, flights, partition_key="2013-01-01")
+    with pytest.raises(InvalidInputError, match="as which no table is read"):
+        run(zero, flights, report, partition_key="2013-01-01", selection=[report])

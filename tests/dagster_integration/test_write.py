@@ -1,0 +1,205 @@
+"""Assets written by the resource: one commit a run, and what its events say."""
+
+import datetime as dt
+from typing import Any
+
+import dagster as dg
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from dagster_zero_rename import ZeroRenameResource
+from support.dagster_loads import DAYS, SCHEMA, Load, days, flights, rows
+from zero_rename.committer.errors import InvalidInputError
+
+DAY = "2013-01-01"
+TWO = [{"day": dt.date(2013, 1, 1), "number": n} for n in (1, 2)]
+
+
+def materialise(asset: Any, zero: ZeroRenameResource, **given: Any) -> list[Any]:
+    """Materialise an asset; the metadata of each of its events, and its data version."""
+    result = dg.materialize([asset], resources={"zero": zero}, **given)
+    return [
+        event.step_materialization_data.materialization
+        for event in result.all_events
+        if event.is_step_materialization
+    ]
+
+
+def values(event: dg.AssetMaterialization) -> dict[str, Any]:
+    return {name: value.value for name, value in event.metadata.items()}
+
+
+def written_by(data: Any, **given: Any) -> Any:
+    """An asset whose function hands ``data`` over; a function is called for it."""
+
+    @dg.asset(name="flights", partitions_def=DAYS, metadata={"partition_expr": "day"}, **given)
+    def made(context: dg.AssetExecutionContext, zero: ZeroRenameResource):
+        return zero.write(context, data() if callable(data) else data)
+
+    return made
+
+
+def test_a_run_of_several_partitions_is_one_commit(load: Load, zero: ZeroRenameResource) -> None:
+    load.numbers = {"2013-01-01": [1, 2], "2013-01-03": [3]}
+    events = materialise(flights, zero, tags=days("2013-01-01", "2013-01-03"))
+    assert [event.partition for event in events] == ["2013-01-01", "2013-01-02", "2013-01-03"]
+    told = [values(event) for event in events]
+    assert len({it["zero_rename/job"] for it in told}) == 1
+    assert [it["dagster/partition_row_count"] for it in told] == [2, 0, 1]
+    assert [it["zero_rename/files"] for it in told] == [1, 0, 1]
+    assert [it["zero_rename/epoch"] for it in told] == [1, 1, 1]
+    assert told[2]["dagster/uri"] == f"{zero.table_root}/flights/day=2013-01-03"
+    assert {it["zero_rename/repeated"] for it in told} == {False}
+    assert told[0]["zero_rename/bytes"] > 0 <= told[0]["zero_rename/seconds"]
+    columns = told[0]["dagster/column_schema"].columns
+    assert [(it.name, it.type) for it in columns] == [("day", "date32[day]"), ("number", "int64")]
+    assert load.calls == 1
+
+
+def test_a_day_without_rows_is_emptied_and_its_neighbours_are_left(
+    load: Load, zero: ZeroRenameResource
+) -> None:
+    load.numbers = {"2013-01-01": [1], "2013-01-02": [2], "2013-01-03": [3]}
+    materialise(flights, zero, tags=days("2013-01-01", "2013-01-03"))
+    load.numbers = {}
+    [event] = materialise(flights, zero, partition_key="2013-01-02")
+    assert values(event)["dagster/partition_row_count"] == 0
+    table = zero.table("flights")
+    assert sorted(table.to_arrow()["number"].to_pylist()) == [1, 3]
+    assert table.partitions() == ["day=2013-01-01", "day=2013-01-03"]
+
+
+def test_the_version_of_rows_is_their_epoch(load: Load, zero: ZeroRenameResource) -> None:
+    tag = "dagster/data_version"
+    load.numbers = {"2013-01-01": [1]}
+    assert [e.tags[tag] for e in materialise(flights, zero, partition_key=DAY)] == ["1"]
+    assert [e.tags[tag] for e in materialise(flights, zero, partition_key=DAY)] == ["2"]
+    # Epochs 3 and 1 by one run: neither may be what the other partition had before.
+    both = materialise(flights, zero, tags=days("2013-01-01", "2013-01-02"))
+    assert {e.tags[tag] for e in both} == {values(both[0])["zero_rename/job"]}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        lambda: pa.Table.from_pylist(TWO, SCHEMA),
+        lambda: pa.RecordBatch.from_pylist(TWO, SCHEMA),
+        lambda: pa.Table.from_pylist(TWO, SCHEMA).to_reader(),
+        lambda: pd.DataFrame(TWO),
+        lambda: pd.DataFrame(TWO).set_index("day"),
+        lambda: pd.DataFrame(TWO)[::-1],
+        lambda: pl.DataFrame(TWO),
+        lambda: pl.LazyFrame(TWO),
+        lambda: duckdb.sql("select date '2013-01-01' as day, range + 1 as number from range(2)"),
+        lambda: (pd.DataFrame([row]) for row in TWO),
+        lambda: [pl.DataFrame(TWO[:1]), pa.Table.from_pylist(TWO[1:], SCHEMA)],
+        lambda: iter([SCHEMA.empty_table(), pa.Table.from_pylist(TWO, SCHEMA)]),
+    ],
+    ids=[
+        *("table", "batch", "reader", "pandas", "named index", "other index", "polars", "lazy"),
+        *("duckdb", "iterator", "list", "an empty table first"),
+    ],
+)
+def test_rows_come_in_many_forms(data: Any, zero: ZeroRenameResource) -> None:
+    materialise(written_by(data), zero, partition_key=DAY)
+    found = zero.table("flights").to_arrow().sort_by("number")
+    assert found.schema.names == ["day", "number"] or found.schema.names == ["number", "day"]
+    assert found.select(["day", "number"]).to_pylist() == TWO
+
+
+@pytest.mark.parametrize(
+    "nothing",
+    [pd.DataFrame(), pd.DataFrame({"day": [], "number": []}), pl.DataFrame(), [], iter(())],
+)
+def test_an_empty_frame_needs_no_types_where_there_is_a_table(
+    nothing: Any, zero: ZeroRenameResource
+) -> None:
+    materialise(written_by(pa.Table.from_pylist(TWO, SCHEMA)), zero, partition_key=DAY)
+    materialise(written_by(nothing), zero, partition_key=DAY)
+    assert zero.table("flights").to_arrow().num_rows == 0
+
+
+def test_a_table_without_partitions_is_replaced_as_a_whole(zero: ZeroRenameResource) -> None:
+    numbers = [[1, 2], [3], []]
+
+    @dg.asset
+    def airports(context: dg.AssetExecutionContext, zero: ZeroRenameResource):
+        return zero.write(context, pa.table({"number": pa.array(numbers.pop(0), pa.int64())}))
+
+    for expected in ([1, 2], [3], []):
+        [event] = materialise(airports, zero)
+        assert values(event)["dagster/row_count"] == len(expected)
+        assert zero.table("airports").to_arrow()["number"].to_pylist() == expected
+
+
+def test_an_asset_of_several_columns_is_named_by_a_format(zero: ZeroRenameResource) -> None:
+    @dg.asset(partitions_def=DAYS, metadata={"partition_expr": "year=%Y/month=%-m/day=%-d"})
+    def flights(context: dg.AssetExecutionContext, zero: ZeroRenameResource):
+        return zero.write(context, pd.DataFrame({"year": [2013], "month": [1], "day": [2], "n": 7}))
+
+    materialise(flights, zero, partition_key="2013-01-02")
+    assert zero.table("flights").partitions() == ["year=2013/month=1/day=2"]
+
+
+def test_dimensions_are_columns_by_their_names(zero: ZeroRenameResource) -> None:
+    both = dg.MultiPartitionsDefinition(
+        {"carrier": dg.StaticPartitionsDefinition(["AA", "M/S"]), "day": DAYS}
+    )
+
+    @dg.asset(partitions_def=both)
+    def flights(context: dg.AssetExecutionContext, zero: ZeroRenameResource):
+        row = {"carrier": ["M/S"], "day": [dt.date(2013, 1, 2)], "n": [7]}
+        return zero.write(context, pd.DataFrame(row))
+
+    key = dg.MultiPartitionKey({"carrier": "M/S", "day": "2013-01-02"})
+    [event] = materialise(flights, zero, partition_key=key)
+    assert event.partition == key
+    assert zero.table("flights").partitions() == ["carrier=M%2FS/day=2013-01-02"]
+
+
+def test_dynamic_partitions(zero: ZeroRenameResource, instance: dg.DagsterInstance) -> None:
+    carriers = dg.DynamicPartitionsDefinition(name="carriers")
+    instance.add_dynamic_partitions("carriers", ["AA", "UA", "DL"])
+
+    @dg.asset(partitions_def=carriers, metadata={"partition_expr": "carrier"})
+    def flights(context: dg.AssetExecutionContext, zero: ZeroRenameResource):
+        return zero.write(context, pd.DataFrame({"carrier": context.partition_keys, "n": 1}))
+
+    events = materialise(flights, zero, instance=instance, tags=days("AA", "UA"))
+    assert {event.partition for event in events} == {"AA", "UA"}
+    assert zero.table("flights").partitions() == ["carrier=AA", "carrier=UA"]
+
+
+def test_a_second_write_in_one_step_is_refused(zero: ZeroRenameResource) -> None:
+    @dg.asset(partitions_def=DAYS, metadata={"partition_expr": "day"})
+    def flights(context: dg.AssetExecutionContext, zero: ZeroRenameResource):
+        for row in TWO:
+            done = zero.write(context, pd.DataFrame([row]))
+        return done
+
+    with pytest.raises(InvalidInputError, match="second call were not written"):
+        materialise(flights, zero, partition_key=DAY)
+    assert zero.table("flights").to_arrow()["number"].to_pylist() == [1]
+
+
+def test_keys_by_environment_are_in_no_text(
+    zero: ZeroRenameResource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "ENDPOINT_URL"):
+        monkeypatch.setenv(f"OUR_{name}", dg.EnvVar(f"AWS_{name}").get_value() or "")
+        monkeypatch.delenv(f"AWS_{name}")
+    keyed = ZeroRenameResource(
+        table_root=zero.table_root,
+        endpoint_url=dg.EnvVar("OUR_ENDPOINT_URL"),
+        region_name="us-east-1",
+        access_key_id=dg.EnvVar("OUR_ACCESS_KEY_ID"),
+        secret_access_key=dg.EnvVar("OUR_SECRET_ACCESS_KEY"),
+    )
+    events = materialise(written_by(rows([DAY], {DAY: [1]})), keyed, partition_key=DAY)
+    assert values(events[0])["zero_rename/rows"] == 1
+    named = ZeroRenameResource(access_key_id="key", secret_access_key="hidden")
+    assert "hidden" not in f"{named!r} {named}"
+    assert named.aws_env()["AWS_SECRET_ACCESS_KEY"] == "hidden"
