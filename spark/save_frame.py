@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..committer import text_values as texts
-from ..committer.errors import ZeroRenameError
+from ..committer.errors import OutcomeUnknownError, ZeroRenameError
 from ..committer.failures import failures_told
 from ..committer.handoff import Handoff
 from ..committer.job_spec import Mode, OnRepeat
@@ -28,9 +28,11 @@ from ..committer.read_base import ReadBase
 from ..committer.table import Table
 from ..s3a.hadoop.committers import NATIVE
 from ..s3a.write_plan import SAVE_MODES
+from .pipes import pipes_session, report_commit
 from .write_target import WriteTarget, resolve
 
 if TYPE_CHECKING:
+    from dagster_pipes import PipesContext
     from pyspark.sql import DataFrame
 
     from ..committer.protocol.snapshot import Snapshot
@@ -81,8 +83,11 @@ def save(
     with failures_told(handoff.table, handoff.once, handoff.owner):
         target = resolve(table, partition_by, mode, partitions, committer, given, handoff)
         if target.committer == NATIVE:
+            session = pipes_session()
             if not _is_done(target, handoff):
                 _save_natively(frame, target)
+            if session is not None:
+                _report(session, target, handoff)
             return
         from .s3a.recorded_write import save_by_s3a
 
@@ -123,6 +128,28 @@ def _is_done(target: WriteTarget, handoff: Handoff) -> bool:
         told.once,
     )
     return True
+
+
+def _report(session: PipesContext, target: WriteTarget, handoff: Handoff) -> None:
+    given = {name.lower(): value for name, value in target.options.items()}
+    once = given.get("once") or handoff.about(target.root).once
+    if once is None:
+        logger.warning(
+            "%s: the commit is not reported to Dagster, since nothing but a once key tells which "
+            "job it was; ZeroRenameResource.spark_env hands one on",
+            target.root.url,
+        )
+        return
+    table = Table(target.root.url)
+    job = table.once_job(once)
+    committed = None if job is None else table.result(job)
+    if committed is None:
+        raise OutcomeUnknownError(
+            "The write ended well, and its job cannot be found.",
+            table=table.root.url,
+            remedy="`zero-rename jobs` shows what the table knows of it.",
+        )
+    report_commit(session, committed, is_asset=handoff.table in (None, target.root))
 
 
 def _save_natively(frame: DataFrame, target: WriteTarget) -> None:

@@ -122,6 +122,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
 KNOWN_ONLY_TO = {
     "airflow": {"provider", "operators", "sensors", "example_dags"},
     "dagster": {DAGSTER},
+    "dagster_pipes": {DAGSTER, "spark"},
     "pyspark": {"spark", "example_dags", DAGSTER},
     "py4j": {"spark"},
 }

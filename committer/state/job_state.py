@@ -62,6 +62,14 @@ class Committed:
     retries: int = 0
 
     @property
+    def version(self) -> str:
+        """What tells the rows of the job's partitions from those before: their epoch. Where they
+        differ, one of them could be the epoch that another partition had before; then it is the
+        job's id."""
+        epochs = {partition.epoch for partition in self.partitions}
+        return str(epochs.pop()) if len(epochs) == 1 else self.job
+
+    @property
     def files(self) -> int:
         return sum(p.files for p in self.partitions)
 
