@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
-from ..committer.errors import InvalidInputError, ZeroRenameError, printable
+from ..committer.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from ..committer import Table
@@ -34,8 +34,13 @@ def final_where_refused() -> Iterator[None]:
 def explained(table: Table, run: TaskRun) -> Iterator[None]:
     """Let a submission that fails in the block fail as its application says that it did.
 
-    :raises AirflowFailException: what was submitted cannot be right.
+    :raises AirflowFailException: what was submitted cannot be right; or the application's own
+        failure, where running the same again cannot mend it or would hide it.
+    :raises AirflowException: any other failure that the application told.
     """
+    # On use: DAG files are parsed by processes that submit nothing.
+    from ..orchestration.runs.failures import in_words, told_failure
+
     try:
         yield
     except InvalidInputError as error:
@@ -44,27 +49,6 @@ def explained(table: Table, run: TaskRun) -> Iterator[None]:
         told = told_failure(table, run)
         if told is None:
             raise
-        raise told from error
-
-
-def told_failure(table: Table, run: TaskRun) -> AirflowException | None:
-    """What the application of this try said of its failure.
-
-    :return: an error that begins with the application's own sentence, and that Airflow does not
-        retry where running the same again cannot mend it or would hide it; ``None`` where the
-        application said nothing.
-    """
-    from ..committer.failures import read_failure
-
-    try:
-        told = table.run(read_failure(table.root, run.once))
-    except ZeroRenameError as error:
-        _log.warning("Whether the application said why it failed could not be read: %s", error)
-        return None
-    if told is None or not told.is_of(run.series, run.try_number):
-        return None
-    named = (("table", table.root.url), ("job", told.job), ("key", told.key))
-    context = ", ".join(f"{name} {value}" for name, value in named if value)
-    text = printable(f"{told.message} [{context}] {told.remedy or ''} ({told.error})")
-    _log.error("%s", text)
-    return AirflowFailException(text) if told.final else AirflowException(text)
+        text = in_words(told, table)
+        _log.error("%s", text)
+        raise (AirflowFailException(text) if told.final else AirflowException(text)) from error

@@ -59,10 +59,6 @@ class Failure:
             isinstance(error, _FINAL) and not over_once,
         )
 
-    def is_of(self, series: str | None, try_number: int | None) -> bool:
-        """Whether it is of this try."""
-        return (self.owner.series, self.owner.try_number) == (series, try_number)
-
     def encode(self) -> bytes:
         return encode("failure", self.write_id, self)
 

@@ -10,14 +10,14 @@ from ...committer.periodic import repeating
 
 if TYPE_CHECKING:
     from ...committer import Table
-    from .task_run import TaskRun
+    from .load_run import LoadRun
 
 _log = logging.getLogger(__name__)
 #: Seconds between heartbeats.
 INTERVAL = 30.0
 
 
-def heartbeats(table: Table, run: TaskRun) -> AbstractContextManager[None]:
+def heartbeats(table: Table, run: LoadRun) -> AbstractContextManager[None]:
     """Keeps the jobs that a try opens alive while the block runs.
 
     PySpark runs a data source's methods in short-lived processes, so a thread there would die
@@ -34,7 +34,7 @@ def heartbeats(table: Table, run: TaskRun) -> AbstractContextManager[None]:
     return repeating(beat, INTERVAL)
 
 
-def send_heartbeats(table: Table, run: TaskRun) -> list[str]:
+def send_heartbeats(table: Table, run: LoadRun) -> list[str]:
     """Send a heartbeat for each job of a try that is open and undecided: a job that is decided
     needs none.
 
@@ -42,7 +42,7 @@ def send_heartbeats(table: Table, run: TaskRun) -> list[str]:
     """
     alive = []
     for job in table.open_jobs():
-        mine = run.owns(job.owner) and job.owner.try_number == run.try_number
+        mine = run.owns(job.owner) and run.made(job.owner)
         if mine and job.decided is None and table.send_heartbeat(job.job, INTERVAL):
             alive.append(job.job)
     return alive

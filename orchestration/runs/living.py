@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ...committer import Table
-    from .task_run import TaskRun
+    from .load_run import LoadRun
 
 _log = logging.getLogger(__name__)
 #: Seconds of silence after which an application counts as dead: three of its heartbeats.
@@ -17,7 +17,7 @@ PATIENCE = 30.0
 POLL = 5.0
 
 
-def wait_for_living(table: Table, run: TaskRun) -> None:
+def wait_for_living(table: Table, run: LoadRun) -> None:
     """Wait as long as an earlier try's application has an undecided job and sends heartbeats.
 
     Its worker has died and it goes on: what it commits is this run's, and to load beside it would
@@ -41,15 +41,15 @@ def wait_for_living(table: Table, run: TaskRun) -> None:
         _log.info("No earlier application is at work any more.")
 
 
-def _living(table: Table, run: TaskRun) -> dict[str, tuple[int | None, float]]:
+def _living(table: Table, run: LoadRun) -> dict[str, tuple[int | None, float]]:
     """Jobs of earlier tries that are at work: number of the try, and seconds of silence."""
-    if run.try_number == 1:
+    if run.is_first:
         return {}
     return {
         job.job: (job.owner.try_number, job.age_seconds)
         for job in table.open_jobs()
         if run.owns(job.owner)
-        and job.owner.try_number != run.try_number
+        and not run.made(job.owner)
         and job.decided is None
         and job.age_seconds < PATIENCE
     }

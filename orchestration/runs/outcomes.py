@@ -15,7 +15,7 @@ from ...committer.errors import (
 
 if TYPE_CHECKING:
     from ...committer import Committed, Table
-    from .task_run import TaskRun
+    from .load_run import LoadRun
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ def settled(table: Table, job: str) -> Committed:
             "The job is decided, and could not be applied to its end just now.",
             table=table.root.url,
             job=job,
-            remedy="Let the task be retried, or run RecoverJobsOperator on the table.",
+            remedy="Let the task be retried, or run `zero-rename recover --apply`.",
         )
     return committed
 
@@ -59,7 +59,7 @@ def check_partitions(committed: Committed, allowed: Collection[str]) -> None:
         )
 
 
-def nothing_committed(table: Table, run: TaskRun, earlier: str | None) -> RefusedError:
+def nothing_committed(table: Table, run: LoadRun, earlier: str | None) -> RefusedError:
     """The error for an application that ended well and committed nothing under its run's key."""
     stands = f" What an earlier try committed, {earlier}, stands." if earlier else ""
     return RefusedError(
@@ -70,24 +70,24 @@ def nothing_committed(table: Table, run: TaskRun, earlier: str | None) -> Refuse
     )
 
 
-def settle_killed(table: Table, run: TaskRun) -> None:
+def settle_killed(table: Table, run: LoadRun) -> None:
     """After a try's application was killed: abort its jobs, or finish what it had decided. What
     cannot be done now is logged, and left to the next try and to maintenance."""
     try:
         for job in table.open_jobs():
-            if run.owns(job.owner) and job.owner.try_number == run.try_number:
+            if run.owns(job.owner) and run.made(job.owner):
                 found = table.settle(job.job)
                 if found is not None:
                     _log.info("%s: %s, %s", found.job, found.outcome, found.detail)
     except ZeroRenameError as error:
         _log.warning(
             "What the application left could not be settled now: %s The next try does it, or "
-            "RecoverJobsOperator.",
+            "maintenance.",
             error,
         )
 
 
-def log_what_is_left(table: Table, run: TaskRun) -> None:
+def log_what_is_left(table: Table, run: LoadRun) -> None:
     """After a failed submission: say which jobs of the run are open. What this finds out must
     not hide why the submission failed."""
     try:

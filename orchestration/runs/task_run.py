@@ -84,6 +84,10 @@ class TaskRun:
     def once(self) -> str:
         return once_key(self.dag_id, self.run_id, self.task_id, self.map_index)
 
+    @property
+    def is_first(self) -> bool:
+        return self.try_number == 1
+
     def on_repeat(self, asked: str, committed_by: Owner | None = None) -> str:
         """What to do if this run has committed before.
 

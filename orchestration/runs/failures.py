@@ -1,0 +1,34 @@
+"""Failures that a run's application told, in its own words."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from ...committer.errors import ZeroRenameError, printable
+from ...committer.failures import read_failure
+
+if TYPE_CHECKING:
+    from ...committer import Table
+    from ...committer.records.failure import Failure
+    from .load_run import LoadRun
+
+_log = logging.getLogger(__name__)
+
+
+def told_failure(table: Table, run: LoadRun) -> Failure | None:
+    """What the application of this try said of its failure; ``None`` where it said nothing, or
+    that cannot be read."""
+    try:
+        told = table.run(read_failure(table.root, run.once))
+    except ZeroRenameError as error:
+        _log.warning("Whether the application said why it failed could not be read: %s", error)
+        return None
+    return told if told is not None and run.made(told.owner) else None
+
+
+def in_words(told: Failure, table: Table) -> str:
+    """A failure as one line that begins with the application's own sentence."""
+    named = (("table", table.root.url), ("job", told.job), ("key", told.key))
+    context = ", ".join(f"{name} {value}" for name, value in named if value)
+    return printable(f"{told.message} [{context}] {told.remedy or ''} ({told.error})")
