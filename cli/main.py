@@ -13,7 +13,7 @@ import typer
 
 from ..committer import AdoptAction, Outcome, PurgeAction, RepairAction, Table
 from ..committer.state.old_records import KEPT_FOR
-from . import conflicts, s3a, s3a_check, s3a_recover, s3a_uploads, uploads
+from . import catalog, conflicts, s3a, s3a_check, s3a_recover, s3a_uploads, uploads
 from .output import DRY, EXIT_CODES, Apply, AsJson, Exit, Url, plain, print_rows, refusals, say
 from .policy import lifecycle, policy
 
@@ -36,6 +36,7 @@ app.command()(s3a_recover.s3a_jobs)
 app.command()(s3a_recover.s3a_recover)
 app.command()(s3a_uploads.s3a_uploads)
 app.add_typer(uploads.app, name="uploads")
+app.add_typer(catalog.app, name="catalog")
 
 Patience = Annotated[
     float | None,

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from .s3.requests import ListedObject
 
 CONTROL = "_zero_rename"
+#: Where engines look for lists of files (Hive's SymlinkTextInputFormat, as Delta Lake names it).
+SYMLINKS = "_symlink_format_manifest"
 #: The name of the object metadata that ties every data file to its job.
 JOB_METADATA = "zero-rename-job"
 #: The name of the one partition of an unpartitioned table. No directory can be called so,
@@ -225,6 +227,15 @@ class TableRoot:
     def is_data(self, item: ListedObject) -> bool:
         """Whether a listed object is a data file, in whatever directories."""
         return self.partition_of_data_key(item.key) is not None
+
+    @property
+    def symlinks_prefix(self) -> str:
+        return f"{self.prefix}/{SYMLINKS}/"
+
+    def symlink_key(self, partition: str) -> str:
+        """The key of the list of files that other engines read of a partition."""
+        folder = "" if partition == UNPARTITIONED else f"{partition}/"
+        return f"{self.symlinks_prefix}{folder}manifest"
 
     def marker_key(self, partition: str) -> str:
         """The key of a partition's ``_SUCCESS``; the table's for :data:`UNPARTITIONED`."""

@@ -29,6 +29,7 @@ from .maintenance.recovery import Recovered, plan_recovery, recover, settle
 from .maintenance.repair import Repaired, repair
 from .maintenance.resolution import Resolution, plan_resolution, plan_undoing
 from .maintenance.store_problems import renew_facts
+from .maintenance.symlink_keeping import SymlinksReport, drop_symlinks, keep_symlinks
 from .maintenance.verify import Finding
 from .parquet.foreign_columns import check_footers
 from .parquet.task_writer import TaskWriter
@@ -234,6 +235,17 @@ class Table(ReadableTable):
         :raises TableMismatchError: no table, and the files are not one.
         """
         return self.driver.run(adopt_current(self._context, this_process(), apply))
+
+    def keep_symlinks(self, keep: bool = True) -> SymlinksReport:
+        """Keep a symlink manifest beside each head, which Athena, Trino, Redshift and Hive read,
+        from now on; and write all of them. Each job keeps them, whoever finishes it.
+
+        :param keep: ``False``: no job keeps them any more, and those that are there are removed.
+        :raises TableNotFoundError: no table of this package.
+        :raises InvalidInputError: a table whose readers list. Nothing was changed.
+        """
+        step = keep_symlinks if keep else drop_symlinks
+        return self.driver.run(step(self._context))
 
     def conflicts(
         self, window: float = 3600.0, since: float = 604800.0, partition: str | None = None

@@ -17,6 +17,7 @@ from ..s3.requests import Absent, All, Get, ListedObject, Step
 from ..schema.directory import canonical_name, data_files
 from ..state.context import Context
 from ..state.found_table import read_table
+from .symlink_keeping import stale_symlinks
 
 
 class FindingKind(StrEnum):
@@ -24,6 +25,7 @@ class FindingKind(StrEnum):
 
     Unnamed: readers that list see it, readers through the heads do not. It is a foreign file that
     came after the partition got a head or lies in no partition, or its removal is outstanding.
+    Stale list: a symlink manifest does not name what its head names.
     Damaged: a record that says which files the partition holds is gone or cannot be read.
     """
 
@@ -31,6 +33,7 @@ class FindingKind(StrEnum):
     WRONG_SIZE = "wrong size"
     UNNAMED = "unnamed"
     DAMAGED = "damaged"
+    STALE = "stale list"
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,10 @@ def verify(context: Context) -> Step[list[Finding]]:
     there = {item.key: item for item in data_files(context.root, listing.objects)}
     states = before.snapshot, after.snapshot
     found = [*_lost(*states, there), *_unnamed(context, *states, there)]
+    if table.symlinks:
+        stale = yield from stale_symlinks(context, *states)
+        remedy = f"zero-rename catalog manifests {context.root.url}"
+        found += (Finding(name, key, FindingKind.STALE, remedy) for name, key in stale)
     return [
         *(
             Finding(partition, error.key or "", FindingKind.DAMAGED, str(error))

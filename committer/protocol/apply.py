@@ -3,7 +3,7 @@ write access or a maintenance task may do it, also at the same time."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from ..errors import RefusedError, UnfinishedCommitError, ZeroRenameError
 from ..job_spec import SuccessMarkers
@@ -19,6 +19,7 @@ from ..state.decide import Decided
 from ..state.heads import Swapped, head_state, read_head, release_claim, swap_head
 from ..state.job_state import Committed, PartitionCommit
 from ..state.partition_files import files_of_head, fold
+from ..state.symlink_manifest import decisions_named, write_symlinks
 from .close import close
 from .complete import Absence, complete_file, lost
 from .markers import look_at_marker, write_partition_marker, write_table_marker
@@ -42,8 +43,12 @@ def finish(
     if context.facts.complete_resurrects:
         held = None  # The owner looks at the heads too: a Complete of a file that is gone harms.
     count = Count(context, decision.job, len(decision.files))
+    known: tuple[Decided, ...] = ()
+    if decision.symlinks:
+        known = yield from decisions_named(context, decided, held)
     steps = [
-        _apply_partition(context, decided, change, held, count) for change in decision.partitions
+        _apply_partition(context, decided, change, held, count, known)
+        for change in decision.partitions
     ]
     if decision.once is not None:
         steps.append(_move_once(context, decided, held))
@@ -115,6 +120,7 @@ def _apply_partition(
     change: PartitionDecision,
     held: Mapping[Slot, HeadState] | None,
     count: Count,
+    known: Collection[Decided],
 ) -> Step[None]:
     slot = Slot.partition(context.root, change.partition)
     state = held[slot] if held is not None else (yield from read_head(context, slot))
@@ -131,6 +137,9 @@ def _apply_partition(
     elif state.head.claim == decided.decision.job:
         # A commit that was called again claimed after its job had moved the head.
         yield from release_claim(context, slot, decided.decision.job)
+    if decided.decision.symlinks:
+        # Before what the list of the state before names is removed.
+        yield from write_symlinks(context, change.partition, known)
     yield from remove_listed(context, change.removals)
     if wants_marker(decided, change.partition):
         # Last: whoever waits for the marker lists what it stands for, and nothing else.

@@ -62,7 +62,9 @@ def compose_decision(
     changes = yield All(
         tuple(_change(context, opened, target, epochs[target.partition]) for target in targets)
     )
-    return Decision.commit(opened.job, context.write_id(), opened.spec, tuple(changes), once_epoch)
+    return Decision.commit(
+        opened.job, context.write_id(), opened.spec, tuple(changes), once_epoch, opened.symlinks
+    )
 
 
 def _change(

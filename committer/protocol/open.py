@@ -132,6 +132,7 @@ def _opened(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:
         once_base=once.etag if once else None,
         others=frozenset(others),
         new_table=new,
+        symlinks=table.symlinks,
     )
     if earlier is None or spec.on_repeat is OnRepeat.APPEND:
         return opened

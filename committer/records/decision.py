@@ -79,6 +79,7 @@ class Decision:
     :param once: the run's ``once`` key, moved together with the heads.
     :param decided_at: when it was decided, by the store's clock, in a decision that was written
         again since (see :mod:`.repair`); ``None`` in all others, whose Last-Modified says it.
+    :param symlinks: whoever applies it writes the partitions' symlink manifests, too.
     """
 
     job: str
@@ -92,6 +93,7 @@ class Decision:
     partitions: tuple[PartitionDecision, ...] = ()
     parts: tuple[PartReference, ...] = ()
     decided_at: Annotated[Moment | None, LEFT_OUT] = None
+    symlinks: Annotated[bool, LEFT_OUT] = False
 
     @staticmethod
     def commit(
@@ -100,6 +102,7 @@ class Decision:
         spec: JobSpec,
         partitions: tuple[PartitionDecision, ...],
         once_epoch: int = 0,
+        symlinks: bool = False,
     ) -> Decision:
         """What a job of ``spec`` does to each partition, for whoever applies it."""
         return Decision(
@@ -112,6 +115,7 @@ class Decision:
             once_epoch=once_epoch,
             owner=spec.owner,
             partitions=partitions,
+            symlinks=symlinks,
         )
 
     @staticmethod

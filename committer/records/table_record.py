@@ -28,6 +28,7 @@ class TableRecord:
         time holds what a listing shows.
     :param adopting: an adoption has taken ``unadopted`` out and has yet to look for what came
         before that. Where it died, whoever comes by puts ``unadopted`` back.
+    :param symlinks: each job keeps a symlink manifest beside each head, for other engines.
     """
 
     write_id: str
@@ -39,6 +40,7 @@ class TableRecord:
     instead: Annotated[str | None, LEFT_OUT] = None
     unadopted: Annotated[bool, LEFT_OUT] = False
     adopting: Annotated[bool, LEFT_OUT] = False
+    symlinks: Annotated[bool, LEFT_OUT] = False
 
     def encode(self) -> bytes:
         return encode("table", self.write_id, self)

@@ -108,6 +108,7 @@ class OpenedJob:
     :param opened_at: when it opened, by the store's clock, before it listed the heads; 0 if that
         is not known.
     :param new_table: what the table will be, when this job's commit is to make it.
+    :param symlinks: whether the table has symlink manifests.
     """
 
     job: str
@@ -123,3 +124,4 @@ class OpenedJob:
     repeated: Committed | None = None
     opened_at: float = 0.0
     new_table: TableRecord | None = None
+    symlinks: bool = False

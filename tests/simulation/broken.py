@@ -38,12 +38,12 @@ from zero_rename.committer.s3.requests import (
     Put,
     Unknown,
 )
-from zero_rename.committer.state import decide, found_table
+from zero_rename.committer.state import decide, found_table, symlink_manifest
 from zero_rename.committer.state import heads as slots
 from zero_rename.committer.state.context import Limits
 from zero_rename.committer.state.found_table import read_table
 from zero_rename.committer.state.open_jobs import list_open
-from zero_rename.committer.state.partition_files import fold
+from zero_rename.committer.state.partition_files import files_of_head, fold
 
 # Results and decisions
 
@@ -322,16 +322,16 @@ def removes_whatever_is_there_now(context, removals):
         yield DeleteMany(tuple((file.key, None) for file in removals))
 
 
-def marks_before_it_removes(context, decided, change, held, count):
-    yield from _apply_partition(context, decided, replace(change, removals=()), held, count)
+def marks_before_it_removes(context, decided, change, held, count, known):
+    yield from _apply_partition(context, decided, replace(change, removals=()), held, count, known)
     yield from removal.remove_listed(context, change.removals)
 
 
-def leaves_removals_to_whoever_moved_the_head(context, decided, change, held, count):
+def leaves_removals_to_whoever_moved_the_head(context, decided, change, held, count, known):
     slot = Slot.partition(context.root, change.partition)
     state = held[slot] if held is not None else (yield from slots.read_head(context, slot))
     if state.head.claim == decided.decision.job:
-        yield from _apply_partition(context, decided, change, held, count)
+        yield from _apply_partition(context, decided, change, held, count, known)
 
 
 _apply_partition = apply._apply_partition
@@ -453,3 +453,51 @@ def lists_heads_once(context, partitions=None):
 def ignores_decided_claims(context, states, damaged):
     return True
     yield
+
+
+# Symlink manifests
+
+
+def writes_symlinks_without_a_condition(context, partition, known=()):
+    slot = Slot.partition(context.root, partition)
+    state = yield from slots.read_head(context, slot)
+    files = yield from files_of_head(context, state, known)
+    body = symlink_manifest.symlinks_of(context.root, files)
+    yield Put(context.root.symlink_key(partition), body)
+
+
+def reads_the_head_before_the_symlinks(context, partition, known=()):
+    slot = Slot.partition(context.root, partition)
+    key = context.root.symlink_key(partition)
+    while True:
+        state = yield from slots.read_head(context, slot)
+        files = yield from files_of_head(context, state, known)
+        body = symlink_manifest.symlinks_of(context.root, files)
+        there = yield Get(key)
+        etag = there.etag if isinstance(there, Found) else None
+        put = Put(key, body, if_none_match=etag is None, if_match=etag)
+        digest = symlink_manifest._digest
+        if isinstance((yield from swap.put_record(put, digest(body), digest)), swap.Written):
+            return
+
+
+def never_looks_at_the_head_again(context, partition, known=()):
+    slot = Slot.partition(context.root, partition)
+    key = context.root.symlink_key(partition)
+    while True:
+        there = yield Get(key)
+        state = yield from slots.read_head(context, slot)
+        files = yield from files_of_head(context, state, known)
+        body = symlink_manifest.symlinks_of(context.root, files)
+        etag = there.etag if isinstance(there, Found) else None
+        put = Put(key, body, if_none_match=etag is None, if_match=etag)
+        digest = symlink_manifest._digest
+        if isinstance((yield from swap.put_record(put, digest(body), digest)), swap.Written):
+            return
+
+
+def removes_before_it_writes_symlinks(context, decided, change, held, count, known):
+    unlisted = replace(decided, decision=replace(decided.decision, symlinks=False))
+    yield from _apply_partition(context, unlisted, change, held, count, known)
+    if decided.decision.symlinks:
+        yield from symlink_manifest.write_symlinks(context, change.partition, known)

@@ -413,6 +413,37 @@ WIDER |= {
         ("adopter done", "witness done"),
     ),
 }
+WIDER |= {
+    "two replaces of one partition, symlink manifests": Scenario(
+        two(REPLACE, REPLACE, symlinks=True), RIVALS
+    ),
+    "a replace and recovery, symlink manifests, a crash": Scenario(
+        lambda: explorer(writer("a", REPLACE, ONE), recoverer(), symlinks=True, crashes=1), SETTLED
+    ),
+    "a slow applier, then a replace and an append, symlink manifests": Scenario(
+        lambda **bounds: decided(
+            REPLACE, ONE, reader(ONE), in_turn(ONE, REPLACE, APPEND), symlinks=True, **bounds
+        ),
+        ("reader done", "turns done"),
+        switches=2,
+    ),
+    "a slow applier, then a partition emptied twice, symlink manifests": Scenario(
+        lambda **bounds: decided(
+            APPEND,
+            ONE,
+            reader(ONE),
+            in_turn(ONE, None),
+            before=(REPLACE, (), {"replace_partitions": (ONE,)}),
+            symlinks=True,
+            **bounds,
+        ),
+        ("reader done", "turns done"),
+        switches=2,
+    ),
+    "an append that folds, symlink manifests, a fault": Scenario(
+        one(APPEND, ONE, policy={**SMALL, **UNMARKED}, symlinks=True, faults=1), DONE
+    ),
+}
 HARD: dict[str, Any] = {"crashes": 2, "faults": 3, "kinds": WORST}
 
 

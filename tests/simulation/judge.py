@@ -28,6 +28,7 @@ from simulation.invariants import (
 )
 from simulation.program import Ids, Node
 from simulation.sim_store import Behaviour, Store, apply
+from simulation.symlinked import check_symlinked_files, check_symlinks
 from simulation.visible import check_visible
 from simulation.world import Participant, World
 
@@ -127,6 +128,7 @@ class Judge:
         check_step(before, after)
         check_not_reborn(before, after)
         check_visible(before, after, self._behaviour.delete_conditions)
+        check_symlinked_files(before, after)
         if owner is not None:
             check_owner(before, after, owner, process)
         if after.clock != before.clock:
@@ -164,6 +166,7 @@ class Judge:
         if store is None:
             store = self._recover(world.store)
             check_recovered(store, self._start)
+            check_symlinks(store)
             check_serial(store, self._whole)
             self._check_facts(store)
             self._check_promised(store)

@@ -70,6 +70,8 @@ def context_of(ids: Ids, name: str = "", limits: Limits | None = None) -> Contex
     )
 
 
+#: An earlier job: its mode, its partitions, and perhaps its policy.
+Before = tuple[Any, ...]
 #: What a writer's task results become before its driver has them.
 Spoil = Callable[[TaskResult], list[TaskResult]]
 
@@ -132,8 +134,11 @@ def writer(
     return Participant(program, job=job_id(name), whole=spec.replace_table)
 
 
-def in_turn(partition: str, *modes: Mode) -> Participant:
-    """One process with a job after another, into one partition; the last one wins."""
+def in_turn(partition: str, *modes: Mode | None, name: str = "turns") -> Participant:
+    """One process with a job after another, into one partition; the last one wins.
+
+    :param modes: of each job; ``None``: it empties the partition.
+    """
 
     def jobs(ids: Ids) -> Step[None]:
         policy: dict[str, Any] = {
@@ -141,10 +146,14 @@ def in_turn(partition: str, *modes: Mode) -> Participant:
             "success_markers": SuccessMarkers.NONE,
         }
         for number, mode in enumerate(modes):
-            spec = JobSpec(SCHEMA, mode, ("day",), **policy)
-            yield from _job(context_of(ids, f"turn{number}"), spec, (partition,))
+            context = context_of(ids, f"{name}{number}")
+            if mode is None:
+                empties = {"replace_partitions": (partition,), **policy}
+                yield from _job(context, JobSpec(SCHEMA, Mode.REPLACE, ("day",), **empties), ())
+            else:
+                yield from _job(context, JobSpec(SCHEMA, mode, ("day",), **policy), (partition,))
 
-    return Participant(Program("turns", jobs))
+    return Participant(Program(name, jobs))
 
 
 def stranger(*keys: str, name: str = "stranger") -> Participant:
@@ -232,10 +241,6 @@ def purger(foreign_older_than: float | None = None, name: str = "purger") -> Par
     return Participant(program)
 
 
-#: An earlier job: its mode, its partitions, and perhaps its policy.
-Before = tuple[Any, ...]
-
-
 def foreign_key(partition: str, name: str = "foreign") -> str:
     """Where a file of nobody's lies."""
     return f"{ROOT.partition_prefix(partition)}{name}.parquet"
@@ -246,14 +251,22 @@ def table(
     *before: Before,
     foreign: Sequence[str] = (),
     unadopted: bool = False,
+    symlinks: bool = False,
 ) -> Store:
     """A table as earlier jobs left it.
 
     :param foreign: partitions with a file that was there before them.
     :param unadopted: whether readers list besides the heads.
+    :param symlinks: whether it has symlink manifests.
     """
     record = TableRecord(
-        "w", ("day",), SCHEMA, Coordination.STORE, behaviour.facts, unadopted=unadopted
+        "w",
+        ("day",),
+        SCHEMA,
+        Coordination.STORE,
+        behaviour.facts,
+        unadopted=unadopted,
+        symlinks=symlinks,
     )
     store, _ = apply(EMPTY, Put(ROOT.table_key, record.encode()), behaviour)
     for partition in foreign:
@@ -273,6 +286,7 @@ def explorer(
     before: Sequence[Before] | None = ((Mode.APPEND, (ONE, TWO)),),
     foreign: Sequence[str] = (),
     unadopted: bool = False,
+    symlinks: bool = False,
     **bounds: Any,
 ) -> Explorer:
     """Explores ``participants`` on a table with some history.
@@ -280,12 +294,13 @@ def explorer(
     :param before: earlier jobs; ``None``: there is no table.
     :param foreign: partitions with a file that was there before them.
     :param unadopted: whether readers list besides the heads.
+    :param symlinks: whether it has symlink manifests.
     :param bounds: as :class:`Explorer` takes them.
     """
     behaviour = behaviour or Behaviour()
     start = EMPTY
     if before is not None:
-        start = table(behaviour, *before, foreign=foreign, unadopted=unadopted)
+        start = table(behaviour, *before, foreign=foreign, unadopted=unadopted, symlinks=symlinks)
     return Explorer(participants, start, behaviour, context_of, **bounds)
 
 
@@ -294,6 +309,8 @@ def decided(
     partition: str,
     *participants: Participant,
     behaviour: Behaviour | None = None,
+    before: Before = (Mode.APPEND, (ONE, TWO)),
+    symlinks: bool = False,
     **bounds: Any,
 ) -> Explorer:
     """A job that is decided and not applied, its process dead, and who finds it."""
@@ -302,7 +319,7 @@ def decided(
     ids.prefix = "dead"
     spec = JobSpec(SCHEMA, mode, ("day",), success_markers=SuccessMarkers.NONE)
     dies = _job(context_of(ids, "dead"), spec, (partition,))
-    start = table(behaviour, (Mode.APPEND, (ONE, TWO)))
+    start = table(behaviour, before, symlinks=symlinks)
     start = run_to_end(start, dies, behaviour, last=ROOT.decision_key(job_id("dead")))
     return Explorer(participants, start, behaviour, context_of, **bounds)
 

@@ -76,6 +76,7 @@ def _variant(patches: Sequence[Patch], scenario: str, *caught_as: str) -> Varian
 
 TWO_REPLACES = "two replaces of one partition"
 TAKEN = "one that finds its partition taken, two faults, a crash"
+SLOW_SYMLINKS = "a slow applier, then a replace and an append, symlink manifests"
 ONE_REPLACE = "one replace of two partitions, a fault, a crash"
 
 COMPLETENESS = "completeness"
@@ -356,6 +357,28 @@ VARIANTS = [
     _variant(
         [(recovery, "confirm", broken.leaves_the_note_of_an_adoption_that_is_over)],
         "an adoption that dies beside another committer",
+        COMPLETENESS,
+    ),
+    _variant(
+        [(apply, "write_symlinks", broken.writes_symlinks_without_a_condition)],
+        SLOW_SYMLINKS,
+        COMPLETENESS,
+        CONTINUITY,
+    ),
+    _variant(
+        [(apply, "write_symlinks", broken.reads_the_head_before_the_symlinks)],
+        SLOW_SYMLINKS,
+        COMPLETENESS,
+        CONTINUITY,
+    ),
+    _variant(
+        [(apply, "write_symlinks", broken.never_looks_at_the_head_again)],
+        "a slow applier, then a partition emptied twice, symlink manifests",
+        CONTINUITY,
+    ),
+    _variant(
+        [(apply, "_apply_partition", broken.removes_before_it_writes_symlinks)],
+        "two replaces of one partition, symlink manifests",
         COMPLETENESS,
     ),
 ]
