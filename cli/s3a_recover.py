@@ -103,17 +103,6 @@ def s3a_recover(
     ] = False,
     patience: Patience = None,
     dead: Dead = None,
-    mode: Annotated[
-        str | None,
-        typer.Option(
-            help="append: the jobs only add to the table. One that is stated to be dead is then "
-            "rolled forward even if none of its files is written."
-        ),
-    ] = None,
-    tasks: Annotated[
-        int | None,
-        typer.Option(help="With --job: how many tasks it has, so that none is missed.", min=1),
-    ] = None,
     roll_back: Annotated[
         bool, typer.Option("--roll-back", help="Roll back, even where forward would do.")
     ] = False,
@@ -131,14 +120,10 @@ def s3a_recover(
     as_json: AsJson = False,
 ) -> None:
     """Roll dead jobs of the S3A committers forward or back; say which, and why."""
-    from ..s3a.recovery.options import APPEND, Action, RecoveryOptions
+    from ..s3a.recovery.options import Action, RecoveryOptions
     from ..s3a.recovery.recover import UNSETTLED, JobOutcome
 
     with refusals():
-        if mode not in (None, APPEND):
-            raise InvalidInputError(
-                f"--mode {mode} says nothing here.", remedy="Give --mode append, or none."
-            )
         if roll_back and roll_forward:
             raise InvalidInputError("A job cannot be rolled both back and forward.")
     forward = Action.FORWARD if roll_forward else None
@@ -147,9 +132,7 @@ def s3a_recover(
         force=force,
         patience=patience,
         dead=frozenset(dead or ()),
-        mode=mode,
         direction=Action.BACK if roll_back else forward,
-        tasks=tasks,
         jobs=frozenset(job) if job else None,
         folders=tuple(folder or ()),
         deep=deep,

@@ -14,7 +14,7 @@ from ..committer.errors import InvalidInputError
 from ..orchestration.runs.reports import text_table
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..s3a.recovery.liveness import State
-from ..s3a.recovery.options import APPEND, Action, RecoveryOptions
+from ..s3a.recovery.options import Action, RecoveryOptions
 from ..s3a.recovery.recover import UNSETTLED, RecoveredJob, recover_jobs
 from ..s3a.runs.try_record import TryRecord
 from .maintenance import _seconds, _TableMaintenance
@@ -37,9 +37,8 @@ class RecoverS3AJobsOperator(_TableMaintenance):
     """Settle the jobs that dead drivers left on tables written by Hadoop's S3A committers.
 
     Reports by default. With ``apply``, dead jobs are rolled forward where all their pending sets
-    load, every file is written or outstanding, and at least one is written (or ``mode`` says
-    append, and the run's task instance says that it is over); else they are rolled back. Jobs
-    that live are left alone; jobs of which that is not known too, unless ``force``.
+    load, every file is written or outstanding, and at least one is written; else they are rolled
+    back. Jobs that live are left alone; jobs of which that is not known too, unless ``force``.
 
     Whose a job is, the record says that :class:`~.spark_submit.ZeroRenameSparkSubmitOperator`
     keeps beside the table; whether that run is over, its task instance.
@@ -56,7 +55,6 @@ class RecoverS3AJobsOperator(_TableMaintenance):
     :param patience: seconds (or a timedelta) of silence after which a job that no run's record
         names counts as dead. Longer than the longest task: one that writes a file is silent.
         ``None``: such a job stays unknown.
-    :param mode: ``append`` where the jobs only add to their tables.
     :param direction: ``back`` rolls back even what could be rolled forward; ``forward`` where
         another job has committed since, or ETags cannot be compared, and only who knows the
         load can choose.
@@ -75,7 +73,6 @@ class RecoverS3AJobsOperator(_TableMaintenance):
         apply: bool = False,
         force: bool = False,
         patience: float | timedelta | None = None,
-        mode: str | None = None,
         direction: str | None = None,
         folders: Sequence[str] = (),
         deep: bool = False,
@@ -91,7 +88,6 @@ class RecoverS3AJobsOperator(_TableMaintenance):
             **kwargs,
         )
         self.force = force
-        self.mode = mode
         self.direction = direction
         self.folders = folders
         self.deep = deep
@@ -105,12 +101,6 @@ class RecoverS3AJobsOperator(_TableMaintenance):
 
     def _options(self) -> RecoveryOptions:
         """:raises InvalidInputError: an argument that cannot be right."""
-        if self.mode not in (None, APPEND):
-            raise InvalidInputError(
-                f"mode={self.mode!r} says nothing here.",
-                remedy="Give mode='append' where the jobs only add to their tables, else leave "
-                "it out.",
-            )
         if self.direction is not None and self.direction not in _DIRECTIONS:
             raise InvalidInputError(
                 f"direction={self.direction!r} is unknown.", remedy="Choose forward or back."
@@ -119,7 +109,6 @@ class RecoverS3AJobsOperator(_TableMaintenance):
             apply=self.apply,
             force=self.force,
             patience=_seconds(self.patience),
-            mode=self.mode,
             direction=_DIRECTIONS[self.direction] if self.direction else None,
             folders=tuple(self.folders),
             deep=self.deep,

@@ -241,7 +241,7 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
     ) -> dict[str, Any]:
         """The same with one of Hadoop's committers, which has no ``once`` key, no heads and no
         decision: so its settings are checked before, and what it left after."""
-        from ..orchestration.s3a.configuration import check_submission, render, staging_folder
+        from ..orchestration.s3a.configuration import check_submission, render
         from ..orchestration.s3a.load import S3ALoad
 
         load = S3ALoad(table, run, wanted)
@@ -252,7 +252,7 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
             passes_keys = "AWS_ACCESS_KEY_ID" in keys
             settings = render(wanted, options, hook.s3a_store(), load.uuid, passes_keys)
             call = self._spark_call()
-            in_force = check_submission(wanted, call, settings, table)
+            check_submission(wanted, call, settings, table)
             handoff = self._handoff(run, hook, table, wanted.mode, wanted.partitions)
             handoff = replace(handoff, committer=str(wanted.committer), s3a_run=load.uuid)
             variables = handoff.encode()
@@ -263,7 +263,7 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
             self._prepared(hook, variables, settings),
         ):
             super().execute(context)
-        return load.report(staging_folder(wanted, call, in_force))
+        return load.report()
 
     def _spark_call(self) -> SparkCall:
         from ..orchestration.s3a.configuration import SparkCall

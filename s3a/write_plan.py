@@ -13,12 +13,11 @@ directory           append at the root       append into the folder of     the s
 magic, classic      append at the root       Spark's overwrite of the      append into a folder
                                              folder of each partition      seen to be empty
                                              named: **deletes first**
-classic, no names                            dynamic partition overwrite
 ==================  =======================  ============================  =====================
 
-An overwrite of an unpartitioned table is one of the table's root. Magic and directory, and nobody
-names the partitions: refused, since Spark's own overwrite would empty the whole table, and its
-dynamic one is refused by S3A's committers (PathOutputCommitProtocol).
+An overwrite of an unpartitioned table is one of the table's root. Where nobody names the
+partitions, only partitioned can overwrite: Spark's own overwrite would empty the whole table, and
+its dynamic one is refused by S3A's committers (PathOutputCommitProtocol).
 """
 
 from __future__ import annotations
@@ -63,7 +62,6 @@ class PlannedWrite:
     partition_by: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     must_be_empty: tuple[str, ...] = ()
-    dynamic: bool = False
 
     @property
     def settings(self) -> Mapping[str, str]:
@@ -101,7 +99,7 @@ def plan(
     if mode is Mode.FAIL_IF_EXISTS:
         return _fail_if_exists(committer, root, whole, folders)
     if partition_by and not folders:
-        return (_unnamed(committer, whole),)
+        raise _unnamed(committer)
     return tuple(_replacing(committer, write) for write in folders or (whole,))
 
 
@@ -158,13 +156,8 @@ def _fail_if_exists(
     return tuple(writes)
 
 
-def _unnamed(committer: Committer, whole: PlannedWrite) -> PlannedWrite:
-    if committer is Committer.CLASSIC:
-        options = {OVERWRITE_OPTION: "dynamic"}
-        return PlannedWrite(
-            whole.path, Mode.REPLACE, None, whole.partition_by, options, dynamic=True
-        )
-    raise SettingsRefusedError(
+def _unnamed(committer: Committer) -> SettingsRefusedError:
+    return SettingsRefusedError(
         f"[overwrite-unnamed-partitions] With the {committer} committer an overwrite has to name "
         "its partitions: Spark would empty the whole table first, and replaces only the "
         "partitions that have rows (dynamic overwrite) by renaming. Nothing was written.",

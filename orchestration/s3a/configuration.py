@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from ...committer.job_spec import Mode
 from ...committer.layout import TableRoot
@@ -20,7 +19,6 @@ from ...s3a.hadoop.properties_file import read_properties
 from ...s3a.hadoop.settings import (
     CONFLICT_MODE_OF,
     PARTITION_OVERWRITE_KEY,
-    STAGING_KEY,
     Committer,
     S3ASettings,
 )
@@ -109,13 +107,10 @@ def render(
     return conf
 
 
-def check_submission(
-    load: Load, call: SparkCall, conf: Mapping[str, str], table: Table
-) -> Mapping[str, layers.Setting]:
+def check_submission(load: Load, call: SparkCall, conf: Mapping[str, str], table: Table) -> None:
     """Look at what will be in force, before anything is submitted. Logs the warnings.
 
     :param conf: of :func:`render`.
-    :return: the settings in force.
     :raises SettingsRefusedError: it would lose or double rows, or cannot work.
     """
     environ = {**os.environ, **{k: str(v) for k, v in call.env_vars.items()}}
@@ -150,21 +145,6 @@ def check_submission(
     for finding in warnings(findings):
         _log.warning("%s", finding)
     refuse(findings)
-    return settings
-
-
-def staging_folder(
-    load: Load, call: SparkCall, settings: Mapping[str, layers.Setting]
-) -> Path | None:
-    """Where a staging committer keeps what is pending, if that is on this machine's disk."""
-    if not load.committer.is_staging or not call.cluster.is_local:
-        return None
-    folder = settings[STAGING_KEY].value
-    here = settings["fs.defaultFS"].value.startswith("file:")
-    if folder.startswith("file:") or (folder.startswith("/") and here):
-        return Path(urlsplit(folder).path)
-    # Relative to the user's home on the default file system.
-    return Path.home() / folder if here and "://" not in folder else None
 
 
 def _overwrites_alone(application: str) -> bool:

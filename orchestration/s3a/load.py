@@ -6,14 +6,12 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...committer.errors import RefusedError, VerificationError, ZeroRenameError
 from ...committer.job_spec import Mode
 from ...committer.periodic import repeating
 from ...committer.s3.requests import Step
-from ...s3a.hadoop.staging_dir import staging_left
 from ...s3a.runs import ledger
 from ...s3a.runs.try_record import (
     COMMITTED,
@@ -133,10 +131,9 @@ class S3ALoad:
             self._fail()
             raise
 
-    def report(self, staging: Path | None = None) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         """Verify what the application did, put it on record, and say it.
 
-        :param staging: the staging folder, where it can be seen from here.
         :raises VerificationError: it is not what a committed job leaves, or there is nothing; or
             an earlier try that counted as dead has committed as well.
         """
@@ -160,10 +157,6 @@ class S3ALoad:
         except ZeroRenameError:
             self._fail()
             raise
-        for job in jobs if staging is not None else ():
-            left = staging_left(str(staging), job.uuid)
-            if left:
-                _log.warning("Job %s left %s files in %s", job.uuid, len(left), staging)
         report = _report(self._table, record, writes, jobs)
         done = {"state": COMMITTED, "report": report, "writes": ()}
         self._table.run(ledger.close_try(root, self._try, **done))

@@ -8,8 +8,7 @@ the names of that job's files carry (Spark gives all files of one write the same
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
 
 from ...committer.layout import TableRoot
 from ...committer.s3 import listing
@@ -18,6 +17,8 @@ from .magic_paths import is_native, uuids_in_name
 
 #: A store that lists uploads by prefix as it should; others may show none, as MinIO does.
 _LISTS_BY_PREFIX = "AmazonS3"
+#: More than one job claims it.
+_SEVERAL = -1
 
 
 def list_uploads(root: TableRoot) -> Step[list[ListedUpload]]:
@@ -52,43 +53,31 @@ def is_staged_name(key: str) -> bool:
     return len(uuids_in_name(key)) > 1
 
 
-@dataclass(frozen=True)
-class UploadClaim:
-    """What one job's metadata say of its uploads.
-
-    :param uuid: the committer's, ``""`` where it is not known.
-    :param uploads: (key, UploadId) of those that its pending sets name.
-    :param keys: of all its files, those of uncommitted task attempts included.
-    """
-
-    uuid: str
-    uploads: frozenset[tuple[str, str]]
-    keys: frozenset[str]
-
-
-#: More than one job claims it.
-_SEVERAL = -1
-
-
 class UploadOwners:
     """The jobs that lay claim to uploads, by their places in the order they were given in.
 
     Names and keys are as many as files: each has one number, and none a set of its own.
+
+    :param claims: of each job its UUID, ``""`` where it is not known; (key, UploadId) of those
+        that its pending sets name; the keys of all its files, those of uncommitted task attempts
+        included.
     """
 
-    def __init__(self, claims: Iterable[UploadClaim]) -> None:
+    def __init__(
+        self, claims: Iterable[tuple[str, Collection[tuple[str, str]], Collection[str]]]
+    ) -> None:
         self._named: dict[tuple[str, str], int] = {}
         self._keys: dict[str, int] = {}
         self._uuids: dict[str, set[int]] = defaultdict(set)
-        for index, claim in enumerate(claims):
-            for named in claim.uploads:
+        for index, (job, uploads, keys) in enumerate(claims):
+            for named in uploads:
                 self._named[named] = _SEVERAL if named in self._named else index
-            for key in claim.keys:
+            for key in keys:
                 self._keys[key] = _SEVERAL if key in self._keys else index
                 for uuid in uuids_in_name(key):
                     self._uuids[uuid].add(index)
-            if claim.uuid:
-                self._uuids[claim.uuid.lower()].add(index)
+            if job:
+                self._uuids[job.lower()].add(index)
 
     def owner_of(self, upload: ListedUpload) -> int | None:
         """The job of an upload; ``None`` where nothing or more than one job claims it."""

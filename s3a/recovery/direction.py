@@ -7,7 +7,7 @@ reads it and goes the same way. It is deleted last of all.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from ...committer.errors import OutcomeUnknownError
@@ -22,7 +22,16 @@ _KIND = "s3a-recovery"
 
 
 @dataclass(frozen=True)
-class Direction:
+class _Said:
+    """As much of a direction as is stored."""
+
+    job: str
+    forward: bool
+    reason: Annotated[str, DEFAULTED] = ""
+
+
+@dataclass(frozen=True)
+class Direction(_Said):
     """A direction.
 
     :param reason: for people.
@@ -30,20 +39,8 @@ class Direction:
     :param is_own: whether this recovery wrote it. Others may be acting on any other.
     """
 
-    job: str
-    forward: bool
-    reason: str
     etag: str = ""
     is_own: bool = False
-
-
-@dataclass(frozen=True)
-class _Said:
-    """As much of a direction as is stored."""
-
-    job: str
-    forward: bool
-    reason: Annotated[str, DEFAULTED] = ""
 
 
 def direction_key(tree: str) -> str:
@@ -58,7 +55,7 @@ def read_direction(tree: str) -> Step[Direction | None]:
 
 def _decoded(found: Found) -> Direction:
     said = decode(found.body, _KIND, found.key).read(_Said)
-    return Direction(said.job, said.forward, said.reason, found.etag)
+    return Direction(**vars(said), etag=found.etag)
 
 
 def decide(
@@ -76,15 +73,16 @@ def decide(
     if before is not None and before.forward == wanted.forward:
         return before
     made = write_id()
+    said = _Said(wanted.job, wanted.forward, wanted.reason)
     put = Put(
         direction_key(tree),
-        encode(_KIND, made, _Said(wanted.job, wanted.forward, wanted.reason)),
+        encode(_KIND, made, said),
         if_none_match=before is None,
         if_match=before.etag if before else None,
     )
     outcome = yield from put_record(put, made)
     if isinstance(outcome, Written):
-        return Direction(wanted.job, wanted.forward, wanted.reason, outcome.etag, is_own=True)
+        return replace(wanted, etag=outcome.etag, is_own=True)
     if isinstance(outcome, NotWritten) and isinstance(outcome.current, Found):
         return _decoded(outcome.current)
     raise OutcomeUnknownError(

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from ...committer.s3.backoff import Backoff
-from ...committer.s3.deletion import remove
+from ...committer.s3.deletion import abort_until_gone, remove
 from ...committer.s3.listing import list_objects
 from ...committer.s3.requests import (
+    AbortUpload,
     All,
     CompleteUpload,
     Delete,
@@ -26,14 +28,13 @@ from ...committer.s3.requests import (
     Step,
     Unknown,
 )
-from ..hadoop.abort_uploads import abort_upload, abort_uploads
-from ..hadoop.magic_paths import parse
+from ..hadoop.upload_owners import uploads_below
 from ..runs.ledger import note_recovered
 from .direction import Direction, decide, direction_key, withdraw
 from .job_files import PlannedFile, Presence
 from .leftover_job import LeftoverJob
 from .leftovers import activity
-from .marker import MarkerOutcome, marker_body, write_marker
+from .marker import MarkerOutcome, write_marker
 from .options import Action
 from .plan import Plan
 
@@ -132,18 +133,15 @@ def _has_moved(job: LeftoverJob) -> Step[bool]:
         return not job.staged.is_unchanged()
     assert job.tree is not None
     listing = yield from list_objects(job.tree)
-    items = [item for item in listing.objects if _is_of(job.tree, item.key)]
-    sets = {one.key for one in job.sets}
-    is_newer = max(activity(items), default=0.0) > job.newest
-    return is_newer or not sets <= {item.key for item in items}
+    is_newer = max(activity(listing.objects), default=0.0) > job.newest
+    return is_newer or not {one.key for one in job.sets} <= set(listing.keys)
 
 
 def _published(plan: Plan, execution: Execution) -> Step[Execution]:
     """Say that a job whose files are all there is committed."""
     case, job, marker = plan.case, plan.case.job, None
     if job.sets:  # Else an earlier recovery wrote it, before it deleted them.
-        body = marker_body(job.uuid, _committer(plan), job.commits, len(job.sets))
-        marker = yield from write_marker(job.destination, job.uuid, body, case.last_set)
+        marker = yield from write_marker(job, _committer(plan), case.last_set)
     if marker is MarkerOutcome.UNKNOWN:
         why = "all files are written, and whether its _SUCCESS is, the store did not say"
         return replace(execution, marker=marker, problem=why, unsure=True)
@@ -203,7 +201,7 @@ def _undo(file: PlannedFile) -> Step[FileResult]:
     In this order: an upload that is gone is never completed by anybody afterwards.
     """
     commit = file.commit
-    aborted = yield from abort_upload(commit.key, commit.upload_id)
+    aborted = yield from _sent(AbortUpload(commit.key, commit.upload_id))
     if isinstance(aborted, Unknown):
         return FileResult(commit.key, FileOutcome.UNKNOWN, aborted.cause)
     if isinstance(aborted, Done) and file.presence is Presence.OUTSTANDING:
@@ -222,31 +220,43 @@ def _remove(file: PlannedFile, found: Found) -> Step[FileResult]:
     if whose is Presence.UNSURE and file.presence is not Presence.WRITTEN:
         why = "it came while the job was rolled back, and its ETag proves nothing"
         return FileResult(commit.key, FileOutcome.UNSURE, why)
+    answer = yield from _sent(Delete(commit.key, if_match=found.etag))
+    if isinstance(answer, Done):
+        return FileResult(commit.key, FileOutcome.REMOVED)
+    if isinstance(answer, Unknown):
+        return FileResult(commit.key, FileOutcome.UNKNOWN, answer.cause)
+    if answer.code in ("PreconditionFailed", "ConditionalRequestConflict"):
+        return FileResult(commit.key, FileOutcome.KEPT, "it was changed meanwhile")
+    return FileResult(commit.key, FileOutcome.REFUSED, answer.code)
+
+
+def _sent(request: AbortUpload | Delete) -> Step[Done | Refused | Unknown]:
+    """What the store says to a request that may be sent again while it does not say."""
     answer: Done | Refused | Unknown = Unknown("")
     for attempt in _TRIES.attempts():
         yield from _TRIES.pause(attempt)
-        answer = yield Delete(commit.key, if_match=found.etag)
-        if isinstance(answer, Done):
-            return FileResult(commit.key, FileOutcome.REMOVED)
-        if isinstance(answer, Refused):
-            if answer.code in ("PreconditionFailed", "ConditionalRequestConflict"):
-                return FileResult(commit.key, FileOutcome.KEPT, "it was changed meanwhile")
-            return FileResult(commit.key, FileOutcome.REFUSED, answer.code)
-    return FileResult(commit.key, FileOutcome.UNKNOWN, answer.cause)
+        answer = yield request
+        if not isinstance(answer, Unknown):
+            break
+    return answer
 
 
 def _clean_up(plan: Plan, execution: Execution, stands: Direction | None) -> Step[Execution]:
     """Abort what no task committed, then delete the magic tree, the direction last."""
     root, job = plan.case.root, plan.case.job
-    extra = {(upload.key, upload.upload_id) for upload in job.extra}
-    # Of a job that is rolled forward, nothing else is outstanding any more.
-    gone = extra | job.listed if execution.action is Action.BACK else extra
-    aborted, left = yield from abort_uploads(f"{root.prefix}/", extra, gone)
-    problem = f"{left} of its uploads are still listed after being aborted" if left else ""
+    # Of a job that is rolled forward, nothing else is outstanding any more; of one that is rolled
+    # back, a part that came late may have left some of them listed.
+    doomed = {(upload.key, upload.upload_id) for upload in job.extra}
+    doomed |= job.listed if execution.action is Action.BACK else set()
+    listed = partial(uploads_below, f"{root.prefix}/")
+    there = yield from listed()
+    there = [upload for upload in there if (upload.key, upload.upload_id) in doomed]
+    left = yield from abort_until_gone(there, listed)
+    problem = f"{len(left)} of its uploads are still listed after being aborted" if left else ""
     if not problem and job.tree is not None and stands is not None:
         problem = job.staged.remove() if job.staged is not None else ""
         problem = problem or (yield from _delete_tree(job.tree, stands))
-    return replace(execution, aborted=aborted, problem=problem)
+    return replace(execution, aborted=len(job.extra), problem=problem)
 
 
 def _delete_tree(tree: str, stands: Direction) -> Step[str]:
@@ -255,7 +265,7 @@ def _delete_tree(tree: str, stands: Direction) -> Step[str]:
     for attempt in _ROUNDS.attempts():
         yield from _ROUNDS.pause(attempt)
         listing = yield from list_objects(tree)
-        keys = [key for key in listing.keys if _is_of(tree, key) and key != direction]
+        keys = [key for key in listing.keys if key != direction]
         if not keys:
             gone = yield from withdraw(tree, stands)
             return "" if gone else f"whether {direction!r} is deleted, the store did not say"
@@ -264,9 +274,3 @@ def _delete_tree(tree: str, stands: Direction) -> Step[str]:
             key, cause = next(iter(failed.items()))
             return f"{key!r} cannot be deleted: {cause}"
     return f"objects are still listed below {tree!r} after being deleted"
-
-
-def _is_of(tree: str, key: str) -> bool:
-    """Not another job's, in a magic root that jobs share."""
-    path = parse(key)
-    return path is None or path.tree == tree

@@ -1,8 +1,8 @@
 """Traces of S3A jobs below a table, put together to one leftover job each.
 
-A job leaves its magic tree and its uploads (:mod:`~..hadoop.upload_owners`: which are whose). The
-uploads that no job claims are of staging committers, or of tasks that closed no file yet: they are
-grouped by the UUID in their names.
+A job leaves its magic tree, or pending sets in a staging folder, and its uploads
+(:mod:`~..hadoop.upload_owners`: which are whose). The uploads that no job claims are grouped by
+the UUID in their names.
 
 Where to look: the table's root, the folders the caller names, and every folder above an upload
 (the S3A architecture text: work backwards from the uploads rather than list millions of keys).
@@ -10,28 +10,21 @@ Where to look: the table's root, the folders the caller names, and every folder 
 
 from __future__ import annotations
 
+import math
+import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
 from ...committer.errors import RecordDamagedError
-from ...committer.layout import TableRoot
+from ...committer.layout import CONTROL, TableRoot
 from ...committer.s3.listing import list_objects
-from ...committer.s3.requests import (
-    LIST_BYTES,
-    All,
-    Found,
-    Get,
-    ListedObject,
-    ListedUpload,
-    Step,
-)
+from ...committer.s3.requests import LIST_BYTES, All, Found, Get, ListedObject, ListedUpload, Step
 from ..hadoop.commit_files import PendingSet
-from ..hadoop.magic_paths import DIRECTION_NAME, SHARED_MAGIC, MagicPath, is_magic, parse
-from ..hadoop.staging_dir import StagingFolder
-from ..hadoop.upload_owners import UploadOwners, list_uploads, staging_job
+from ..hadoop.magic_paths import DIRECTION_NAME, MAGIC_JOB, MagicPath, is_magic, parse
+from ..hadoop.staging_dir import StagedFile, StagedJob, StagingFolder
+from ..hadoop.upload_owners import UploadOwners, list_uploads, staging_job, uuids_in_name
 from .leftover_job import Kind, LeftoverJob, LeftoverSet
-from .staged_jobs import staged_jobs
 
 #: More folders than this are not asked one by one: the table is listed as a whole.
 _FOLDERS = 100
@@ -50,6 +43,7 @@ def find_jobs(
     folders: Collection[str] = (),
     deep: bool = False,
     staging: StagingFolder | None = None,
+    clock: Callable[[], float] = time.time,
 ) -> Step[Leftovers]:
     """Look for jobs.
 
@@ -68,32 +62,25 @@ def find_jobs(
         path = parse(item.key)
         if path is not None:
             trees[path.tree].append((item, path))
-    # The directory object of a magic root that jobs share is nobody's while there are any.
-    shared = [tree for tree, items in trees.items() if not items[0][1].job and not _holds(items)]
-    for tree in shared:
-        if any(other != tree and other.startswith(tree) for other in trees):
-            del trees[tree]
-    made = yield All(tuple(_job(tree, items) for tree, items in sorted(trees.items())))
-    if staging is not None:
-        made += staged_jobs(root, folders, staging, traces, uploads, now)
-    jobs = _with_uploads(root, made, uploads)
+    jobs = yield All(tuple(_magic_job(tree, items) for tree, items in sorted(trees.items())))
+    for trace in traces:
+        # The files' times are of another clock than the store's.
+        jobs += _staged_job(root, folders, trace, uploads, now - clock())
+    jobs = _with_uploads(root, jobs, uploads)
     return Leftovers(tuple(sorted(jobs, key=lambda job: (job.oldest, job.uuid))), now)
 
 
 def _magic_objects(
     root: TableRoot, uploads: Iterable[ListedUpload], folders: Collection[str], deep: bool
 ) -> Step[tuple[list[ListedObject], float]]:
-    places = {root.prefix, *(folder for folder in folders if _within(root, folder))}
+    places = {root.prefix, *(folder for folder in folders if _within(f"{folder}/", root.prefix))}
+    least = root.prefix.count("/") + 1
     for upload in uploads:
         parts = upload.key.split("/")[:-1]
-        least = root.prefix.count("/") + 1
         places |= {"/".join(parts[:n]) for n in range(least, len(parts) + 1)}
-    if deep or len(places) > _FOLDERS:
-        listing = yield from list_objects(f"{root.prefix}/", wanted=_is_magic)
-        return list(listing.objects), listing.date
-    listed = yield All(
-        tuple(list_objects(f"{place}/{SHARED_MAGIC}", wanted=_is_magic) for place in sorted(places))
-    )
+    whole = deep or len(places) > _FOLDERS
+    prefixes = [f"{root.prefix}/"] if whole else [f"{one}/{MAGIC_JOB}" for one in sorted(places)]
+    listed = yield All(tuple(list_objects(prefix, wanted=_is_magic) for prefix in prefixes))
     unique = {item.key: item for one in listed for item in one.objects}
     return list(unique.values()), max(one.date for one in listed)
 
@@ -102,12 +89,8 @@ def _is_magic(item: ListedObject) -> bool:
     return is_magic(item.key)
 
 
-def _within(root: TableRoot, folder: str) -> bool:
-    return folder == root.prefix or folder.startswith(f"{root.prefix}/")
-
-
-def _holds(items: list[tuple[ListedObject, MagicPath]]) -> bool:
-    return any(item.size or path.rest for item, path in items)
+def _within(key: str, folder: str) -> bool:
+    return key.startswith(f"{folder}/")
 
 
 def activity(items: Iterable[ListedObject]) -> list[float]:
@@ -116,28 +99,18 @@ def activity(items: Iterable[ListedObject]) -> list[float]:
     return [i.last_modified for i in items if not i.key.endswith(("/", f"/{DIRECTION_NAME}"))]
 
 
-def _job(tree: str, items: list[tuple[ListedObject, MagicPath]]) -> Step[LeftoverJob]:
-    destination, job = items[0][1].destination, items[0][1].job
-    sets = [(item, path) for item, path in items if path.is_set]
-    loaded = [
-        one
-        for one in (yield All(tuple(_load(item, path) for item, path in sets)))
-        if one is not None
-    ]
-    named = {one.read.job for one in loaded if one.read}
-    if not job and len(named) == 1:
-        job = named.pop()  # Before Hadoop 3.3 no path named the job.
-    times = activity(item for item, _ in items)
+def _magic_job(tree: str, items: list[tuple[ListedObject, MagicPath]]) -> Step[LeftoverJob]:
+    sets = yield All(tuple(_load(item, path) for item, path in items if path.is_set))
+    times = activity(item for item, _ in items) or [item.last_modified for item, _ in items]
     return LeftoverJob(
-        uuid=job,
+        uuid=items[0][1].job,
         kind=Kind.MAGIC,
-        destination=destination,
+        destination=items[0][1].destination,
+        oldest=min(times),
+        newest=max(times),
         tree=tree,
-        sets=tuple(loaded),
-        attempts=tuple(sorted({path.attempt for _, path in sets})),
+        sets=tuple(one for one in sets if one is not None),
         running=tuple(sorted({key for _, path in items if (key := path.final_key)})),
-        oldest=min(times, default=min(item.last_modified for item, _ in items)),
-        newest=max(times, default=max(item.last_modified for item, _ in items)),
     )
 
 
@@ -145,11 +118,59 @@ def _load(item: ListedObject, path: MagicPath) -> Step[LeftoverSet | None]:
     found = yield Get(item.key, most=LIST_BYTES)
     if not isinstance(found, Found):
         return None  # Deleted since the listing: the job, or another recoverer, is cleaning up.
+    return _read(item.key, path.attempt, item.last_modified, lambda: found.body)
+
+
+def _read(key: str, attempt: str, made: float, body: Callable[[], bytes]) -> LeftoverSet:
     try:
-        read = PendingSet.parse(found.body, item.key)
-    except RecordDamagedError as error:
-        return LeftoverSet(item.key, path.task, item.last_modified, None, str(error))
-    return LeftoverSet(item.key, path.task, item.last_modified, read)
+        return LeftoverSet(key, attempt, made, PendingSet.parse(body(), key))
+    except (OSError, RecordDamagedError) as error:
+        return LeftoverSet(key, attempt, made, None, str(error))
+
+
+def _staged_job(
+    root: TableRoot,
+    folders: Collection[str],
+    trace: StagedJob,
+    uploads: Iterable[ListedUpload],
+    ahead: float,
+) -> list[LeftoverJob]:
+    """A staging folder's job, if it writes to the table: its pending sets name files of it, or
+    uploads below it carry its UUID. What recovery notes of it lies beside the table, since below
+    it a folder of the job's would look like a magic one's.
+
+    :param folders: a job's destination is the deepest that holds all its files, else the root.
+    """
+    sets = tuple(_read_staged(file, trace, ahead) for file in trace.files if file.is_committed)
+    commits = [commit for one in sets if one.read for commit in one.read.commits]
+    mine = any(c.bucket == root.bucket and _within(c.key, root.prefix) for c in commits)
+    named = any(trace.uuid.lower() in uuids_in_name(upload.key) for upload in uploads)
+    if not mine and not named:
+        return []
+    holding = [f for f in folders if commits and all(_within(c.key, f) for c in commits)]
+    times = [*(one.last_modified for one in sets), math.floor(trace.mtime + ahead)]
+    parent, _, name = root.prefix.rpartition("/")
+    notes = "/".join(filter(None, (parent, CONTROL, "s3a-recoveries", name, trace.uuid)))
+    job = LeftoverJob(
+        uuid=trace.uuid,
+        kind=Kind.STAGING,
+        destination=max(holding, key=len, default=root.prefix),
+        oldest=min(times),
+        newest=max(times),
+        tree=f"{notes}/",
+        sets=sets,
+        staged=trace,
+    )
+    return [job]
+
+
+def _read_staged(file: StagedFile, trace: StagedJob, ahead: float) -> LeftoverSet:
+    found = _read(file.path, file.attempt, file.mtime, lambda: trace.folder.read(file.path))
+    # What it says itself holds of a copy too. The store's times are whole seconds.
+    commits = found.read.commits if found.read else ()
+    created = [commit.created_ms / 1000 for commit in commits if commit.created_ms > 0]
+    made = math.floor(max(created, default=file.mtime) + ahead)
+    return replace(found, last_modified=made)
 
 
 def _with_uploads(
@@ -157,7 +178,10 @@ def _with_uploads(
 ) -> list[LeftoverJob]:
     owned: dict[int, list[ListedUpload]] = defaultdict(list)
     left: dict[str, list[ListedUpload]] = defaultdict(list)
-    owners = UploadOwners(job.claim for job in jobs)
+    owners = UploadOwners(
+        (job.uuid, job.listed, {*(commit.key for commit in job.commits), *job.running})
+        for job in jobs
+    )
     for upload in uploads:
         index = owners.owner_of(upload)
         if index is not None:
@@ -165,15 +189,13 @@ def _with_uploads(
         else:
             left[staging_job(upload.key)].append(upload)
     found = [_joined(job, owned[index]) for index, job in enumerate(jobs)]
-    return found + [_uploads_only(root, uuid, items) for uuid, items in left.items()]
+    for uuid, items in left.items():
+        first = items[0].initiated
+        found.append(_joined(LeftoverJob(uuid, Kind.UPLOADS, root.prefix, first, first), items))
+    return found
 
 
 def _joined(job: LeftoverJob, uploads: list[ListedUpload]) -> LeftoverJob:
     times = [upload.initiated for upload in uploads]
     oldest, newest = min([job.oldest, *times]), max([job.newest, *times])
     return replace(job, uploads=tuple(uploads), oldest=oldest, newest=newest)
-
-
-def _uploads_only(root: TableRoot, uuid: str, uploads: list[ListedUpload]) -> LeftoverJob:
-    first = uploads[0].initiated
-    return _joined(LeftoverJob(uuid, Kind.UPLOADS, root.prefix, first, first), uploads)

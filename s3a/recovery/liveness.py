@@ -2,8 +2,7 @@
 
 Nothing in the committers fences an S3A job: one that is taken for dead and is not goes on all the
 same, and what is done to it meanwhile breaks it, or publishes half of it. So *live* is left alone
-whatever is asked, *unknown* unless it is forced, and a job whose files would be published although
-none of them was yet has to be *stated* to be dead, by who can know, not inferred from its silence.
+whatever is asked, and *unknown* unless it is forced.
 """
 
 from __future__ import annotations
@@ -33,17 +32,14 @@ class State(StrEnum):
 class Judgement:
     """What a job is held for, and why.
 
-    :param stated: somebody who can know says so; ``False`` where it follows from silence.
+    :param record: of its run's try, where it is open.
     :param owner: the run it belongs to, as far as known.
-    :param record: of that run's try, where it is open.
     """
 
     state: State
     reason: str
-    stated: bool = False
-    owner: Owner = NOBODY
     record: TryRecord | None = None
-    mode: str | None = None
+    owner: Owner = NOBODY
 
 
 @dataclass(frozen=True)
@@ -64,9 +60,10 @@ class Knowledge:
     patience: float | None = None
 
     def says_dead(self, job: str, run: str = "") -> bool:
-        if run and run in self.dead:
-            return True
-        return any(is_of(dead, job) for dead in self.dead)
+        return (bool(run) and run in self.dead) or any(is_of(dead, job) for dead in self.dead)
+
+    def asked(self, record: TryRecord) -> State | None:
+        return self.ask(record) if self.ask else None
 
 
 def judge(job: LeftoverJob, now: float, known: Knowledge) -> Judgement:
@@ -77,86 +74,66 @@ def judge(job: LeftoverJob, now: float, known: Knowledge) -> Judgement:
     quiet = max(0.0, now - job.newest)
     for read in known.tries.known:
         if is_of(read.record.uuid, job.uuid):
-            return _by_record(job, read, quiet, known)
+            state, reason = _by_record(job, read, quiet, known)
+            return Judgement(state, reason, read.record, read.record.owner)
     if known.says_dead(job.uuid):
-        return Judgement(State.DEAD, "the caller says that it is dead", stated=True)
-    shield = _shield(job, known)
-    if shield is not None:
-        return shield
-    return _by_silence(quiet, known, "no run's record names it")
+        return Judgement(State.DEAD, "the caller says that it is dead")
+    if known.tries.damage:
+        why = f"a run's record cannot be read: {known.tries.damage}"
+        return Judgement(State.UNKNOWN, why)
+    for read in known.tries.known if job.kind is Kind.UPLOADS else ():
+        # A try at work that may be this job's, which has no UUID of its own.
+        asked, owner = known.asked(read.record), read.record.owner
+        at_work = asked is State.LIVE or (asked is None and read.silent_for < PATIENCE)
+        if at_work and job.newest >= read.record.opened_at:
+            why = f"it may be of {_name(owner)}, which is at work"
+            return Judgement(State.LIVE, why, owner=owner)
+    return Judgement(*_by_silence(quiet, known, "no run's record names it"))
 
 
-def _by_record(job: LeftoverJob, read: Known, quiet: float, known: Knowledge) -> Judgement:
+def _by_record(job: LeftoverJob, read: Known, quiet: float, known: Knowledge) -> tuple[State, str]:
     record = read.record
-
-    def judged(state: State, reason: str, stated: bool = True) -> Judgement:
-        return Judgement(state, reason, stated, record.owner, record, record.mode)
-
     run, said_dead = _name(record.owner), known.says_dead(job.uuid, record.uuid)
-    asked = known.ask(record) if known.ask else None
+    asked, later = known.asked(record), _later_try(record, known)
     if asked is State.LIVE:
-        return judged(State.LIVE, f"{run} is at work")
-    later = _later_try(record, known)
+        return State.LIVE, f"{run} is at work"
     if said_dead and later is None and asked is not State.SUPERSEDED:
-        return judged(State.DEAD, "the caller says that it is dead")
+        return State.DEAD, "the caller says that it is dead"
     # Who knows that a task is over does not know that of its application, which sends them, too.
     is_asked = asked is not None or record.is_alone
     if not said_dead and (read.may_be_writing if is_asked else read.silent_for < PATIENCE):
-        return judged(State.LIVE, f"{run} sent a heartbeat {read.silent_for:.0f} s ago")
+        return State.LIVE, f"{run} sent a heartbeat {read.silent_for:.0f} s ago"
     allowed = min(PATIENCE, PATIENCE if known.patience is None else known.patience)
     if not said_dead and asked is not None and quiet < allowed:
         wrote = f"it wrote something {quiet:.0f} s ago, within {allowed:.0f} s"
-        return judged(State.LIVE, f"{run} is over, and {wrote}")
+        return State.LIVE, f"{run} is over, and {wrote}"
     if asked is State.SUPERSEDED or later is not None:
         what = f"try {later}" if later is not None else "another try"
-        return judged(State.SUPERSEDED, f"{run} is over, and {what} loads or loaded instead")
+        return State.SUPERSEDED, f"{run} is over, and {what} loads or loaded instead"
     if asked is State.DEAD:
-        return judged(State.DEAD, f"{run} is over")
+        return State.DEAD, f"{run} is over"
     silent = f"{run} sent no heartbeat for {read.silent_for:.0f} s"
     # In cluster mode the application outlives whoever submitted it.
-    found = _by_silence(quiet, known, f"{silent}; its application may be at work without it")
-    return judged(found.state, found.reason, stated=False)
+    return _by_silence(quiet, known, f"{silent}; its application may be at work without it")
 
 
-def _by_silence(quiet: float, known: Knowledge, why: str) -> Judgement:
+def _by_silence(quiet: float, known: Knowledge, why: str) -> tuple[State, str]:
     patience = QUIET if known.patience is None else known.patience
     if quiet < patience:
-        return Judgement(
-            State.LIVE,
-            f"{why}, and it wrote something {quiet:.0f} s ago, within {patience:.0f} s",
-        )
+        wrote = f"it wrote something {quiet:.0f} s ago, within {patience:.0f} s"
+        return State.LIVE, f"{why}, and {wrote}"
     if known.patience is None:
-        return Judgement(State.UNKNOWN, f"{why}; it has been silent for {quiet:.0f} s")
-    return Judgement(
-        State.DEAD, f"{why}, and it has been silent for {quiet:.0f} s of {patience:.0f} s allowed"
-    )
-
-
-def _shield(job: LeftoverJob, known: Knowledge) -> Judgement | None:
-    """A try at work that may be this job's, which has no UUID of its own."""
-    if known.tries.damage:
-        return Judgement(State.UNKNOWN, f"a run's record cannot be read: {known.tries.damage}")
-    for read in known.tries.known if job.kind is Kind.UPLOADS else ():
-        if job.newest < read.record.opened_at:
-            continue
-        asked = known.ask(read.record) if known.ask else None
-        if asked is State.LIVE or (asked is None and read.silent_for < PATIENCE):
-            why = f"it may be of {_name(read.record.owner)}, which is at work"
-            return Judgement(State.LIVE, why, owner=read.record.owner)
-    return None
+        return State.UNKNOWN, f"{why}; it has been silent for {quiet:.0f} s"
+    allowed = f"it has been silent for {quiet:.0f} s of {patience:.0f} s allowed"
+    return State.DEAD, f"{why}, and {allowed}"
 
 
 def _later_try(record: TryRecord, known: Knowledge) -> int | None:
     mine = record.owner.try_number
     if mine is None or record.owner.run_id is None:
         return None
-    tries = [
-        other.record.owner.try_number
-        for other in known.tries.known
-        if other.record.owner.try_number is not None
-        and _run(other.record.owner) == _run(record.owner)
-    ]
-    latest = max(tries, default=mine)
+    others = (read.record.owner for read in known.tries.known)
+    latest = max(o.try_number or 0 for o in others if _run(o) == _run(record.owner))
     return latest if latest > mine else None
 
 
@@ -177,9 +154,10 @@ def rival_of(job: LeftoverJob, judged: Collection[tuple[LeftoverJob, Judgement]]
     """A job that lives and began after this one's last task, within its destination or around
     it."""
     last = max((one.last_modified for one in job.sets), default=job.newest)
+    mine = f"{job.destination}/"
     for other, judgement in judged:
-        near = f"{other.destination}/".startswith(f"{job.destination}/")
-        near = near or f"{job.destination}/".startswith(f"{other.destination}/")
+        theirs = f"{other.destination}/"
+        near = theirs.startswith(mine) or mine.startswith(theirs)
         if other is not job and judgement.state is State.LIVE and near and other.oldest >= last:
             return other.uuid or "of uploads that name none"
     return None

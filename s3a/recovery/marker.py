@@ -1,17 +1,18 @@
-"""The ``_SUCCESS`` of a job that was rolled forward: what its committer would have written."""
+"""The ``_SUCCESS`` of a destination, and that of a job that was rolled forward: what its committer
+would have written."""
 
 from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from ...committer.records.success_marker import SuccessMarker, success_data
 from ...committer.s3.conditional_put import NotWritten, Uncertain, Written, put_record
-from ...committer.s3.requests import Absent, Found, Get, Put, Step
-from ..hadoop.commit_files import PendingCommit
+from ...committer.s3.requests import Found, Get, Put, Step
+from .leftover_job import LeftoverJob
 
 _TRIES = 3
 
@@ -42,14 +43,11 @@ class DestinationMarker:
         """Whether it was not written before a moment, by the store's clock in whole seconds."""
         return bool(self.etag) and self.last_modified >= moment
 
-    @property
-    def name(self) -> str:
-        return self.job or "one that its _SUCCESS does not name"
 
-
-def read_marker(found: Found | None) -> DestinationMarker:
+def read_marker(destination: str) -> Step[DestinationMarker]:
     """What the ``_SUCCESS`` of a destination says; an unreadable one is another job's."""
-    if found is None:
+    found = yield Get(f"{destination}/_SUCCESS")
+    if not isinstance(found, Found):
         return DestinationMarker()
     read = SuccessMarker.parse_or_none(found.body)
     if read is None:
@@ -58,54 +56,44 @@ def read_marker(found: Found | None) -> DestinationMarker:
     return DestinationMarker(found.etag, found.last_modified, read.job, keys)
 
 
-def marker_key(destination: str) -> str:
-    return f"{destination}/_SUCCESS"
-
-
-def marker_body(
-    job: str,
+def write_marker(
+    job: LeftoverJob,
     committer: str,
-    commits: Sequence[PendingCommit],
-    tasks: int,
+    since: float,
     clock: Callable[[], float] = time.time,
     host: Callable[[], str] = socket.gethostname,
-) -> bytes:
-    """Hadoop's SuccessData, version 1, as the committer of this name fills it."""
+) -> Step[MarkerOutcome]:
+    """Write a job's marker, Hadoop's SuccessData, version 1, as the committer of this name fills
+    it; never over one that is newer than the job's last task.
+
+    :param since: when the job's last pending set was written, by the store's clock. Its own
+        committer would have replaced any marker that was there then.
+    """
+    commits = job.commits
     counters = {
         "committer_commits_completed": len(commits),
         "committer_bytes_committed": sum(commit.length for commit in commits),
-        "committer_tasks_completed": tasks,
+        "committer_tasks_completed": len(job.sets),
         "committer_jobs_completed": 1,
     }
     head = {
         "hostname": host(),
         "committer": committer,
         "description": "Rolled forward by zero_rename after its driver died",
-        "jobId": job,
+        "jobId": job.uuid,
         "jobIdSource": "zero_rename recovery",
         "diagnostics": {"recovered_by": "zero_rename"},
     }
-    return success_data(head, clock(), [commit.key for commit in commits], counters)
-
-
-def write_marker(destination: str, job: str, body: bytes, since: float) -> Step[MarkerOutcome]:
-    """Write a job's marker, never over one that is newer than the job's last task.
-
-    :param since: when the job's last pending set was written, by the store's clock. Its own
-        committer would have replaced any marker that was there then.
-    """
-    key = marker_key(destination)
+    body = success_data(head, clock(), [commit.key for commit in commits], counters)
     for _ in range(_TRIES):
-        current: Found | Absent = yield Get(key)
-        if isinstance(current, Found):
-            if _job_of(current.body) == job:
-                return MarkerOutcome.THERE
-            if current.last_modified >= since:
-                return MarkerOutcome.KEPT
-            put = Put(key, body, if_match=current.etag)
-        else:
-            put = Put(key, body, if_none_match=True)
-        outcome = yield from put_record(put, job, _job_of)
+        there = yield from read_marker(job.destination)
+        if there.job == job.uuid:
+            return MarkerOutcome.THERE
+        if there.is_newer_than(since):
+            return MarkerOutcome.KEPT
+        none, etag = not there.etag, there.etag or None
+        put = Put(f"{job.destination}/_SUCCESS", body, if_none_match=none, if_match=etag)
+        outcome = yield from put_record(put, job.uuid, _job_of)
         if isinstance(outcome, Written):
             return MarkerOutcome.WRITTEN
         if isinstance(outcome, Uncertain):

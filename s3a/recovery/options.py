@@ -9,9 +9,6 @@ from enum import StrEnum
 from ...committer.errors import InvalidInputError
 from ...committer.layout import TableRoot
 
-#: Mode in which a job adds to what is there.
-APPEND = "append"
-
 
 class Action(StrEnum):
     FORWARD = "roll-forward"
@@ -32,26 +29,21 @@ class RecoveryOptions:
         as dead; ``None``: such a job stays unknown. Longer than the longest task: one that is
         writing a file is silent.
     :param dead: UUIDs of jobs, or ids of runs, whose application is known to have ended.
-    :param mode: ``append`` where the jobs add to what is there.
     :param direction: ``Action.BACK``: roll back even where rolling forward would do; or
         ``Action.FORWARD`` where both would do and only the caller can tell. Either vouches for
         files that are there and cannot be compared.
-    :param tasks: how many tasks the job has, where known.
     :param jobs: only these UUIDs; ``None`` for all.
     :param folders: further destinations below the table, as paths relative to its root.
     :param deep: list the whole table for jobs that left nothing but their metadata.
-    :param staging: where the directory and partitioned committers keep their pending sets:
-        ``fs.s3a.committer.staging.tmp.path``, as :class:`~..hadoop.staging_dir.StagingFolder`
-        takes it.
+    :param staging: where the directory and partitioned committers keep their pending sets, as
+        :class:`~..hadoop.staging_dir.StagingFolder` takes it.
     """
 
     apply: bool = False
     force: bool = False
     patience: float | None = None
     dead: Collection[str] = frozenset()
-    mode: str | None = None
     direction: Action | None = None
-    tasks: int | None = None
     jobs: Collection[str] | None = None
     folders: Collection[str] = ()
     deep: bool = False
@@ -61,12 +53,6 @@ class RecoveryOptions:
         """:raises InvalidInputError: options that cannot be right."""
         if self.patience is not None and self.patience < 0:
             raise InvalidInputError(f"patience={self.patience} is negative.", table=root.url)
-        if self.tasks is not None and self.jobs is None:
-            raise InvalidInputError(
-                "The number of tasks is one job's, and no job is named.",
-                table=root.url,
-                remedy="Name the job whose tasks they are.",
-            )
         if self.direction not in (None, Action.FORWARD, Action.BACK):
             raise InvalidInputError(f"{self.direction} is no direction.", table=root.url)
         for folder in self.folders:

@@ -3,13 +3,8 @@
 The S3A architecture text's rule: a job commit completes nothing before its tests of the
 destination are done, so a file that is written shows that they were; then, if every pending set
 can be read, the files that are not written are exactly the uploads outstanding, and completing
-them finishes the job. A job of mode *append* makes no such tests, and can be rolled forward with
-nothing written yet.
-
-That last part has a limit: nothing in the store says how many tasks a job has. So an append of
-which nothing is written is rolled forward only when its mode and its death are stated, no task
-attempt left anything, and no task number is missing; tasks that had not begun behind the last one
-still cannot be seen, and ``tasks`` is there to say how many there are.
+them finishes the job. Of a job of which nothing is written, nothing says that all its tasks had
+ended: it is rolled back, which harms nobody, and can be loaded again.
 """
 
 from __future__ import annotations
@@ -17,14 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from ...committer.layout import TableRoot
-from ...committer.s3.requests import Found, Get, Step
+from ...committer.s3.requests import Step
 from ..hadoop.upload_owners import is_staged_name
 from .direction import Direction, read_direction
 from .job_files import PlannedFile, Presence, look_at_files
 from .leftover_job import Kind, LeftoverJob
 from .liveness import Judgement, State
-from .marker import DestinationMarker, marker_key, read_marker
-from .options import APPEND, Action, RecoveryOptions
+from .marker import DestinationMarker, read_marker
+from .options import Action, RecoveryOptions
 from .unclaimed_files import Unclaimed, unclaimed_files
 
 
@@ -81,7 +76,8 @@ class Case:
     def since(self) -> str:
         """Who has come since then, a sentence; ``""`` for nobody."""
         if self.marker.is_newer_than(self.last_set):
-            return f"another job ({self.marker.name}) has committed here since"
+            name = self.marker.job or "one that its _SUCCESS does not name"
+            return f"another job ({name}) has committed here since"
         return f"another job ({self.rival}) has begun here since" if self.rival is not None else ""
 
     @property
@@ -113,8 +109,7 @@ def looked_at(case: Case) -> Step[Case]:
     job = case.job
     if job.refusals(case.root):
         return case  # Nothing that untrusted metadata name is asked for.
-    found = yield Get(marker_key(job.destination))
-    marker = read_marker(found if isinstance(found, Found) else None)
+    marker = yield from read_marker(job.destination)
     unclaimed = yield from unclaimed_files(job, marker)
     case = replace(case, marker=marker, unclaimed=unclaimed)
     if job.tree is None:
@@ -172,19 +167,14 @@ def _choose(case: Case) -> tuple[Action, str]:
                 "loads the same rows again, or removed some of these, this one must be rolled "
                 "back, else forward: only you can tell"
             )
-    against = against or ("" if written else _against_unwritten(case))
+    if not written and not against:
+        against = "none of its files is written, so nothing shows that its commit had begun"
     if against and wanted is Action.FORWARD:
         # What that loses is not for us to choose.
         why = f"it is to be rolled forward, and cannot be: {against}. Roll it back or not"
         return Action.ASK, why
     if against:
         return Action.BACK, against
-    if not written:
-        counted = "" if case.options.tasks is not None else ". How many tasks it has is not known"
-        return Action.FORWARD, (
-            f"all {len(job.sets)} pending sets load, the uploads outstanding are its {len(files)} "
-            f"files and no others, its mode is append, and it is stated to be dead{counted}"
-        )
     if job.staged is not None and job.unaccounted and wanted is None:
         return Action.ASK, (
             f"there are {len(job.unaccounted)} uploads of it that no pending set names, such as "
@@ -264,9 +254,8 @@ def _lost(case: Case) -> str:
 
 def _against(case: Case) -> str:
     """What forbids to roll forward, whatever the mode; ``""`` for nothing."""
-    job, options = case.job, case.options
-    unreadable = _unreadable(job)
-    if unreadable:
+    job = case.job
+    if unreadable := _unreadable(job):
         return unreadable
     if not job.sets:
         return "no task of it has committed"
@@ -274,11 +263,10 @@ def _against(case: Case) -> str:
         return "its tasks have committed no file"
     if case.lost:
         return _lost(case)
-    if options.tasks is not None and len(job.sets) != options.tasks:
-        return f"{len(job.sets)} tasks have committed, of {options.tasks}"
     if case.judgement.state is State.SUPERSEDED:
         return case.judgement.reason
-    return "the caller wants it rolled back" if options.direction is Action.BACK else ""
+    wants_back = case.options.direction is Action.BACK
+    return "the caller wants it rolled back" if wants_back else ""
 
 
 def _unreadable(job: LeftoverJob) -> str:
@@ -294,22 +282,3 @@ def _unreadable(job: LeftoverJob) -> str:
     if partless:
         return f"the record of {partless[0]!r} names no part of its upload: no store completes it"
     return ""
-
-
-def _against_unwritten(case: Case) -> str:
-    """The same of a job of which nothing is written yet."""
-    job, judgement = case.job, case.judgement
-    none = "none of its files is written"
-    if case.options.mode != APPEND or judgement.mode not in (None, APPEND):
-        mode = judgement.mode or "not said to be append"
-        return f"{none}, so nothing shows that its commit had begun, and its mode is {mode}"
-    if not judgement.stated:
-        return f"{none}, and that it is dead follows from its silence only: nobody states it"
-    if job.unaccounted or job.running:
-        return (
-            f"{none}, and task attempts that did not commit left {len(job.unaccounted)} uploads "
-            f"({len(job.running)} closed files): it died while tasks were running"
-        )
-    if job.task_gaps:
-        return f"{none}, and task {job.task_gaps[0]} has no pending set"
-    return f"{none}, and {case.since}, which may be a retry of the same load" if case.since else ""

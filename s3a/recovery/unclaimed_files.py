@@ -13,13 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...committer.s3.listing import list_objects
-from ...committer.s3.requests import All, Step
+from ...committer.s3.requests import Step
 from ..hadoop.magic_paths import is_magic, uuids_in_name
 from .leftover_job import Kind, LeftoverJob
 from .marker import DestinationMarker
-
-#: More folders than this are not asked one by one: the destination is listed as a whole.
-_FOLDERS = 100
 
 
 @dataclass(frozen=True)
@@ -43,39 +40,30 @@ class Unclaimed:
 
 
 def unclaimed_files(job: LeftoverJob, marker: DestinationMarker) -> Step[Unclaimed]:
-    """Look for them: of uploads alone in those uploads' folders, of a job some of whose pending
-    sets cannot be read anywhere below its destination; a request per thousand keys."""
-    if job.kind is Kind.UPLOADS:
-        return (yield from _beside_uploads(job, marker))
-    if all(one.read is not None for one in job.sets):
-        return Unclaimed()
+    """Look for them below the job's destination, a request per thousand keys: of uploads alone,
+    and of a job some of whose pending sets cannot be read."""
     named = {commit.key for commit in job.commits}
-    keys = named | {upload.key for upload in job.uploads} | set(job.running)
-    uuids = {uuid for key in keys for uuid in uuids_in_name(key)}
-    uuids |= {job.uuid.lower()} if job.kind is Kind.STAGING else set()
-    if not uuids:
-        return Unclaimed(is_unknown=True)
-    found = yield from _complete(f"{job.destination}/", uuids)
-    return Unclaimed(tuple(sorted(found - named)))
-
-
-def _beside_uploads(job: LeftoverJob, marker: DestinationMarker) -> Step[Unclaimed]:
-    if not job.uuid:
+    alone = {upload.key for upload in job.uploads}
+    uuids = {job.uuid.lower()} - {""}
+    if job.kind is Kind.UPLOADS:
+        if not uuids:
+            return Unclaimed()
+    elif all(one.read is not None for one in job.sets):
         return Unclaimed()
-    keys = {upload.key for upload in job.uploads}
-    folders = {f"{key.rpartition('/')[0]}/" for key in keys}
-    direct = len(folders) <= _FOLDERS
-    places = sorted(folders) if direct else [f"{job.destination}/"]
-    listed = yield All(tuple(_complete(place, {job.uuid}, direct) for place in places))
-    found = set().union(*listed)
-    if keys <= found or marker.job == job.uuid or marker.keys & found:
-        return Unclaimed(is_committed=True)
-    return Unclaimed(tuple(sorted(found)))
+    else:
+        uuids = uuids if job.kind is Kind.STAGING else set()
+        uuids |= {uuid for key in (named | alone).union(job.running) for uuid in uuids_in_name(key)}
+        if not uuids:
+            return Unclaimed(is_unknown=True)
 
-
-def _complete(prefix: str, uuids: set[str], direct: bool = False) -> Step[set[str]]:
     def is_its(key: str) -> bool:
         return not is_magic(key) and not uuids.isdisjoint(uuids_in_name(key))
 
-    listing = yield from list_objects(prefix, direct, lambda item: is_its(item.key))
-    return set(listing.keys)
+    prefix = f"{job.destination}/"
+    listing = yield from list_objects(prefix, wanted=lambda item: is_its(item.key))
+    found = set(listing.keys)
+    if job.kind is Kind.UPLOADS and (
+        alone <= found or marker.job == job.uuid or marker.keys & found
+    ):
+        return Unclaimed(is_committed=True)
+    return Unclaimed(tuple(sorted(found - named)))

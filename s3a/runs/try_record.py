@@ -68,8 +68,6 @@ class WriteRecord:
     :param uuid: the job's committer UUID.
     :param destination: ``s3://bucket/key``: the table's root, or one partition's folder.
     :param partition: the partition whose folder that is.
-    :param dynamic: the write replaces whatever partitions its rows have, which leaves no
-        ``_SUCCESS`` (SPARK-35279).
     :param part: which of the ``parts`` writes of one call this is; a call that replaces several
         partitions makes one for each.
     :param emptied: partitions that the write emptied besides, since no row of theirs arrived.
@@ -86,7 +84,6 @@ class WriteRecord:
     destination: str
     mode: str
     partition: Annotated[str | None, LEFT_OUT] = None
-    dynamic: Annotated[bool, LEFT_OUT] = False
     part: Annotated[Count, LEFT_OUT] = 1
     parts: Annotated[Count, LEFT_OUT] = 1
     emptied: Annotated[tuple[str, ...], LEFT_OUT] = ()

@@ -4,7 +4,6 @@
   ``committer_bytes_committed``) are compared with the objects. A marker names at most 100 files,
   and no sizes. The others are found by the write's own UUID, which Spark puts into the names of
   all files of one write.
-* Every pending set that is still there is compared key by key and size by size.
 * An upload under way of a file of that write may be rows lost, if the file is not there.
 """
 
@@ -12,25 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from ...committer.errors import RecordDamagedError, VerificationError
+from ...committer.errors import VerificationError
 from ...committer.layout import UNPARTITIONED, TableRoot
 from ...committer.records.success_marker import FILENAMES_LIMIT, SuccessMarker
 from ...committer.s3.listing import list_objects
-from ...committer.s3.requests import LIST_BYTES, Absent, All, Found, Get, Head, Step
-from ..hadoop.commit_files import JobSummary, PendingSet
-from ..hadoop.magic_paths import (
-    MAGIC_JOB,
-    SHARED_MAGIC,
-    job_of,
-    job_tree,
-    parse,
-    uuids_in_name,
-    why_outside,
-)
+from ...committer.s3.requests import Absent, All, Found, Get, Head, Step
+from ..hadoop.commit_files import JobSummary
+from ..hadoop.magic_paths import uuids_in_name, why_outside
 from ..hadoop.upload_owners import list_uploads
 from .expectation import Expectation
 
-_TEMPORARY = "_temporary"
 _SHOWN = 5
 _NOT_AGAIN = "Compare the table's rows with the source before loading anything again."
 
@@ -174,69 +164,6 @@ def may_be_its(
         and not writes & set(uuids_in_name(key))
         and (not partitions or root.partition_of_data_key(key) in partitions)
     }
-
-
-def temporary_left(root: TableRoot) -> Step[str]:
-    """A sentence about a rename committer's unfinished work, ``""`` if there is none."""
-    listing = yield from list_objects(f"{root.prefix}/{_TEMPORARY}/")
-    if not listing.objects:
-        return ""
-    return (
-        f"{len(listing.objects)} objects are below {_TEMPORARY}/: work of a rename committer that "
-        "is under way or was interrupted."
-    )
-
-
-def pending_files(root: TableRoot, job: str, warnings: list[str]) -> Step[dict[str, int]]:
-    """What the pending sets that are left say: nothing, where the commit cleaned up.
-
-    :param warnings: gets a sentence about every tree that is left.
-    :returns: keys and sizes of the files they name.
-    :raises VerificationError: one that they name is not there, or of another size.
-    """
-    listing = yield from list_objects(f"{root.prefix}/{SHARED_MAGIC}")
-    own = [key for key in listing.keys if key.startswith(job_tree(root.prefix, job))]
-    others = {job_of(key) or SHARED_MAGIC for key in listing.keys} - {job}
-    if others:
-        warnings.append(
-            f"Other jobs left magic trees, or are writing: {_some(sorted(others))}. "
-            "`zero-rename s3a-jobs` shows them."
-        )
-    if not own:
-        return {}
-    warnings.append(
-        f"The job's own {MAGIC_JOB}{job} is still there, {len(own)} objects: it was not cleaned "
-        "up. `zero-rename s3a-recover` does it."
-    )
-    names = [key for key in own if (path := parse(key)) and path.is_set]
-    sets = yield All(tuple(_load(key) for key in names))
-    wanted = {commit.key: commit.length for one in sets if one for commit in one.commits}
-    files = yield from _sizes(sorted(wanted))
-    for key, length in sorted(wanted.items()):
-        if files.get(key) != length:
-            there = f"of {files[key]} bytes" if key in files else "not there"
-            raise VerificationError(
-                f"A task's pending set names a file of {length} bytes that is {there}.",
-                table=root.url,
-                job=job,
-                key=key,
-                remedy=_NOT_AGAIN,
-            )
-    return files
-
-
-def _load(key: str) -> Step[PendingSet | None]:
-    found = yield Get(key, most=LIST_BYTES)
-    if isinstance(found, Absent):
-        return None
-    try:
-        return PendingSet.parse(found.body, key)
-    except RecordDamagedError as error:
-        raise VerificationError(
-            f"A pending set that the job left cannot be read. {error.message}",
-            key=key,
-            remedy=_NOT_AGAIN,
-        ) from error
 
 
 def left_uploads(

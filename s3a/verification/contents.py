@@ -20,7 +20,6 @@ from ...committer.table import Table
 from ..hadoop.settings import Committer
 from ..runs.ledger import read_report, report_dir
 from ..runs.try_record import WriteRecord
-from .committed_files import files_since
 from .expectation import Expectation
 from .verify import verify_job
 
@@ -62,18 +61,12 @@ def verified(table: Table, records: TableRoot, write: WriteRecord) -> CommittedW
     :param records: the table beside which the try is on record.
     :raises VerificationError: it is not what a committed job leaves.
     """
-    if write.dynamic:
-        # No marker is written (SPARK-35279): the record says that Spark has returned.
-        files: Mapping[str, int] = table.run(files_since(table.root, write.since_ms))
-    else:
-        among = write.among
-        expected = Expectation(write.committer, write.uuid, write.since_ms, write.rows, among)
-        reports = report_dir(records, write)
-        root = TableRoot.parse(write.destination)
-        found = table.run(verify_job(root, expected, report_dir=reports))
-        for warning in found.warnings:
-            _log.warning("Job %s: %s", write.uuid, warning)
-        files = found.sizes
+    expected = Expectation(write.committer, write.uuid, write.since_ms, write.rows, write.among)
+    reports = report_dir(records, write)
+    found = table.run(verify_job(TableRoot.parse(write.destination), expected, report_dir=reports))
+    for warning in found.warnings:
+        _log.warning("Job %s: %s", write.uuid, warning)
+    files = found.sizes
     partitions = {name: Contents() for name in (write.partition, *write.emptied) if name}
     rows = count_rows(table.driver, files)
     for key, size in files.items():

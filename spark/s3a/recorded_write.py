@@ -184,7 +184,6 @@ class _Application:
             destination=write.path.replace("s3a://", "s3://", 1),
             mode=str(self._target.mode),
             partition=write.partition,
-            dynamic=write.dynamic,
             part=part,
             parts=parts,
             among=() if write.partition else self._target.partitions,

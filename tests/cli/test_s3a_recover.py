@@ -137,7 +137,6 @@ def test_a_file_of_somebody_else_is_told(job: MagicJob, s3_bucket: Any) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        ("--mode", "overwrite"),
         ("--roll-back", "--roll-forward"),
         ("--tasks", "3"),
         ("--folder", "../x"),

@@ -133,7 +133,7 @@ class TestTables:
             job.task(0)
             if state is not None:
                 record(tables)
-            (report,) = run(tables, state, apply=True, patience=0, mode="append")["tables"]
+            (report,) = run(tables, state, apply=True, patience=0)["tables"]
             assert report["outcomes"] == {outcome: 1}
 
     def test_a_job_with_foreign_keys_fails_the_task(self, tables: Tables) -> None:
@@ -159,7 +159,6 @@ class TestTables:
     @pytest.mark.parametrize(
         "arguments",
         [
-            {"mode": "overwrite"},
             {"direction": "sideways"},
             {"patience": -1},
             {"folders": ["a/../b"]},

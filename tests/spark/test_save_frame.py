@@ -126,22 +126,16 @@ class TestReplace:
         # Whatever the session's own is, which stays as it is for the application's other writes.
         assert [w.options for w in writes] == [{OVERWRITE_OPTION: "static"}] * 2
 
-    @pytest.mark.parametrize("committer", ["magic", "directory"])
+    @pytest.mark.parametrize("committer", ["magic", "directory", "classic"])
     def test_without_names_it_is_refused(self, committer: str) -> None:
         """Spark would empty the whole table."""
         with pytest.raises(SettingsRefusedError, match="overwrite-unnamed-partitions"):
             planned(committer, Mode.REPLACE)
 
-    def test_classic_without_names_is_dynamic(self) -> None:
-        (write,) = planned("classic", Mode.REPLACE)
-        assert write.dynamic
-        assert write.save_mode is Mode.REPLACE
-        assert write.options == {OVERWRITE_OPTION: "dynamic"}
-
     @pytest.mark.parametrize("committer", ["magic", "directory", "classic"])
     def test_an_unpartitioned_table_is_replaced_whole(self, committer: str) -> None:
         (write,) = planned(committer, Mode.REPLACE, partition_by=())
-        assert (write.path, write.partition, write.dynamic) == (PATH, None, False)
+        assert (write.path, write.partition) == (PATH, None)
 
 
 class TestFailIfExists:

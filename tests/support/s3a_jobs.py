@@ -81,7 +81,6 @@ class MagicJob:
     uuid: str = JOB
     write: str = WRITE
     folder: str = ""
-    shared: bool = False
     files: list[MadeFile] = field(default_factory=list)
     tasks: int = 0
 
@@ -91,13 +90,11 @@ class MagicJob:
 
     @property
     def tree(self) -> str:
-        if self.shared:
-            return f"{self.destination}/__magic/job-{self.uuid}/"
         return f"{self.destination}/__magic_job-{self.uuid}/"
 
     @property
     def attempt(self) -> str:
-        return f"{self.tree}00/" if self.shared else f"{self.tree}job-{self.uuid}/00/"
+        return f"{self.tree}job-{self.uuid}/00/"
 
     def put(self, key: str, body: bytes = b"") -> None:
         assert isinstance(self.perform(Put(key, body)), Done)

@@ -6,18 +6,19 @@ import pytest
 
 from support.s3a_jobs import JOB, OTHER, WRITE
 from zero_rename.committer.s3.requests import ListedUpload
-from zero_rename.s3a.hadoop.upload_owners import UploadClaim, UploadOwners, staging_job
+from zero_rename.s3a.hadoop.upload_owners import UploadOwners, staging_job
 
 KEY = f"wh/flights/day=1/part-00000-{WRITE}.c000.snappy.parquet"
 NAMELESS = "wh/flights/day=1/part-00000.parquet"
+Claim = tuple[str, frozenset[tuple[str, str]], frozenset[str]]
 
 
-def owner(key: str, *claims: UploadClaim, upload_id: str = "u") -> int | None:
+def owner(key: str, *claims: Claim, upload_id: str = "u") -> int | None:
     return UploadOwners(claims).owner_of(ListedUpload(key, upload_id, 0.0))
 
 
-def claim(uuid: str = "", uploads: tuple[str, ...] = (), keys: tuple[str, ...] = ()) -> UploadClaim:
-    return UploadClaim(uuid, frozenset((key, "u") for key in uploads), frozenset(keys))
+def claim(uuid: str = "", uploads: tuple[str, ...] = (), keys: tuple[str, ...] = ()) -> Claim:
+    return (uuid, frozenset((key, "u") for key in uploads), frozenset(keys))
 
 
 def test_a_pending_set_counts_more_than_a_key() -> None:

@@ -36,10 +36,8 @@ DEATHS: Mapping[str, tuple[str, Callable[[], Held]]] = {
     # These are recovered.
     "in the middle of its commit": ("magic", lambda: completion(1)),
     "at the end of its commit": ("magic", lambda: completion(3)),
-    "before its commit, told to append": ("magic", lambda: completion(0)),
     "before its commit": ("magic", lambda: completion(0)),
     "with a task not committed": ("magic", lambda: pending_set(1)),
-    "a staging committer": ("directory", lambda: completion(0)),
     "a staging committer in the middle": ("directory", lambda: completion(1)),
 }
 MARKERS = (

@@ -11,7 +11,6 @@ from support.dead_drivers import Death
 from support.hadoop_committers import Application, Place, numbers
 from support.recorded import check_recorded
 from zero_rename.s3a.hadoop.commit_files import PendingSet
-from zero_rename.s3a.hadoop.staging_dir import staging_left
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -76,8 +75,7 @@ def test_records_have_the_members_they_had(dead: Mapping[str, Death], folder: Pa
     for suffix, name in ((".pending", "magic.pending"), (".pendingset", "magic.pendingset")):
         key = next(key for key in place.objects() if key.endswith(suffix))
         check_recorded(name, place.body(key))
-    left = staging_left(f"file://{folder}/staging", dead["staging"].uuid)
-    staged = [path for path in left if path.name.startswith("task_")]
+    staged = list(folder.glob(f"staging/*/{dead['staging'].uuid}/**/task_*"))
     assert len(staged) == 2
     for path in staged:
         read = PendingSet.parse(path.read_bytes(), path.name)

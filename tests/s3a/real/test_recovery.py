@@ -39,8 +39,6 @@ def test_nobody_may_touch_what_wrote_lately(dead: Mapping[str, Death]) -> None:
     [
         ("in the middle of its commit", {}, 1),
         ("at the end of its commit", {}, 3),
-        ("before its commit, told to append", {"mode": "append"}, 0),
-        ("a staging committer", {"mode": "append"}, 0),
         ("a staging committer in the middle", {}, 1),
     ],
 )
@@ -73,19 +71,11 @@ def test_rolled_forward(
     check_clean(death)
 
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("before its commit", {}),
-        ("with a task not committed", {"mode": "append"}),
-    ],
-)
-def test_rolled_back(
-    application: Application, dead: Mapping[str, Death], name: str, options: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize("name", ["before its commit", "with a task not committed"])
+def test_rolled_back(application: Application, dead: Mapping[str, Death], name: str) -> None:
     # S3A conformance 46
     death = dead[name]
-    found = recover(death, **options)
+    found = recover(death)
     assert found.outcome is JobOutcome.ROLLED_BACK, found.reason
     assert (found.job, found.aborted) == (death.uuid, 4)
     assert sorted(application.rows(death.place)) == numbers(OLD)

@@ -168,14 +168,13 @@ def test_rows_that_share_a_file_are_missed(
 
 
 def test_an_overwrite_of_whatever_rows_arrive(application: Application, place: Place) -> None:
-    """Partitioned does it at job commit, classic by dynamic overwrite, the others are refused."""
-    for committer in ("partitioned", "classic"):
-        own = place.below(committer)
-        with application.with_committer(committer):
-            load(own, days(application, (1, 1), (2, 2)), committer)
-            load(own, days(application, (3, 2)), committer, mode="overwrite")
-        assert ids(application, own) == {1: [1], 2: [3]}
-    for committer in ("magic", "directory"):
+    """Partitioned does it at job commit, the others are refused."""
+    own = place.below("partitioned")
+    with application.with_committer("partitioned"):
+        load(own, days(application, (1, 1), (2, 2)), "partitioned")
+        load(own, days(application, (3, 2)), "partitioned", mode="overwrite")
+    assert ids(application, own) == {1: [1], 2: [3]}
+    for committer in ("magic", "directory", "classic"):
         refused = pytest.raises(SettingsRefusedError, match="overwrite-unnamed-partitions")
         with application.with_committer(committer), refused:
             load(place, days(application, (1, 1)), committer, mode="overwrite")

@@ -39,78 +39,78 @@ def known(*tries: Known, **given: Any) -> Knowledge:
     return Knowledge(OpenTries(tries), **given)
 
 
-def states(silent_for: float, knowledge: Knowledge, **given: Any) -> tuple[State, bool]:
+def states(silent_for: float, knowledge: Knowledge, **given: Any) -> State:
     found = judge(job(silent_for, **given), NOW, knowledge)
     assert found.reason
-    return found.state, found.stated
+    return found.state
 
 
 class TestNobodyKnows:
     def test_it_wrote_lately(self) -> None:
-        assert states(QUIET - 1, Knowledge()) == (State.LIVE, False)
+        assert states(QUIET - 1, Knowledge()) == State.LIVE
 
     def test_it_is_silent(self) -> None:
-        assert states(1e9, Knowledge()) == (State.UNKNOWN, False)
+        assert states(1e9, Knowledge()) == State.UNKNOWN
 
     def test_silent_longer_than_its_caller_has_patience(self) -> None:
-        assert states(99, Knowledge(patience=100)) == (State.LIVE, False)
-        assert states(100, Knowledge(patience=100)) == (State.DEAD, False)
+        assert states(99, Knowledge(patience=100)) == State.LIVE
+        assert states(100, Knowledge(patience=100)) == State.DEAD
 
     def test_the_caller_states_it(self) -> None:
-        assert states(0, Knowledge(dead={JOB})) == (State.DEAD, True)
-        assert states(0, Knowledge(dead={OTHER})) == (State.LIVE, False)
-        assert states(0, Knowledge(dead={""}), uuid="") == (State.LIVE, False)
+        assert states(0, Knowledge(dead={JOB})) == State.DEAD
+        assert states(0, Knowledge(dead={OTHER})) == State.LIVE
+        assert states(0, Knowledge(dead={""}), uuid="") == State.LIVE
 
 
 class TestItsRunsRecord:
     def test_it_is_renewed(self) -> None:
-        assert states(1e6, known(record(599), patience=0)) == (State.LIVE, True)
-        assert states(1e6, known(record(600), patience=0)) == (State.DEAD, False)
+        assert states(1e6, known(record(599), patience=0)) == State.LIVE
+        assert states(1e6, known(record(600), patience=0)) == State.DEAD
 
     def test_nobody_submitted_it(self) -> None:
         """A save() of its own sends a heartbeat every 15 s, or is at its end."""
-        assert states(1e6, known(record(89, once=JOB), patience=0)) == (State.LIVE, True)
-        assert states(1e6, known(record(90, once=JOB), patience=0)) == (State.DEAD, False)
+        assert states(1e6, known(record(89, once=JOB), patience=0)) == State.LIVE
+        assert states(1e6, known(record(90, once=JOB), patience=0)) == State.DEAD
 
     def test_it_is_silent(self) -> None:
         """In cluster mode the application outlives its submitter."""
-        assert states(1e6, known(record(601))) == (State.UNKNOWN, False)
-        assert states(10, known(record(601))) == (State.LIVE, False)
-        assert states(1e6, known(record(601), patience=60)) == (State.DEAD, False)
+        assert states(1e6, known(record(601))) == State.UNKNOWN
+        assert states(10, known(record(601))) == State.LIVE
+        assert states(1e6, known(record(601), patience=60)) == State.DEAD
 
     def test_the_caller_states_that_it_is_dead(self) -> None:
         for dead in ({JOB}, {write_uuid(JOB, 1)}):
             given = known(record(1), dead=dead)
-            assert states(0, given, uuid=write_uuid(JOB, 1)) == (State.DEAD, True)
+            assert states(0, given, uuid=write_uuid(JOB, 1)) == State.DEAD
 
     @pytest.mark.parametrize("number", [1, 0x2A, 0xFFFF])
     def test_one_of_several_writes(self, number: int) -> None:
         uuid = write_uuid(JOB, number)
-        assert states(1e6, known(record()), uuid=uuid) == (State.LIVE, True)
+        assert states(1e6, known(record()), uuid=uuid) == State.LIVE
 
     def test_another_runs(self) -> None:
         other = record(0, uuid=OTHER)
-        assert states(1e6, known(other)) == (State.UNKNOWN, False)
+        assert states(1e6, known(other)) == State.UNKNOWN
         # A UUID that does not end in zeros has no numbered writes.
         other = record(0, uuid=f"{JOB[:-4]}abcd")
-        assert states(1e6, known(other)) == (State.UNKNOWN, False)
+        assert states(1e6, known(other)) == State.UNKNOWN
 
 
 class TestWhatTheSchedulerSays:
     @pytest.mark.parametrize(
         ("said", "silent_for", "expected"),
         [
-            (State.LIVE, 1e6, (State.LIVE, True)),
-            (State.DEAD, 1e6, (State.DEAD, True)),
-            (State.SUPERSEDED, 1e6, (State.SUPERSEDED, True)),
-            (None, 1e6, (State.LIVE, True)),
+            (State.LIVE, 1e6, State.LIVE),
+            (State.DEAD, 1e6, State.DEAD),
+            (State.SUPERSEDED, 1e6, State.SUPERSEDED),
+            (None, 1e6, State.LIVE),
             # Its task is over; its application may not be.
-            (State.DEAD, 599, (State.LIVE, True)),
-            (State.SUPERSEDED, 599, (State.LIVE, True)),
+            (State.DEAD, 599, State.LIVE),
+            (State.SUPERSEDED, 599, State.LIVE),
         ],
     )
     def test_it_counts_more_than_the_operators_heartbeats(
-        self, said: State | None, silent_for: float, expected: tuple[State, bool]
+        self, said: State | None, silent_for: float, expected: State
     ) -> None:
         assert states(silent_for, known(record(91), ask=lambda _: said)) == expected
 
@@ -118,20 +118,20 @@ class TestWhatTheSchedulerSays:
     def test_its_application_is_not_its_task(self, said: State) -> None:
         """Which may be over, and the driver on the cluster still writes."""
         given = known(record(89), ask=lambda _: said, patience=0)
-        assert states(1e6, given) == (State.LIVE, True)
+        assert states(1e6, given) == State.LIVE
         given = known(record(0, state=FAILED), ask=lambda _: said, patience=0)
-        assert states(1e6, given) == (said, True)
+        assert states(1e6, given) == said
 
     @pytest.mark.parametrize(("patience", "silent_for"), [(0.0, 0), (100.0, 100), (1e6, 600)])
     def test_patience_makes_the_wait_shorter_only(self, patience: float, silent_for: int) -> None:
         given = known(record(91), ask=lambda _: State.DEAD, patience=patience)
-        assert states(silent_for, given) == (State.DEAD, True)
+        assert states(silent_for, given) == State.DEAD
         if silent_for:
-            assert states(silent_for - 1, given) == (State.LIVE, True)
+            assert states(silent_for - 1, given) == State.LIVE
 
     def test_nobody_can_state_that_a_running_task_is_dead(self) -> None:
         given = known(record(1e6), dead={JOB}, ask=lambda _: State.LIVE, patience=0)
-        assert states(1e6, given) == (State.LIVE, True)
+        assert states(1e6, given) == State.LIVE
 
 
 class TestALaterTry:
@@ -148,11 +148,11 @@ class TestALaterTry:
     def test_supersedes(self, changes: dict[str, Any], expected: State) -> None:
         late = Owner(**{**vars(owner(2)), **changes})
         later = record(0, uuid=OTHER, owner=late)
-        assert states(1e6, known(record(1e6), later))[0] is expected
+        assert states(1e6, known(record(1e6), later)) is expected
 
     def test_it_sends_heartbeats_itself(self) -> None:
         later = record(0, uuid=OTHER, owner=owner(2))
-        assert states(0, known(record(1e6), later), uuid=OTHER) == (State.LIVE, True)
+        assert states(0, known(record(1e6), later), uuid=OTHER) == State.LIVE
 
 
 class TestShield:
@@ -160,16 +160,16 @@ class TestShield:
 
     def test_uploads_that_name_no_job(self) -> None:
         given = known(record(0), patience=0)
-        assert states(50, given, uuid=OTHER, kind=Kind.UPLOADS)[0] is State.LIVE
-        assert states(50, given, uuid=OTHER)[0] is State.DEAD
+        assert states(50, given, uuid=OTHER, kind=Kind.UPLOADS) is State.LIVE
+        assert states(50, given, uuid=OTHER) is State.DEAD
         # What had ended before the run began is not its.
-        assert states(101, given, uuid=OTHER, kind=Kind.UPLOADS)[0] is State.DEAD
+        assert states(101, given, uuid=OTHER, kind=Kind.UPLOADS) is State.DEAD
         silent = known(record(1e6), patience=0)
-        assert states(50, silent, uuid=OTHER, kind=Kind.UPLOADS)[0] is State.DEAD
+        assert states(50, silent, uuid=OTHER, kind=Kind.UPLOADS) is State.DEAD
 
     def test_a_record_that_cannot_be_read(self) -> None:
         given = Knowledge(OpenTries(damage="it is not JSON"), patience=0)
-        assert states(1e6, given) == (State.UNKNOWN, False)
+        assert states(1e6, given) == State.UNKNOWN
 
 
 class TestRecords:

@@ -42,7 +42,6 @@ from zero_rename.s3a.runs.try_record import SUBMITTED
 
 DEAD = RecoveryOptions(apply=True, dead={JOB})
 ROLL_BACK = RecoveryOptions(apply=True, dead={JOB}, direction=Action.BACK)
-APPEND = RecoveryOptions(apply=True, dead={JOB}, mode="append")
 WRITES = (Put, Delete, DeleteMany, CompleteUpload, AbortUpload)
 
 
@@ -166,13 +165,6 @@ class TestForward:
         assert world.visible() == job.keys == sorted(made.key for made in lost)
         world.assert_clean()
 
-    def test_an_append_that_is_stated_to_be_dead(self, world: World) -> None:
-        job = two_tasks(world)
-        found = recover(world, APPEND)
-        assert found.outcome is JobOutcome.ROLLED_FORWARD
-        assert "How many tasks it has is not known" in found.reason
-        assert world.visible() == job.keys
-
     def test_an_overwrite_whose_destination_spark_had_emptied(self, world: World) -> None:
         """Nothing of the old is there any more: rolling forward gives the new rows."""
         job = halfway(world)
@@ -219,7 +211,7 @@ class TestForward:
         self, world: World
     ) -> None:
         """What it completed itself, nobody is asked about."""
-        job = two_tasks(world)
+        job = halfway(world)
 
         def fault(request: Any, apply: Any) -> Any:
             if isinstance(request, DeleteMany):
@@ -231,7 +223,7 @@ class TestForward:
 
         world.driver.fault = fault
         with pytest.raises(KeyboardInterrupt):
-            recover(world, APPEND)
+            recover(world)
         world.driver.fault = None
         assert recover(world).outcome is JobOutcome.ROLLED_FORWARD
         assert world.visible() == job.keys
@@ -243,53 +235,10 @@ class TestBack:
         two_tasks(world)
         found = recover(world)
         assert (found.outcome, found.aborted) == (JobOutcome.ROLLED_BACK, 4)
-        assert "its mode is not said to be append" in found.reason
+        assert "nothing shows that its commit had begun" in found.reason
         assert world.visible() == []
         assert world.store.keys() == []
         world.assert_clean()
-
-    @pytest.mark.parametrize(
-        ("leave", "why"),
-        [
-            (lambda job: job.running(2), "died while tasks were running"),
-            (lambda job: job.upload(job.name(2)), "died while tasks were running"),
-            (lambda job: job.task(3), "task 2 has no pending set"),
-        ],
-    )
-    def test_an_append_that_may_have_lacked_tasks(self, world: World, leave: Any, why: str) -> None:
-        leave(two_tasks(world))
-        found = recover(world, APPEND)
-        assert found.outcome is JobOutcome.ROLLED_BACK
-        assert why in found.reason
-        assert world.visible() == []
-        world.assert_clean()
-
-    def test_an_append_with_fewer_tasks_than_stated(self, world: World) -> None:
-        two_tasks(world)
-        options = RecoveryOptions(apply=True, dead={JOB}, mode="append", tasks=3, jobs={JOB})
-        assert "2 tasks have committed, of 3" in recover(world, options).reason
-        assert world.visible() == []
-
-    def test_an_append_that_is_dead_by_its_silence_only(self, world: World) -> None:
-        two_tasks(world)
-        world.clock.advance(100)
-        found = recover(world, RecoveryOptions(apply=True, patience=100, mode="append"))
-        assert (found.state, found.outcome) == (State.DEAD, JobOutcome.ROLLED_BACK)
-        assert "nobody states it" in found.reason
-
-    def test_an_append_that_was_loaded_again(self, world: World) -> None:
-        two_tasks(world)
-        put_marker(world, OTHER)
-        found = recover(world, APPEND)
-        assert found.outcome is JobOutcome.ROLLED_BACK
-        assert f"another job ({OTHER}) has committed here since" in found.reason
-
-    def test_a_record_that_says_otherwise_than_the_caller(self, world: World) -> None:
-        two_tasks(world)
-        world.driver.run(open_try(ROOT, a_try(mode="overwrite")))
-        found = recover(world, APPEND)
-        assert found.outcome is JobOutcome.ROLLED_BACK
-        assert "its mode is overwrite" in found.reason
 
     @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"version": 3}', b'{"version": 2}'])
     def test_a_pending_set_that_cannot_be_read(self, world: World, body: bytes) -> None:
@@ -341,7 +290,7 @@ class TestBack:
         job.running(0)
         job.running(1)
         world.clock.advance(10)
-        found = recover(world, APPEND)
+        found = recover(world)
         assert found.reason == "no task of it has committed"
         assert (found.outcome, found.aborted) == (JobOutcome.ROLLED_BACK, 2)
         world.assert_clean()
@@ -435,22 +384,15 @@ class TestMarker:
         assert "only you can tell" in found.reason
         assert world.store.objects == before
 
-    @pytest.mark.parametrize(
-        ("mode", "outcome"), [(None, "needs-decision"), ("append", "rolled-back")]
-    )
-    def test_a_job_that_lives_and_began_since(
-        self, world: World, mode: str | None, outcome: str
-    ) -> None:
+    def test_a_job_that_lives_and_began_since(self, world: World) -> None:
         """The retry, perhaps: its set-up removed whatever marker there was."""
-        job = two_tasks(world) if mode else halfway(world)
+        job = halfway(world)
         two_tasks(world, uuid=OTHER, write=OTHER)
-        options = RecoveryOptions(apply=True, dead={JOB}, jobs={JOB}, mode=mode)
-        found = recover(world, options)
-        assert found.outcome == outcome
+        found = recover(world, RecoveryOptions(apply=True, dead={JOB}, jobs={JOB}))
+        assert found.outcome is JobOutcome.NEEDS_DECISION
         assert f"another job ({OTHER}) has begun here since" in found.reason
-        assert len(world.visible()) == (0 if mode else 1)
-        if not mode:
-            assert world.store.keys(job.tree) != []
+        assert len(world.visible()) == 1
+        assert world.store.keys(job.tree) != []
 
     def test_a_job_that_lives_and_began_in_the_second_of_the_last_task(self, world: World) -> None:
         """The store's times have whole seconds: which came first, nobody can tell."""
@@ -545,7 +487,7 @@ class TestUntrusted:
     def check(self, world: World, why: str) -> None:
         world.clock.advance(10)
         before = world.store.copy()
-        found = recover(world, APPEND)
+        found = recover(world)
         assert found.outcome is JobOutcome.REFUSED
         assert why in found.reason
         assert found.reason.isprintable()
@@ -633,13 +575,6 @@ class TestLeft:
             is JobOutcome.ROLLED_FORWARD
         )
 
-    def test_force_states_no_death(self, world: World) -> None:
-        """Half a job would be published: the store does not say how many tasks there are."""
-        two_tasks(world)
-        world.clock.advance(7200)
-        found = recover(world, RecoveryOptions(apply=True, force=True, mode="append"))
-        assert found.outcome is JobOutcome.ROLLED_BACK
-
     def test_one_that_goes_on_while_it_is_looked_at(self, world: World) -> None:
         job = halfway(world)
         world.clock.advance(7200)
@@ -704,7 +639,6 @@ class TestLeft:
         "options",
         [
             RecoveryOptions(patience=-1),
-            RecoveryOptions(tasks=3),
             RecoveryOptions(direction=Action.ASK),
             RecoveryOptions(folders=("../x",)),
         ],
@@ -716,37 +650,6 @@ class TestLeft:
 
 
 class TestPlaces:
-    def test_the_magic_root_that_jobs_shared(self, world: World) -> None:
-        """Before Hadoop 3.4.0; only the job's own tree is deleted."""
-        # S3A conformance 80
-        other = two_tasks(world, shared=True, uuid=OTHER, write=OTHER)
-        world.clock.advance(1)
-        job = halfway(world, shared=True)
-        world.store.apply(Put(f"{ROOT.prefix}/__magic/", b""))
-        options = RecoveryOptions(apply=True, dead={JOB}, jobs={JOB})
-        assert recover(world, options).outcome is JobOutcome.ROLLED_FORWARD
-        assert world.visible() == job.keys
-        assert world.store.upload_keys() == other.keys
-        assert world.store.keys(other.tree) != []
-        assert world.store.keys(job.tree) == []
-
-    def test_before_paths_named_jobs(self, world: World) -> None:
-        """Before Hadoop 3.3.1. A later job's tree in the same magic root is not touched."""
-        other = two_tasks(world, shared=True, uuid=OTHER, write=OTHER)
-        old = MagicJob(world.store.apply)
-        made = [old.upload(old.name(task)) for task in range(2)]
-        for task, file in enumerate(made):
-            text = {"version": 2, "jobId": JOB, "commits": [file.commit("bucket", JOB, "")]}
-            key = f"{ROOT.prefix}/__magic/app-attempt-0000/task_1_m_{task:06d}.pendingset"
-            world.store.apply(Put(key, json.dumps(text).encode()))
-        old.complete(made[0])
-        world.clock.advance(10)
-        options = RecoveryOptions(apply=True, dead={JOB}, jobs={JOB})
-        assert recover(world, options).outcome is JobOutcome.ROLLED_FORWARD
-        assert world.visible() == sorted(file.key for file in made)
-        assert world.store.upload_keys() == other.keys
-        assert world.magic() == world.store.keys(other.tree) != []
-
     def test_a_store_that_lists_no_uploads_by_prefix(self) -> None:
         # S3A conformance 59
         clock = ManualClock()

@@ -62,7 +62,7 @@ def test_a_set_copied_below_another_table_is_refused(store: MemoryStore) -> None
     other = TableRoot(root().bucket, "tables/other")
     store.apply(Put(f"{other.prefix}/__magic_job-{SET.job}/job-{SET.job}/00/{NAME}", BODY))
     before = dict(store.objects), dict(store.uploads)
-    options = RecoveryOptions(apply=True, dead={SET.job}, mode="append")
+    options = RecoveryOptions(apply=True, dead={SET.job})
     (found,) = MemoryDriver(store).run(recover_jobs(other, options))
     assert found.outcome is JobOutcome.REFUSED
     assert "outside the job's destination" in found.reason

@@ -100,16 +100,11 @@ class TestWithItsFolder:
         assert recover(world, folder, apply=False).outcome is JobOutcome.WOULD_ROLL_FORWARD
         assert untouched(world, folder) == before
 
-    def test_an_append_before_its_commit(self, world: World, folder: Path) -> None:
-        job = two_tasks(world, folder)
-        assert recover(world, folder, mode="append").outcome is JobOutcome.ROLLED_FORWARD
-        assert world.visible() == job.keys
-
     def test_one_of_which_nothing_is_written(self, world: World, folder: Path) -> None:
         two_tasks(world, folder)
         found = recover(world, folder)
         assert (found.outcome, found.aborted) == (JobOutcome.ROLLED_BACK, 4)
-        assert "its mode is not said to be append" in found.reason
+        assert "nothing shows that its commit had begun" in found.reason
         assert world.store.keys() == []
         world.assert_clean()
         assert not (folder / "somebody" / JOB).exists()
@@ -117,15 +112,13 @@ class TestWithItsFolder:
     def test_a_task_that_was_committing(self, world: World, folder: Path) -> None:
         job = two_tasks(world, folder)
         job.running(2)
-        found = recover(world, folder, mode="append")
-        assert found.outcome is JobOutcome.ROLLED_BACK
-        assert "died while tasks were running" in found.reason
+        assert recover(world, folder).outcome is JobOutcome.ROLLED_BACK
         assert world.visible() == []
 
     def test_no_task_has_committed(self, world: World, folder: Path) -> None:
         world.staging_job(folder).running(0)
         world.clock.advance(10)
-        assert recover(world, folder, mode="append").reason == "no task of it has committed"
+        assert recover(world, folder).reason == "no task of it has committed"
         world.assert_clean()
 
     def test_a_damaged_set(self, world: World, folder: Path) -> None:
@@ -256,7 +249,7 @@ class TestWithoutItsFolder:
         assert found.kept == (job.files[0].key,)
         assert world.visible() == [job.files[0].key]
 
-    def test_more_folders_than_are_asked_one_by_one(self, world: World, folder: Path) -> None:
+    def test_files_in_many_folders(self, world: World, folder: Path) -> None:
         job = world.staging_job(folder)
         job.task(0, [f"day={n}" for n in range(120)])
         job.complete(job.files[119])
@@ -295,7 +288,7 @@ def test_a_folder_with_others_in_it(
     def refuse(*_: Any) -> None:
         raise PermissionError("staging/somebody-else: not yours")
 
-    monkeypatch.setattr("zero_rename.s3a.hadoop.staging_dir.StagingFolder._below", refuse)
+    monkeypatch.setattr("zero_rename.s3a.hadoop.staging_dir.StagingFolder.below", refuse)
     with pytest.raises(InvalidInputError, match="not yours"):
         recover(world, folder)
     assert len(world.store.uploads) == 3
