@@ -32,6 +32,7 @@ tests: setup $(if $(CI),servers s3a-jars) # at once with lint where there are --
 
 test-s3a: s3a-jars ## All tests with Hadoop's S3A committers, on a real S3 server
 	@$(PY) tools/s3_servers.py s3mock
+	@$(PY) tools/s3a_class_archive.py
 	@S3A_WHOLE=1 $(PY) -m pytest tests/s3a/real --numprocesses 3 --dist loadscope --no-loadscope-reorder
 
 torture: setup   ## Kill writers and check every row; KILLS=200, SERVER=ceph. Or bad weather: WEATHER=all

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from ...committer.errors import InvalidInputError
@@ -77,9 +78,11 @@ spark.stop()
 """
 
 
-def make(path: Path) -> None:
+def make(path: Path, training: str = _TRAINING, variables: Mapping[str, str] = os.environ) -> None:
     """Make the class archive at ``path``; a failed attempt leaves none.
 
+    :param training: a program that starts a session; its argument is a folder for its files.
+    :param variables: of its environment.
     :raises InvalidInputError: Spark or Java failed; the message ends with what they said.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -87,9 +90,10 @@ def make(path: Path) -> None:
         part = path.with_name(f".{path.name}.{os.getpid()}")
         flags = [*SMALL_JOB_FLAGS, f"-XX:ArchiveClassesAtExit={part}", "-Xlog:cds*=off"]
         script = Path(folder) / "training.py"
-        script.write_text(_TRAINING, "utf-8")
+        script.write_text(training, "utf-8")
         setting = f"spark.driver.extraJavaOptions={' '.join(flags)}"
-        environment = os.environ | {
+        environment = {
+            **variables,
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_SUBMIT_ARGS": f'--conf "{setting}" pyspark-shell',
             "SPARK_LOCAL_IP": "127.0.0.1",

@@ -63,10 +63,15 @@ def jvm_options(archive: bool = True) -> str:
     :param archive: use the class archive where it has been made.
     :raises InvalidInputError: there is no Java.
     """
-    flags = list(SMALL_JOB_FLAGS)
-    if archive and (path := archive_path()).is_file():
-        flags += [f"-XX:SharedArchiveFile={path}", "-Xshare:auto", *_QUIET.split()]
-    return " ".join(flags)
+    flags = archive_flags(archive_path()) if archive else ()
+    return " ".join((*SMALL_JOB_FLAGS, *flags))
+
+
+def archive_flags(path: Path) -> tuple[str, ...]:
+    """JVM flags that use a class archive; none where there is none."""
+    if not path.is_file():
+        return ()
+    return (f"-XX:SharedArchiveFile={path}", "-Xshare:auto", *_QUIET.split())
 
 
 _WRAPPER = """#!/bin/sh

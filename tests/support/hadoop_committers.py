@@ -20,30 +20,25 @@ from typing import Any
 from torture.servers import Store
 
 from support.spark import SETTINGS
+from tools.s3a_class_archive import class_path, jvm_flags
 from zero_rename.committer.layout import TableRoot
 from zero_rename.committer.s3.driver import BotoDriver, connect
 from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
 from zero_rename.s3a.verification.expectation import Expectation
 from zero_rename.s3a.verification.verify import Verified, verify_job
-from zero_rename.spark.startup.launch import SMALL_JOB_FLAGS, worker_python
+from zero_rename.spark.startup.launch import worker_python
 
-#: A cluster that chose its committer before Spark 4.1 chose one.
-_CORE_SITE = """<configuration><property>
-<name>fs.s3a.committer.name</name><value>directory</value>
-</property></configuration>"""
 _numbers = itertools.count(1)
 COMMITTERS = tuple(Committer)
 
 
 def static_settings(store: Store, jars: tuple[Path, ...], folder: Path) -> dict[str, str]:
     """What a session must be started with: jars, the store, folders that are thrown away."""
-    cluster = folder / "conf"
-    cluster.mkdir(exist_ok=True)
-    (cluster / "core-site.xml").write_text(_CORE_SITE, "utf-8")
+    path = class_path(jars)
     return SETTINGS | {
         # `spark.jars` would copy them, 700 MB, for every session.
-        "spark.driver.extraClassPath": ":".join(str(path) for path in (cluster, *jars)),
-        "spark.driver.extraJavaOptions": " ".join(SMALL_JOB_FLAGS),
+        "spark.driver.extraClassPath": path,
+        "spark.driver.extraJavaOptions": jvm_flags(path),
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.hadoop.hadoop.tmp.dir": str(folder / "hadoop"),

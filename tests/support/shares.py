@@ -20,6 +20,7 @@ _SHARES = {
     "s3a/real/test_killed_driver.py": "submissions and recovery with Hadoop's committers",
     "s3a/real/test_recovery.py": "submissions and recovery with Hadoop's committers",
     "s3a/real/test_saving.py": "submissions and recovery with Hadoop's committers",
+    "s3a/real/test_verified.py": "submissions and recovery with Hadoop's committers",
     "s3a/real/": "writes with Hadoop's committers",
     "spark/reading/": "one Spark session",
     "spark/test_": "one Spark session",

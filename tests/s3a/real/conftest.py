@@ -44,8 +44,9 @@ MARKERS = (
     "shows(*ids): what happens where these checks of zero_rename.s3a.checks.run are passed over",
     "thinned(**kept): by parameter, the values that every run keeps; what "
     "is left out shows the same of other committers, and runs with make test-s3a and make proof",
-    "of_the_jars: shows what the pinned jars do by themselves, at the cost of a JVM or a long "
-    "wait; runs with make test-s3a and make proof, since it changes when the pins do",
+    "of_the_jars: shows what the pinned jars do by themselves, or what another test shows, at the "
+    "cost of a JVM or many jobs; runs with make test-s3a and make proof, and has to when the pins "
+    "change",
 )
 
 

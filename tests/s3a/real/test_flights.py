@@ -20,6 +20,7 @@ import pytest
 from support.airflow import connection_variable, migrate, run_task, task_context
 from support.hadoop_committers import Application
 from tools.fetch_s3a_jars import cached_jars
+from tools.s3a_class_archive import class_path, jvm_flags
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 from zero_rename.provider.hooks import ZeroRenameHook
 from zero_rename.s3a.runs import try_record
@@ -182,10 +183,11 @@ def airflow(
     folder = tmp_path_factory.mktemp("flights")
     jars = cached_jars()
     assert jars is not None
-    path = ":".join(str(jar) for jar in jars)
+    path = class_path(jars)
     (folder / "spark-defaults.conf").write_text(
         f"spark.driver.extraClassPath {path}\n"
         f"spark.executor.extraClassPath {path}\n"
+        f"spark.driver.extraJavaOptions {jvm_flags(path)}\n"
         f"spark.hadoop.hadoop.tmp.dir {folder}/hadoop\n"
         f"spark.hadoop.fs.s3a.committer.staging.tmp.path file://{folder}/staging\n"
         "spark.ui.enabled false\nspark.driver.host 127.0.0.1\nspark.sql.shuffle.partitions 2\n"
@@ -204,7 +206,6 @@ def airflow(
         patch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
         patch.setenv("SPARK_CONF_DIR", str(folder))
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        patch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         patch.setenv(*connection_variable("spark_default", conn_type="spark", host="local[2]"))
         patch.setenv(
             *connection_variable(
@@ -285,6 +286,7 @@ def test_the_table_can_be_looked_at(
     assert table.verify() == []
 
 
+@pytest.mark.of_the_jars
 @pytest.mark.parametrize("word", WORDS)
 def test_a_second_day_leaves_the_first(
     run: Callable[[str], Result], airflow: Airflow, word: str

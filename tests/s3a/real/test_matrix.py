@@ -17,7 +17,7 @@ from zero_rename.s3a.hadoop.settings import Committer
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.thinned(committer=("magic", "partitioned")),
+    pytest.mark.of_the_jars,
 ]
 every = pytest.mark.parametrize("committer", COMMITTERS)
 

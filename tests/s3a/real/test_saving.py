@@ -31,6 +31,7 @@ from zero_rename.spark.s3a.job_tags import Operations
 
 COMMITTERS = tuple(Committer)
 ONCE = "flights/run/load"
+pytestmark = pytest.mark.thinned(committer=("magic", "partitioned"))
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from zero_rename.s3a.hadoop.settings import ABORT_UPLOADS_KEY
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.thinned(committer=("magic", "directory")),
+    pytest.mark.of_the_jars,
 ]
 every = pytest.mark.parametrize("committer", COMMITTERS)
 

@@ -11,7 +11,7 @@ from zero_rename.s3a.hadoop.settings import CLASSIC_PARQUET, SQL_PROTOCOL
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.thinned(committer=("magic", "directory"), format=("csv",)),
+    pytest.mark.of_the_jars,
 ]
 shows = pytest.mark.shows
 S3A = pytest.mark.parametrize("committer", ["magic", "directory", "partitioned"])

@@ -11,7 +11,7 @@ from support.hadoop_committers import Application, Place
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.thinned(committer=("magic", "directory")),
+    pytest.mark.of_the_jars,
 ]
 shows = pytest.mark.shows
 S3A = pytest.mark.parametrize("committer", ["magic", "directory", "partitioned"])

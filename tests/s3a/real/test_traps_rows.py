@@ -19,7 +19,7 @@ from zero_rename.s3a.hadoop.settings import ABORT_UPLOADS_KEY, BINDING_PARQUET, 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.thinned(committer=("magic", "partitioned")),
+    pytest.mark.of_the_jars,
 ]
 shows = pytest.mark.shows
 S3A = pytest.mark.parametrize("committer", ["magic", "directory", "partitioned"])

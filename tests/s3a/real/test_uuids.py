@@ -13,7 +13,7 @@ from zero_rename.s3a.hadoop.settings import CONFLICT_KEY, UUID_KEY
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.thinned(committer=("magic", "directory")),
+    pytest.mark.of_the_jars,
 ]
 S3A = pytest.mark.parametrize("committer", ["magic", "directory", "partitioned"])
 

@@ -67,6 +67,7 @@ def test_spark_reads_a_native_table_through_s3a(native_application: Application)
     assert by_pyarrow(native_application.store, place) == native_application.rows(place)
 
 
+@pytest.mark.thinned(committer=("magic",))
 @S3A
 def test_over_a_hundred_files(application: Application, place: Place, committer: str) -> None:
     # S3A conformance 20, 29
@@ -87,6 +88,7 @@ def test_over_a_hundred_files(application: Application, place: Place, committer:
         place.verify(committer, None, since)
 
 
+@pytest.mark.thinned(committer=("magic",))
 @S3A
 def test_one_partitions_folder_as_the_destination(
     application: Application, place: Place, committer: str
@@ -109,6 +111,7 @@ def test_an_empty_frame(application: Application, place: Place, committer: str) 
     assert place.verify(committer, None, since).files == 0
 
 
+@pytest.mark.of_the_jars
 @every
 def test_smoke_on_moto(application: Application, committer: str) -> None:
     with serving("moto") as store:
