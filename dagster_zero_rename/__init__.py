@@ -4,7 +4,20 @@ A package of its own name beside ``zero_rename``, as Dagster's integrations are 
 ``dagster`` would shadow the library for whatever runs from the checkout's root.
 """
 
+from .freshness import freshness_check
+from .heads_sensor import heads_sensor
 from .io_manager import ZeroRenameIOManager
+from .manifest_check import manifest_check
+from .observable_table import observable_table
 from .resource import ZeroRenameResource
+from .upkeep_job import maintenance_job
 
-__all__ = ["ZeroRenameIOManager", "ZeroRenameResource"]
+__all__ = [
+    "ZeroRenameIOManager",
+    "ZeroRenameResource",
+    "freshness_check",
+    "heads_sensor",
+    "maintenance_job",
+    "manifest_check",
+    "observable_table",
+]

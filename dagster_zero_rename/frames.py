@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
-
-import pyarrow as pa
 
 from zero_rename.committer import text_values
 from zero_rename.committer.errors import InvalidInputError
+from zero_rename.committer.scan.table_scan import TableScan
 from zero_rename.committer.table import Table
 
 #: Columns; ``None`` for all.
@@ -27,52 +26,23 @@ def read_as(
     :raises InvalidInputError: another class.
     :raises SnapshotGoneError: a replace removed a file meanwhile; read again.
     """
-    if kind is Any or kind is None:
-        return _arrow(table, partitions, columns)
-    name = f"{getattr(kind, '__module__', '').partition('.')[0]}.{getattr(kind, '__name__', kind)}"
+    name = _TABLE
+    if kind is not Any and kind is not None:
+        library = getattr(kind, "__module__", "").partition(".")[0]
+        name = f"{library}.{getattr(kind, '__name__', kind)}"
+    if name == _SPARK:
+        return _spark_frame(table, partitions, columns)
     read = _READERS.get(name)
     if read is None:
         raise InvalidInputError(
             f"The asset's input is annotated {name}, as which no table is read; nothing was read.",
             table=table.root.url,
-            remedy=f"Annotate it as one of {', '.join(_READERS)}.",
+            remedy=f"Annotate it as one of {', '.join((*_READERS, _SPARK))}.",
         )
-    return read(table, partitions, columns)
+    return read(table.scan(partitions, columns=columns))
 
 
-def _arrow(table: Table, partitions: Collection[str] | None, columns: Columns) -> pa.Table:
-    return table.to_arrow(columns, partitions)
-
-
-def _batches(
-    table: Table, partitions: Collection[str] | None, columns: Columns
-) -> pa.RecordBatchReader:
-    snapshot = table.snapshot(partitions)
-    names = snapshot.schema.names if columns is None else columns
-    schema = pa.schema([snapshot.schema.field(name) for name in names])
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for file in snapshot.files:
-            yield from table.read_file(snapshot, file, columns)
-
-    return pa.RecordBatchReader.from_batches(schema, batches())
-
-
-def _pandas(table: Table, partitions: Collection[str] | None, columns: Columns) -> Any:
-    return _arrow(table, partitions, columns).to_pandas()
-
-
-def _polars(table: Table, partitions: Collection[str] | None, columns: Columns) -> Any:
-    import polars
-
-    return polars.from_arrow(_arrow(table, partitions, columns))
-
-
-def _lazy(table: Table, partitions: Collection[str] | None, columns: Columns) -> Any:
-    return _polars(table, partitions, columns).lazy()
-
-
-def _spark(table: Table, partitions: Collection[str] | None, columns: Columns) -> Any:
+def _spark_frame(table: Table, partitions: Collection[str] | None, columns: Columns) -> Any:
     from pyspark.sql import SparkSession
 
     from zero_rename.spark import register
@@ -95,11 +65,11 @@ def _spark(table: Table, partitions: Collection[str] | None, columns: Columns) -
     return frame if partitions is None or partitions else frame.limit(0)
 
 
-_READERS: dict[str, Callable[[Table, Collection[str] | None, Columns], Any]] = {
-    "pyarrow.Table": _arrow,
-    "pyarrow.RecordBatchReader": _batches,
-    "pandas.DataFrame": _pandas,
-    "polars.DataFrame": _polars,
-    "polars.LazyFrame": _lazy,
-    "pyspark.DataFrame": _spark,
+_TABLE, _SPARK = "pyarrow.Table", "pyspark.DataFrame"
+_READERS: dict[str, Callable[[TableScan], Any]] = {
+    _TABLE: TableScan.to_arrow,
+    "pyarrow.RecordBatchReader": TableScan.to_batches,
+    "pandas.DataFrame": TableScan.to_pandas,
+    "polars.DataFrame": TableScan.to_polars,
+    "polars.LazyFrame": lambda scan: scan.to_polars().lazy(),
 }

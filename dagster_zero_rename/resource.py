@@ -14,7 +14,7 @@ from zero_rename.committer.read_base import ReadBase
 from zero_rename.committer.records.success_marker import COMMITTER as NATIVE
 from zero_rename.committer.s3.clients import Keys, client_at
 from zero_rename.committer.table import Table
-from zero_rename.orchestration.table_names import table_url
+from zero_rename.orchestration.table_names import table_url, urls_below
 from zero_rename.s3a.hadoop.committers import check_committer
 
 from .asset_step import AssetStep
@@ -76,6 +76,15 @@ class ZeroRenameResource(dg.ConfigurableResource):
         """
         root = TableRoot.parse(table_url(name, self.table_root, "the ZeroRenameResource"))
         return Table(root.url, client=self._client())
+
+    def tables(self) -> list[Table]:
+        """All tables below ``table_root``.
+
+        :raises InvalidInputError: there is none.
+        """
+        client = self._client()
+        urls = urls_below(self.table_root, client, "the ZeroRenameResource")
+        return [Table(url, client=client) for url in urls]
 
     def _client(self) -> Any:
         """A boto3 S3 client; ``None`` where nothing says another one than the standard chain's."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..committer.errors import InvalidInputError
 
 
@@ -39,3 +41,24 @@ def check_table_name(table: str | None) -> str:
             "where it is a template, see what that renders to.",
         )
     return name if whole else name.strip("/")
+
+
+def urls_below(root: str | None, client: Any, of: str) -> list[str]:
+    """The roots of all tables below a table root.
+
+    :param client: a boto3 S3 client; ``None`` for boto3's standard chain.
+    :param of: what the table root is a setting of, for the message.
+    :raises InvalidInputError: there is none.
+    """
+    from ..committer.s3.driver import connect
+    from ..committer.uploads.selection import UploadsPath
+    from ..committer.uploads.tables_below import tables_below
+
+    if not root:
+        raise InvalidInputError(
+            f"{of[:1].upper()}{of[1:]} gives no table_root, so nobody knows which tables are "
+            "meant; nothing was read.",
+            remedy="Give it a table_root, or name the tables.",
+        )
+    path = UploadsPath.parse(root)
+    return [table.url for table in connect(path.bucket, client).run(tables_below(path))]

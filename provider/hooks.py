@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
 from ..committer.errors import InvalidInputError, ZeroRenameError
+from ..orchestration.table_names import urls_below
 from . import CONNECTION_TYPE
 from .connection import ConnectionSettings, config_number
 
@@ -98,20 +99,8 @@ class ZeroRenameHook(BaseHook):
 
         :raises InvalidInputError: it has none.
         """
-        from ..committer.s3.driver import connect
-        from ..committer.uploads.selection import UploadsPath
-        from ..committer.uploads.tables_below import tables_below
-
-        root = self.settings.table_root
-        if root is None:
-            raise InvalidInputError(
-                f"The connection {self.settings.conn_id!r} has no table_root, so nobody knows "
-                "which tables are meant; nothing was read.",
-                remedy="Give the connection a table_root, or name the tables.",
-            )
-        path = UploadsPath.parse(root)
-        found = connect(path.bucket, self.get_conn()).run(tables_below(path))
-        return [table.url for table in found]
+        conn_id = self.settings.conn_id
+        return urls_below(self.settings.table_root, self.get_conn(), f"the connection {conn_id!r}")
 
     @property
     def purge_age(self) -> float:

@@ -10,6 +10,7 @@ import pytest
 
 from dagster_zero_rename import ZeroRenameIOManager, ZeroRenameResource
 from support.dagster_loads import DAYS, SCHEMA, days
+from zero_rename import Table
 from zero_rename.committer.errors import InvalidInputError, TableNotFoundError
 
 ONE = [{"day": dt.date(2013, 1, 1), "number": 1}]
@@ -37,20 +38,27 @@ def refused(zero: ZeroRenameResource, made: Any, message: str, **run: Any) -> No
     assert table.open_jobs() == []
 
 
+@pytest.fixture(scope="module")
+def tables(s3_client: Any) -> str:
+    """Where two tables lie that nothing here changes: one of days, and one without partitions."""
+    s3_client.create_bucket(Bucket="dagster-bad-input")
+    for name, partition_by in (("by_day", ["day"]), ("whole", [])):
+        table = Table(f"s3://dagster-bad-input/{name}/flights", client=s3_client)
+        with table.job(SCHEMA, partition_by=partition_by) as job:
+            job.write(pa.Table.from_pylist(ONE, SCHEMA))
+    return "s3://dagster-bad-input"
+
+
 @pytest.fixture
-def by_day(zero: ZeroRenameResource) -> ZeroRenameResource:
+def by_day(tables: str, s3_env: Any) -> ZeroRenameResource:
     """A table of days."""
-    with zero.table("flights").job(SCHEMA, partition_by=["day"]) as job:
-        job.write(pa.Table.from_pylist(ONE, SCHEMA))
-    return zero
+    return ZeroRenameResource(table_root=f"{tables}/by_day")
 
 
 @pytest.fixture
-def whole(zero: ZeroRenameResource) -> ZeroRenameResource:
+def whole(tables: str, s3_env: Any) -> ZeroRenameResource:
     """A table without partitions."""
-    with zero.table("flights").job(SCHEMA, partition_by=[]) as job:
-        job.write(pa.Table.from_pylist(ONE, SCHEMA))
-    return zero
+    return ZeroRenameResource(table_root=f"{tables}/whole")
 
 
 def test_an_asset_without_partitions_on_a_table_with_some(by_day: ZeroRenameResource) -> None:

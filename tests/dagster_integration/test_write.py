@@ -4,7 +4,6 @@ import datetime as dt
 from typing import Any
 
 import dagster as dg
-import duckdb
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -82,43 +81,15 @@ def test_the_version_of_rows_is_their_epoch(load: Load, zero: ZeroRenameResource
     assert {e.tags[tag] for e in both} == {values(both[0])["zero_rename/job"]}
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        lambda: pa.Table.from_pylist(TWO, SCHEMA),
-        lambda: pa.RecordBatch.from_pylist(TWO, SCHEMA),
-        lambda: pa.Table.from_pylist(TWO, SCHEMA).to_reader(),
-        lambda: pd.DataFrame(TWO),
-        lambda: pd.DataFrame(TWO).set_index("day"),
-        lambda: pd.DataFrame(TWO)[::-1],
-        lambda: pl.DataFrame(TWO),
-        lambda: pl.LazyFrame(TWO),
-        lambda: duckdb.sql("select date '2013-01-01' as day, range + 1 as number from range(2)"),
-        lambda: (pd.DataFrame([row]) for row in TWO),
-        lambda: [pl.DataFrame(TWO[:1]), pa.Table.from_pylist(TWO[1:], SCHEMA)],
-        lambda: iter([SCHEMA.empty_table(), pa.Table.from_pylist(TWO, SCHEMA)]),
-    ],
-    ids=[
-        *("table", "batch", "reader", "pandas", "named index", "other index", "polars", "lazy"),
-        *("duckdb", "iterator", "list", "an empty table first"),
-    ],
-)
-def test_rows_come_in_many_forms(data: Any, zero: ZeroRenameResource) -> None:
-    materialise(written_by(data), zero, partition_key=DAY)
-    found = zero.table("flights").to_arrow().sort_by("number")
-    assert found.schema.names == ["day", "number"] or found.schema.names == ["number", "day"]
-    assert found.select(["day", "number"]).to_pylist() == TWO
+def test_frames_and_iterators_are_written(zero: ZeroRenameResource) -> None:
+    for data in (pd.DataFrame(TWO), pl.DataFrame(TWO), (pd.DataFrame([row]) for row in TWO)):
+        materialise(written_by(data), zero, partition_key=DAY)
+        assert zero.table("flights").to_arrow().sort_by("number").to_pylist() == TWO
 
 
-@pytest.mark.parametrize(
-    "nothing",
-    [pd.DataFrame(), pd.DataFrame({"day": [], "number": []}), pl.DataFrame(), [], iter(())],
-)
-def test_an_empty_frame_needs_no_types_where_there_is_a_table(
-    nothing: Any, zero: ZeroRenameResource
-) -> None:
+def test_an_empty_frame_needs_no_types_where_there_is_a_table(zero: ZeroRenameResource) -> None:
     materialise(written_by(pa.Table.from_pylist(TWO, SCHEMA)), zero, partition_key=DAY)
-    materialise(written_by(nothing), zero, partition_key=DAY)
+    materialise(written_by(pd.DataFrame()), zero, partition_key=DAY)
     assert zero.table("flights").to_arrow().num_rows == 0
 
 

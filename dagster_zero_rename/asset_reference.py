@@ -1,0 +1,90 @@
+"""Asset that a check, a sensor or an observation is about, and its table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from .event_metadata import job_of
+from .key_paths import Layout, key_paths
+from .resource import PARTITION_EXPR, TABLE, ZeroRenameResource
+
+if TYPE_CHECKING:
+    from zero_rename.committer.table import Table
+
+#: How an asset may be given.
+AssetLike = dg.AssetsDefinition | dg.AssetSpec | dg.AssetKey | str
+#: The resource's key where nothing else is said.
+RESOURCE = "zero_rename"
+
+
+@dataclass(frozen=True)
+class AssetReference:
+    """An asset as far as its table goes.
+
+    :param metadata: of its definition: ``table``, ``partition_expr``.
+    """
+
+    key: dg.AssetKey
+    partitions_def: dg.PartitionsDefinition | None = None
+    metadata: Mapping[str, Any] | None = None
+
+    @staticmethod
+    def of(
+        asset: AssetLike,
+        table: str | None = None,
+        partitions_def: dg.PartitionsDefinition | None = None,
+    ) -> AssetReference:
+        """Of a definition; or of a key, whose partitions are then given.
+
+        :param table: its name, where the definition does not say it.
+        """
+        if isinstance(asset, dg.AssetsDefinition):
+            asset = asset.specs_by_key[asset.key]
+        if not isinstance(asset, dg.AssetSpec):
+            asset = dg.AssetSpec(asset, partitions_def=partitions_def)
+        named = {} if table is None else {TABLE: table}
+        metadata = {**asset.metadata, **named}
+        return AssetReference(asset.key, partitions_def or asset.partitions_def, metadata)
+
+    @property
+    def name(self) -> str:
+        """As users write it."""
+        return self.key.to_user_string()
+
+    @property
+    def identifier(self) -> str:
+        """As a part of names of Dagster's definitions."""
+        return self.key.to_python_identifier()
+
+    def told(self, instance: dg.DagsterInstance, key: str | None) -> str | None:
+        """The job that Dagster's last materialisation of a partition is about."""
+        wanted = dg.AssetRecordsFilter(self.key, asset_partitions=None if key is None else [key])
+        for record in instance.fetch_materializations(wanted, limit=1).records:
+            event = record.asset_materialization
+            return None if event is None else job_of(event.metadata)
+        return None
+
+    def table(self, resource: ZeroRenameResource) -> Table:
+        return resource.asset_table(self.key, self.metadata or {})
+
+    def paths(self, keys: Any, table: Table) -> dict[str, str]:
+        """The partition of each key.
+
+        :raises TableNotFoundError: no table here.
+        :raises InvalidInputError: as :func:`.key_paths.key_paths`.
+        """
+        layout = Layout(table.schema, table.partition_by)
+        expr = (self.metadata or {}).get(PARTITION_EXPR)
+        return key_paths(self.name, keys, self.partitions_def, expr, layout)
+
+    def keys(self, table: Table, instance: dg.DagsterInstance) -> dict[str, str]:
+        """The key of each partition that the asset has now; empty for an asset without any."""
+        if self.partitions_def is None:
+            return {}
+        with dg.partition_loading_context(dynamic_partitions_store=instance):
+            known = self.partitions_def.get_partition_keys()
+        return {path: key for key, path in self.paths(known, table).items()}

@@ -1,0 +1,80 @@
+"""Asset check by the time of a table's last commit, as its store has it."""
+
+from datetime import timedelta
+
+import dagster as dg
+
+from zero_rename.committer.state.job_state import Committed
+from zero_rename.committer.table import Table
+
+from .asset_reference import RESOURCE, AssetLike, AssetReference
+from .heads import list_heads, read_heads
+
+
+def freshness_check(
+    asset: AssetLike,
+    *,
+    within: timedelta,
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.WARN,
+    blocking: bool = False,
+    table: str | None = None,
+    name: str = "freshness",
+    resource_key: str = RESOURCE,
+) -> dg.AssetChecksDefinition:
+    """A check that somebody, Dagster or not, has committed to an asset's table lately.
+
+    It goes by the table's decisions and by the store's clock, so it holds for loads of which
+    Dagster has no event. Run it by a schedule.
+
+    :param within: the age from which the last commit is too old.
+    :param table: its name, where the asset's metadata does not say it and it is not its key.
+    """
+    reference = AssetReference.of(asset, table)
+
+    @dg.asset_check(
+        asset=reference.key,
+        name=name,
+        blocking=blocking,
+        required_resource_keys={resource_key},
+        description=f"The table's last commit is at most {within} old.",
+    )
+    def check(context) -> dg.AssetCheckResult:
+        target = reference.table(getattr(context.resources, resource_key))
+        last, now = last_commit(target)
+        if last is None:
+            return dg.AssetCheckResult(
+                passed=False,
+                severity=severity,
+                description=f"Nothing has been committed to {target.root.url}.",
+            )
+        age = timedelta(seconds=max(0.0, now - last.decided_at))
+        return dg.AssetCheckResult(
+            passed=age <= within,
+            severity=severity,
+            description=f"The last commit is {timedelta(seconds=round(age.total_seconds()))} old.",
+            metadata={
+                "zero_rename/job": last.job,
+                "zero_rename/decided": dg.MetadataValue.timestamp(last.decided_at),
+                "age_seconds": round(age.total_seconds(), 3),
+            },
+        )
+
+    return check
+
+
+def last_commit(table: Table) -> tuple[Committed | None, float]:
+    """The job that was committed last of those that partitions name, and the time now, by the
+    store's clock. A head is written after the decision that it carries out."""
+    listing = table.run(list_heads(table.root))
+    last: Committed | None = None
+    for head in sorted(listing.objects, key=lambda head: head.last_modified, reverse=True):
+        if last is not None and last.decided_at >= head.last_modified:
+            break
+        for state in table.run(read_heads(table.root, [head])):
+            job = state.head.last_job
+            if job is None or (last is not None and last.job == job):
+                continue
+            found = table.result(job)
+            if found is not None and (last is None or found.decided_at > last.decided_at):
+                last = found
+    return last, listing.date

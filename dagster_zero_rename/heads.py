@@ -1,0 +1,29 @@
+"""A table's heads by one listing: what each partition holds, and since when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zero_rename.committer.layout import TableRoot
+from zero_rename.committer.records.head import HeadState, head_at, partition_of_slot_key
+from zero_rename.committer.s3.listing import Listing, list_objects
+from zero_rename.committer.s3.requests import All, Found, Get, ListedObject, Step
+
+
+def list_heads(root: TableRoot) -> Step[Listing]:
+    """The heads of a table's partitions: a request a thousand."""
+
+    def of_partition(item: ListedObject) -> bool:
+        return partition_of_slot_key(root, item.key) is not None
+
+    return (yield from list_objects(root.heads_prefix, wanted=of_partition))
+
+
+def read_heads(root: TableRoot, heads: Sequence[ListedObject]) -> Step[list[HeadState]]:
+    """Heads that a listing showed, as they are now: a request each."""
+    found = yield All(tuple(_read(head) for head in heads))
+    return [head_at(root, it) for it in found if isinstance(it, Found)]
+
+
+def _read(head: ListedObject) -> Step[Found | None]:
+    return (yield Get(head.key))

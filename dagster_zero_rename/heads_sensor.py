@@ -1,0 +1,188 @@
+"""Sensor that tells Dagster of commits, whoever made them."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import dagster as dg
+from dagster._core.definitions.data_version import DATA_VERSION_TAG
+
+from zero_rename.committer.errors import TableNotFoundError
+from zero_rename.committer.records.head import HeadState
+from zero_rename.committer.s3.requests import ListedObject
+from zero_rename.committer.schema.hive_paths import parse_partition, unescape
+from zero_rename.committer.state.job_state import Committed
+from zero_rename.committer.table import Table
+
+from .asset_reference import RESOURCE, AssetLike, AssetReference
+from .event_metadata import commit_metadata, partition_metadata, table_metadata
+from .heads import list_heads, read_heads
+
+#: Seconds by which a store may show what it was sent late, or date it early.
+OVERLAP = 300.0
+#: Heads read in one tick; the next goes on with the rest.
+LIMIT = 200
+
+
+@dataclass(frozen=True)
+class HeadCursor:
+    """How far a sensor has read a table's heads, as their listing dates them.
+
+    :param at: the last date of a head that was read, by the store's clock.
+    :param seen: digests of the states read that are not older than :data:`OVERLAP` before.
+    """
+
+    at: float = 0.0
+    seen: frozenset[str] = field(default_factory=frozenset)
+
+    @staticmethod
+    def decode(text: str | None) -> "HeadCursor":
+        """Of a text by :meth:`encode`; the beginning, where it is none."""
+        try:
+            found = json.loads(text or "{}")
+            return HeadCursor(float(found.get("at", 0.0)), frozenset(found.get("seen", ())))
+        except (AttributeError, TypeError, ValueError):
+            return HeadCursor()
+
+    def encode(self) -> str:
+        return json.dumps({"at": self.at, "seen": sorted(self.seen)}, separators=(",", ":"))
+
+    def unread(self, heads: Sequence[ListedObject]) -> list[ListedObject]:
+        """The states that were not read yet, oldest first."""
+        new = [
+            head
+            for head in heads
+            if head.last_modified >= self.at - OVERLAP and _digest(head) not in self.seen
+        ]
+        return sorted(new, key=lambda head: (head.last_modified, head.key))
+
+    def after(self, read: Sequence[ListedObject], heads: Sequence[ListedObject]) -> "HeadCursor":
+        """The cursor once some of the unread are read.
+
+        :param heads: the whole listing: what is no longer in it need not be remembered.
+        """
+        at = max((self.at, *(head.last_modified for head in read)))
+        seen = self.seen | {_digest(head) for head in read}
+        recent = {_digest(head) for head in heads if head.last_modified >= at - OVERLAP}
+        return HeadCursor(at, seen & recent)
+
+
+def _digest(head: ListedObject) -> str:
+    return hashlib.sha256(f"{head.key} {head.etag}".encode()).hexdigest()[:12]
+
+
+def heads_sensor(
+    asset: AssetLike,
+    *,
+    table: str | None = None,
+    partitions_def: dg.PartitionsDefinition | None = None,
+    name: str | None = None,
+    minimum_interval_seconds: int = 60,
+    default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
+    resource_key: str = RESOURCE,
+) -> dg.SensorDefinition:
+    """A sensor that reports what changed a table's partitions as materialisations of its asset.
+
+    So assets that depend on it see what Airflow, Spark or a person loaded. Commits that Dagster
+    has on record are not told again. A tick lists the heads once and reads those that moved; of
+    several changes between two ticks the last one is told. A partition without a key is left out;
+    to an asset of dynamic partitions its key is added.
+
+    :param asset: a definition, which may be an ``AssetSpec`` for a table that Dagster never
+        writes; or a key.
+    :param table: its name, where the asset's metadata does not say it and it is not its key.
+    :param partitions_def: the asset's, where it is given by its key.
+    """
+    reference = AssetReference.of(asset, table, partitions_def)
+
+    @dg.sensor(
+        name=name or f"{reference.identifier}_heads",
+        minimum_interval_seconds=minimum_interval_seconds,
+        default_status=default_status,
+        required_resource_keys={resource_key},
+        description=f"Commits of {reference.name}, whoever made them.",
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        target = reference.table(getattr(context.resources, resource_key))
+        try:
+            return _tick(reference, target, context)
+        except TableNotFoundError:
+            return dg.SkipReason(f"There is no table at {target.root.url} yet.")
+
+    return sensor
+
+
+def _tick(
+    reference: AssetReference, table: Table, context: dg.SensorEvaluationContext
+) -> dg.SensorResult | dg.SkipReason:
+    cursor = HeadCursor.decode(context.cursor)
+    heads = table.run(list_heads(table.root)).objects
+    unread = cursor.unread(heads)[:LIMIT]
+    if not unread:
+        return dg.SkipReason(f"Nothing has changed {table.root.url}.")
+    moved = [state for state in table.run(read_heads(table.root, unread)) if state.head.last_job]
+    keys, added = _keys(reference, table, moved, context.instance)
+    new = [
+        state
+        for state in moved
+        if state.slot.name in keys
+        and reference.told(context.instance, keys[state.slot.name]) != state.head.last_job
+    ]
+    jobs = {job: table.result(job) for job in {str(state.head.last_job) for state in new}}
+    return dg.SensorResult(
+        asset_events=[
+            _event(reference, table, state, keys[state.slot.name], jobs[str(state.head.last_job)])
+            for state in new
+        ],
+        dynamic_partitions_requests=added,
+        cursor=cursor.after(unread, heads).encode(),
+    )
+
+
+def _keys(
+    reference: AssetReference,
+    table: Table,
+    moved: Sequence[HeadState],
+    instance: dg.DagsterInstance,
+) -> tuple[dict[str, str | None], list[Any]]:
+    """The keys of partitions that the asset has, and requests to add those it lacks."""
+    names = [state.slot.name for state in moved]
+    if reference.partitions_def is None:
+        return dict.fromkeys(names), []
+    known: dict[str, str | None] = dict(reference.keys(table, instance))
+    if not isinstance(reference.partitions_def, dg.DynamicPartitionsDefinition):
+        return known, []
+    new = {name: _dynamic_key(name) for name in names if name not in known}
+    add = reference.partitions_def.build_add_request(sorted(new.values())) if new else None
+    return {**known, **new}, [add] if add else []
+
+
+def _dynamic_key(partition: str) -> str:
+    """The value of one column, or the path of several."""
+    parts = parse_partition(partition)
+    return unescape(parts[0][1]) if len(parts) == 1 else partition
+
+
+def _event(
+    reference: AssetReference,
+    table: Table,
+    state: HeadState,
+    key: str | None,
+    committed: Committed | None,
+) -> dg.AssetMaterialization:
+    root = table.root
+    metadata: dict[str, Any] = dict(table_metadata(root, table.schema))
+    if committed is not None:
+        metadata |= commit_metadata(root, committed)
+        for partition in committed.partitions:
+            if partition.partition == state.slot.name:
+                replaced = state.head.replace_epoch == state.head.epoch
+                metadata |= partition_metadata(root, partition, replaced=replaced)
+    return dg.AssetMaterialization(
+        asset_key=reference.key,
+        partition=key,
+        metadata=metadata,
+        tags={DATA_VERSION_TAG: str(state.head.epoch)},
+    )

@@ -1,0 +1,162 @@
+"""Asset check by what a table has on record: the job committed, its files there, enough rows."""
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+
+from zero_rename.committer.layout import UNPARTITIONED
+from zero_rename.committer.s3.listing import list_objects
+from zero_rename.committer.s3.requests import All
+from zero_rename.committer.state.job_state import JobState
+from zero_rename.committer.table import Table
+
+from .asset_reference import RESOURCE, AssetLike, AssetReference
+
+#: Partitions shown of a result.
+_SHOWN = 100
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What the table has on record of one partition.
+
+    :param job: of its latest materialisation; ``None`` where that names none.
+    :param wrong: what is; empty where nothing is.
+    """
+
+    partition: str
+    job: str | None
+    epoch: int
+    files: int
+    rows: int
+    wrong: tuple[str, ...]
+
+
+def manifest_check(
+    asset: AssetLike,
+    *,
+    min_rows: int = 0,
+    blocking: bool = False,
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
+    table: str | None = None,
+    partitions_def: dg.PartitionsDefinition | None = None,
+    name: str = "manifest",
+    resource_key: str = RESOURCE,
+) -> dg.AssetChecksDefinition:
+    """A check of what a run has materialised: that its job is committed and applied to its end, and
+    that every file which the table names is in the store, of the size that was decided.
+
+    Of the partitions of its run; in a run of one its result is that partition's. It reads records
+    and lists, and no file.
+
+    :param min_rows: that each partition has to hold.
+    :param blocking: what depends on the asset is not run where it fails.
+    :param table: its name, where the asset's metadata does not say it and it is not its key.
+    :param partitions_def: the asset's, where it is given by its key.
+    """
+    reference = AssetReference.of(asset, table, partitions_def)
+
+    def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        resource = getattr(context.resources, resource_key)
+        target = reference.table(resource)
+        keys = None
+        if reference.partitions_def is not None:
+            keys = context.partition_keys if context.has_partition_key_range else ()
+            keys = keys or (context.partition_key,)
+        paths = reference.paths(keys, target)
+        jobs = _jobs(reference, context.instance, paths)
+        found = list(_look(target, jobs, min_rows))
+        return _result(found, severity)
+
+    with warnings.catch_warnings():
+        # Dagster calls checks of partitions a preview; without, results of all partitions mix.
+        warnings.simplefilter("ignore", dg.PreviewWarning)
+        return dg.asset_check(
+            asset=reference.key,
+            name=name,
+            blocking=blocking,
+            required_resource_keys={resource_key},
+            partitions_def=reference.partitions_def,
+            description="Its job is committed, and every file that the table names is there.",
+        )(check)
+
+
+def _jobs(
+    reference: AssetReference, instance: dg.DagsterInstance, paths: Mapping[str, str]
+) -> dict[str, str | None]:
+    """The job of the latest materialisation, by partition."""
+    if not paths:
+        return {UNPARTITIONED: reference.told(instance, None)}
+    return {path: reference.told(instance, key) for key, path in paths.items()}
+
+
+def _look(table: Table, jobs: Mapping[str, str | None], min_rows: int) -> Iterator[_Found]:
+    states = {job: _state(table, job) for job in jobs.values() if job is not None}
+    snapshot = table.snapshot(list(jobs))
+    sizes = _sizes(table, list(jobs))
+    files = snapshot.by_partition()
+    for path, job in jobs.items():
+        named = files.get(path, [])
+        rows = sum(max(file.rows, 0) for file in named)
+        lost = [file.key for file in named if sizes.get(file.key) != file.size]
+        wrong = [] if job is not None else ["no materialisation names its job"]
+        wrong += [states[job]] if job is not None and states[job] else []
+        wrong += [f"{len(lost)} files are missing or changed: {lost[0]}"] if lost else []
+        wrong += [f"{rows} rows, at least {min_rows} are wanted"] if rows < min_rows else []
+        epoch = snapshot.epochs.get(path, 0)
+        yield _Found(path, job, epoch, len(named), rows, tuple(wrong))
+
+
+def _state(table: Table, job: str) -> str:
+    """What is wrong with a job; empty where nothing is."""
+    state = table.job_state(job)
+    if state is not JobState.COMMITTED:
+        return f"the job is {state}"
+    return "" if table.is_closed(job) else "the job is committed and not applied to its end yet"
+
+
+def _sizes(table: Table, partitions: Sequence[str]) -> dict[str, int]:
+    """The objects in some partitions, by key."""
+    root = table.root
+    prefixes = [root.prefix if p == UNPARTITIONED else f"{root.prefix}/{p}" for p in partitions]
+
+    def listings() -> Any:
+        return (yield All(tuple(list_objects(f"{prefix}/", direct=True) for prefix in prefixes)))
+
+    return {item.key: item.size for listing in table.run(listings()) for item in listing.objects}
+
+
+def _result(found: Sequence[_Found], severity: dg.AssetCheckSeverity) -> dg.AssetCheckResult:
+    wrong = [it for it in found if it.wrong]
+    shown = (wrong + [it for it in found if not it.wrong])[:_SHOWN]
+    first = f"{wrong[0].partition}: {'; '.join(wrong[0].wrong)}" if wrong else ""
+    more = f" And {len(wrong) - 1} more partitions." if len(wrong) > 1 else ""
+    return dg.AssetCheckResult(
+        passed=not wrong,
+        severity=severity,
+        description=f"{first}.{more}" if wrong else None,
+        metadata={
+            "partitions": len(found),
+            "rows": sum(it.rows for it in found),
+            "files": sum(it.files for it in found),
+            "wrong": len(wrong),
+            "report": dg.MetadataValue.table(
+                [
+                    dg.TableRecord(
+                        {
+                            "partition": it.partition,
+                            "job": it.job or "",
+                            "epoch": it.epoch,
+                            "files": it.files,
+                            "rows": it.rows,
+                            "wrong": "; ".join(it.wrong),
+                        }
+                    )
+                    for it in shown
+                ]
+            ),
+        },
+    )

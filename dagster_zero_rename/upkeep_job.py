@@ -1,0 +1,76 @@
+"""Maintenance of tables as a job that reports on its run."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import dagster as dg
+
+from zero_rename.orchestration.upkeep import as_markdown, look_after
+
+from .asset_reference import RESOURCE
+
+
+def maintenance_job(
+    *,
+    tables: Sequence[str] | None = None,
+    apply: bool = False,
+    foreign_older_than: timedelta | None = None,
+    patience: timedelta | None = None,
+    name: str = "zero_rename_maintenance",
+    resource_key: str = RESOURCE,
+) -> dg.JobDefinition:
+    """A job that looks after tables: settles interrupted jobs, aborts uploads that nobody will
+    complete, and compares what the tables name with what is there.
+
+    Its report is Markdown on the run. It fails where only a person can help; what the store's
+    weather kept from being done, the next run tries.
+
+    :param tables: names; ``None``: all tables below the resource's ``table_root``.
+    :param apply: act; ``False`` only reports what would be done.
+    :param foreign_older_than: abort uploads of other tools that are older, too.
+    :param patience: for how long an undecided job may be silent before it counts as dead; ``None``
+        takes each job's own.
+    """
+
+    @dg.op(name=f"{name}_of_tables", required_resource_keys={resource_key})
+    def maintain(context) -> None:
+        resource = getattr(context.resources, resource_key)
+        found = resource.tables() if tables is None else [resource.table(it) for it in tables]
+        done = []
+        for table in found:
+            it = look_after(
+                table,
+                apply=apply,
+                foreign_age=_seconds(foreign_older_than),
+                patience=_seconds(patience),
+            )
+            done.append(it)
+            for title in ("person", "again", "notes"):
+                for line in getattr(it, title):
+                    context.log.info(f"{it.table}, {title}: {line}")
+        page = dg.MetadataValue.md(as_markdown(done, apply))
+        needed = [f"{it.table}: {it.person[0]}" for it in done if it.person]
+        if needed:
+            more = f" And {len(needed) - 1} more tables." if len(needed) > 1 else ""
+            raise dg.Failure(
+                f"A person is needed. {needed[0]}{more}",
+                metadata={"report": page},
+                allow_retries=False,
+            )
+        context.add_output_metadata(
+            {
+                "report": page,
+                "tables": len(done),
+                "again": sum(len(it.again) for it in done),
+            }
+        )
+
+    @dg.job(name=name, description="Looks after tables on S3: recover, purge, verify.")
+    def maintenance() -> None:
+        maintain()
+
+    return maintenance
+
+
+def _seconds(time: timedelta | None) -> float | None:
+    return None if time is None else time.total_seconds()

@@ -1,0 +1,141 @@
+"""Checks of what was materialised, by what the table has on record."""
+
+import datetime as dt
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+
+import dagster_zero_rename.freshness as freshness
+from dagster_zero_rename import ZeroRenameResource, freshness_check, manifest_check
+from support.dagster_loads import SCHEMA, Load, days, flights
+from zero_rename.committer.state.job_state import Committed
+
+RUN = days("2013-01-01", "2013-01-02")
+
+
+@pytest.fixture
+def loaded(
+    load: Load, zero: ZeroRenameResource, instance: dg.DagsterInstance
+) -> dg.DagsterInstance:
+    """Two days of flights, materialised."""
+    load.numbers = {"2013-01-01": [1, 2], "2013-01-02": [3]}
+    dg.materialize([flights], resources={"zero": zero}, instance=instance, tags=RUN)
+    return instance
+
+
+def checked(
+    check: dg.AssetChecksDefinition, zero: ZeroRenameResource, *assets: Any, **given: Any
+) -> list[Any]:
+    """The evaluations of a check, of its own run or that of the asset."""
+    resources = {"zero_rename": zero, "zero": zero}
+    given.setdefault("selection", dg.AssetSelection.checks(check))
+    result = dg.materialize([flights, check], resources=resources, raise_on_error=False, **given)
+    return [
+        event.event_specific_data
+        for event in result.all_events
+        if event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION
+    ]
+
+
+def report(evaluation: Any) -> list[dict[str, Any]]:
+    return [record.data for record in evaluation.metadata["report"].records]
+
+
+def test_what_was_materialised_is_there(
+    loaded: dg.DagsterInstance, zero: ZeroRenameResource
+) -> None:
+    [found] = checked(manifest_check(flights), zero, instance=loaded, tags=RUN)
+    assert found.passed
+    assert [(it["partition"], it["rows"], it["epoch"]) for it in report(found)] == [
+        ("day=2013-01-01", 2, 1),
+        ("day=2013-01-02", 1, 1),
+    ]
+    assert {it["job"] for it in report(found)} == {
+        zero.table("flights").partition_job("day=2013-01-01")
+    }
+
+
+def test_a_run_of_one_partition_is_that_partitions_result(
+    load: Load, zero: ZeroRenameResource, instance: dg.DagsterInstance
+) -> None:
+    load.numbers = {"2013-01-01": [1, 2], "2013-01-02": [3]}
+    check = manifest_check(flights, min_rows=2)
+    both: dict[str, Any] = {"selection": None, "instance": instance}
+    [first] = checked(check, zero, partition_key="2013-01-01", **both)
+    [second] = checked(check, zero, partition_key="2013-01-02", **both)
+    assert (first.passed, first.partition) == (True, "2013-01-01")
+    assert (second.passed, second.partition) == (False, "2013-01-02")
+    assert second.description == "day=2013-01-02: 1 rows, at least 2 are wanted."
+
+
+def test_a_lost_file_is_named(
+    loaded: dg.DagsterInstance, zero: ZeroRenameResource, s3_bucket: Any
+) -> None:
+    [file] = zero.table("flights").files("day=2013-01-02")
+    s3_bucket.client.delete_object(Bucket=s3_bucket.name, Key=file.key)
+    [found] = checked(manifest_check(flights), zero, instance=loaded, tags=RUN)
+    assert not found.passed
+    assert found.description == f"day=2013-01-02: 1 files are missing or changed: {file.key}."
+    assert [it["wrong"] != "" for it in report(found)] == [True, False]
+
+
+def test_a_partition_that_dagster_has_no_commit_of(
+    loaded: dg.DagsterInstance, zero: ZeroRenameResource
+) -> None:
+    [found] = checked(manifest_check(flights), zero, instance=loaded, tags=days("2013-01-03"))
+    assert (found.passed, found.description) == (
+        False,
+        "day=2013-01-03: no materialisation names its job.",
+    )
+
+
+def test_what_depends_on_the_asset_waits_for_a_blocking_check(
+    load: Load, zero: ZeroRenameResource, instance: dg.DagsterInstance
+) -> None:
+    ran = []
+
+    @dg.asset(deps=[flights], partitions_def=flights.partitions_def)
+    def after() -> None:
+        ran.append(True)
+
+    check = manifest_check(flights, min_rows=1, blocking=True)
+    load.numbers = {"2013-01-02": [1]}
+    for day, passes in (("2013-01-01", False), ("2013-01-02", True)):
+        ran.clear()
+        result = dg.materialize(
+            [flights, check, after],
+            resources={"zero_rename": zero, "zero": zero},
+            instance=instance,
+            partition_key=day,
+            raise_on_error=False,
+        )
+        assert (result.success, bool(ran)) == (passes, passes)
+
+
+def test_a_commit_by_anybody_makes_a_table_fresh(
+    zero: ZeroRenameResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = freshness_check(flights, within=dt.timedelta(hours=2))
+    table = zero.table("flights")
+    with table.job(SCHEMA, partition_by=["day"]) as job:
+        job.write(pa.table({"day": [dt.date(2013, 1, 1)], "number": [1]}, SCHEMA))
+    [found] = checked(check, zero, instance=instance)
+    assert found.passed
+    last, _ = freshness.last_commit(table)
+    assert isinstance(last, Committed)
+    assert job.committed is not None
+    assert (last.job, last.decided_at) == (job.committed.job, job.committed.decided_at)
+    monkeypatch.setattr(freshness, "last_commit", lambda table: (last, last.decided_at + 7201))
+    [stale] = checked(check, zero, instance=instance)
+    assert (stale.passed, stale.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert stale.description == "The last commit is 2:00:01 old."
+
+
+def test_an_empty_place_is_not_fresh(
+    zero: ZeroRenameResource, instance: dg.DagsterInstance
+) -> None:
+    check = freshness_check(flights, within=dt.timedelta(days=999))
+    [found] = checked(check, zero, instance=instance)
+    assert not found.passed

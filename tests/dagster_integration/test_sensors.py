@@ -1,0 +1,178 @@
+"""Commits that others made, told to Dagster."""
+
+import datetime as dt
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+from dagster._core.definitions.observe import observe
+
+from dagster_zero_rename import ZeroRenameResource, heads_sensor, observable_table
+from dagster_zero_rename.heads_sensor import OVERLAP, HeadCursor
+from support.dagster_loads import DAYS, SCHEMA, Load, days, flights
+from zero_rename.committer.s3.requests import ListedObject
+
+SPEC = dg.AssetSpec("flights", partitions_def=DAYS, metadata={"partition_expr": "day"})
+
+
+def commit(zero: ZeroRenameResource, *wanted: int, mode: str = "append") -> str:
+    """A job of somebody else's with rows of some days of January."""
+    dates = [dt.date(2013, 1, day) for day in wanted]
+    with zero.table("flights").job(SCHEMA, partition_by=["day"], mode=mode) as job:
+        job.write(pa.table({"day": dates, "number": list(wanted)}, SCHEMA))
+    assert job.committed is not None
+    return job.committed.job
+
+
+class Ticks:
+    """A sensor's ticks, whose events and cursors are kept as the daemon keeps them."""
+
+    def __init__(
+        self, sensor: dg.SensorDefinition, zero: ZeroRenameResource, instance: dg.DagsterInstance
+    ) -> None:
+        self.sensor, self.zero, self.instance = sensor, zero, instance
+        self.cursor: str | None = None
+
+    def __call__(self) -> Any:
+        with dg.build_sensor_context(
+            self.instance, cursor=self.cursor, resources={"zero_rename": self.zero}
+        ) as context:
+            found = self.sensor.evaluate_tick(context)
+        self.cursor = found.cursor
+        for event in found.asset_events:
+            self.instance.report_runless_asset_event(event)
+        for request in found.dynamic_partitions_requests or ():
+            self.instance.add_dynamic_partitions(
+                request.partitions_def_name, request.partition_keys
+            )
+        return found
+
+
+@pytest.fixture
+def ticks(zero: ZeroRenameResource, instance: dg.DagsterInstance) -> Ticks:
+    return Ticks(heads_sensor(SPEC), zero, instance)
+
+
+def told(found: Any) -> dict[str | None, tuple[str, str]]:
+    """Job and data version of each event, by partition."""
+    return {
+        event.partition: (
+            event.metadata["zero_rename/job"].value,
+            event.tags["dagster/data_version"],
+        )
+        for event in found.asset_events
+    }
+
+
+def test_commits_of_others_are_told_once(ticks: Ticks, zero: ZeroRenameResource) -> None:
+    assert ticks().skip_message
+    first = commit(zero, 1, 2)
+    assert told(ticks()) == {"2013-01-01": (first, "1"), "2013-01-02": (first, "1")}
+    assert ticks().skip_message
+    second = commit(zero, 2, 3, mode="overwrite")
+    found = ticks()
+    assert told(found) == {"2013-01-02": (second, "2"), "2013-01-03": (second, "1")}
+    rows = {
+        e.partition: e.metadata["dagster/partition_row_count"].value for e in found.asset_events
+    }
+    assert rows == {"2013-01-02": 1, "2013-01-03": 1}
+
+
+def test_what_dagster_has_on_record_is_not_told_again(
+    ticks: Ticks, load: Load, zero: ZeroRenameResource, instance: dg.DagsterInstance
+) -> None:
+    load.numbers = {"2013-01-01": [1], "2013-01-02": [2]}
+    tags = days("2013-01-01", "2013-01-02")
+    dg.materialize([flights], resources={"zero": zero}, instance=instance, tags=tags)
+    job = commit(zero, 2)
+    assert told(ticks()) == {"2013-01-02": (job, "2")}
+
+
+def test_a_tick_lists_once(ticks: Ticks, zero: ZeroRenameResource, s3_bucket: Any) -> None:
+    commit(zero, *range(1, 6))
+    s3_bucket.counter.reset()
+    ticks()
+    assert s3_bucket.counter.counts()["ListObjects"] == 1
+    s3_bucket.counter.reset()
+    ticks()
+    assert dict(s3_bucket.counter.counts()) == {"ListObjects": 1}
+
+
+def test_partitions_without_a_key_are_left_out(ticks: Ticks, zero: ZeroRenameResource) -> None:
+    with zero.table("flights").job(SCHEMA, partition_by=["day"]) as job:
+        job.write(pa.table({"day": [dt.date(2020, 5, 5)], "number": [1]}, SCHEMA))
+    assert ticks().asset_events == []
+    assert ticks().skip_message
+
+
+def test_keys_of_dynamic_partitions_are_added(
+    zero: ZeroRenameResource, instance: dg.DagsterInstance
+) -> None:
+    spec = dg.AssetSpec(
+        "flights",
+        partitions_def=dg.DynamicPartitionsDefinition(name="flown"),
+        metadata={"partition_expr": "day"},
+    )
+    ticks = Ticks(heads_sensor(spec), zero, instance)
+    job = commit(zero, 4)
+    assert told(ticks()) == {"2013-01-04": (job, "1")}
+    assert instance.get_dynamic_partitions("flown") == ["2013-01-04"]
+
+
+def listed(*heads: tuple[str, float]) -> list[ListedObject]:
+    return [ListedObject(name, f"etag of {name}", 1, at) for name, at in heads]
+
+
+def test_a_cursor_that_is_cut_off_goes_on_where_it_was() -> None:
+    heads = listed(("c", 2.0), ("a", 1.0), ("b", 1.0))
+    first = HeadCursor().unread(heads)
+    assert [head.key for head in first] == ["a", "b", "c"]
+    cursor = HeadCursor.decode(HeadCursor().after(first[:2], heads).encode())
+    assert [head.key for head in cursor.unread(heads)] == ["c"]
+
+
+def test_a_head_that_a_listing_shows_late_is_not_missed() -> None:
+    heads = listed(("a", 1000.0))
+    cursor = HeadCursor().after(heads, heads)
+    late = listed(("b", 1000.0 - OVERLAP + 1))
+    assert cursor.unread([*heads, *late]) == late
+
+
+def test_a_cursor_forgets_what_is_old() -> None:
+    old, new = listed(("a", 1.0)), listed(("b", 2.0 + OVERLAP))
+    cursor = HeadCursor().after(old, old).after(new, [*old, *new])
+    assert (cursor.at, len(cursor.seen)) == (2.0 + OVERLAP, 1)
+    assert cursor.unread([*old, *new]) == []
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "5", "no JSON", '{"at": "x"}', '{"seen": 5}'])
+def test_a_cursor_that_cannot_be_read_is_the_beginning(text: str) -> None:
+    assert HeadCursor.decode(text) == HeadCursor()
+
+
+def observed(asset: Any, zero: ZeroRenameResource, instance: dg.DagsterInstance) -> dict[Any, str]:
+    result = observe([asset], resources={"zero_rename": zero}, instance=instance)
+    events = result.asset_observations_for_node(asset.op.name)
+    return {event.partition: event.tags["dagster/data_version"] for event in events}
+
+
+def test_versions_of_partitions_that_others_write(
+    zero: ZeroRenameResource, instance: dg.DagsterInstance
+) -> None:
+    asset = observable_table("flights", partitions_def=DAYS, partition_expr="day")
+    commit(zero, 1, 2)
+    assert observed(asset, zero, instance) == {"2013-01-01": "1", "2013-01-02": "1"}
+    commit(zero, 2)
+    assert observed(asset, zero, instance) == {"2013-01-01": "1", "2013-01-02": "2"}
+
+
+def test_the_version_of_a_whole_table_changes_with_any_partition(
+    zero: ZeroRenameResource, instance: dg.DagsterInstance
+) -> None:
+    asset = observable_table("their/flights", table="flights")
+    commit(zero, 1, 2)
+    [first] = observed(asset, zero, instance).values()
+    assert observed(asset, zero, instance) == {None: first}
+    commit(zero, 2)
+    assert observed(asset, zero, instance) != {None: first}

@@ -1,0 +1,60 @@
+"""Maintenance as a job."""
+
+import datetime as dt
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+
+from dagster_zero_rename import ZeroRenameResource, maintenance_job
+
+SCHEMA = pa.schema([("number", pa.int64())])
+
+
+def abandoned(zero: ZeroRenameResource, name: str) -> str:
+    """A table with a job that its process has left undecided."""
+    table = zero.table(name)
+    with table.job(SCHEMA, partition_by=[]) as job:
+        job.write(pa.table({"number": [1]}, SCHEMA))
+    left = table.job(SCHEMA).__enter__()
+    left._release()
+    assert left.job is not None
+    return left.job
+
+
+def report(result: Any) -> str:
+    [made] = [event for event in result.all_node_events if event.is_successful_output]
+    return made.event_specific_data.metadata["report"].value
+
+
+@pytest.mark.parametrize(("apply", "left"), [(False, 1), (True, 0)])
+def test_all_tables_below_the_root_are_looked_after(
+    zero: ZeroRenameResource, apply: bool, left: int
+) -> None:
+    abandoned(zero, "a")
+    abandoned(zero, "b/c")
+    job = maintenance_job(apply=apply, patience=dt.timedelta(0))
+    result = job.execute_in_process(resources={"zero_rename": zero})
+    page = report(result)
+    assert page.startswith("# Maintenance" if apply else "# Maintenance, reported only")
+    assert all(f"| `{zero.table_root}/{name}` | 1 " in page for name in ("a", "b/c"))
+    assert len(zero.table("a").open_jobs()) == len(zero.table("b/c").open_jobs()) == left
+
+
+def test_a_run_fails_where_a_person_is_needed(zero: ZeroRenameResource, s3_bucket: Any) -> None:
+    abandoned(zero, "a")
+    [file] = zero.table("a").files()
+    s3_bucket.client.delete_object(Bucket=s3_bucket.name, Key=file.key)
+    job = maintenance_job(tables=["a"])
+    result = job.execute_in_process(resources={"zero_rename": zero}, raise_on_error=False)
+    [failed] = [event for event in result.all_node_events if event.is_step_failure]
+    failure: Any = failed.step_failure_data.user_failure_data
+    assert failure.description.startswith("A person is needed. ")
+    assert file.key in failure.metadata["report"].value
+
+
+def test_a_schedule_brings_the_job_along() -> None:
+    schedule = dg.ScheduleDefinition(job=maintenance_job(), cron_schedule="0 4 * * *")
+    defs = dg.Definitions(schedules=[schedule], resources={"zero_rename": ZeroRenameResource()})
+    assert defs.resolve_job_def("zero_rename_maintenance")
