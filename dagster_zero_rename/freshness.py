@@ -10,6 +10,9 @@ from zero_rename.committer.table import Table
 from .asset_reference import RESOURCE, AssetLike, AssetReference
 from .heads import list_heads, read_heads
 
+#: Heads that are read for the time of the last commit.
+_NEWEST = 64
+
 
 def freshness_check(
     asset: AssetLike,
@@ -63,18 +66,13 @@ def freshness_check(
 
 
 def last_commit(table: Table) -> tuple[Committed | None, float]:
-    """The job that was committed last of those that partitions name, and the time now, by the
-    store's clock. A head is written after the decision that it carries out."""
+    """The last commit that partitions name, and the time now, by the store's clock.
+
+    Of the :data:`_NEWEST` heads that were written last: a job writes its heads right after it has
+    decided, so that one which is missed is no older than what it takes to apply another.
+    """
     listing = table.run(list_heads(table.root))
-    last: Committed | None = None
-    for head in sorted(listing.objects, key=lambda head: head.last_modified, reverse=True):
-        if last is not None and last.decided_at >= head.last_modified:
-            break
-        for state in table.run(read_heads(table.root, [head])):
-            job = state.head.last_job
-            if job is None or (last is not None and last.job == job):
-                continue
-            found = table.result(job)
-            if found is not None and (last is None or found.decided_at > last.decided_at):
-                last = found
-    return last, listing.date
+    newest = sorted(listing.objects, key=lambda head: head.last_modified)[-_NEWEST:]
+    jobs = {state.head.last_job for state in table.run(read_heads(table.root, newest))} - {None}
+    found = [done for job in jobs if (done := table.result(str(job))) is not None]
+    return max(found, key=lambda done: done.decided_at, default=None), listing.date

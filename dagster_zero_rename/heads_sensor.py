@@ -10,6 +10,7 @@ import dagster as dg
 from dagster._core.definitions.data_version import DATA_VERSION_TAG
 
 from zero_rename.committer.errors import TableNotFoundError
+from zero_rename.committer.layout import UNPARTITIONED
 from zero_rename.committer.records.head import HeadState
 from zero_rename.committer.s3.requests import ListedObject
 from zero_rename.committer.schema.hive_paths import parse_partition, unescape
@@ -124,17 +125,17 @@ def _tick(
         return dg.SkipReason(f"Nothing has changed {table.root.url}.")
     moved = [state for state in table.run(read_heads(table.root, unread)) if state.head.last_job]
     keys, added = _keys(reference, table, moved, context.instance)
-    new = [
-        state
+    # One event for each key and job: an asset without partitions may have a table with many.
+    new = {
+        (keys[state.slot.name], state.head.last_job): state
         for state in moved
         if state.slot.name in keys
         and reference.told(context.instance, keys[state.slot.name]) != state.head.last_job
-    ]
-    jobs = {job: table.result(job) for job in {str(state.head.last_job) for state in new}}
+    }
+    jobs = {job: table.result(str(job)) for _, job in new}
     return dg.SensorResult(
         asset_events=[
-            _event(reference, table, state, keys[state.slot.name], jobs[str(state.head.last_job)])
-            for state in new
+            _event(reference, table, state, key, jobs[job]) for (key, job), state in new.items()
         ],
         dynamic_partitions_requests=added,
         cursor=cursor.after(unread, heads).encode(),
@@ -172,17 +173,21 @@ def _event(
     key: str | None,
     committed: Committed | None,
 ) -> dg.AssetMaterialization:
-    root = table.root
+    root, head = table.root, state.head
     metadata: dict[str, Any] = dict(table_metadata(root, table.schema))
     if committed is not None:
         metadata |= commit_metadata(root, committed)
-        for partition in committed.partitions:
+    # The epoch of one partition would say nothing of a table with several.
+    version = str(head.last_job)
+    if key is not None or state.slot.name == UNPARTITIONED:
+        version = str(head.epoch)
+        for partition in () if committed is None else committed.partitions:
             if partition.partition == state.slot.name:
-                replaced = state.head.replace_epoch == state.head.epoch
+                replaced = head.replace_epoch == head.epoch
                 metadata |= partition_metadata(root, partition, replaced=replaced)
     return dg.AssetMaterialization(
         asset_key=reference.key,
         partition=key,
         metadata=metadata,
-        tags={DATA_VERSION_TAG: str(state.head.epoch)},
+        tags={DATA_VERSION_TAG: version},
     )

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import dagster as dg
 
-from zero_rename.orchestration.upkeep import as_markdown, look_after
+from zero_rename.orchestration.upkeep import Upkeep, as_markdown, look_after
 
 from .asset_reference import RESOURCE
 
@@ -36,14 +36,15 @@ def maintenance_job(
     def maintain(context) -> None:
         resource = getattr(context.resources, resource_key)
         found = resource.tables() if tables is None else [resource.table(it) for it in tables]
+        ages = {"foreign_age": _seconds(foreign_older_than), "patience": _seconds(patience)}
         done = []
         for table in found:
-            it = look_after(
-                table,
-                apply=apply,
-                foreign_age=_seconds(foreign_older_than),
-                patience=_seconds(patience),
-            )
+            try:
+                it = look_after(table, apply=apply, **ages)
+            except Exception as error:
+                # The other tables are looked after; this one is for who mends the program.
+                context.log.exception(table.root.url)
+                it = Upkeep(table.root.url, person=[f"{type(error).__name__}: {error}"])
             done.append(it)
             for title in ("person", "again", "notes"):
                 for line in getattr(it, title):

@@ -11,6 +11,8 @@ from dagster._core.storage.tags import RESUME_RETRY_TAG, RETRY_NUMBER_TAG
 
 from dagster_zero_rename import ZeroRenameResource
 from support.dagster_loads import Load, days, fail, flights, flights_job
+from zero_rename.committer.s3.driver import BotoDriver
+from zero_rename.committer.s3.requests import CompleteUpload
 
 MODES = ("overwrite", "append")
 
@@ -43,6 +45,36 @@ def test_a_step_retried_after_its_commit_reports_it(
     [told] = materialisations(result)
     assert told.metadata["zero_rename/repeated"].value is True
     assert told.metadata["zero_rename/rows"].value == 2
+
+
+def test_a_try_that_died_after_its_decision_is_applied_and_reported(
+    load: Load,
+    zero: ZeroRenameResource,
+    instance: dg.DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    carry_out, dead = BotoDriver.perform, [False]
+
+    def perform(driver: BotoDriver, request: Any) -> Any:
+        dead[0] |= isinstance(request, CompleteUpload) and "/day=" in request.key
+        if dead[0]:
+            raise RuntimeError("killed")
+        return carry_out(driver, request)
+
+    monkeypatch.setattr(BotoDriver, "perform", perform)
+    load.numbers = {"2013-01-01": [1, 2]}
+    first = execute(instance)
+    assert not first.success
+    monkeypatch.setattr(BotoDriver, "perform", carry_out)
+    load.numbers = {"2013-01-01": [8]}
+    assert zero.table("flights").open_jobs()[0].decided == "commit"
+    again = execute(
+        instance,
+        dg.ReexecutionOptions.from_failure(first.run_id, instance),
+        {RESUME_RETRY_TAG: "true"},
+    )
+    assert (again.success, numbers(zero), zero.table("flights").open_jobs()) == (True, [1, 2], [])
+    assert materialisations(again)[0].metadata["zero_rename/repeated"].value is True
 
 
 def first_run(load: Load, mode: str, instance: dg.DagsterInstance) -> Any:

@@ -106,6 +106,16 @@ def test_partitions_without_a_key_are_left_out(ticks: Ticks, zero: ZeroRenameRes
     assert ticks().skip_message
 
 
+def test_an_asset_without_partitions_has_one_event_a_commit(
+    zero: ZeroRenameResource, instance: dg.DagsterInstance
+) -> None:
+    ticks = Ticks(heads_sensor(dg.AssetSpec("flights")), zero, instance)
+    # Epochs 1 and 1, of different partitions: no version may come twice.
+    for days_loaded in ((1, 2), (3,)):
+        job = commit(zero, *days_loaded)
+        assert told(ticks()) == {None: (job, job)}
+
+
 def test_keys_of_dynamic_partitions_are_added(
     zero: ZeroRenameResource, instance: dg.DagsterInstance
 ) -> None:
