@@ -131,6 +131,31 @@ def test_dimensions_are_columns_by_their_names(zero: ZeroRenameResource) -> None
     assert zero.table("flights").partitions() == ["carrier=M%2FS/day=2013-01-02"]
 
 
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [
+        ({"carrier": "AA", "day": "2013-01-02"}, {"carrier": "DL", "day": "2013-01-02"}),
+        ({"carrier": "DL", "day": "2013-01-01"}, {"carrier": "DL", "day": "2013-01-02"}),
+    ],
+)
+def test_a_backfills_range_varies_in_one_dimension(
+    zero: ZeroRenameResource, first: dict[str, str], last: dict[str, str]
+) -> None:
+    carriers = dg.StaticPartitionsDefinition(["AA", "DL", "UA"])
+
+    @dg.asset(partitions_def=dg.MultiPartitionsDefinition({"carrier": carriers, "day": DAYS}))
+    def flights(context: dg.AssetExecutionContext, zero: ZeroRenameResource):
+        keys: Any = context.partition_keys
+        return zero.write(
+            context, pd.DataFrame([{**key.keys_by_dimension, "n": 1} for key in keys])
+        )
+
+    ends = [dg.MultiPartitionKey(end) for end in (first, last)]
+    materialise(flights, zero, tags=days(*ends))
+    found = zero.table("flights").partitions()
+    assert found == [f"carrier={end['carrier']}/day={end['day']}" for end in (first, last)]
+
+
 def test_dynamic_partitions(zero: ZeroRenameResource, instance: dg.DagsterInstance) -> None:
     carriers = dg.DynamicPartitionsDefinition(name="carriers")
     instance.add_dynamic_partitions("carriers", ["AA", "UA", "DL"])
