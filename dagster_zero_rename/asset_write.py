@@ -13,15 +13,14 @@ from zero_rename.committer.errors import (
     InvalidInputError,
     OutcomeUnknownError,
     TableNotFoundError,
-    UnfinishedCommitError,
 )
 from zero_rename.committer.job_spec import FileOptions, Mode, OnConflict, OnRepeat, choice
 from zero_rename.committer.layout import UNPARTITIONED
-from zero_rename.committer.maintenance.recovery import Outcome
 from zero_rename.committer.protocol.snapshot import Snapshot
 from zero_rename.committer.read_base import ReadBase
 from zero_rename.committer.state.job_state import Committed, PartitionCommit
 from zero_rename.committer.table import Table
+from zero_rename.orchestration.runs.outcomes import settled
 from zero_rename.orchestration.runs.reports import commit_report, summary
 
 from .asset_step import AssetStep
@@ -160,16 +159,7 @@ def _earlier(step: AssetStep, table: Table) -> Committed | None:
             job=job,
             remedy="Hand all rows over in one call: an iterator of tables or frames is one.",
         )
-    done = table.settle(job)
-    committed = table.result(job)
-    if committed is None or (done is not None and done.outcome is Outcome.FAILED):
-        raise UnfinishedCommitError(
-            "A try before this one has committed, and that could not be applied to its end just "
-            f"now{f': {done.detail}' if done else ''}.",
-            table=table.root.url,
-            job=job,
-            remedy="Retry the step, or run `zero-rename recover --apply`.",
-        )
+    committed = settled(table, job)
     step.step.log.warning(
         f"{table.root.url}: job {job} of try {owner.try_number} in run {owner.run_id} has "
         "committed these partitions already; nothing is written. To load them anew, materialise "
