@@ -10,7 +10,7 @@ import dagster as dg
 from dagster._core.definitions.data_version import DATA_VERSION_TAG
 
 from zero_rename.committer.errors import TableNotFoundError
-from zero_rename.committer.layout import UNPARTITIONED
+from zero_rename.committer.layout import UNPARTITIONED, TableRoot
 from zero_rename.committer.records.head import HeadState
 from zero_rename.committer.s3.requests import ListedObject
 from zero_rename.committer.schema.hive_paths import parse_partition, unescape
@@ -133,9 +133,16 @@ def _tick(
         and reference.told(context.instance, keys[state.slot.name]) != state.head.last_job
     }
     jobs = {job: table.result(str(job)) for _, job in new}
+    common = table_metadata(table.root, table.schema) if new else {}
     return dg.SensorResult(
         asset_events=[
-            _event(reference, table, state, key, jobs[job]) for (key, job), state in new.items()
+            dg.AssetMaterialization(
+                reference.key,
+                partition=key,
+                metadata={**common, **_metadata(table.root, state, key, jobs[job])},
+                tags={DATA_VERSION_TAG: _version(state, key)},
+            )
+            for (key, job), state in new.items()
         ],
         dynamic_partitions_requests=added,
         cursor=cursor.after(unread, heads).encode(),
@@ -166,28 +173,24 @@ def _dynamic_key(partition: str) -> str:
     return unescape(parts[0][1]) if len(parts) == 1 else partition
 
 
-def _event(
-    reference: AssetReference,
-    table: Table,
-    state: HeadState,
-    key: str | None,
-    committed: Committed | None,
-) -> dg.AssetMaterialization:
-    root, head = table.root, state.head
-    metadata: dict[str, Any] = dict(table_metadata(root, table.schema))
-    if committed is not None:
-        metadata |= commit_metadata(root, committed)
-    # The epoch of one partition would say nothing of a table with several.
-    version = str(head.last_job)
-    if key is not None or state.slot.name == UNPARTITIONED:
-        version = str(head.epoch)
-        for partition in () if committed is None else committed.partitions:
-            if partition.partition == state.slot.name:
-                replaced = head.replace_epoch == head.epoch
-                metadata |= partition_metadata(root, partition, replaced=replaced)
-    return dg.AssetMaterialization(
-        asset_key=reference.key,
-        partition=key,
-        metadata=metadata,
-        tags={DATA_VERSION_TAG: version},
-    )
+def _is_whole(state: HeadState, key: str | None) -> bool:
+    """Whether a head is all that an event is about: of one partition of several, that the asset
+    does not tell apart, epoch and rows would say nothing."""
+    return key is not None or state.slot.name == UNPARTITIONED
+
+
+def _version(state: HeadState, key: str | None) -> str:
+    return str(state.head.epoch if _is_whole(state, key) else state.head.last_job)
+
+
+def _metadata(
+    root: TableRoot, state: HeadState, key: str | None, committed: Committed | None
+) -> dict[str, Any]:
+    if committed is None:
+        return {}
+    metadata = commit_metadata(root, committed)
+    for partition in committed.partitions if _is_whole(state, key) else ():
+        if partition.partition == state.slot.name:
+            replaced = state.head.replace_epoch == state.head.epoch
+            metadata |= partition_metadata(root, partition, replaced=replaced)
+    return metadata
