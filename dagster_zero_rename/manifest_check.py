@@ -96,12 +96,16 @@ def _jobs(
 def _look(table: Table, jobs: Mapping[str, str | None], min_rows: int) -> Iterator[_Found]:
     states = {job: _state(table, job) for job in jobs.values() if job is not None}
     snapshot = table.snapshot(list(jobs))
-    sizes = _sizes(table, list(jobs))
+    sizes = stored_sizes(table, list(jobs))
+    missing = {file for file in snapshot.files if sizes.get(file.key) != file.size}
+    if missing:
+        # What a job has replaced meanwhile is named no more.
+        missing &= set(table.snapshot({file.partition for file in missing}).files)
     files = snapshot.by_partition()
     for path, job in jobs.items():
         named = files.get(path, [])
         rows = sum(max(file.rows, 0) for file in named)
-        lost = [file.key for file in named if sizes.get(file.key) != file.size]
+        lost = sorted(file.key for file in named if file in missing)
         wrong = [] if job is not None else ["no materialisation names its job"]
         wrong += [states[job]] if job is not None and states[job] else []
         wrong += [f"{len(lost)} files are missing or changed: {lost[0]}"] if lost else []
@@ -118,7 +122,7 @@ def _state(table: Table, job: str) -> str:
     return "" if table.is_closed(job) else "the job is committed and not applied to its end yet"
 
 
-def _sizes(table: Table, partitions: Sequence[str]) -> dict[str, int]:
+def stored_sizes(table: Table, partitions: Sequence[str]) -> dict[str, int]:
     """The objects in some partitions, by key."""
     root = table.root
     prefixes = [root.prefix if p == UNPARTITIONED else f"{root.prefix}/{p}" for p in partitions]

@@ -1,6 +1,8 @@
 """Checks of what was materialised, by what the table has on record."""
 
 import datetime as dt
+from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import dagster as dg
@@ -10,8 +12,11 @@ import pytest
 import dagster_zero_rename.freshness as freshness
 from dagster_zero_rename import ZeroRenameResource, freshness_check, manifest_check
 from support.dagster_loads import SCHEMA, Load, days, flights
+from zero_rename import Table
 from zero_rename.committer.state.job_state import Committed
 
+# The package has a function of this name.
+manifest = import_module("dagster_zero_rename.manifest_check")
 RUN = days("2013-01-01", "2013-01-02")
 
 
@@ -79,6 +84,21 @@ def test_a_lost_file_is_named(
     assert not found.passed
     assert found.description == f"day=2013-01-02: 1 files are missing or changed: {file.key}."
     assert [it["wrong"] != "" for it in report(found)] == [True, False]
+
+
+def test_what_a_replace_removes_meanwhile_is_not_lost(
+    loaded: dg.DagsterInstance, zero: ZeroRenameResource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = manifest.stored_sizes
+
+    def replaced_before(table: Table, partitions: Sequence[str]) -> dict[str, int]:
+        with zero.table("flights").job(mode="overwrite") as job:
+            job.write(pa.table({"day": [dt.date(2013, 1, 2)], "number": [9]}, SCHEMA))
+        return sizes(table, partitions)
+
+    monkeypatch.setattr(manifest, "stored_sizes", replaced_before)
+    [found] = checked(manifest_check(flights), zero, instance=loaded, tags=RUN)
+    assert (found.passed, found.description) == (True, None)
 
 
 def test_a_partition_that_dagster_has_no_commit_of(
