@@ -110,9 +110,23 @@ class AssetStep:
         not repeated. Else somebody asked for the work to be done again."""
         return owner.series == self.chain
 
-    def made(self, owner: Owner) -> bool:
+    @property
+    def is_first(self) -> bool:
+        """Whether nothing of this chain of retries has been before."""
+        return self.chain == self.run and self.try_number == 1
+
+    def owns(self, owner: Owner) -> bool:
+        """Whether a job is of this chain's work on the asset, in whatever run and try."""
+        return (owner.dag_id, owner.task_id, owner.series) == (
+            self.job,
+            self.asset.to_user_string(),
+            self.chain,
+        )
+
+    def made(self, owner: Owner | None) -> bool:
         """Whether a job of this ``once`` key is of this very try."""
-        return (owner.run_id, owner.try_number) == (self.run, self.try_number)
+        mine = (self.run, self.try_number)
+        return owner is not None and (owner.run_id, owner.try_number) == mine
 
     def __str__(self) -> str:
         return f"asset {self.asset.to_user_string()!r} in run {self.run}, try {self.try_number}"

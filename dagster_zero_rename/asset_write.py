@@ -98,7 +98,7 @@ def write_asset(step: AssetStep, table: Table, data: Any, policy: WritePolicy) -
     """
     began = time.monotonic()
     mode = policy.parsed_mode
-    earlier = _earlier(step, table)
+    earlier = earlier_commit(step, table)
     if earlier is not None:
         committed, paths = earlier, _paths(step, policy, _layout(table, None))
     else:
@@ -107,7 +107,7 @@ def write_asset(step: AssetStep, table: Table, data: Any, policy: WritePolicy) -
         paths = _paths(step, policy, layout)
         job = _Job(step, table, policy, layout, paths)
         committed = _write_spark(job, data) if rows is None else _write(job, rows)
-    _tell(step, table, committed, paths, mode, time.monotonic() - began)
+    tell(step, table, committed, paths, mode, time.monotonic() - began)
     return committed
 
 
@@ -145,7 +145,7 @@ def _schema(step: AssetStep, table: Table, rows: Rows) -> pa.Schema | None:
     return rows.schema
 
 
-def _earlier(step: AssetStep, table: Table) -> Committed | None:
+def earlier_commit(step: AssetStep, table: Table) -> Committed | None:
     """What this chain of retries has committed before, applied to its end."""
     job = table.once_job(step.once)
     owner = None if job is None else table.owner_of(job)
@@ -249,7 +249,7 @@ def _file_options(files: FileOptions | None) -> dict[str, str]:
     )
 
 
-def _tell(
+def tell(
     step: AssetStep,
     table: Table,
     committed: Committed,

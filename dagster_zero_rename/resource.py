@@ -21,6 +21,7 @@ from .asset_step import AssetStep
 from .asset_write import WritePolicy, write_asset
 from .event_metadata import data_version
 from .rows import is_spark_frame
+from .spark_load import SparkLoad
 
 if TYPE_CHECKING:
     from zero_rename.committer import FileOptions, Snapshot
@@ -152,6 +153,51 @@ class ZeroRenameResource(dg.ConfigurableResource):
         :raises InvalidInputError: a call that cannot be right; nothing was written.
         :raises ZeroRenameError: as :meth:`zero_rename.Table.job`.
         """
+        step, target, policy = self._asked(
+            context, table, asset_key, mode, partition_expr, base=base, files=files
+        )
+        self._check_committer(data)
+        committed = write_asset(step, target, data, policy)
+        return dg.MaterializeResult(asset_key=step.asset, data_version=data_version(committed))
+
+    def spark_load(
+        self,
+        context: dg.AssetExecutionContext,
+        *,
+        table: str | None = None,
+        asset_key: dg.AssetKey | str | None = None,
+        mode: str | None = None,
+        partition_expr: PartitionExpr | None = None,
+    ) -> SparkLoad:
+        """The load of an asset by a Spark application, whichever client submits it.
+
+        Waits for an application of this chain of retries that has outlived its worker.
+
+        :param table: and ``asset_key``, ``mode``, ``partition_expr`` as :meth:`write` takes them.
+        :raises InvalidInputError: a call that cannot be right; nothing was submitted.
+        """
+        step, target, policy = self._asked(context, table, asset_key, mode, partition_expr)
+        return SparkLoad.of(step, target, policy, check_committer(self.committer))
+
+    def spark_env(self, context: dg.AssetExecutionContext, **asked: Any) -> dict[str, str]:
+        """Environment variables for a Spark application that writes an asset by ``save()``: what
+        it is told of the load, and how it reaches the store. The keys among them are secret.
+
+        :param asked: as :meth:`spark_load` takes it.
+        :raises InvalidInputError: a call that cannot be right.
+        """
+        return self.spark_load(context, **asked).variables | self.aws_env()
+
+    def _asked(
+        self,
+        context: dg.AssetExecutionContext | dg.OutputContext,
+        table: str | None,
+        asset_key: dg.AssetKey | str | None,
+        mode: str | None,
+        partition_expr: PartitionExpr | None,
+        **more: Any,
+    ) -> tuple[AssetStep, Table, WritePolicy]:
+        """What a call and the asset's metadata come to."""
         key = None if asset_key is None else dg.AssetKey.from_coercible(asset_key)
         step = AssetStep.of(context, key)
         meta = step.metadata
@@ -159,13 +205,9 @@ class ZeroRenameResource(dg.ConfigurableResource):
             mode=mode or meta.get(MODE) or "overwrite",
             partition_expr=partition_expr or meta.get(PARTITION_EXPR),
             on_conflict=self.on_conflict,
-            base=base,
-            files=files,
+            **more,
         )
-        self._check_committer(data)
-        target = self.asset_table(step.asset, meta if table is None else {TABLE: table})
-        committed = write_asset(step, target, data, policy)
-        return dg.MaterializeResult(asset_key=step.asset, data_version=data_version(committed))
+        return step, self.asset_table(step.asset, meta if table is None else {TABLE: table}), policy
 
     def _check_committer(self, data: Any) -> None:
         check_committer(self.committer)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -16,7 +15,10 @@ from typing import Any
 
 import pytest
 
+from support.wheel import wheel
 from zero_rename.provider import get_provider_info
+
+__all__ = ["wheel"]
 
 ROOT = Path(__file__).resolve().parent.parent
 DISTRIBUTION = "airflow-provider-zero-rename"
@@ -101,22 +103,6 @@ def test_dg_finds_the_package_of_components(project: dict[str, Any]) -> None:
 
 
 # --- the wheel ---------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel built from a copy: setuptools leaves stale files of earlier builds in ``build``."""
-    source = tmp_path_factory.mktemp("source") / "checkout"
-    ignored = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__")
-    shutil.copytree(ROOT, source, ignore=ignored)
-    target = tmp_path_factory.mktemp("wheel")
-    build = "import setuptools.build_meta as b, sys; print(b.build_wheel(sys.argv[1]))"
-    done = subprocess.run(
-        [sys.executable, "-c", build, str(target)], cwd=source, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    [made] = target.glob("*.whl")
-    return made
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from dagster_zero_rename import ZeroRenameResource
 from support import dagster_loads
 from support.dagster_loads import Load
+from support.fake_spark import FakeSpark, installed
 
 
 @pytest.fixture
@@ -29,3 +31,9 @@ def load(zero: ZeroRenameResource, monkeypatch: pytest.MonkeyPatch) -> Load:
     made = Load()
     monkeypatch.setattr(dagster_loads, "load", made)
     return made
+
+
+@pytest.fixture
+def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
+    """A stand-in for spark-submit that runs applications in plain Python."""
+    return installed(tmp_path, monkeypatch)

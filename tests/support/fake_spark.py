@@ -7,9 +7,12 @@ line, variables, files. ``tests/operators/test_real_spark.py`` has the real one.
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from support import fork_server
 
@@ -95,3 +98,13 @@ class FakeSpark:
         if not self.record.exists():
             return []
         return [json.loads(line) for line in self.record.read_text().splitlines()]
+
+
+def installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
+    """The stand-in as this process's Spark. It writes day 1, until it is told otherwise."""
+    fake = FakeSpark(folder)
+    fake.runs(WRITES)
+    for name in ("SPARK_HOME", "PYSPARK_PYTHON"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", f"{fake.bin}{os.pathsep}{os.environ['PATH']}")
+    return fake

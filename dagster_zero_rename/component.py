@@ -1,0 +1,143 @@
+"""Component for a table that a Spark application loads, by YAML alone."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from zero_rename.committer.errors import InvalidInputError
+
+from .asset_write import WritePolicy
+from .pipes import SparkPipesClient
+from .resource import MODE, PARTITION_EXPR, TABLE
+
+_KEYS = ("{first_key}", "{last_key}")
+
+
+class SparkTableComponent(dg.Component, dg.Model, dg.Resolvable):
+    """A table on S3 as an asset, loaded by a Spark application that calls ``save()``.
+
+    The project has a resource :class:`.pipes.SparkPipesClient`, under the key that ``resource``
+    names. A backfill over a range of partitions is one run, one application and one commit.
+    """
+
+    asset: dg.ResolvedAssetSpec = Field(
+        description="The asset: key, partitions_def, description, group_name, deps and so on."
+    )
+    application: str = Field(
+        description="The Spark application: a path from this component's folder, or a URL."
+    )
+    application_args: Sequence[str] = Field(
+        default=(),
+        description="Its arguments; {first_key} and {last_key} are the ends of the run's range of "
+        "partition keys.",
+    )
+    table: str | None = Field(
+        default=None,
+        description="The table, s3://bucket/prefix or a name below the resource's table_root; left "
+        "out, it is the asset's key.",
+    )
+    partition_expr: str | Mapping[str, str] | None = Field(
+        default=None,
+        description="The column that holds the partition keys, or a path of columns with strftime "
+        "codes, year=%Y/month=%-m/day=%-d; by dimension where there are several.",
+    )
+    mode: str = Field(default="overwrite", description="overwrite or append.")
+    conf: Mapping[str, Any] = Field(default={}, description="Spark's settings; no credentials.")
+    schedule: str | None = Field(
+        default=None,
+        description="A cron expression. With partitions by time, a run loads the last one that has "
+        "ended, once.",
+    )
+    schedule_timezone: str = Field(default="UTC", description="In which that is read.")
+    resource: str = Field(default="spark", description="The key of the SparkPipesClient.")
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """The asset, and its schedule.
+
+        :raises InvalidInputError: a value that cannot be right.
+        """
+        WritePolicy(mode=self.mode)
+        asset = self._asset(self._application(context.path))
+        schedule = self._schedule()
+        return dg.Definitions(assets=[asset], schedules=[] if schedule is None else [schedule])
+
+    def _application(self, folder: Path) -> str:
+        path = self.application
+        return path if "://" in path or Path(path).is_absolute() else str(folder / path)
+
+    def _asset(self, application: str) -> dg.AssetsDefinition:
+        written = {TABLE: self.table, PARTITION_EXPR: self.partition_expr, MODE: self.mode}
+        given = {name: value for name, value in written.items() if value is not None}
+        spec = self.asset.merge_attributes(metadata=given, kinds={"spark", "s3"})
+
+        @dg.multi_asset(
+            specs=[spec],
+            name=spec.key.to_python_identifier(),
+            backfill_policy=dg.BackfillPolicy.single_run() if spec.partitions_def else None,
+            required_resource_keys={self.resource},
+        )
+        def load(context: dg.AssetExecutionContext):
+            client = getattr(context.resources, self.resource)
+            if not isinstance(client, SparkPipesClient):
+                raise InvalidInputError(
+                    f"The resource {self.resource!r} is a {type(client).__name__}; nothing was "
+                    "submitted.",
+                    remedy="Give the project a SparkPipesClient under that key.",
+                )
+            return client.run(
+                context,
+                application=application,
+                application_args=_filled(self.application_args, context),
+                conf=self.conf,
+            )
+
+        return load
+
+    def _schedule(self) -> dg.ScheduleDefinition | None:
+        if self.schedule is None:
+            return None
+        partitions, name = self.asset.partitions_def, self.asset.key.to_python_identifier()
+        if partitions is not None and not isinstance(partitions, dg.TimeWindowPartitionsDefinition):
+            raise InvalidInputError(
+                f"The asset {self.asset.key.to_user_string()!r} has a schedule, and partitions "
+                "that are not by time: nothing says which one a run is to load.",
+                remedy="Leave schedule out, and start its runs by a sensor.",
+            )
+
+        def request(context: dg.ScheduleEvaluationContext) -> Any:
+            if partitions is None:
+                return dg.RunRequest()
+            with dg.partition_loading_context(context.scheduled_execution_time):
+                key = partitions.get_last_partition_key()
+            if key is None:
+                return dg.SkipReason("No partition has ended yet.")
+            return dg.RunRequest(run_key=key, partition_key=key)
+
+        return dg.ScheduleDefinition(
+            name=f"{name}_schedule",
+            cron_schedule=self.schedule,
+            execution_timezone=self.schedule_timezone,
+            target=dg.AssetSelection.assets(self.asset.key),
+            execution_fn=request,
+        )
+
+
+def _filled(arguments: Sequence[str], context: dg.AssetExecutionContext) -> list[str]:
+    """Arguments with the ends of the run's range of partition keys in them.
+
+    :raises InvalidInputError: they are asked for, and the run has no partitions.
+    """
+    if not any(key in argument for argument in arguments for key in _KEYS):
+        return list(arguments)
+    if not context.has_partition_key:
+        raise InvalidInputError(
+            "application_args has {first_key} or {last_key}, and the asset has no partitions; "
+            "nothing was submitted.",
+            remedy="Leave them out, or give the asset partitions_def.",
+        )
+    ends = context.partition_key_range
+    filled = (argument.replace(_KEYS[0], ends.start) for argument in arguments)
+    return [argument.replace(_KEYS[1], ends.end) for argument in filled]

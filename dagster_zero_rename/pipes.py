@@ -1,0 +1,142 @@
+"""Client of Dagster Pipes for Spark applications that write assets by ``save()``."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import dagster as dg
+from dagster_pipes import PipesExtras
+from pydantic import Field
+
+from zero_rename.committer.errors import InvalidInputError
+from zero_rename.committer.records.success_marker import COMMITTER as NATIVE
+from zero_rename.orchestration.submit.command import spark_submit
+from zero_rename.orchestration.submit.local_files import check_files
+from zero_rename.orchestration.submit.private_folder import private_folder
+from zero_rename.orchestration.submit.submission import Cluster, Submission, prepare
+
+from .key_paths import PartitionExpr
+from .resource import ZeroRenameResource
+from .spark_load import SparkLoad
+
+
+class SparkPipesClient(dg.ConfigurableResource):
+    """Submits Spark applications by spark-submit, each for one asset, under Dagster Pipes.
+
+    The application says *what* is written, by :func:`zero_rename.spark.save`; table, partitions,
+    mode and the run's ``once`` key are handed on to it. Keys of the resource go to the driver by
+    environment and to a cluster by a properties file of mode 0600; never on a command line.
+    """
+
+    zero_rename: dg.ResourceDependency[ZeroRenameResource]
+    master: str = Field(default="local[*]", description="Spark's master URL.")
+    deploy_mode: str | None = Field(
+        default=None,
+        description="client: the driver runs here, where Pipes reads what it reports.",
+    )
+    binary: str = Field(default="spark-submit", description="The name of spark-submit.")
+    conf: dict[str, str] = Field(default={}, description="Spark's settings; no credentials.")
+    packages: list[str] = Field(default=[], description="Maven coordinates.")
+    py_files: str | None = Field(default=None, description="As spark-submit's --py-files.")
+    properties_file: str | None = Field(default=None, description="As --properties-file.")
+    ship_package: bool = Field(
+        default=True,
+        description="Hand this package to the executors; they need boto3 and pyarrow in any case.",
+    )
+
+    def run(
+        self,
+        context: dg.AssetExecutionContext,
+        *,
+        application: str,
+        application_args: Sequence[str] = (),
+        conf: Mapping[str, Any] | None = None,
+        env: Mapping[str, str] | None = None,
+        extras: PipesExtras | None = None,
+        table: str | None = None,
+        asset_key: dg.AssetKey | str | None = None,
+        mode: str | None = None,
+        partition_expr: PartitionExpr | None = None,
+    ) -> dg.MaterializeResult:
+        """Submit an application, unless this chain of retries has committed the asset already.
+
+        :param application: a ``.py`` file or a jar; a path or URL.
+        :param conf: Spark's settings besides the client's, over which these win.
+        :param env: the application's environment variables besides this process's.
+        :param extras: for the application's own use of Pipes.
+        :param table: and ``asset_key``, ``mode``, ``partition_expr`` as
+            :meth:`.resource.ZeroRenameResource.write` takes them.
+        :return: with the rows' data version; metadata of each partition is in its event.
+        :raises InvalidInputError: a call that cannot be right; nothing was submitted.
+        :raises Failure: the application failed, and said why.
+        :raises RefusedError: it ended well, and has committed nothing.
+        """
+        settings = {**self.conf, **(conf or {})}
+        cluster = self._cluster()
+        check_files(
+            application=application, py_files=self.py_files, properties_file=self.properties_file
+        )
+        load = self.zero_rename.spark_load(
+            context, table=table, asset_key=asset_key, mode=mode, partition_expr=partition_expr
+        )
+        if load.committer != NATIVE:
+            raise InvalidInputError(
+                f"The SparkPipesClient writes by the committer {NATIVE!r}, and the "
+                f"ZeroRenameResource has {load.committer!r}; nothing was submitted.",
+                table=load.table.root.url,
+                remedy="Leave committer out of the resource.",
+            )
+        if load.is_done:
+            return load.result()
+        name = f"{load.step.asset.to_user_string()} {load.step.run}"
+        with ExitStack() as stack:
+            made = self._prepared(stack, cluster, settings, load, env or {})
+            command = spark_submit(
+                cluster,
+                made,
+                application,
+                application_args,
+                name=name,
+                conf=settings,
+                packages=self.packages,
+            )
+            stack.enter_context(load.submitted())
+            invocation = dg.PipesSubprocessClient().run(
+                context=context,
+                command=command,
+                env={**(env or {}), **made.process_env},
+                extras=extras,
+            )
+        return load.result(invocation.get_results(implicit_materializations=False))
+
+    def _cluster(self) -> Cluster:
+        cluster = Cluster(self.master, self.deploy_mode, self.binary)
+        cluster.check()
+        if cluster.runs_driver:
+            raise InvalidInputError(
+                "With deploy_mode='cluster' the driver runs where this host's files are not, by "
+                "which Pipes tells it of the run; nothing was submitted.",
+                remedy="Use deploy_mode='client'; or a Pipes client of that cluster's kind with "
+                "ZeroRenameResource.spark_load, as docs/dagster.md shows for EMR and Glue.",
+            )
+        return cluster
+
+    def _prepared(
+        self,
+        stack: ExitStack,
+        cluster: Cluster,
+        conf: Mapping[str, Any],
+        load: SparkLoad,
+        env: Mapping[str, str],
+    ) -> Submission:
+        return prepare(
+            cluster,
+            stack.enter_context(private_folder()),
+            conf=conf,
+            env_vars=env,
+            variables=load.variables,
+            credentials=self.zero_rename.aws_env(),
+            py_files=self.py_files,
+            properties_file=self.properties_file,
+            ship_package=self.ship_package,
+        )

@@ -1,0 +1,183 @@
+"""Load of one asset by a Spark application: what it is told, and what became of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pyarrow as pa
+from dagster._core.errors import DagsterExecutionInterruptedError
+
+from zero_rename.committer.errors import TableNotFoundError
+from zero_rename.committer.handoff import Handoff
+from zero_rename.committer.job_spec import OnConflict, OnRepeat
+from zero_rename.orchestration.runs.failures import in_words, told_failure
+from zero_rename.orchestration.runs.heartbeat import heartbeats
+from zero_rename.orchestration.runs.living import wait_for_living
+from zero_rename.orchestration.runs.outcomes import (
+    check_partitions,
+    log_what_is_left,
+    nothing_committed,
+    settle_killed,
+    settled,
+)
+
+from .asset_write import earlier_commit, tell
+from .event_metadata import data_version
+from .key_paths import Layout, PartitionExpr, key_paths
+
+if TYPE_CHECKING:
+    from dagster import PipesExecutionResult
+
+    from zero_rename.committer import Committed, Table
+
+    from .asset_step import AssetStep
+    from .asset_write import WritePolicy
+
+#: Members of metadata that this package writes itself, from what the table says.
+_OURS = ("zero_rename/", "dagster/")
+
+
+@dataclass(frozen=True)
+class SparkLoad:
+    """A load that an application makes, which calls :func:`zero_rename.spark.save`.
+
+    ::
+
+        load = zero_rename.spark_load(context)
+        if not load.is_done:
+            with load.submitted():
+                client.run(context=context, env=load.variables, …)
+        return load.result()
+
+    :param paths: the partitions that the run asks for, by their keys.
+    :param earlier: what this chain of retries has committed before.
+    :param before: the job that last did this load, whoever ran it.
+    """
+
+    step: AssetStep
+    table: Table
+    policy: WritePolicy
+    committer: str
+    paths: Mapping[str, str]
+    earlier: Committed | None
+    before: str | None
+    _began: float = field(default_factory=time.monotonic)
+
+    @staticmethod
+    def of(step: AssetStep, table: Table, policy: WritePolicy, committer: str) -> SparkLoad:
+        """Look at what the chain of retries has done. Waits for an application of it that has
+        outlived its worker.
+
+        :raises InvalidInputError: the run's partition keys are no partitions of the table, or this
+            very step has written it before; nothing was submitted.
+        """
+        paths = key_paths(
+            step.asset.to_user_string(),
+            step.keys,
+            step.partitions_def,
+            policy.partition_expr,
+            _layout(step, table, policy.partition_expr),
+        )
+        wait_for_living(table, step)
+        earlier, before = earlier_commit(step, table), table.once_job(step.once)
+        return SparkLoad(step, table, policy, committer, paths, earlier, before)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether this chain of retries has committed the load: nothing is to be submitted."""
+        return self.earlier is not None
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment variables by which the application is told table, partitions, mode,
+        ``once`` key and who runs it. None of them is a secret.
+
+        :raises InvalidInputError: more partitions than a variable can carry.
+        """
+        owner = self.step.owner
+        return Handoff(
+            table=self.table.root,
+            committer=self.committer,
+            mode=self.policy.parsed_mode,
+            partitions=tuple(self.paths.values()),
+            on_conflict=OnConflict(self.policy.on_conflict),
+            once=self.step.once,
+            on_repeat=OnRepeat.REPLACE_OWN,
+            dag=owner.dag_id,
+            run=owner.run_id,
+            task=owner.task_id,
+            try_number=owner.try_number,
+            series=owner.series,
+        ).encode()
+
+    @contextmanager
+    def submitted(self) -> Iterator[None]:
+        """Around the application: its jobs are kept alive, and settled where the run is terminated.
+
+        :raises Failure: the application failed and said why; not retried where running the same
+            again cannot mend it, or would hide it.
+        """
+        try:
+            with heartbeats(self.table, self.step):
+                yield
+        except DagsterExecutionInterruptedError:
+            settle_killed(self.table, self.step)
+            raise
+        except Exception as error:
+            log_what_is_left(self.table, self.step)
+            told = told_failure(self.table, self.step)
+            if told is None:
+                raise
+            text = in_words(told, self.table)
+            raise dg.Failure(description=text, allow_retries=not told.final) from error
+
+    def result(self, reported: Iterator[PipesExecutionResult] | Any = ()) -> dg.MaterializeResult:
+        """What the application committed, by what the table says: each partition's numbers are in
+        its event.
+
+        :param reported: ``get_results()`` of a Pipes client's invocation, whose own metadata and
+            checks are kept.
+        :raises RefusedError: it has committed nothing.
+        :raises TaskResultsError: it has changed partitions that the run does not ask for.
+        """
+        committed = self.earlier or self._committed()
+        mode, seconds = self.policy.parsed_mode, time.monotonic() - self._began
+        tell(self.step, self.table, committed, self.paths, mode, seconds)
+        if self.earlier is None:
+            check_partitions(committed, self.paths.values())
+        metadata: dict[str, Any] = {}
+        for result in reported:
+            if isinstance(result, dg.MaterializeResult):
+                metadata |= result.metadata or {}
+        return dg.MaterializeResult(
+            asset_key=self.step.asset,
+            data_version=data_version(committed),
+            metadata={k: v for k, v in metadata.items() if not k.startswith(_OURS)},
+            check_results=[r for r in reported if isinstance(r, dg.AssetCheckResult)],
+        )
+
+    def _committed(self) -> Committed:
+        job = self.table.once_job(self.step.once)
+        if job is None or job == self.before:
+            raise nothing_committed(self.table, self.step, self.before)
+        return settled(self.table, job)
+
+
+def _layout(step: AssetStep, table: Table, expr: PartitionExpr | None) -> Layout:
+    """The table's; of one that the application is to make, the columns that hold the keys, whose
+    types nobody knows yet."""
+    try:
+        return Layout(table.schema, table.partition_by)
+    except TableNotFoundError:
+        named = [expr] if isinstance(expr, str) else list((expr or {}).values())
+        if isinstance(step.partitions_def, dg.MultiPartitionsDefinition):
+            named += [dimension.name for dimension in step.partitions_def.partitions_defs]
+        elif expr is None:
+            named += [key for key in step.keys or () if "=" in key]
+        columns = {part.partition("=")[0] for name in named for part in name.split("/")}
+        return Layout(pa.schema([(name, pa.string()) for name in sorted(columns)]), None)

@@ -1,0 +1,214 @@
+"""The example project: its assets, materialised on a real server, hold the rows of the CSV file."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import dagster as dg
+import pytest
+from dagster._core.storage.tags import RESUME_RETRY_TAG
+
+from dagster_zero_rename import ZeroRenameResource
+from demo.dataset import Content, content, partition_of
+from support.dagster_flights import days, example, execute
+from support.flights import flights_csv, rows_of
+from zero_rename.committer import Table
+
+__all__ = ["flights_csv"]
+
+
+def by_partition(rows: list[dict[str, Any]]) -> dict[str, Content]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(partition_of(row), []).append(row)
+    return {name: content(part) for name, part in found.items()}
+
+
+class Project:
+    """The example, its tables in a bucket of their own."""
+
+    def __init__(self, module: ModuleType, root: str, instance: dg.DagsterInstance) -> None:
+        self.module = module
+        self.root = root
+        self.instance = instance
+
+    @property
+    def table(self) -> Table:
+        return Table(f"{self.root}/flights")
+
+    def stored(self) -> dict[str, Content]:
+        return by_partition(self.table.to_arrow().to_pylist())
+
+    def load(self, first: str, last: str, *assets: dg.AssetsDefinition, **given: Any) -> Any:
+        return dg.materialize(
+            [self.module.flights, self.module.weekly_delays],
+            selection=list(assets or [self.module.flights]),
+            tags=days(first, last),
+            resources=self.module.defs.resources,
+            instance=self.instance,
+            **given,
+        )
+
+
+@pytest.fixture
+def project(flights_csv: Path, bucket: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    root = f"s3://{bucket}/lake"
+    monkeypatch.setenv("FLIGHTS_CSV", str(flights_csv))
+    monkeypatch.setenv("FLIGHTS_ROOT", root)
+    module = example()
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield Project(module, root, instance)
+
+
+def told(result: Any) -> dict[str, Any]:
+    """Metadata of each partition's materialisation."""
+    events = [e for e in result.all_events if e.is_step_materialization]
+    found = [e.step_materialization_data.materialization for e in events]
+    return {m.partition: {k: v.value for k, v in m.metadata.items()} for m in found}
+
+
+def test_january_is_one_run_and_one_commit(project: Project, flights_csv: Path) -> None:
+    events = told(project.load("2013-01-01", "2013-01-31"))
+    assert project.stored() == by_partition(rows_of(flights_csv))
+    assert len(events) == 31
+    assert len({m["zero_rename/job"] for m in events.values()}) == 1
+
+
+def test_a_correction_replaces_its_flights(
+    project: Project, flights_csv: Path, tmp_path: Path
+) -> None:
+    project.load("2013-01-01", "2013-01-02")
+    mended = tmp_path / "corrections.csv"
+    lines = flights_csv.read_text().splitlines()
+    [head, first, *_] = lines
+    names = head.split(",")
+    values = first.split(",")
+    values[names.index("dep_delay")] = "999"
+    mended.write_text(f"{head}\n{','.join(values)}\n")
+    config = {"ops": {"flights": {"config": {"corrections": str(mended)}}}}
+    project.load("2013-01-01", "2013-01-01", run_config=config)
+    expected = [row for row in rows_of(flights_csv) if row["day"] in (1, 2)]
+    expected[0] |= {"dep_delay": 999}
+    assert project.stored() == by_partition(expected)
+
+
+def test_weeks_are_made_of_days(project: Project, flights_csv: Path) -> None:
+    project.load("2013-01-01", "2013-01-12")
+    project.load("2012-12-30", "2013-01-06", project.module.weekly_delays)
+    expected: Counter[tuple[date, str]] = Counter()
+    for row in rows_of(flights_csv):
+        day = date(row["year"], row["month"], row["day"])
+        if row["day"] <= 12:
+            expected[day - timedelta(days=day.isoweekday() % 7), row["carrier"]] += 1
+    weekly = Table(f"{project.root}/weekly_delays").to_arrow().to_pylist()
+    assert {(row["week"], row["carrier"]): row["flights"] for row in weekly} == expected
+
+
+def test_its_schedule_loads_the_day_before(project: Project) -> None:
+    repository = project.module.defs.get_repository_def()
+    context = dg.build_schedule_context(
+        scheduled_execution_time=datetime.fromisoformat("2013-01-05T03:00:00+00:00"),
+        repository_def=repository,
+    )
+    schedule = repository.get_schedule_def(project.module.daily.name)
+    [request] = schedule.evaluate_tick(context).run_requests
+    assert request.partition_key == "2013-01-04"
+
+
+FIRST_DAYS = days("2013-01-01", "2013-01-03")
+write = ZeroRenameResource.write
+
+
+@pytest.fixture
+def first_days(flights_csv: Path) -> dict[str, Content]:
+    return by_partition([row for row in rows_of(flights_csv) if row["day"] <= 3])
+
+
+class TestAgain:
+    """Runs that are cut short or executed again leave each row once."""
+
+    @pytest.mark.parametrize("from_failure", [True, False])
+    def test_a_run_that_failed_after_its_commit(
+        self, project: Project, first_days: dict[str, Content], from_failure: bool
+    ) -> None:
+        def fails(resource: Any, *given: Any, **more: Any) -> None:
+            write(resource, *given, **more)
+            raise RuntimeError("the worker is gone")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ZeroRenameResource, "write", fails)
+            first = execute(project.instance, FIRST_DAYS)
+        assert not first.success
+        assert project.stored() == first_days
+        mark = {RESUME_RETRY_TAG: "true"} if from_failure else {}
+        again = execute(project.instance, {**FIRST_DAYS, **mark}, parent=first.run_id)
+        repeated = {m["zero_rename/repeated"] for m in told(again).values()}
+        assert repeated == {from_failure}
+        assert project.stored() == first_days
+
+    def test_a_step_that_is_retried(self, project: Project, first_days: dict[str, Content]) -> None:
+        calls: list[int] = []
+
+        def twice(resource: Any, *given: Any, **more: Any) -> Any:
+            done = write(resource, *given, **more)
+            calls.append(1)
+            if len(calls) == 1:
+                raise dg.RetryRequested(max_retries=1)
+            return done
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ZeroRenameResource, "write", twice)
+            result = execute(project.instance, FIRST_DAYS)
+        assert len(calls) == 2
+        assert {m["zero_rename/repeated"] for m in told(result).values()} == {True}
+        assert project.stored() == first_days
+
+    @pytest.mark.parametrize("decided", [False, True])
+    def test_a_run_that_is_killed(
+        self, project: Project, first_days: dict[str, Content], tmp_path: Path, decided: bool
+    ) -> None:
+        """With its rows uploaded and its partitions claimed, right before it decides or right
+        after; and is executed again from its failure."""
+        program = _KILLED.format(home=str(tmp_path), decided=decided)
+        environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        ended = subprocess.run([sys.executable, "-c", program], env=environ, check=False)
+        assert ended.returncode == -signal.SIGKILL
+        # What maintenance does when the job has been silent for long enough.
+        if not decided:
+            project.table.recover(patience=0)
+        with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+            [killed] = instance.get_run_ids()
+            again = execute(instance, {**FIRST_DAYS, RESUME_RETRY_TAG: "true"}, parent=killed)
+            assert {m["zero_rename/repeated"] for m in told(again).values()} == {decided}
+        assert project.stored() == first_days
+
+
+_KILLED = """
+import os, signal
+import dagster as dg
+from support import dagster_flights
+from zero_rename.committer.s3.boto_calls import S3Requests
+from zero_rename.committer.s3.requests import Put
+
+send = S3Requests.carry_out
+
+def killed(calls, request, pause):
+    decides = isinstance(request, Put) and "/jobs/" in request.key
+    if decides and not {decided}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    answer = send(calls, request, pause)
+    if decides:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return answer
+
+S3Requests.carry_out = killed
+with dg.DagsterInstance.local_temp({home!r}) as instance:
+    dagster_flights.execute(instance, dagster_flights.days("2013-01-01", "2013-01-03"))
+"""

@@ -1,0 +1,281 @@
+"""Spark applications under Dagster Pipes: what they are told, and what becomes of their commits.
+
+``spark-submit`` is a stand-in that runs the application in plain Python.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+from dagster._core.errors import DagsterExecutionInterruptedError
+from dagster._core.storage.tags import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+)
+
+from dagster_zero_rename import SparkPipesClient, ZeroRenameResource
+from support.fake_spark import FAILS_AFTERWARDS, IDLE, WRITES, FakeSpark
+from support.moto_server import S3Server
+from zero_rename.committer import InvalidInputError, RefusedError
+from zero_rename.committer.job_spec import JobSpec
+from zero_rename.committer.state.job_state import JobState
+
+DAYS = dg.StaticPartitionsDefinition(["1", "2", "3"])
+#: As ``save()`` does after its write.
+REPORTS = """
+from zero_rename.spark.pipes import pipes_session, report_commit
+session = pipes_session()
+report_commit(session, job.committed, is_asset=True)
+"""
+KEYS = {"partition_expr": "day"}
+
+
+@pytest.fixture
+def application(tmp_path: Path) -> str:
+    path = tmp_path / "job.py"
+    path.touch()
+    return str(path)
+
+
+class Asset:
+    """Days of a table, by an application that writes ``days``."""
+
+    def __init__(self, zero: ZeroRenameResource, application: str) -> None:
+        self.zero = zero
+        self.client = SparkPipesClient(zero_rename=zero, master="local[1]")
+        self.days = "1"
+        self.arguments: dict[str, Any] = {}
+        self.afterwards: list[BaseException] = []
+
+        self.application = application
+
+    def definition(self, **given: Any) -> Any:
+        @dg.asset(
+            partitions_def=DAYS,
+            backfill_policy=dg.BackfillPolicy.single_run(),
+            metadata=KEYS,
+            **given,
+        )
+        def flights(context: dg.AssetExecutionContext):
+            arguments = {"application": self.application, "env": {"TEST_DAYS": self.days}}
+            result = self.client.run(context, **arguments | self.arguments)
+            if self.afterwards:
+                raise self.afterwards.pop()
+            return result
+
+        return flights
+
+    def load(self, first: str, last: str, raise_on_error: bool = True, **given: Any) -> Any:
+        tags = {ASSET_PARTITION_RANGE_START_TAG: first, ASSET_PARTITION_RANGE_END_TAG: last}
+        made = self.definition(**given)
+        return dg.materialize([made], tags=tags, raise_on_error=raise_on_error)
+
+    def rows(self) -> list[int]:
+        return sorted(self.zero.table("flights").to_arrow()["day"].to_pylist())
+
+
+@pytest.fixture
+def asset(zero: ZeroRenameResource, application: str, spark: FakeSpark) -> Asset:
+    spark.runs(WRITES + REPORTS)
+    return Asset(zero, application)
+
+
+def metadata(result: Any) -> dict[str, dict[str, Any]]:
+    told = [
+        e.step_materialization_data.materialization
+        for e in result.all_events
+        if e.is_step_materialization
+    ]
+    return {m.partition: {k: v.value for k, v in m.metadata.items()} for m in told}
+
+
+def test_one_application_loads_all_partitions_of_a_run(
+    asset: Asset, spark: FakeSpark, zero: ZeroRenameResource
+) -> None:
+    asset.days = "2,2"
+    assert asset.load("2", "2").success
+    asset.days = "1,1,3"
+    told = metadata(asset.load("1", "3"))
+    assert asset.rows() == [1, 1, 3]
+    assert len(spark.calls()) == 2
+    assert {k: v["zero_rename/rows"] for k, v in told.items()} == {"1": 2, "2": 0, "3": 1}
+    assert {k: v["zero_rename/epoch"] for k, v in told.items()} == {"1": 1, "2": 2, "3": 1}
+    jobs = {v["zero_rename/job"] for v in told.values()}
+    assert jobs == {told["1"]["zero_rename/job"]}
+    assert "zero_rename/partitions" not in told["1"]
+    assert told["3"]["dagster/uri"] == f"{zero.table('flights').root.url}/day=3"
+
+
+def test_what_the_application_is_told(
+    asset: Asset, spark: FakeSpark, s3_server: S3Server, zero: ZeroRenameResource
+) -> None:
+    keys = s3_server.environment
+    asset.client = SparkPipesClient(
+        zero_rename=ZeroRenameResource(
+            table_root=zero.table_root,
+            access_key_id=keys["AWS_ACCESS_KEY_ID"],
+            secret_access_key="a-secret-of-its-own",
+        ),
+        master="local[1]",
+        conf={"spark.executor.memory": "1g"},
+    )
+    asset.arguments = {"application_args": ["--day", "1"]}
+    asset.client.zero_rename.table("flights")
+    # The secret is another one's: the store of the tests takes any.
+    assert asset.load("1", "1").success
+    [call] = spark.calls()
+    words = call["argv"]
+    assert words[-2:] == ["--day", "1"]
+    assert "spark.executor.memory=1g" in words
+    assert "a-secret-of-its-own" not in " ".join(words)
+    variables = call["env"]
+    assert variables["AWS_SECRET_ACCESS_KEY"] == "a-secret-of-its-own"
+    assert variables["ZERO_RENAME_MODE"] == "replace"
+    assert json.loads(variables["ZERO_RENAME_PARTITIONS"]) == ["day=1"]
+    assert variables["ZERO_RENAME_ONCE"].startswith("dagster/")
+    assert "DAGSTER_PIPES_CONTEXT" in variables
+
+
+def test_a_step_retried_after_its_commit_submits_nothing(asset: Asset, spark: FakeSpark) -> None:
+    asset.afterwards = [dg.RetryRequested(max_retries=1)]
+    told = metadata(asset.load("1", "1"))
+    assert len(spark.calls()) == 1
+    assert told["1"]["zero_rename/repeated"] is True
+    assert asset.rows() == [1]
+
+
+def test_a_step_retried_after_its_application_failed_late_submits_nothing(
+    asset: Asset, spark: FakeSpark
+) -> None:
+    spark.runs(FAILS_AFTERWARDS)
+    result = asset.load("1", "1", retry_policy=dg.RetryPolicy(max_retries=1))
+    assert result.success
+    assert len(spark.calls()) == 1
+    assert asset.rows() == [1]
+
+
+def test_a_table_that_is_not_there_yet_is_loaded_by_a_format_of_times(
+    asset: Asset, spark: FakeSpark, zero: ZeroRenameResource
+) -> None:
+    days = dg.DailyPartitionsDefinition("2013-01-01", end_date="2013-02-01")
+
+    @dg.asset(partitions_def=days, metadata={"partition_expr": "day=%-d"})
+    def flights(context: dg.AssetExecutionContext):
+        return asset.client.run(context, application=asset.application, env={"TEST_DAYS": "5,5"})
+
+    told = metadata(dg.materialize([flights], partition_key="2013-01-05"))
+    assert told["2013-01-05"]["zero_rename/rows"] == 2
+    assert zero.table("flights").partitions() == ["day=5"]
+
+
+def test_another_run_loads_again(asset: Asset, spark: FakeSpark) -> None:
+    asset.load("1", "1")
+    asset.days = "1,1"
+    asset.load("1", "1")
+    assert len(spark.calls()) == 2
+    assert asset.rows() == [1, 1]
+
+
+def test_rows_of_other_partitions_fail_the_step_for_good(asset: Asset, spark: FakeSpark) -> None:
+    asset.days = "1,3"
+    result = asset.load("1", "2", raise_on_error=False, retry_policy=dg.RetryPolicy(max_retries=1))
+    assert not result.success
+    [failure] = [e for e in result.all_events if e.is_step_failure]
+    user = failure.step_failure_data.user_failure_data
+    assert "day=3" in user.description
+    assert len(spark.calls()) == 1
+
+
+def test_an_application_that_commits_nothing_is_no_success(asset: Asset, spark: FakeSpark) -> None:
+    spark.runs(IDLE)
+    with pytest.raises(RefusedError, match="committed no job of asset 'flights'"):
+        asset.load("1", "1")
+
+
+def test_its_own_metadata_and_checks_are_kept(asset: Asset, spark: FakeSpark) -> None:
+    spark.runs(
+        WRITES + "\nfrom zero_rename.spark.pipes import pipes_session\nsession = pipes_session()\n"
+        "session.report_asset_materialization({'source': 'a.csv', 'zero_rename/rows': 9})\n"
+        "session.report_asset_check('plausible', passed=False, severity='WARN')\n"
+    )
+    result = asset.load("1", "1", check_specs=[dg.AssetCheckSpec("plausible", asset="flights")])
+    told = metadata(result)["1"]
+    assert (told["source"], told["zero_rename/rows"]) == ("a.csv", 1)
+    [check] = result.get_asset_check_evaluations()
+    assert (check.check_name, check.passed) == ("plausible", False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"application_args": ["--token=abcdefgh"]}, "application_args"),
+        ({"conf": {"spark.hadoop.fs.s3a.secret.key": "abcdefgh"}}, "conf"),
+        ({"application": "/nowhere/job.py"}, "does not exist"),
+        ({"mode": "upsert"}, "mode='upsert'"),
+        ({"partition_expr": "day=%Y"}, "is a format of times"),
+    ],
+)
+def test_calls_that_cannot_be_right_submit_nothing(
+    asset: Asset, spark: FakeSpark, arguments: dict[str, Any], message: str
+) -> None:
+    asset.arguments = arguments
+    with pytest.raises(InvalidInputError, match=message):
+        asset.load("1", "1")
+    assert spark.calls() == []
+
+
+@pytest.mark.parametrize(
+    ("client", "resource", "message"),
+    [
+        ({"deploy_mode": "cluster", "master": "yarn"}, {}, "deploy_mode='client'"),
+        ({}, {"committer": "magic"}, "committer"),
+    ],
+)
+def test_what_the_client_cannot_do(
+    asset: Asset,
+    zero: ZeroRenameResource,
+    spark: FakeSpark,
+    client: dict[str, Any],
+    resource: dict[str, Any],
+    message: str,
+) -> None:
+    made = ZeroRenameResource(table_root=zero.table_root, **resource)
+    asset.client = SparkPipesClient(zero_rename=made, **client)
+    with pytest.raises(InvalidInputError, match=message):
+        asset.load("1", "1")
+    assert spark.calls() == []
+
+
+def test_a_terminated_run_takes_its_applications_job_back(asset: Asset) -> None:
+    opened: list[str] = []
+
+    @dg.asset(partitions_def=DAYS, metadata=KEYS)
+    def flights(context: dg.AssetExecutionContext) -> None:
+        load = asset.zero.spark_load(context)
+        schema = pa.schema([("day", pa.int32()), ("flight", pa.string())])
+        spec = JobSpec(schema, partition_by=("day",), owner=load.step.owner)
+        with load.submitted():
+            opened.append(load.table.open_job(spec).job)
+            raise DagsterExecutionInterruptedError
+
+    with pytest.raises(DagsterExecutionInterruptedError):
+        dg.materialize([flights], partition_key="1")
+    assert asset.zero.table("flights").job_state(opened[0]) is JobState.ABORTED
+
+
+def test_the_variables_reach_the_store_too(asset: Asset, zero: ZeroRenameResource) -> None:
+    found: dict[str, str] = {}
+
+    @dg.asset(partitions_def=DAYS, metadata=KEYS)
+    def flights(context: dg.AssetExecutionContext) -> None:
+        keyed = ZeroRenameResource(
+            table_root=zero.table_root, access_key_id="id", secret_access_key="secret"
+        )
+        found.update(keyed.spark_env(context, table="other"))
+
+    dg.materialize([flights], partition_key="1")
+    assert found["AWS_SECRET_ACCESS_KEY"] == "secret"
+    assert found["ZERO_RENAME_TABLE"] == f"{zero.table_root}/other"

@@ -1,0 +1,54 @@
+"""The example project of Dagster, and its job of January's days.
+
+Runs are executed again by name: Dagster imports the job from this module, in a process of its own
+where a test kills it.
+"""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import dagster as dg
+from dagster._core.storage.tags import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+)
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "dagster_flights" / "definitions.py"
+
+
+def example() -> ModuleType:
+    """The project's module, loaded anew."""
+    spec = importlib.util.spec_from_file_location("dagster_flights_example", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def january() -> dg.JobDefinition:
+    return example().defs.resolve_job_def("january")
+
+
+def days(first: str, last: str) -> dict[str, str]:
+    """Tags of a run of some days, as a backfill of one run has them."""
+    return {ASSET_PARTITION_RANGE_START_TAG: first, ASSET_PARTITION_RANGE_END_TAG: last}
+
+
+def execute(instance: dg.DagsterInstance, tags: dict[str, str], parent: str | None = None) -> Any:
+    """Run the job.
+
+    :param parent: the run that is executed again.
+    """
+    again = None if parent is None else dg.ReexecutionOptions(parent_run_id=parent)
+    with dg.execute_job(
+        dg.reconstructable(january),
+        instance=instance,
+        raise_on_error=False,
+        reexecution_options=again,
+        run_config={"execution": {"config": {"in_process": {}}}},
+        tags=tags,
+    ) as result:
+        return result

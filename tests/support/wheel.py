@@ -1,0 +1,70 @@
+"""The distribution as users install it: a wheel, and environments that have it and no checkout."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterable
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[2]
+DISTRIBUTION = "airflow-provider-zero-rename"
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel built from a copy: setuptools leaves stale files of earlier builds in ``build``."""
+    source = tmp_path_factory.mktemp("source") / "checkout"
+    ignored = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__")
+    shutil.copytree(ROOT, source, ignore=ignored)
+    target = tmp_path_factory.mktemp("wheel")
+    build = "import setuptools.build_meta as b, sys; print(b.build_wheel(sys.argv[1]))"
+    done = subprocess.run(
+        [sys.executable, "-c", build, str(target)], cwd=source, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    [made] = target.glob("*.whl")
+    return made
+
+
+def needed_by(extras: Iterable[str]) -> set[str]:
+    """The distributions that the package needs with some extras, and those that they need."""
+    found: set[tuple[str, str]] = set()
+    waiting = [(DISTRIBUTION, extra) for extra in ("", *extras)]
+    while waiting:
+        name, extra = waiting.pop()
+        if (name, extra) in found:
+            continue
+        found.add((name, extra))
+        for text in distribution(name).requires or ():
+            need = Requirement(text)
+            if need.marker is None or need.marker.evaluate({"extra": extra}):
+                waiting += [(need.name, other) for other in ("", *need.extras)]
+    return {name for name, _ in found} - {DISTRIBUTION}
+
+
+def environment(folder: Path, wheel: Path, extras: Iterable[str]) -> Path:
+    """A virtual environment with the wheel and what it needs with some extras, and nothing else:
+    links to this environment's packages.
+
+    :return: its interpreter.
+    """
+    venv = folder / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    [site] = venv.glob("lib/python*/site-packages")
+    for name in needed_by(extras):
+        made = distribution(name)
+        for top in {file.parts[0] for file in made.files or () if file.parts[0] != ".."}:
+            link = site / top
+            if top != "__pycache__" and not link.exists():
+                link.symlink_to(Path(os.fspath(made.locate_file(top))))
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    return venv / "bin" / "python"
