@@ -4,14 +4,14 @@ A package of its own name beside ``zero_rename``, as Dagster's integrations are 
 ``dagster`` would shadow the library for whatever runs from the checkout's root.
 """
 
-from .component import SparkTableComponent
 from .freshness import freshness_check
 from .heads_sensor import heads_sensor
 from .io_manager import ZeroRenameIOManager
 from .manifest_check import manifest_check
 from .observable_table import observable_table
-from .pipes import SparkPipesClient
 from .resource import ZeroRenameResource
+from .spark.component import SparkTableComponent
+from .spark.pipes import SparkPipesClient
 from .upkeep_job import maintenance_job
 
 __all__ = [

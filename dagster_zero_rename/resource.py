@@ -21,7 +21,7 @@ from .asset_step import AssetStep
 from .asset_write import WritePolicy, write_asset
 from .event_metadata import data_version
 from .rows import is_spark_frame
-from .spark_load import SparkLoad
+from .spark.spark_load import SparkLoad
 
 if TYPE_CHECKING:
     from zero_rename.committer import FileOptions, Snapshot

@@ -105,6 +105,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         "reading": {"options", "types", "worker", "startup", "s3a"},
     },
     "example_dags": {"jobs": set()},
+    DAGSTER: {"spark": {"asset_step", "asset_write", "event_metadata", "key_paths", "resource"}},
     "orchestration": {
         "runs": set(),
         "submit": set(),

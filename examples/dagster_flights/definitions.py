@@ -18,7 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from dagster_zero_rename import ZeroRenameIOManager, ZeroRenameResource
+from dagster_zero_rename import (
+    ZeroRenameIOManager,
+    ZeroRenameResource,
+    heads_sensor,
+    manifest_check,
+)
 
 DAYS = dg.DailyPartitionsDefinition("2013-01-01", end_date="2014-01-01")
 WEEKS = dg.WeeklyPartitionsDefinition("2012-12-30", end_date="2014-01-05")
@@ -126,6 +131,8 @@ defs = dg.Definitions(
     assets=[flights, weekly_delays],
     jobs=[january],
     schedules=[daily],
+    asset_checks=[manifest_check(flights)],
+    sensors=[heads_sensor(flights)],
     resources={
         "source": FlightsFile(path=dg.EnvVar("FLIGHTS_CSV")),
         "zero_rename": tables,

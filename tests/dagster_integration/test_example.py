@@ -20,6 +20,7 @@ from demo.dataset import Content, content, partition_of
 from support.dagster_flights import days, example, execute
 from support.flights import flights_csv, rows_of
 from zero_rename.committer import Table
+from zero_rename.committer.s3.requests import Delete
 
 __all__ = ["flights_csv"]
 
@@ -120,6 +121,45 @@ def test_its_schedule_loads_the_day_before(project: Project) -> None:
     schedule = repository.get_schedule_def(project.module.daily.name)
     [request] = schedule.evaluate_tick(context).run_requests
     assert request.partition_key == "2013-01-04"
+
+
+def test_its_check_sees_the_files(project: Project) -> None:
+    project.load("2013-01-01", "2013-01-02")
+    checks = list(project.module.defs.asset_checks)
+    resources = project.module.defs.resources
+
+    def passed() -> bool:
+        result = dg.materialize(
+            [project.module.flights, *checks],
+            selection=dg.AssetSelection.checks(*checks),
+            tags=days("2013-01-01", "2013-01-02"),
+            resources=resources,
+            instance=project.instance,
+        )
+        [found] = result.get_asset_check_evaluations()
+        return found.passed
+
+    assert passed()
+    lost = project.table.files()[0]
+    project.table.driver.run(Delete(lost.key))
+    assert not passed()
+
+
+def test_its_sensor_tells_what_others_load(project: Project) -> None:
+    project.load("2013-01-01", "2013-01-02")
+    stored = project.table.to_arrow(partitions=["year=2013/month=1/day=2"])
+    with project.table.job(
+        stored.schema, mode="replace", partition_by=["year", "month", "day"]
+    ) as job:
+        job.write(stored)
+    [sensor] = project.module.defs.sensors
+    context = dg.build_sensor_context(
+        instance=project.instance,
+        repository_def=project.module.defs.get_repository_def(),
+        resources={"zero_rename": project.module.defs.resources["zero_rename"]},
+    )
+    told = sensor.evaluate_tick(context).asset_events
+    assert [event.partition for event in told] == ["2013-01-02"]
 
 
 FIRST_DAYS = days("2013-01-01", "2013-01-03")

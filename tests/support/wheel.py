@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -64,7 +63,7 @@ def environment(folder: Path, wheel: Path, extras: Iterable[str]) -> Path:
         for top in {file.parts[0] for file in made.files or () if file.parts[0] != ".."}:
             link = site / top
             if top != "__pycache__" and not link.exists():
-                link.symlink_to(Path(os.fspath(made.locate_file(top))))
+                link.symlink_to(Path(str(made.locate_file(top))))
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
     return venv / "bin" / "python"

@@ -9,9 +9,9 @@ from pydantic import Field
 
 from zero_rename.committer.errors import InvalidInputError
 
-from .asset_write import WritePolicy
+from ..asset_write import WritePolicy
+from ..resource import MODE, PARTITION_EXPR, TABLE
 from .pipes import SparkPipesClient
-from .resource import MODE, PARTITION_EXPR, TABLE
 
 _KEYS = ("{first_key}", "{last_key}")
 

@@ -26,17 +26,17 @@ from zero_rename.orchestration.runs.outcomes import (
     settled,
 )
 
-from .asset_write import earlier_commit, tell
-from .event_metadata import data_version
-from .key_paths import Layout, PartitionExpr, key_paths
+from ..asset_write import earlier_commit, tell
+from ..event_metadata import data_version
+from ..key_paths import Layout, PartitionExpr, key_paths
 
 if TYPE_CHECKING:
     from dagster import PipesExecutionResult
 
     from zero_rename.committer import Committed, Table
 
-    from .asset_step import AssetStep
-    from .asset_write import WritePolicy
+    from ..asset_step import AssetStep
+    from ..asset_write import WritePolicy
 
 #: Members of metadata that this package writes itself, from what the table says.
 _OURS = ("zero_rename/", "dagster/")

@@ -15,8 +15,8 @@ from zero_rename.orchestration.submit.local_files import check_files
 from zero_rename.orchestration.submit.private_folder import private_folder
 from zero_rename.orchestration.submit.submission import Cluster, Submission, prepare
 
-from .key_paths import PartitionExpr
-from .resource import ZeroRenameResource
+from ..key_paths import PartitionExpr
+from ..resource import ZeroRenameResource
 from .spark_load import SparkLoad
 
 
@@ -65,7 +65,7 @@ class SparkPipesClient(dg.ConfigurableResource):
         :param env: the application's environment variables besides this process's.
         :param extras: for the application's own use of Pipes.
         :param table: and ``asset_key``, ``mode``, ``partition_expr`` as
-            :meth:`.resource.ZeroRenameResource.write` takes them.
+            :meth:`..resource.ZeroRenameResource.write` takes them.
         :return: with the rows' data version; metadata of each partition is in its event.
         :raises InvalidInputError: a call that cannot be right; nothing was submitted.
         :raises Failure: the application failed, and said why.
