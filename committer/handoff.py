@@ -39,6 +39,12 @@ def _text(text: str) -> str:
     return text
 
 
+def _true(text: str) -> bool:
+    if text.strip().lower() != "true":
+        raise ValueError("is true")
+    return True
+
+
 def _root(text: str) -> TableRoot:
     try:
         return TableRoot.parse(text)
@@ -109,6 +115,12 @@ class Handoff:
         _text,
         "With one of Hadoop's committers, the try's UUID, under which its writes are on record.",
     )
+    replace_table: bool | None = _variable(
+        "ZERO_RENAME_REPLACE_TABLE",
+        _true,
+        "With mode replace and no partitions named, true: what the table had is gone even if no "
+        "row arrives.",
+    )
 
     @staticmethod
     def variable(name: str) -> str:
@@ -176,6 +188,7 @@ def _encoded(option: Field[Any], value: Any) -> str:
         text = json.dumps(value)
     else:
         text = value.url if isinstance(value, TableRoot) else str(value)
+        text = "true" if value is True else text
     try:
         size = len(f"{name}={text}\0".encode(errors="surrogateescape"))
         comes_back = "\0" not in text and option.metadata["parse"](text) == value

@@ -71,7 +71,10 @@ class WriterOptions:
         f" and `{Handoff.variable('mode')}` is `replace`",
     )
     replace_table: bool = option(
-        values.flag, "With mode overwrite: empty every partition of the table.", False
+        values.flag,
+        "With mode overwrite: empty every partition of the table.",
+        False,
+        "replace_table",
     )
     only_partitions: tuple[str, ...] = option(
         partial(values.named, texts.PATHS),

@@ -14,7 +14,7 @@ from dagster._core.errors import DagsterExecutionInterruptedError
 
 from zero_rename.committer.errors import TableNotFoundError
 from zero_rename.committer.handoff import Handoff
-from zero_rename.committer.job_spec import OnConflict, OnRepeat
+from zero_rename.committer.job_spec import Mode, OnConflict, OnRepeat
 from zero_rename.orchestration.runs.failures import in_words, told_failure
 from zero_rename.orchestration.runs.heartbeat import heartbeats
 from zero_rename.orchestration.runs.living import wait_for_living
@@ -99,12 +99,14 @@ class SparkLoad:
 
         :raises InvalidInputError: more partitions than a variable can carry.
         """
-        owner = self.step.owner
+        owner, replacing = self.step.owner, self.policy.parsed_mode is Mode.REPLACE
         return Handoff(
             table=self.table.root,
             committer=self.committer,
             mode=self.policy.parsed_mode,
             partitions=tuple(self.paths.values()),
+            # Of a table without partitions, which is emptied as a day without rows is.
+            replace_table=True if replacing and not self.paths else None,
             on_conflict=OnConflict(self.policy.on_conflict),
             once=self.step.once,
             on_repeat=OnRepeat.REPLACE_OWN,

@@ -49,6 +49,7 @@ HANDOFFS = st.builds(
     try_number=NUMBER,
     series=st.none() | TEXT,
     s3a_run=st.none() | TEXT,
+    replace_table=st.none() | st.just(True),
 )
 FULL = Handoff(
     table=ROOT,
@@ -66,6 +67,7 @@ FULL = Handoff(
     try_number=2,
     series="2013-02-02T00:00:00+00:00 0 2",
     s3a_run="5b1e",
+    replace_table=True,
 )
 
 
@@ -115,6 +117,7 @@ def test_variables_a_person_reads() -> None:
         "ZERO_RENAME_TRY_NUMBER": "2",
         "ZERO_RENAME_SERIES": "2013-02-02T00:00:00+00:00 0 2",
         "ZERO_RENAME_S3A_RUN": "5b1e",
+        "ZERO_RENAME_REPLACE_TABLE": "true",
     }
 
 

@@ -83,7 +83,7 @@ def asset(zero: ZeroRenameResource, application: str, spark: FakeSpark) -> Asset
     return Asset(zero, application)
 
 
-def metadata(result: Any) -> dict[str, dict[str, Any]]:
+def metadata(result: Any) -> dict[str | None, dict[str, Any]]:
     told = [
         e.step_materialization_data.materialization
         for e in result.all_events
@@ -169,6 +169,46 @@ def test_a_table_that_is_not_there_yet_is_loaded_by_a_format_of_times(
     told = metadata(dg.materialize([flights], partition_key="2013-01-05"))
     assert told["2013-01-05"]["zero_rename/rows"] == 2
     assert zero.table("flights").partitions() == ["day=5"]
+
+
+def test_an_asset_without_partitions_is_emptied_by_no_rows(
+    asset: Asset, spark: FakeSpark, zero: ZeroRenameResource
+) -> None:
+    @dg.asset
+    def carriers(context: dg.AssetExecutionContext):
+        return asset.client.run(context, application=asset.application, env={"ROWS": asset.days})
+
+    spark.runs(_WHOLE)
+    asset.days = "2"
+    dg.materialize([carriers])
+    assert zero.table("carriers").to_arrow().num_rows == 2
+    asset.days = "0"
+    told = metadata(dg.materialize([carriers]))
+    assert zero.table("carriers").to_arrow().num_rows == 0
+    assert told[None]["zero_rename/rows"] == 0
+
+
+#: Writes ``ROWS`` rows into a table without partitions.
+_WHOLE = """
+import os
+import pyarrow as pa
+from zero_rename import committer
+from zero_rename.spark.options import read_writer_options
+
+url = os.environ["ZERO_RENAME_TABLE"]
+options = read_writer_options({"path": url})
+schema = pa.schema([("carrier", pa.string())])
+job = committer.Table(url).job(
+    schema,
+    mode=options.mode(options.expected_mode == "replace"),
+    replace_table=options.replace_table,
+    once=options.once,
+    on_repeat=options.on_repeat,
+    owner=options.owner("test"),
+)
+with job:
+    job.write(pa.table({"carrier": ["UA"] * int(os.environ["ROWS"])}, schema=schema))
+"""
 
 
 def test_another_run_loads_again(asset: Asset, spark: FakeSpark) -> None:
