@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from ..catalog import Engine, ReadBy, describe, sync_catalog
+from ..catalog import ddl as statements
 from ..committer import Table
 from .output import EXIT_CODES, AsJson, Exit, Url, print_rows, refusals, say
 
@@ -15,6 +17,18 @@ app = typer.Typer(
     help="Tables as Athena, Trino, Hive, Redshift, Spark SQL and DuckDB meet them.",
     epilog=EXIT_CODES,
 )
+
+By = Annotated[
+    ReadBy | None,
+    typer.Option(
+        "--read-by",
+        help="How engines find the files. Default: by symlink manifests where the table keeps "
+        "them, else by listing its folders.",
+    ),
+]
+Exclude = Annotated[
+    list[str] | None, typer.Option(help="A column that the engine is not told of; may be repeated.")
+]
 
 
 @app.command()
@@ -38,3 +52,44 @@ def manifests(
             f"when they have ended, run it again: {again}"
         )
         raise typer.Exit(Exit.LOOK)
+
+
+@app.command()
+def ddl(
+    table: Url,
+    engine: Annotated[Engine, typer.Option(help="Who is to read it.")],
+    name: Annotated[
+        str | None,
+        typer.Option(help="What it is called there. Default: the last word of its root."),
+    ] = None,
+    read_by: By = None,
+    exclude: Exclude = None,
+) -> None:
+    """Print the statements that make the table known to an engine. Nothing is sent to it."""
+    with refusals():
+        opened = Table(table)
+        described = describe(opened, read_by, exclude or ())
+        last = opened.root.prefix.rsplit("/", 1)[-1]
+        default = f"hive.default.{last}" if engine is Engine.TRINO else last
+        for statement in statements(described, engine, name or default):
+            typer.echo(f"{statement};\n")
+
+
+@app.command()
+def sync(
+    table: Url,
+    catalog: Annotated[
+        str, typer.Option(metavar="URL", help="glue://database/table: where it is registered.")
+    ],
+    read_by: By = None,
+    exclude: Exclude = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a catalog say what the table is now: its columns, and the partitions that hold files."""
+    with refusals():
+        report = sync_catalog(table, catalog, read_by=read_by, exclude=exclude or ())
+    columns = ("table", "read by", "partitions added", "updated", "dropped")
+    row = (report.table, report.read_by, report.added, report.updated, report.dropped)
+    print_rows(as_json, columns, [row], dataclasses.asdict(report), "")
+    if report.projected:
+        say("Its partitions are projected: the engine computes them, and none are registered.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
@@ -152,6 +152,8 @@ class JobSpec:
         takes over, rows or none. Only with mode append.
     :param keep_replaced: what a replace takes the place of stays in the store, where readers
         through the heads do not see it and those that list do, until the next replace removes it.
+    :param merges: by partition, the jobs whose rows this one writes again, among others': a later
+        try of theirs that replaces its own is refused there.
     :param once: the run's key (DAG, run, task, map index; not the try); ``None`` for none.
     :param max_duration: seconds after which a job without a heartbeat may be fenced.
     """
@@ -167,6 +169,7 @@ class JobSpec:
     on_conflict: OnConflict = OnConflict.FAIL
     base: ReadBase | None = None
     success_markers: SuccessMarkers = SuccessMarkers.PARTITION_AND_TABLE
+    merges: Mapping[str, Sequence[str]] = field(default_factory=dict)
     once: str | None = None
     on_repeat: OnRepeat = OnRepeat.SKIP
     coordination: Coordination = Coordination.STORE

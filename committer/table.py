@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from .doctor import examine
+from .errors import CommitConflictError, SnapshotGoneError
 from .job_spec import (
     MAX_DURATION,
     Coordination,
@@ -22,12 +23,11 @@ from .job_spec import (
 )
 from .maintenance.adopt import AdoptReport
 from .maintenance.conflicts import ConflictReport, find_conflicts
-from .maintenance.current_table import adopt_current, verify_current
+from .maintenance.current_table import adopt_current, stored_names, verify_current
 from .maintenance.problem import Problem
 from .maintenance.purge import PurgeReport, purge
 from .maintenance.recovery import Recovered, plan_recovery, recover, settle
 from .maintenance.repair import Repaired, repair
-from .maintenance.resolution import Resolution, plan_resolution, plan_undoing
 from .maintenance.store_problems import renew_facts
 from .maintenance.symlink_keeping import SymlinksReport, drop_symlinks, keep_symlinks
 from .maintenance.verify import Finding
@@ -38,6 +38,15 @@ from .protocol.snapshot import Snapshot
 from .read_base import ReadBase
 from .records.pending_file import TaskResult
 from .records.store_facts import StoreFacts
+from .rewrites.compaction import (
+    TARGET_BYTES,
+    CompactAction,
+    CompactedPartition,
+    CompactionPlan,
+    compaction_spec,
+    find_compactible,
+)
+from .rewrites.resolution import Resolution, plan_resolution, plan_undoing
 from .scan.readable_table import ReadableTable
 from .state.context import Progress
 from .state.heartbeat import send_heartbeat
@@ -235,6 +244,40 @@ class Table(ReadableTable):
         :raises TableMismatchError: no table, and the files are not one.
         """
         return self.driver.run(adopt_current(self._context, this_process(), apply))
+
+    def compact(
+        self,
+        partitions: Collection[str] | None = None,
+        target_bytes: int = TARGET_BYTES,
+        apply: bool = False,
+    ) -> list[CompactedPartition]:
+        """Write the files of partitions that have too many anew, as fewer: a job for each.
+
+        A partition is compacted where it has at least twice as many files as its bytes need. One
+        that another job changes meanwhile is left as that job made it.
+
+        :param partitions: only these; ``None`` for all.
+        :param target_bytes: about the size of a file.
+        :param apply: do it; ``False`` only says what would be done.
+        :raises InvalidInputError: a table of coordination *none*.
+        """
+        if partitions is not None:
+            partitions = stored_names(self._context, self._current(), partitions)
+        plans = self.run(find_compactible(self._context, partitions, target_bytes))
+        return [self._compact(plan) if apply else plan.report for plan in plans]
+
+    def _compact(self, plan: CompactionPlan) -> CompactedPartition:
+        spec = self.run(compaction_spec(self._context, plan, this_process()))
+        try:
+            with WriteJob(self.driver, self._context, spec) as job:
+                for file in plan.files:
+                    for batch in self.read_file(plan.snapshot, file):
+                        job.write(batch)
+        except (CommitConflictError, SnapshotGoneError):
+            return replace(plan.report, action=CompactAction.CHANGED_MEANWHILE)
+        assert job.committed is not None
+        after, done = job.committed.files, CompactAction.COMPACTED
+        return replace(plan.report, action=done, files_after=after, job=job.job)
 
     def keep_symlinks(self, keep: bool = True) -> SymlinksReport:
         """Keep a symlink manifest beside each head, which Athena, Trino, Redshift and Hive read,

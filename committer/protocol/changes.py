@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ..errors import CommitConflictError
 from ..job_spec import Mode
 from ..layout import job_in_key
 from ..records.decision import Decision, PartitionDecision, StoredFile
@@ -12,6 +13,7 @@ from ..records.pending_file import PendingFile, TaskResult
 from ..s3.requests import All, Step
 from ..state.context import Context
 from ..state.data_listing import foreign_files, list_data
+from ..state.decide import read_decision
 from ..state.job_state import OpenedJob
 from .task_results import destination_exists
 
@@ -77,6 +79,7 @@ def _change(
         replace=target.replaces,
         files=target.files,
         dropped_job=target.drops,
+        merged=tuple(opened.spec.merges.get(target.partition, ())),
     )
     # A cleared run that empties a partition of what it wrote there may find others' files.
     exclusive = opened.spec.mode is Mode.FAIL_IF_EXISTS and bool(target.files)
@@ -89,6 +92,8 @@ def _change(
         for item in listed
         if job_in_key(item.key) != opened.job
     )
+    if target.drops:
+        yield from _refuse_merged(context, opened, target, there)
     if target.replaces:
         return change if opened.spec.keep_replaced else replace(change, removals=there)
     own = tuple(f for f in there if target.drops and job_in_key(f.key) == target.drops)
@@ -100,3 +105,25 @@ def _change(
         foreign = {item.key for item in (yield from foreign_files(context, listed))}
     adopted = tuple(f for f in others if f.key in foreign or f in target.keeps)
     return replace(change, removals=own, adopted=adopted)
+
+
+def _refuse_merged(
+    context: Context, opened: OpenedJob, target: Target, there: Sequence[StoredFile]
+) -> Step[None]:
+    """Refuse to drop an earlier job whose rows a compaction wrote again among those of others:
+    they would stay, and be there twice.
+
+    :raises CommitConflictError: it is so.
+    """
+    jobs = {job for file in there if (job := job_in_key(file.key)) is not None} - {target.drops}
+    found = yield All(tuple(read_decision(context, job) for job in sorted(jobs)))
+    for decided in found:
+        changes = () if decided is None else decided.changes.get(target.partition, ())
+        if any(target.drops in change.merged for change in changes):
+            raise CommitConflictError(
+                f"The rows that this run wrote to {target.partition} before are in files with rows "
+                "of others since a compaction, so they cannot be taken out. Nothing was changed.",
+                table=context.root.url,
+                job=opened.job,
+                remedy="Load the partition again with mode replace, from all of its sources.",
+            )

@@ -45,6 +45,7 @@ class PartitionDecision:
     :param adopted: files that were there before the partition had a head; they stay.
     :param removals: files to remove, each only if its ETag is still the listed one.
     :param dropped_job: with ``on_repeat=replace_own``, the earlier job whose files go.
+    :param merged: jobs whose rows are in ``files``, written again with those of others.
     :param lost: files that were decided and whose loss was accepted; nobody looks for them.
     """
 
@@ -56,6 +57,7 @@ class PartitionDecision:
     removals: tuple[StoredFile, ...] = ()
     dropped_job: str | None = None
     lost: Annotated[tuple[PendingFile, ...], LEFT_OUT] = ()
+    merged: Annotated[tuple[str, ...], LEFT_OUT] = ()
 
     @property
     def weight(self) -> int:

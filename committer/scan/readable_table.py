@@ -25,6 +25,7 @@ from ..records.success_marker import SuccessMarker
 from ..records.table_record import TableRecord
 from ..s3.driver import connect
 from ..s3.requests import Get
+from ..state.found_table import find_table
 from .table_scan import ScanPlan, TableAccess, TableScan
 
 
@@ -55,6 +56,11 @@ class ReadableTable(JobStates):
         """Whether there is a table of this package at this root. What another committer wrote
         can be read nevertheless: its schema, snapshot and partitions, from its files."""
         return self.driver.run(table_exists(self._context))
+
+    def keeps_symlinks(self) -> bool:
+        """Whether each job keeps a symlink manifest beside each head, for other engines."""
+        found = self.driver.run(find_table(self._context))
+        return found is not None and found.counts and found.record.symlinks
 
     @property
     def schema(self) -> pa.Schema:

@@ -11,8 +11,8 @@ from zero_rename import Table
 from zero_rename.committer import CommitConflictError, InvalidInputError, Owner
 from zero_rename.committer.layout import new_write_id
 from zero_rename.committer.maintenance.conflicts import Touch
-from zero_rename.committer.maintenance.resolution import ResolutionPlan
 from zero_rename.committer.records.failure import Failure
+from zero_rename.committer.rewrites.resolution import ResolutionPlan
 from zero_rename.committer.s3.requests import Put
 
 

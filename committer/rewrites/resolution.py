@@ -14,6 +14,7 @@ from enum import StrEnum
 from ..errors import InvalidInputError
 from ..job_spec import JobSpec, Mode, Owner, SuccessMarkers
 from ..layout import jobs_on_record
+from ..maintenance.conflicts import ConflictReport, PartitionConflict, files_of_job, find_conflicts
 from ..protocol.snapshot import Snapshot, take_snapshot
 from ..records.data_file import DataFile
 from ..s3.listing import list_objects
@@ -22,7 +23,6 @@ from ..state.context import Context
 from ..state.data_listing import list_data
 from ..state.decide import Decided, read_decision
 from ..state.partition_files import files_of_decision
-from .conflicts import ConflictReport, PartitionConflict, files_of_job, find_conflicts
 
 
 class Keep(StrEnum):
@@ -67,6 +67,7 @@ class ResolutionPlan:
             replace_table=not partitions,
             base=self.snapshot.base,
             keep_replaced=not discard,
+            merges={self.resolution.partition: self.resolution.kept},
             success_markers=SuccessMarkers.NONE,
             owner=owner,
         )

@@ -1,0 +1,170 @@
+"""Statements by which an engine is told of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..committer.errors import InvalidInputError
+from .described_table import DescribedTable, ReadBy, partition_texts
+from .engine_types import Engine
+
+_SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
+_BY_SYMLINKS = "org.apache.hadoop.hive.ql.io.SymlinkTextInputFormat"
+_IGNORES = "org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat"
+#: Athena takes so many partitions at once (its service quotas).
+_AT_ONCE = 100
+
+
+def ddl(described: DescribedTable, engine: Engine | str, name: str) -> list[str]:
+    """The statements that make a table known to an engine, in order, without semicolons.
+
+    :param name: what it is called there: ``database.table``; ``catalog.schema.table`` for Trino.
+    :raises InvalidInputError: the engine cannot read a table so, or its name cannot be.
+    :raises UnsupportedTypeError: a column has no type there.
+    """
+    engine = Engine(engine)
+    if not all(part.replace("_", "").isalnum() for part in name.split(".")):
+        raise InvalidInputError(
+            f"{name!r} cannot be a table's name.", remedy="Use letters, digits and underscores."
+        )
+    if engine is Engine.DUCKDB:
+        return [_duckdb(described, name)]
+    if engine is Engine.TRINO:
+        return _trino(described, name)
+    if engine is Engine.SPARK and described.read_by is ReadBy.FOLDERS:
+        return _spark(described, name)
+    return _hive(described, engine, name)
+
+
+def _quoted(engine: Engine, name: str) -> str:
+    mark = '"' if engine in (Engine.REDSHIFT, Engine.TRINO) else "`"
+    return f"{mark}{name.replace(mark, mark * 2)}{mark}"
+
+
+def _text(engine: Engine, value: str) -> str:
+    """A literal: HiveQL and Spark escape by backslashes, the others double quotes."""
+    if engine in (Engine.ATHENA, Engine.HIVE, Engine.SPARK):
+        escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+        return f"'{escaped}'"
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _columns(engine: Engine, types: Iterable[tuple[str, str]]) -> str:
+    return ",\n".join(f"  {_quoted(engine, name)} {kind}" for name, kind in types)
+
+
+def _hive(described: DescribedTable, engine: Engine, name: str) -> list[str]:
+    lines = [f"CREATE EXTERNAL TABLE {name} (", _columns(engine, described.types(engine)), ")"]
+    if described.partition_by:
+        types = described.partition_types(engine)
+        lines += ["PARTITIONED BY (", _columns(engine, types), ")"]
+    if described.read_by is ReadBy.SYMLINKS:
+        lines += [
+            f"ROW FORMAT SERDE '{_SERDE}'",
+            f"STORED AS INPUTFORMAT '{_BY_SYMLINKS}'",
+            f"  OUTPUTFORMAT '{_IGNORES}'",
+        ]
+    else:
+        lines.append("STORED AS PARQUET")
+    lines.append(f"LOCATION '{described.location}'")
+    return ["\n".join(lines), *add_partitions(described, engine, name, described.partitions)]
+
+
+def add_partitions(
+    described: DescribedTable, engine: Engine, name: str, partitions: Sequence[str]
+) -> list[str]:
+    """``ALTER TABLE … ADD PARTITION``, a hundred at a time."""
+    statements = []
+    for start in range(0, len(partitions), _AT_ONCE):
+        lines = [f"ALTER TABLE {name} ADD IF NOT EXISTS"]
+        for partition in partitions[start : start + _AT_ONCE]:
+            place = _text(engine, described.partition_location(partition))
+            spec = _partition_spec(described, engine, partition)
+            lines.append(f"  PARTITION ({spec}) LOCATION {place}")
+        statements.append("\n".join(lines))
+    return statements
+
+
+def drop_partitions(
+    described: DescribedTable, engine: Engine, name: str, partitions: Sequence[str]
+) -> list[str]:
+    """``ALTER TABLE … DROP PARTITION``, a hundred at a time. The files stay."""
+    return [
+        f"ALTER TABLE {name} DROP IF EXISTS "
+        + ", ".join(
+            f"PARTITION ({_partition_spec(described, engine, partition)})"
+            for partition in partitions[start : start + _AT_ONCE]
+        )
+        for start in range(0, len(partitions), _AT_ONCE)
+    ]
+
+
+def add_columns(engine: Engine, name: str, types: Sequence[tuple[str, str]]) -> str:
+    """``ALTER TABLE … ADD COLUMNS``."""
+    return f"ALTER TABLE {name} ADD COLUMNS (\n{_columns(engine, types)}\n)"
+
+
+def _partition_spec(described: DescribedTable, engine: Engine, partition: str) -> str:
+    names = [field.name for field in described.partition_by]
+    values = zip(names, partition_texts(partition), strict=True)
+    return ", ".join(f"{_quoted(engine, n)}={_text(engine, value)}" for n, value in values)
+
+
+def _trino(described: DescribedTable, name: str) -> list[str]:
+    """Trino's own ``CREATE TABLE`` cannot name an input format, so by symlink manifests the table
+    is made in the metastore that both read."""
+    if described.read_by is ReadBy.SYMLINKS:
+        raise InvalidInputError(
+            "Trino reads symlink manifests of tables that are in its metastore, and cannot make "
+            "such a table itself.",
+            table=described.root.url,
+            remedy="Register it: zero-rename catalog sync TABLE --catalog glue://database/table; "
+            "or run the statements of --engine hive on the metastore.",
+        )
+    catalog, schema, table = _three(name)
+    types = [*described.types(Engine.TRINO), *described.partition_types(Engine.TRINO)]
+    options = [f"  external_location = '{described.location}'", "  format = 'PARQUET'"]
+    if described.partition_by:
+        named = ", ".join(_text(Engine.TRINO, f.name) for f in described.partition_by)
+        options.append(f"  partitioned_by = ARRAY[{named}]")
+    lines = [f"CREATE TABLE {name} (", _columns(Engine.TRINO, types), ") WITH ("]
+    statements = ["\n".join([*lines, ",\n".join(options), ")"])]
+    if described.partition_by:
+        statements.append(
+            f"CALL {catalog}.system.sync_partition_metadata('{schema}', '{table}', 'FULL')"
+        )
+    return statements
+
+
+def _three(name: str) -> tuple[str, str, str]:
+    parts = name.split(".")
+    if len(parts) != 3:
+        raise InvalidInputError(
+            f"{name!r} is no table of Trino.", remedy="Name it as catalog.schema.table."
+        )
+    return parts[0], parts[1], parts[2]
+
+
+def _spark(described: DescribedTable, name: str) -> list[str]:
+    types = [*described.types(Engine.SPARK), *described.partition_types(Engine.SPARK)]
+    lines = [f"CREATE TABLE {name} (", _columns(Engine.SPARK, types), ") USING parquet"]
+    if described.partition_by:
+        by = ", ".join(_quoted(Engine.SPARK, field.name) for field in described.partition_by)
+        lines.append(f"PARTITIONED BY ({by})")
+    lines.append(f"LOCATION '{described.location}'")
+    return ["\n".join(lines), *add_partitions(described, Engine.SPARK, name, described.partitions)]
+
+
+def _duckdb(described: DescribedTable, name: str) -> str:
+    """A view that lists folders: DuckDB knows no manifests, and ``Table.scan`` is for one state."""
+    depth = "/*" * len(described.partition_by)
+    types = ", ".join(
+        f"{_text(Engine.DUCKDB, name)}: {kind.replace('bigint', 'BIGINT')}"
+        for name, kind in described.partition_types(Engine.TRINO)
+    )
+    hive = f", hive_partitioning = true, hive_types = {{{types}}}" if types else ""
+    return (
+        f"CREATE OR REPLACE VIEW {name} AS\n"
+        f"SELECT * FROM read_parquet('{described.root.url}{depth}/*.parquet'{hive}, "
+        "union_by_name = true)"
+    )

@@ -1,0 +1,91 @@
+"""Description of a table for a catalog: its columns, partitions and places."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+
+import pyarrow as pa
+
+from ..committer.errors import InvalidInputError
+from ..committer.layout import UNPARTITIONED, TableRoot
+from ..committer.schema.hive_paths import NULL, parse_partition, unescape
+from ..committer.table import Table
+from .engine_types import Engine, engine_type
+
+
+class ReadBy(StrEnum):
+    """How an engine finds a table's files: by symlink manifests, or by listing its folders."""
+
+    SYMLINKS = "symlinks"
+    FOLDERS = "folders"
+
+
+@dataclass(frozen=True)
+class DescribedTable:
+    """What a catalog is told of a table.
+
+    :param columns: names and types, those of the files; ``partition_by``: those of the directories.
+    :param partitions: the partitions that hold files, as directories; none of an unpartitioned
+        table.
+    """
+
+    root: TableRoot
+    read_by: ReadBy
+    columns: tuple[pa.Field, ...]
+    partition_by: tuple[pa.Field, ...]
+    partitions: tuple[str, ...]
+
+    @property
+    def location(self) -> str:
+        """Where the table lies, ending with a slash."""
+        if self.read_by is ReadBy.SYMLINKS:
+            return f"s3://{self.root.bucket}/{self.root.symlinks_prefix}"
+        return f"{self.root.url}/"
+
+    def partition_location(self, partition: str) -> str:
+        return f"{self.location}{partition}/"
+
+    def types(self, engine: Engine) -> list[tuple[str, str]]:
+        """Names and types of the files' columns, as an engine calls them."""
+        return [(f.name, engine_type(f.type, engine, f.name)) for f in self.columns]
+
+    def partition_types(self, engine: Engine) -> list[tuple[str, str]]:
+        return [(f.name, engine_type(f.type, engine, f.name)) for f in self.partition_by]
+
+
+def describe(
+    table: Table, read_by: ReadBy | str | None = None, exclude: Collection[str] = ()
+) -> DescribedTable:
+    """Describe a table as it is now.
+
+    :param read_by: ``None``: by symlink manifests where the table keeps them.
+    :param exclude: columns that the catalog is not told of.
+    :raises InvalidInputError: by symlink manifests, and the table keeps none.
+    :raises TableNotFoundError: no table here.
+    """
+    keeps = table.keeps_symlinks()
+    wanted = ReadBy(read_by or (ReadBy.SYMLINKS if keeps else ReadBy.FOLDERS))
+    if wanted is ReadBy.SYMLINKS and not keeps:
+        raise InvalidInputError(
+            "The table keeps no symlink manifests that an engine could read it by.",
+            table=table.root.url,
+            remedy=f"Write them: zero-rename catalog manifests {table.root.url}",
+        )
+    snapshot = table.snapshot()
+    by = snapshot.partition_by
+    names = set(snapshot.by_partition()) - {UNPARTITIONED}
+    return DescribedTable(
+        table.root,
+        wanted,
+        tuple(f for f in snapshot.schema if f.name not in by and f.name not in exclude),
+        tuple(snapshot.schema.field(name) for name in by),
+        tuple(sorted(names)),
+    )
+
+
+def partition_texts(partition: str) -> list[str]:
+    """A partition's values as catalogs keep them: the directories' texts, unescaped; null stays
+    ``__HIVE_DEFAULT_PARTITION__``."""
+    return [raw if raw == NULL else unescape(raw) for _, raw in parse_partition(partition)]

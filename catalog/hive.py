@@ -1,0 +1,93 @@
+"""A Hive metastore, told through Spark's SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..committer.errors import InvalidInputError, ZeroRenameError
+from .catalog_report import CatalogReport, CatalogUnsyncedError, CatalogUrl
+from .ddl import add_columns, add_partitions, ddl, drop_partitions
+from .described_table import DescribedTable, ReadBy, partition_texts
+from .engine_types import Engine
+
+
+class HiveCatalog:
+    """One table's place in the metastore of a Spark session.
+
+    :param sql: runs a statement of Spark's, as ``spark.sql``; its result has ``collect()``.
+    """
+
+    def __init__(self, url: CatalogUrl, sql: Callable[[str], Any]) -> None:
+        self._url = url
+        self._sql = sql
+        self._name = f"{url.database}.{url.table}"
+
+    def register(self, described: DescribedTable) -> CatalogReport:
+        """Create the table, or add what columns it lacks; add and drop partitions.
+
+        :raises InvalidInputError: another table has that name, or it is registered otherwise.
+        :raises CatalogUnsyncedError: Spark or its metastore did not do it.
+        """
+        with self._told(described):
+            done = self._register_table(described)
+            if not described.partition_by:
+                return CatalogReport(str(self._url), described.read_by, done)
+            there = self._partitions()
+            wanted = {tuple(partition_texts(name)): name for name in described.partitions}
+            missing = [name for values, name in wanted.items() if values not in there]
+            gone = [name for values, name in there.items() if values not in wanted]
+            for statement in add_partitions(described, Engine.HIVE, self._name, missing):
+                self._sql(statement)
+            for statement in drop_partitions(described, Engine.HIVE, self._name, gone):
+                self._sql(statement)
+        added, dropped = len(missing), len(gone)
+        return CatalogReport(str(self._url), described.read_by, done, added=added, dropped=dropped)
+
+    @contextmanager
+    def _told(self, described: DescribedTable) -> Iterator[None]:
+        try:
+            yield
+        except ZeroRenameError:
+            raise
+        except Exception as error:  # Py4J's, Connect's, Spark's: none is a base of the others.
+            raise CatalogUnsyncedError(
+                f"{self._url} was not told, or not wholly, what the table holds: "
+                f"{str(error).splitlines()[0][:300]} The table is as its jobs committed it.",
+                table=described.root.url,
+                remedy="Repeat it: sync_catalog(table, catalog, spark=spark).",
+            ) from error
+
+    def _register_table(self, described: DescribedTable) -> str:
+        database, table = self._url.database, self._url.table
+        shown = self._sql(f"SHOW TABLES IN `{database}` LIKE '{table}'").collect()
+        if not [row for row in shown if row["tableName"].lower() == table.lower()]:
+            self._sql(ddl(described, Engine.HIVE, self._name)[0])
+            return "created"
+        rows = self._sql(f"DESCRIBE TABLE EXTENDED {self._name}").collect()
+        facts = {row["col_name"]: row["data_type"] for row in rows}
+        self._check_same(described, facts)
+        keys = {field.name.lower() for field in described.partition_by}
+        names = {name.lower() for name in facts} - keys
+        new = [pair for pair in described.types(Engine.HIVE) if pair[0].lower() not in names]
+        if not new:
+            return "unchanged"
+        self._sql(add_columns(Engine.HIVE, self._name, new))
+        return "updated"
+
+    def _check_same(self, described: DescribedTable, facts: dict[str, str]) -> None:
+        place = facts.get("Location", "").replace("s3a://", "s3://", 1).rstrip("/")
+        by = ReadBy.SYMLINKS if "Symlink" in facts.get("InputFormat", "") else ReadBy.FOLDERS
+        if place != described.location.rstrip("/") or by is not described.read_by:
+            raise InvalidInputError(
+                f"{self._url} is a table at {place or 'no place'}, read by {by}; nothing was "
+                "changed.",
+                table=described.root.url,
+                remedy="Name another table, or drop that one: its files stay.",
+            )
+
+    def _partitions(self) -> dict[tuple[str, ...], str]:
+        rows = self._sql(f"SHOW PARTITIONS {self._name}").collect()
+        names = [row["partition"] for row in rows]
+        return {tuple(partition_texts(name)): name for name in names}

@@ -1,0 +1,83 @@
+"""Registration of a table where people query: in AWS Glue, or a Hive metastore through Spark."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from typing import Any, Protocol
+
+from ..committer.errors import InvalidInputError, ZeroRenameError
+from ..committer.table import Table
+from .catalog_report import CatalogReport, CatalogUrl
+from .described_table import DescribedTable, ReadBy, describe
+from .glue import GlueCatalog
+from .hive import HiveCatalog
+
+logger = logging.getLogger("zero_rename.catalog.registration")
+
+
+class Catalog(Protocol):
+    """Where tables are registered."""
+
+    def register(self, described: DescribedTable) -> CatalogReport: ...
+
+
+def sync_catalog(
+    table: Table | str,
+    catalog: str,
+    *,
+    read_by: ReadBy | str | None = None,
+    exclude: Collection[str] = (),
+    spark: Any = None,
+    client: Any = None,
+) -> CatalogReport:
+    """Make a catalog say what a table is now: its columns, and the partitions that hold files.
+
+    :param table: a table, or its root.
+    :param catalog: ``glue://database/table``, or ``hive://database/table`` with ``spark``.
+    :param read_by: how engines find the files; ``None``: by symlink manifests where the table keeps
+        them, else by listing its folders.
+    :param exclude: columns that the catalog is not told of.
+    :param spark: a Spark session with Hive support, whose metastore it is.
+    :param client: a boto3 Glue client; ``None`` for boto3's standard chain.
+    :raises InvalidInputError: no such catalog, or another table has that name there.
+    :raises UnsupportedTypeError: a column has no type there.
+    :raises CatalogUnsyncedError: the catalog did not do it. Repeating it finishes it.
+    """
+    table = Table(table) if isinstance(table, str) else table
+    url = CatalogUrl.parse(catalog)
+    described = describe(table, read_by, exclude)
+    return _catalog(url, spark, client).register(described)
+
+
+def _catalog(url: CatalogUrl, spark: Any, client: Any) -> Catalog:
+    if url.kind == "glue":
+        return GlueCatalog(url, client)
+    if spark is None:
+        raise InvalidInputError(
+            "A Hive metastore is told through a Spark session that has it; nothing was sent.",
+            remedy="In a Spark application: sync_catalog(table, catalog, spark=spark).",
+        )
+    return HiveCatalog(url, spark.sql)
+
+
+def sync_after_commit(table: Table | str, catalog: str, **options: Any) -> CatalogReport | None:
+    """As :func:`sync_catalog`, after a commit: a failure is no failure of the job, so it is a
+    warning with what to do. The next commit's call tells the catalog all that it has missed.
+
+    :returns: ``None``: it failed.
+    """
+    try:
+        return sync_catalog(table, catalog, **options)
+    except ZeroRenameError as error:
+        root = table if isinstance(table, str) else table.root.url
+        logger.warning(
+            "%s: the job is committed, and %s was not told: %s. Finish it: "
+            "zero-rename catalog sync %s --catalog %s",
+            root,
+            catalog,
+            error,
+            root,
+            catalog,
+        )
+        return None

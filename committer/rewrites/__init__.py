@@ -1,0 +1,1 @@
+"""Jobs that write rows again: resolutions of conflicts, and compaction."""

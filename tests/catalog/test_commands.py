@@ -1,0 +1,87 @@
+"""The commands of `zero-rename catalog` and `zero-rename compact`, on moto."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import boto3
+import pyarrow as pa
+import pytest
+from conftest import Bucket
+from typer.testing import CliRunner, Result
+
+from zero_rename import Table
+from zero_rename.cli import app
+
+ROWS = pa.table({"value": [1, 2], "day": ["a", "b"]})
+
+
+@pytest.fixture
+def table(s3_bucket: Bucket) -> Table:
+    table = Table(f"s3://{s3_bucket.name}/sales")
+    append(table)
+    return table
+
+
+def append(table: Table) -> None:
+    with table.job(ROWS.schema, partition_by=["day"]) as job:
+        job.write(ROWS)
+
+
+def invoke(*arguments: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == code, result.output
+    return result
+
+
+def test_manifests(table: Table) -> None:
+    assert "kept" in invoke("catalog", "manifests", table.root.url).output
+    assert table.keeps_symlinks()
+    invoke("catalog", "manifests", table.root.url, "--off")
+    assert not table.keeps_symlinks()
+
+
+def test_manifests_beside_a_job_that_is_open(table: Table) -> None:
+    with table.job() as job:
+        result = invoke("catalog", "manifests", table.root.url, code=1)
+        assert str(job.job) in result.output
+        assert "run it again" in result.output
+
+
+@pytest.mark.parametrize("engine", ["athena", "hive", "spark", "redshift", "duckdb", "trino"])
+def test_ddl(table: Table, engine: str) -> None:
+    output = invoke("catalog", "ddl", table.root.url, "--engine", engine).output
+    assert "CREATE" in output
+    assert table.root.url in output
+
+
+def test_sync(table: Table, s3_bucket: Bucket) -> None:
+    boto3.client("glue").create_database(DatabaseInput={"Name": s3_bucket.name})
+    url = f"glue://{s3_bucket.name}/sales"
+    output = invoke("catalog", "sync", table.root.url, "--catalog", url, "--json").output
+    assert json.loads(output)["added"] == 2
+    refused = invoke("catalog", "sync", table.root.url, "--catalog", "hive://a/b", code=2)
+    assert "spark=spark" in refused.output
+
+
+def test_compact(table: Table) -> None:
+    append(table)
+    dry = invoke("compact", table.root.url)
+    assert "--apply" in dry.output
+    assert len(table.files()) == 4
+    arguments = ("compact", table.root.url, "--partition", "day=a", "--apply", "--json")
+    found: list[Any] = json.loads(invoke(*arguments).output)
+    assert [(one["action"], one["files"], one["files_after"]) for one in found] == [
+        ("compacted", 2, 1)
+    ]
+    assert len(table.files("day=b")) == 2
+    assert (
+        "nothing is to be compacted"
+        in invoke("compact", table.root.url, "--partition", "day=a").output
+    )
+
+
+@pytest.mark.parametrize("size", ["0", "x", "1T", "-5M"])
+def test_what_is_no_size(table: Table, size: str) -> None:
+    invoke("compact", table.root.url, "--target-size", size, code=2)

@@ -1,0 +1,125 @@
+"""DDL: what each engine is told, and that DuckDB and Spark's parser take it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from support.arrow_data import COLUMNS
+from zero_rename.catalog import DescribedTable, Engine, ReadBy, ddl
+from zero_rename.catalog.engine_types import NAMES, engine_type, hive_type
+from zero_rename.committer import InvalidInputError, TableRoot, UnsupportedTypeError
+
+COLUMNS_ = (
+    pa.field("delay", pa.float64()),
+    pa.field("carrier", pa.string()),
+    pa.field("at", pa.timestamp("us", "UTC")),
+)
+
+
+def described(read_by: ReadBy, *partitions: str, bucket: str = "bucket") -> DescribedTable:
+    root = TableRoot(bucket, "flights")
+    return DescribedTable(root, read_by, COLUMNS_, (pa.field("day", pa.date32()),), partitions)
+
+
+class TestTypes:
+    @pytest.mark.parametrize("name", COLUMNS)
+    def test_what_hive_calls_a_type_means_it_again(self, name: str) -> None:
+        kind = COLUMNS[name][0]
+        if name in ("uint32", "uint64", "time", "null"):
+            with pytest.raises(UnsupportedTypeError, match="'column'"):
+                engine_type(kind, Engine.HIVE, "column")
+            return
+        again = hive_type(engine_type(kind, Engine.HIVE, "column"))
+        wider = {
+            "uint8": pa.int16(),
+            "uint16": pa.int32(),
+            "fixed": pa.binary(),
+            "timestamp": pa.timestamp("us"),
+            "duration": pa.int64(),
+        }
+        assert again == wider.get(name, kind)
+
+    @pytest.mark.parametrize("engine", NAMES)
+    def test_every_engine_has_the_common_types(self, engine: Engine) -> None:
+        for name in ("bool", "int8", "int64", "float64", "decimal", "string", "date", "nested"):
+            assert engine_type(COLUMNS[name][0], engine, name)
+
+    @pytest.mark.parametrize("text", ["", "array<int", "row(a int)", "map<int>", "int int", "%"])
+    def test_what_is_no_type_of_hive_is_refused(self, text: str) -> None:
+        with pytest.raises(InvalidInputError, match="no type"):
+            hive_type(text)
+
+    def test_nested_names(self) -> None:
+        kind = pa.struct([("a", pa.list_(pa.int32())), ("b", pa.map_(pa.string(), pa.float64()))])
+        assert engine_type(kind, Engine.ATHENA, "x") == "struct<a:array<int>,b:map<string,double>>"
+        trino = 'row("a" array(integer), "b" map(varchar, double))'
+        assert engine_type(kind, Engine.TRINO, "x") == trino
+
+
+class TestStatements:
+    def test_athena_by_symlink_manifests(self) -> None:
+        table, partitions = ddl(
+            described(ReadBy.SYMLINKS, "day=2013-01-01"), "athena", "db.flights"
+        )
+        assert "INPUTFORMAT 'org.apache.hadoop.hive.ql.io.SymlinkTextInputFormat'" in table
+        assert "LOCATION 's3://bucket/flights/_symlink_format_manifest/'" in table
+        assert "`day` date" in table.partition("PARTITIONED BY")[2]
+        place = "'s3://bucket/flights/_symlink_format_manifest/day=2013-01-01/'"
+        assert f"PARTITION (`day`='2013-01-01') LOCATION {place}" in partitions
+
+    def test_redshift_quotes_in_its_own_way(self) -> None:
+        found = ddl(described(ReadBy.FOLDERS, "day=2013-01-01"), "redshift", "lake.flights")
+        assert '"delay" double precision' in found[0]
+        assert "\"day\"='2013-01-01'" in found[1]
+
+    def test_values_with_quotes_are_escaped(self) -> None:
+        table = described(ReadBy.FOLDERS, "day=it%27s%5C")
+        assert "'it\\'s\\\\'" in ddl(table, "hive", "db.t")[1]
+        assert "'it''s\\'" in ddl(table, "redshift", "db.t")[1]
+
+    def test_partitions_go_a_hundred_at_a_time(self) -> None:
+        days = [f"day={dt.date(2013, 1, 1) + dt.timedelta(n)}" for n in range(250)]
+        found = ddl(described(ReadBy.FOLDERS, *days), "hive", "db.flights")
+        assert [one.count("PARTITION (") for one in found[1:]] == [100, 100, 50]
+
+    def test_trino(self) -> None:
+        table, sync = ddl(described(ReadBy.FOLDERS, "day=1"), Engine.TRINO, "lake.db.flights")
+        assert "partitioned_by = ARRAY['day']" in table
+        assert '"at" timestamp(6)' in table
+        assert sync == "CALL lake.system.sync_partition_metadata('db', 'flights', 'FULL')"
+        with pytest.raises(InvalidInputError, match="--engine hive"):
+            ddl(described(ReadBy.SYMLINKS), Engine.TRINO, "lake.db.flights")
+        with pytest.raises(InvalidInputError, match=r"catalog\.schema\.table"):
+            ddl(described(ReadBy.FOLDERS), Engine.TRINO, "flights")
+
+    def test_spark_makes_a_table_of_its_own(self) -> None:
+        table = ddl(described(ReadBy.FOLDERS), "spark", "db.flights")[0]
+        assert "USING parquet\nPARTITIONED BY (`day`)" in table
+        hive = ddl(described(ReadBy.SYMLINKS), "spark", "db.flights")[0]
+        assert "SymlinkTextInputFormat" in hive
+
+    @pytest.mark.parametrize("name", ["a b", "a;b", "", "a.", "a`b"])
+    def test_names_that_cannot_be(self, name: str) -> None:
+        with pytest.raises(InvalidInputError, match="name"):
+            ddl(described(ReadBy.FOLDERS), "hive", name)
+
+    def test_duckdb_reads_what_it_is_told(self, tmp_path: Any) -> None:
+        for day, delay in (("2013-01-01", 5.0), ("2013-01-02", 70.0)):
+            folder = tmp_path / f"day={day}"
+            folder.mkdir()
+            duckdb.sql(f"COPY (SELECT {delay} AS delay) TO '{folder}/a.parquet' (FORMAT parquet)")
+        (view,) = ddl(described(ReadBy.FOLDERS), "duckdb", "flights")
+        connection = duckdb.connect()
+        connection.execute(view.replace("s3://bucket/flights", str(tmp_path)))
+        found = connection.sql("SELECT day, delay FROM flights ORDER BY day").fetchall()
+        assert found == [(dt.date(2013, 1, 1), 5.0), (dt.date(2013, 1, 2), 70.0)]
+
+
+def test_no_name_of_a_type_has_a_statement_in_it() -> None:
+    assert not [n for names in NAMES.values() for n in names.values() if re.search(r"[;'`]", n)]

@@ -1,0 +1,215 @@
+"""AWS Glue on moto: a table and its partitions as it is told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pyarrow as pa
+import pytest
+from conftest import Bucket
+
+from zero_rename import Table
+from zero_rename.catalog import CatalogUnsyncedError, ReadBy, sync_after_commit, sync_catalog
+from zero_rename.catalog import glue as glue_room
+from zero_rename.committer import InvalidInputError, UnsupportedTypeError
+
+ROWS = pa.table({"value": [1, 2, 3], "day": ["a", "a", "b"]})
+
+
+@pytest.fixture
+def table(s3_bucket: Bucket) -> Table:
+    table = Table(f"s3://{s3_bucket.name}/sales")
+    fill(table, "a", "b")
+    return table
+
+
+def fill(table: Table, *days: str, mode: str = "append") -> None:
+    rows = pa.table({"value": list(range(len(days))), "day": list(days)})
+    with table.job(rows.schema, mode=mode, partition_by=["day"]) as job:
+        job.write(rows)
+
+
+@pytest.fixture
+def glue(s3_bucket: Bucket) -> Iterator[Any]:
+    """A Glue client; the database has the bucket's name."""
+    client = boto3.client("glue")
+    client.create_database(DatabaseInput={"Name": s3_bucket.name})
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def url(s3_bucket: Bucket) -> str:
+    return f"glue://{s3_bucket.name}/sales"
+
+
+def partitions(glue: Any, bucket: Bucket) -> dict[str, str]:
+    pages = glue.get_paginator("get_partitions")
+    found = [
+        partition
+        for page in pages.paginate(DatabaseName=bucket.name, TableName="sales")
+        for partition in page["Partitions"]
+    ]
+    return {"/".join(p["Values"]): p["StorageDescriptor"]["Location"] for p in found}
+
+
+class TestTable:
+    def test_it_is_created_over_its_folders(
+        self, table: Table, glue: Any, url: str, s3_bucket: Bucket
+    ) -> None:
+        report = sync_catalog(table, url)
+        assert (report.table, report.added, report.read_by) == ("created", 2, ReadBy.FOLDERS)
+        there = glue.get_table(DatabaseName=s3_bucket.name, Name="sales")["Table"]
+        assert there["PartitionKeys"] == [{"Name": "day", "Type": "string"}]
+        storage = there["StorageDescriptor"]
+        assert storage["Columns"] == [{"Name": "value", "Type": "bigint"}]
+        assert storage["Location"] == f"{table.root.url}/"
+        assert partitions(glue, s3_bucket)["a"] == f"{table.root.url}/day=a/"
+        assert sync_catalog(table.root.url, url).table == "unchanged"
+
+    def test_it_changes_over_to_symlink_manifests(
+        self, table: Table, glue: Any, url: str, s3_bucket: Bucket
+    ) -> None:
+        sync_catalog(table, url)
+        table.keep_symlinks()
+        report = sync_catalog(table, url)
+        assert (report.table, report.added, report.updated) == ("updated", 0, 2)
+        there = glue.get_table(DatabaseName=s3_bucket.name, Name="sales")["Table"]
+        assert there["StorageDescriptor"]["InputFormat"].endswith("SymlinkTextInputFormat")
+        place = f"{table.root.url}/_symlink_format_manifest/day=a/"
+        assert partitions(glue, s3_bucket)["a"] == place
+
+    def test_what_others_noted_of_it_stays(
+        self, table: Table, glue: Any, url: str, s3_bucket: Bucket
+    ) -> None:
+        sync_catalog(table, url)
+        there = glue.get_table(DatabaseName=s3_bucket.name, Name="sales")["Table"]
+        kept = {"Name": "sales", "Description": "ours", "Parameters": {"owner": "me"}}
+        kept["StorageDescriptor"] = {**there["StorageDescriptor"], "Columns": []}
+        kept["PartitionKeys"] = there["PartitionKeys"]
+        glue.update_table(DatabaseName=s3_bucket.name, TableInput=kept)
+        assert sync_catalog(table, url).table == "updated"
+        there = glue.get_table(DatabaseName=s3_bucket.name, Name="sales")["Table"]
+        assert there["Description"] == "ours"
+        assert there["Parameters"]["owner"] == "me"
+        assert there["StorageDescriptor"]["Columns"] == [{"Name": "value", "Type": "bigint"}]
+
+    def test_one_without_partitions(self, glue: Any, s3_bucket: Bucket) -> None:
+        table = Table(f"s3://{s3_bucket.name}/plain")
+        with table.job(ROWS.schema) as job:
+            job.write(ROWS)
+        report = sync_catalog(table, f"glue://{s3_bucket.name}/plain")
+        assert (report.table, report.added) == ("created", 0)
+
+    def test_another_process_that_creates_it_meanwhile(
+        self, table: Table, glue: Any, url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        answers = [None]
+
+        def first_not_there(self: Any) -> Any:
+            return answers.pop() if answers else there(self)
+
+        there = glue_room.GlueCatalog._get_table
+        sync_catalog(table, url)
+        monkeypatch.setattr(glue_room.GlueCatalog, "_get_table", first_not_there)
+        assert sync_catalog(table, url).table == "unchanged"
+
+
+class TestPartitions:
+    def test_they_are_added_and_dropped(
+        self, table: Table, glue: Any, url: str, s3_bucket: Bucket
+    ) -> None:
+        sync_catalog(table, url)
+        fill(table, "c", "d e", "f/g")
+        with table.job(mode="overwrite", replace_partitions=["day=a"]):
+            pass
+        report = sync_catalog(table, url)
+        assert (report.added, report.updated, report.dropped) == (3, 0, 1)
+        assert set(partitions(glue, s3_bucket)) == {"b", "c", "d e", "f/g"}
+
+    def test_many_go_in_batches(
+        self, glue: Any, url: str, s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(glue_room, "_ADDED_AT_ONCE", 7)
+        table = Table(f"s3://{s3_bucket.name}/sales")
+        fill(table, *(f"d{n:03d}" for n in range(30)))
+        assert sync_catalog(table, url).added == 30
+        assert len(partitions(glue, s3_bucket)) == 30
+
+    def test_one_that_another_process_added_meanwhile(
+        self, table: Table, glue: Any, url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        answers = [{}]
+
+        def first_none(self: Any) -> Any:
+            return answers.pop() if answers else seen(self)
+
+        seen = glue_room.GlueCatalog._partitions
+        sync_catalog(table, url)
+        monkeypatch.setattr(glue_room.GlueCatalog, "_partitions", first_none)
+        report = sync_catalog(table, url)
+        assert (report.added, report.updated, report.dropped) == (0, 0, 0)
+
+    def test_none_are_registered_where_the_engine_computes_them(
+        self, table: Table, glue: Any, url: str, s3_bucket: Bucket
+    ) -> None:
+        sync_catalog(table, url)
+        there = glue.get_table(DatabaseName=s3_bucket.name, Name="sales")["Table"]
+        names = ("Name", "StorageDescriptor", "PartitionKeys")
+        projected = {name: there[name] for name in names}
+        projected["Parameters"] = {"projection.enabled": "true"}
+        glue.update_table(DatabaseName=s3_bucket.name, TableInput=projected)
+        fill(table, "c")
+        report = sync_catalog(table, url)
+        assert (report.projected, report.added) == (True, 0)
+        assert set(partitions(glue, s3_bucket)) == {"a", "b"}
+
+
+class TestRefused:
+    def test_a_database_that_is_not_there(self, table: Table) -> None:
+        with pytest.raises(InvalidInputError, match="no database"):
+            sync_catalog(table, "glue://nowhere/sales")
+
+    def test_a_table_at_another_place(self, table: Table, glue: Any, url: str) -> None:
+        sync_catalog(table, url)
+        other = Table(f"s3://{table.root.bucket}/other")
+        fill(other, "z")
+        with pytest.raises(InvalidInputError, match="is a table at"):
+            sync_catalog(other, url)
+
+    def test_a_column_that_has_no_type_there(self, glue: Any, s3_bucket: Bucket) -> None:
+        table = Table(f"s3://{s3_bucket.name}/odd")
+        rows = pa.table({"n": pa.array([1], pa.uint64()), "m": [1]})
+        with table.job(rows.schema) as job:
+            job.write(rows)
+        catalog = f"glue://{s3_bucket.name}/odd"
+        with pytest.raises(UnsupportedTypeError, match="'n'"):
+            sync_catalog(table, catalog)
+        assert sync_catalog(table, catalog, exclude=["n"]).table == "created"
+
+    @pytest.mark.parametrize("url", ["glue://x", "athena://a/b", "glue://a/b/c", "a.b"])
+    def test_what_is_no_catalog(self, table: Table, url: str) -> None:
+        with pytest.raises(InvalidInputError, match="glue://database/table"):
+            sync_catalog(table, url)
+
+    def test_symlink_manifests_that_are_not_kept(self, table: Table, url: str) -> None:
+        with pytest.raises(InvalidInputError, match="zero-rename catalog manifests"):
+            sync_catalog(table, url, read_by="symlinks")
+
+
+class TestFailures:
+    def test_one_after_a_commit_is_a_warning_with_the_way_to_finish_it(
+        self, table: Table, glue: Any, url: str, s3_bucket: Bucket, caplog: Any
+    ) -> None:
+        client = boto3.client("glue", endpoint_url="http://127.0.0.1:1")
+        with pytest.raises(CatalogUnsyncedError):
+            sync_catalog(table, url, client=client)
+        assert sync_after_commit(table, url, client=client) is None
+        text = caplog.text
+        assert f"zero-rename catalog sync {table.root.url} --catalog {url}" in text
+        fill(table, "c")
+        report = sync_after_commit(table, url)
+        assert report is not None
+        assert report.added == 3
