@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..committer.errors import InvalidInputError, ZeroRenameError
+from ..committer.layout import TableRoot
 from .described_table import ReadBy
 
-_URL = re.compile(r"(glue|hive)://([A-Za-z0-9_\-]+)/([A-Za-z0-9_\-]+)")
+_URL = re.compile(r"(glue|hive)://([A-Za-z0-9_\-]+)(?:/([A-Za-z0-9_\-]+))?/?")
 
 
 class CatalogUnsyncedError(ZeroRenameError):
@@ -34,7 +35,10 @@ class CatalogReport:
 
 @dataclass(frozen=True)
 class CatalogUrl:
-    """A table's name in a catalog: ``glue://database/table`` or ``hive://database/table``."""
+    """A table's name in a catalog: ``glue://database/table`` or ``hive://database/table``.
+
+    :param table: empty where it was left out: the last word of the table's root.
+    """
 
     kind: str
     database: str
@@ -50,9 +54,16 @@ class CatalogUrl:
         if found is None:
             raise InvalidInputError(
                 f"{text!r} names no table of a catalog; nothing was sent.",
-                remedy="Name it as glue://database/table or hive://database/table.",
+                remedy="Name it as glue://database/table or hive://database/table; without /table "
+                "it is called by the last word of its root.",
             )
-        return CatalogUrl(*found.groups())
+        kind, database, table = found.groups(default="")
+        return CatalogUrl(kind, database, table)
+
+    def of(self, root: TableRoot) -> CatalogUrl:
+        """With the name of a table, where it was left out."""
+        last = re.sub(r"\W", "_", root.prefix.rsplit("/", 1)[-1], flags=re.ASCII)
+        return self if self.table else replace(self, table=last)
 
     def __str__(self) -> str:
         return f"{self.kind}://{self.database}/{self.table}"

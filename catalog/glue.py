@@ -45,13 +45,12 @@ _RACES = ("AlreadyExistsException", "EntityNotFoundException", "ConcurrentModifi
 class GlueCatalog:
     """One table's place in Glue.
 
-    :param client: a boto3 Glue client; ``None``: from boto3's standard chain.
+    :param connect: makes a boto3 Glue client; ``None``: by boto3's standard chain.
     """
 
-    def __init__(self, url: CatalogUrl, client: Any = None) -> None:
-        config = Config(retries={"mode": "standard", "max_attempts": 8})
+    def __init__(self, url: CatalogUrl, connect: Callable[[], Any] | None = None) -> None:
         self._url = url
-        self._glue = client or boto3.client("glue", config=config)
+        self._connect = connect or _connect
         self._place = {"DatabaseName": url.database}
         self._names = {**self._place, "TableName": url.table}
 
@@ -62,6 +61,7 @@ class GlueCatalog:
         :raises CatalogUnsyncedError: Glue did not do it, or not all of it.
         """
         with self._told(described):
+            self._glue = self._connect()
             there, done = self._register_table(described)
             parameters = there.get("Parameters", {})
             if str(parameters.get("projection.enabled", "")).lower() == "true":
@@ -198,6 +198,10 @@ class GlueCatalog:
                     raise ClientError({"Error": answer}, call.__name__)
             taken += len(batch) - len(errors)
         return taken
+
+
+def _connect() -> Any:
+    return boto3.client("glue", config=Config(retries={"mode": "standard", "max_attempts": 8}))
 
 
 def _columns(types: Sequence[tuple[str, str]]) -> list[dict[str, str]]:

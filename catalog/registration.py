@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from ..committer.errors import InvalidInputError, ZeroRenameError
@@ -29,7 +29,7 @@ def sync_catalog(
     read_by: ReadBy | str | None = None,
     exclude: Collection[str] = (),
     spark: Any = None,
-    client: Any = None,
+    connect: Callable[[], Any] | None = None,
 ) -> CatalogReport:
     """Make a catalog say what a table is now: its columns, and the partitions that hold files.
 
@@ -39,20 +39,20 @@ def sync_catalog(
         them, else by listing its folders.
     :param exclude: columns that the catalog is not told of.
     :param spark: a Spark session with Hive support, whose metastore it is.
-    :param client: a boto3 Glue client; ``None`` for boto3's standard chain.
+    :param connect: makes a boto3 Glue client; ``None``: by boto3's standard chain.
     :raises InvalidInputError: no such catalog, or another table has that name there.
     :raises UnsupportedTypeError: a column has no type there.
     :raises CatalogUnsyncedError: the catalog did not do it. Repeating it finishes it.
     """
     table = Table(table) if isinstance(table, str) else table
-    url = CatalogUrl.parse(catalog)
+    url = CatalogUrl.parse(catalog).of(table.root)
     described = describe(table, read_by, exclude)
-    return _catalog(url, spark, client).register(described)
+    return _catalog(url, spark, connect).register(described)
 
 
-def _catalog(url: CatalogUrl, spark: Any, client: Any) -> Catalog:
+def _catalog(url: CatalogUrl, spark: Any, connect: Callable[[], Any] | None) -> Catalog:
     if url.kind == "glue":
-        return GlueCatalog(url, client)
+        return GlueCatalog(url, connect)
     if spark is None:
         raise InvalidInputError(
             "A Hive metastore is told through a Spark session that has it; nothing was sent.",

@@ -41,6 +41,7 @@ from ..provider.links import TableConsoleLink
 from ..provider.load_arguments import check_arguments
 from ..provider.masking_hook import MaskingSparkSubmitHook
 from ..provider.outlets import default_outlets, tell_outlets
+from ..provider.registered import register
 from ..provider.spark_connection import find_cluster
 from ..provider.task_context import resolve_partitions, task_run
 from ..s3a.hadoop.committers import NATIVE, check_committer
@@ -67,7 +68,8 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
 
     Returns (XCom) ``job``, ``table``, ``partitions`` (each with its ``epoch``, ``files``,
     ``rows``, ``bytes``, ``removed``), totals of ``rows``, ``files``, ``bytes``,
-    ``decided_at``, ``repeated``, and for a single partition its ``partition`` and ``epoch``.
+    ``decided_at``, ``repeated``, for a single partition its ``partition`` and ``epoch``, and
+    ``catalog`` where the table was registered.
 
     :param table: ``s3://bucket/prefix``, or a name below the connection's table root.
         (templated)
@@ -91,6 +93,8 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
     :param s3a_options: for Hadoop's committers, members of :class:`~..s3a.settings.S3ASettings`
         such as ``threads``, ``encryption``, ``storage_class``; they win over the connection's,
         and ``conf`` wins over them. (templated)
+    :param catalog: where the table is registered once the job is committed: ``glue://database/table``,
+        or ``glue://database``; ``None`` takes the connection's, ``""`` is none. (templated)
     :param ship_package: hand this package to the executors with ``--py-files``; not needed
         where it is installed on them. They need boto3 and pyarrow in any case.
     :param pass_credentials: hand over the AWS connection's keys, endpoint and region. ``False``
@@ -112,6 +116,7 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         "on_repeat",
         "committer",
         "s3a_options",
+        "catalog",
         "zero_rename_conn_id",
     )
     operator_extra_links = (TableConsoleLink(),)
@@ -129,6 +134,7 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         on_repeat: str = "auto",
         committer: str | None = None,
         s3a_options: Mapping[str, Any] | None = None,
+        catalog: str | None = None,
         ship_package: bool = True,
         pass_credentials: bool = True,
         asset_partitions: bool = False,
@@ -147,6 +153,7 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         self.on_repeat = on_repeat
         self.committer = committer
         self.s3a_options = dict(s3a_options or {})
+        self.catalog = catalog
         self.ship_package = ship_package
         self.pass_credentials = pass_credentials
         self.asset_partitions = asset_partitions
@@ -181,6 +188,9 @@ class ZeroRenameSparkSubmitOperator(SparkSubmitOperator):
         elif report is None:
             load = Load(Committer(committer), table.root, mode, partitions)
             report = self._load_by_s3a(context, run, hook, table, load)
+        registered = register(hook, table, self.catalog)
+        if registered is not None:
+            report["catalog"] = registered
         events = context["outlet_events"]  # pyright: ignore
         tell_outlets(self.outlets or (), events, report, self.asset_partitions)
         return report

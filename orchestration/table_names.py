@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ..committer.errors import InvalidInputError
@@ -62,3 +63,17 @@ def urls_below(root: str | None, client: Any, of: str) -> list[str]:
         )
     path = UploadsPath.parse(root)
     return [table.url for table in connect(path.bucket, client).run(tables_below(path))]
+
+
+def check_catalog(url: str) -> str:
+    """Return where tables are to be registered: ``glue://database``, or with a table's name.
+
+    :raises InvalidInputError: it is no such place. A Hive metastore is told by Spark alone.
+    """
+    if not re.fullmatch(r"glue://[\w\-]+(/[\w\-]+)?/?", url, re.ASCII):
+        raise InvalidInputError(
+            f"catalog={url!r} is no catalog of AWS Glue; nothing was sent.",
+            remedy="Name it as glue://database or glue://database/table; a Hive metastore is told "
+            "by the Spark application: sync_catalog(table, catalog, spark=spark).",
+        )
+    return url

@@ -119,6 +119,14 @@ def _connection_type() -> dict[str, Any]:
                 ),
                 "schema": {"type": ["string", "null"]},
             },
+            "catalog": {
+                "label": "Catalog",
+                "description": (
+                    "Where tables are registered after a load, such as glue://database; unless "
+                    "the operator says otherwise"
+                ),
+                "schema": {"type": ["string", "null"]},
+            },
             "purge_older_than_hours": {
                 "label": "Purge foreign uploads older than (hours)",
                 "description": "Used where the purge operator is asked for foreign uploads",

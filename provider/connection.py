@@ -9,7 +9,7 @@ from typing import Any
 
 from ..committer.errors import InvalidInputError
 from ..orchestration.submit.credentials import looks_like_credential
-from ..orchestration.table_names import table_url
+from ..orchestration.table_names import check_catalog, table_url
 from ..s3a.hadoop.committers import check_committer
 from . import CONNECTION_TYPE, get_provider_info
 
@@ -31,6 +31,7 @@ class ConnectionSettings:
     :param success_markers: where ``_SUCCESS`` goes, ``None`` when the connection says nothing.
     :param s3a_options: for Hadoop's committers, unless the operator says otherwise: members of
         :class:`~..s3a.settings.S3ASettings`, such as ``encryption`` and ``storage_class``.
+    :param catalog: where loaded tables are registered, ``glue://database``.
     :param purge_older_than_hours: age of foreign uploads to purge, ``None`` for the
         configuration's default.
     """
@@ -43,6 +44,7 @@ class ConnectionSettings:
     success_markers: str | None = None
     s3a_options: Mapping[str, Any] | None = None
     purge_older_than_hours: float | None = None
+    catalog: str | None = None
 
     @staticmethod
     def from_connection(connection: Any) -> ConnectionSettings:
@@ -88,6 +90,8 @@ class ConnectionSettings:
             given["purge_older_than_hours"] = _hours(given["purge_older_than_hours"], conn_id)
         if "s3a_options" in given:
             given["s3a_options"] = _options(given["s3a_options"], conn_id)
+        if "catalog" in given:
+            check_catalog(given["catalog"])
         settings = ConnectionSettings(conn_id=conn_id, **given)
         check_committer(settings.committer)
         return settings

@@ -78,6 +78,12 @@ class ZeroRenameHook(BaseHook):
         """A boto3 S3 client with the AWS connection's credentials, region and endpoint."""
         return self.s3.get_conn()
 
+    def get_glue(self) -> Any:
+        """A boto3 Glue client with the same credentials."""
+        from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
+
+        return AwsBaseHook(aws_conn_id=self.s3.aws_conn_id, client_type="glue").get_conn()
+
     def table_url(self, table: str) -> str:
         """The whole root, ``s3://bucket/prefix``, of a table named whole or relative."""
         return self.settings.table_url(table)

@@ -11,7 +11,7 @@ from ..orchestration.runs.partitions import check_partition, check_partition_for
 from ..orchestration.runs.task_run import check_on_repeat
 from ..orchestration.s3a.options import check_options
 from ..orchestration.submit.credentials import refuse_in_arguments, refuse_in_settings
-from ..orchestration.table_names import check_table_name
+from ..orchestration.table_names import check_catalog, check_table_name
 from ..s3a.hadoop.committers import check_committer
 from .task_context import ANY, no_partition
 
@@ -29,6 +29,7 @@ class LoadArguments(Protocol):
     on_repeat: str
     committer: str | None
     s3a_options: Any
+    catalog: str | None
     conf: Any
     application_args: Any
 
@@ -52,6 +53,8 @@ def check_arguments(task: LoadArguments, parsing: bool = False) -> None:
         check_on_repeat(task.on_repeat)
     if known(task.committer):
         check_committer(task.committer or "")
+    if task.catalog and known(task.catalog):
+        check_catalog(task.catalog)
     if isinstance(task.application, str) and not task.application.strip():
         raise InvalidInputError(
             "application names no file; nothing was submitted.",

@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "catalog": {"committer"},
     "cli": {"committer", "s3a", "catalog"},
     "orchestration": {"committer", "s3a", "spark"},
-    "provider": {"orchestration", "committer", "s3a"},
+    "provider": {"orchestration", "committer", "s3a", "catalog"},
     "operators": {"provider", "orchestration", "committer", "s3a"},
     "sensors": {"provider", "orchestration", "committer", "s3a"},
     "example_dags": {"operators", "sensors", "provider", "committer", "spark"},

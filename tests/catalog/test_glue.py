@@ -116,6 +116,11 @@ class TestTable:
         monkeypatch.setattr(glue_room.GlueCatalog, "_get_table", first_not_there)
         assert sync_catalog(table, url).table == "unchanged"
 
+    def test_it_is_called_by_its_root_where_no_name_is_given(
+        self, table: Table, glue: Any, s3_bucket: Bucket
+    ) -> None:
+        assert sync_catalog(table, f"glue://{s3_bucket.name}").catalog.endswith("/sales")
+
 
 class TestPartitions:
     def test_they_are_added_and_dropped(
@@ -189,7 +194,7 @@ class TestRefused:
             sync_catalog(table, catalog)
         assert sync_catalog(table, catalog, exclude=["n"]).table == "created"
 
-    @pytest.mark.parametrize("url", ["glue://x", "athena://a/b", "glue://a/b/c", "a.b"])
+    @pytest.mark.parametrize("url", ["glue://", "athena://a/b", "glue://a/b/c", "a.b"])
     def test_what_is_no_catalog(self, table: Table, url: str) -> None:
         with pytest.raises(InvalidInputError, match="glue://database/table"):
             sync_catalog(table, url)
@@ -205,8 +210,8 @@ class TestFailures:
     ) -> None:
         client = boto3.client("glue", endpoint_url="http://127.0.0.1:1")
         with pytest.raises(CatalogUnsyncedError):
-            sync_catalog(table, url, client=client)
-        assert sync_after_commit(table, url, client=client) is None
+            sync_catalog(table, url, connect=lambda: client)
+        assert sync_after_commit(table, url, connect=lambda: client) is None
         text = caplog.text
         assert f"zero-rename catalog sync {table.root.url} --catalog {url}" in text
         fill(table, "c")

@@ -36,6 +36,7 @@ from zero_rename.committer import (
 )
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 from zero_rename.orchestration.runs import living
+from zero_rename.provider.hooks import ZeroRenameHook
 
 ONCE = "flights/scheduled__2013-02-02/load"
 
@@ -625,3 +626,50 @@ class TestTheCall:
 
     def test_killing_it_before_it_runs_is_harmless(self) -> None:
         operator().on_kill()
+
+
+class TestCatalog:
+    """The table is registered where people query, once the job is committed."""
+
+    @pytest.fixture
+    def database(self, tables: Tables) -> str:
+        name = tables.table().root.bucket
+        ZeroRenameHook().get_glue().create_database(DatabaseInput={"Name": name})
+        return name
+
+    def partitions(self, database: str, table: str) -> list[list[str]]:
+        glue = ZeroRenameHook().get_glue()
+        found = glue.get_partitions(DatabaseName=database, TableName=table)
+        return [partition["Values"] for partition in found["Partitions"]]
+
+    def test_the_operator_s(self, tables: Tables, spark: FakeSpark, database: str) -> None:
+        report = run(operator(tables, catalog=f"glue://{database}/days"))
+        assert report["catalog"]["table"] == "created"
+        assert self.partitions(database, "days") == [["1"]]
+        assert report == json.loads(json.dumps(report))
+
+    def test_the_connection_s(
+        self,
+        tables: Tables,
+        spark: FakeSpark,
+        database: str,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        extra = {"catalog": f"glue://{database}"}
+        variable = connection_variable("zr", conn_type="zero_rename", extra=extra)
+        monkeypatch.setenv(*variable)
+        names = {"zero_rename_conn_id": "zr"}
+        assert run(operator(tables, **names))["catalog"]["added"] == 1
+        assert "catalog" not in run(operator(tables, catalog="", **names), run_id="another")
+
+    def test_a_failure_is_a_warning(
+        self, tables: Tables, spark: FakeSpark, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        report = run(operator(tables, catalog="glue://nowhere/days"))
+        assert report["rows"] == 1
+        assert "catalog" not in report
+        assert "zero-rename catalog sync" in caplog.text
+
+    def test_what_is_no_catalog_is_refused_before_anything_runs(self, tables: Tables) -> None:
+        with pytest.raises(InvalidInputError, match="glue://database"):
+            operator(tables, catalog="hive://a/b")

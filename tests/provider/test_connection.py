@@ -31,6 +31,7 @@ def test_all_fields_of_the_form_are_read() -> None:
         "on_conflict": "last_wins",
         "success_markers": "table",
         "s3a_options": '{"storage_class": "glacier_ir"}',
+        "catalog": "glue://lake",
         "purge_older_than_hours": "48",
     }
     assert set(extra) == set(get_provider_info()["connection-types"][0]["conn-fields"])
@@ -74,6 +75,7 @@ def test_login_and_password_are_refused(field: str) -> None:
         ({"s3a_options": "[1]"}, "Give a JSON object"),
         ({"s3a_options": "{"}, "Give a JSON object"),
         ({"s3a_options": {"encryption_key": "c2VjcmV0"}}, "holds a credential"),
+        ({"catalog": "hive://lake/t"}, "glue://database"),
         ({"purge_older_than_hours": "soon"}, "purge_older_than_hours='soon'"),
         ({"purge_older_than_hours": -1}, "purge_older_than_hours=-1"),
     ],
