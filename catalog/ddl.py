@@ -31,7 +31,7 @@ def ddl(described: DescribedTable, engine: Engine | str, name: str) -> list[str]
         return [_duckdb(described, name)]
     if engine is Engine.TRINO:
         return _trino(described, name)
-    if engine is Engine.SPARK and described.read_by is ReadBy.FOLDERS:
+    if engine is Engine.SPARK:
         return _spark(described, name)
     return _hive(described, engine, name)
 
@@ -146,6 +146,13 @@ def _three(name: str) -> tuple[str, str, str]:
 
 
 def _spark(described: DescribedTable, name: str) -> list[str]:
+    if described.read_by is ReadBy.SYMLINKS:
+        raise InvalidInputError(
+            "Spark cannot read Parquet by symlink manifests.",
+            table=described.root.url,
+            remedy='Give --read-by folders; or read it in Spark with format("zero_rename"), which '
+            "sees each job as a whole.",
+        )
     types = [*described.types(Engine.SPARK), *described.partition_types(Engine.SPARK)]
     lines = [f"CREATE TABLE {name} (", _columns(Engine.SPARK, types), ") USING parquet"]
     if described.partition_by:

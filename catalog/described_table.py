@@ -14,6 +14,10 @@ from ..committer.schema.hive_paths import NULL, parse_partition, unescape
 from ..committer.table import Table
 from .engine_types import Engine, engine_type
 
+#: Who cannot read Parquet by symlink manifests: Hive's SymlinkTextInputFormat reads text, Spark takes
+#: the manifests for Parquet, and DuckDB knows none. Trino and Athena have readers of their own.
+_LISTERS = (Engine.HIVE, Engine.SPARK, Engine.DUCKDB)
+
 
 class ReadBy(StrEnum):
     """How an engine finds a table's files: by symlink manifests, or by listing its folders."""
@@ -56,17 +60,23 @@ class DescribedTable:
 
 
 def describe(
-    table: Table, read_by: ReadBy | str | None = None, exclude: Collection[str] = ()
+    table: Table,
+    read_by: ReadBy | str | None = None,
+    exclude: Collection[str] = (),
+    engine: Engine | None = None,
 ) -> DescribedTable:
     """Describe a table as it is now.
 
-    :param read_by: ``None``: by symlink manifests where the table keeps them.
+    :param read_by: ``None``: by symlink manifests where the table keeps them and the engine can read
+        Parquet by them.
+    :param engine: who is to read it; ``None``: Athena, or whoever reads as it does.
     :param exclude: columns that the catalog is not told of.
     :raises InvalidInputError: by symlink manifests, and the table keeps none.
     :raises TableNotFoundError: no table here.
     """
     keeps = table.keeps_symlinks()
-    wanted = ReadBy(read_by or (ReadBy.SYMLINKS if keeps else ReadBy.FOLDERS))
+    can = keeps and engine not in _LISTERS
+    wanted = ReadBy(read_by or (ReadBy.SYMLINKS if can else ReadBy.FOLDERS))
     if wanted is ReadBy.SYMLINKS and not keeps:
         raise InvalidInputError(
             "The table keeps no symlink manifests that an engine could read it by.",

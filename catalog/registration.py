@@ -10,6 +10,7 @@ from ..committer.errors import InvalidInputError, ZeroRenameError
 from ..committer.table import Table
 from .catalog_report import CatalogReport, CatalogUrl
 from .described_table import DescribedTable, ReadBy, describe
+from .engine_types import Engine
 from .glue import GlueCatalog
 from .hive import HiveCatalog
 
@@ -35,8 +36,8 @@ def sync_catalog(
 
     :param table: a table, or its root.
     :param catalog: ``glue://database/table``, or ``hive://database/table`` with ``spark``.
-    :param read_by: how engines find the files; ``None``: by symlink manifests where the table keeps
-        them, else by listing its folders.
+    :param read_by: how engines find the files; ``None``: in Glue by symlink manifests where the table
+        keeps them, else by listing its folders.
     :param exclude: columns that the catalog is not told of.
     :param spark: a Spark session with Hive support, whose metastore it is.
     :param connect: makes a boto3 Glue client; ``None``: by boto3's standard chain.
@@ -46,7 +47,8 @@ def sync_catalog(
     """
     table = Table(table) if isinstance(table, str) else table
     url = CatalogUrl.parse(catalog).of(table.root)
-    described = describe(table, read_by, exclude)
+    engine = Engine.HIVE if url.kind == "hive" else None
+    described = describe(table, read_by, exclude, engine)
     return _catalog(url, spark, connect).register(described)
 
 

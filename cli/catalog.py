@@ -23,7 +23,7 @@ By = Annotated[
     typer.Option(
         "--read-by",
         help="How engines find the files. Default: by symlink manifests where the table keeps "
-        "them, else by listing its folders.",
+        "them and the engine can, else by listing its folders.",
     ),
 ]
 Exclude = Annotated[
@@ -68,7 +68,7 @@ def ddl(
     """Print the statements that make the table known to an engine. Nothing is sent to it."""
     with refusals():
         opened = Table(table)
-        described = describe(opened, read_by, exclude or ())
+        described = describe(opened, read_by, exclude or (), engine)
         last = opened.root.prefix.rsplit("/", 1)[-1]
         default = f"hive.default.{last}" if engine is Engine.TRINO else last
         for statement in statements(described, engine, name or default):
