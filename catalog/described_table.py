@@ -14,8 +14,8 @@ from ..committer.schema.hive_paths import NULL, parse_partition, unescape
 from ..committer.table import Table
 from .engine_types import Engine, engine_type
 
-#: Who cannot read Parquet by symlink manifests: Hive's SymlinkTextInputFormat reads text, Spark takes
-#: the manifests for Parquet, and DuckDB knows none. Trino and Athena have readers of their own.
+#: Who cannot read Parquet by symlink manifests: Hive's SymlinkTextInputFormat reads text, Spark
+#: takes the manifests for Parquet, DuckDB knows none. Trino and Athena have readers of their own.
 _LISTERS = (Engine.HIVE, Engine.SPARK, Engine.DUCKDB)
 
 
@@ -67,8 +67,8 @@ def describe(
 ) -> DescribedTable:
     """Describe a table as it is now.
 
-    :param read_by: ``None``: by symlink manifests where the table keeps them and the engine can read
-        Parquet by them.
+    :param read_by: ``None``: by symlink manifests where the table keeps them and the engine can
+        read Parquet by them.
     :param engine: who is to read it; ``None``: Athena, or whoever reads as it does.
     :param exclude: columns that the catalog is not told of.
     :raises InvalidInputError: by symlink manifests, and the table keeps none.

@@ -36,8 +36,8 @@ def sync_catalog(
 
     :param table: a table, or its root.
     :param catalog: ``glue://database/table``, or ``hive://database/table`` with ``spark``.
-    :param read_by: how engines find the files; ``None``: in Glue by symlink manifests where the table
-        keeps them, else by listing its folders.
+    :param read_by: how engines find the files; ``None``: in Glue by symlink manifests where the
+        table keeps them, else by listing its folders.
     :param exclude: columns that the catalog is not told of.
     :param spark: a Spark session with Hive support, whose metastore it is.
     :param connect: makes a boto3 Glue client; ``None``: by boto3's standard chain.
