@@ -115,7 +115,7 @@ def _trino(described: DescribedTable, name: str) -> list[str]:
     is made in the metastore that both read."""
     if described.read_by is ReadBy.SYMLINKS:
         raise InvalidInputError(
-            "Trino reads symlink manifests of tables that are in its metastore, and cannot make "
+            "Trino reads symlink manifests of tables that are in its metastore, and cannot create "
             "such a table itself.",
             table=described.root.url,
             remedy="Register it: zero-rename catalog sync TABLE --catalog glue://database/table; "

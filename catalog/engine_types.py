@@ -42,7 +42,7 @@ _HIVE = {
     "string": "string",
     "binary": "binary",
     "date32[day]": "date",
-    "timestamp[us, tz=UTC]": "timestamp",
+    "timestamp[us,tz=UTC]": "timestamp",
     "timestamp[us]": "timestamp",
     "duration[us]": "bigint",
 }
@@ -63,7 +63,7 @@ NAMES: Mapping[Engine, Mapping[str, str]] = {
         "float": "real",
         "string": "varchar",
         "binary": "varbinary",
-        "timestamp[us, tz=UTC]": "timestamp(6)",
+        "timestamp[us,tz=UTC]": "timestamp(6)",
         "timestamp[us]": "timestamp(6)",
     },
     Engine.REDSHIFT: {
@@ -105,7 +105,7 @@ def engine_type(kind: pa.DataType, engine: Engine, column: str) -> str:
                 member.format(field.name, inner(field.type)) for field in fields
             )
         )
-    name = "binary" if pt.is_fixed_size_binary(kind) else str(kind)
+    name = "binary" if pt.is_fixed_size_binary(kind) else str(kind).replace(" ", "")
     found = NAMES[engine].get(name)
     if found is None:
         raise UnsupportedTypeError(

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pyarrow as pa
 import pytest
 from conftest import Bucket
@@ -35,6 +36,7 @@ def table(s3_bucket: Bucket) -> Table:
 
 
 def test_python_examples_run(table: Table, capsys: pytest.CaptureFixture[str]) -> None:
+    boto3.client("glue").create_database(DatabaseInput={"Name": "database"})
     names: dict[str, Any] = {}
     found = examples("python")
     assert found

@@ -32,6 +32,7 @@ import support.airflow  # noqa: F401 - Airflow's home comes before the first imp
 import zero_rename
 from dagster_zero_rename import ZeroRenameResource
 from zero_rename import JobSpec, Table
+from zero_rename.catalog import sync_catalog
 from zero_rename.cli import app
 from zero_rename.committer import FileOptions
 from zero_rename.orchestration.job_query import ON_FOREIGN_MARKER
@@ -194,7 +195,12 @@ def arguments() -> frozenset[str]:
                     names |= parameters(vars(ancestor)["__init__"])
     for name, method in inspect.getmembers(Table, inspect.isfunction):
         names |= parameters(method) if not name.startswith("_") else set()
-    names |= parameters(save) | parameters(ZeroRenameResource.write) | parameters(dagster.asset)
+    names |= (
+        parameters(sync_catalog)
+        | parameters(save)
+        | parameters(ZeroRenameResource.write)
+        | parameters(dagster.asset)
+    )
     names |= set(ZeroRenameResource.model_fields)
     kinds = (JobSpec, FileOptions, S3ASettings, ConnectionSettings, WriterOptions, ReaderOptions)
     names |= {field.name for kind in kinds for field in fields(kind)}
@@ -241,7 +247,10 @@ SPARK_SUBMIT = {"--conf", "--jars", "--packages", "--py-files", "--properties-fi
 #: After ``make``, these are English.
 ENGLISH = {"sure", "it", "that", "the", "a", "one"}
 #: Words with a capital inside, or an underscore, that are names of things rather than of options.
-NAMES = {"macOS", "zero_rename", "arrow_ipc"}
+NAMES = {"macOS", "zero_rename", "arrow_ipc", "sync_catalog"}
+#: Words of other engines' SQL, which the package prints.
+NAMES |= {"external_location", "partitioned_by", "sync_partition_metadata", "read_parquet"}
+NAMES |= {"hive_partitioning", "hive_types", "union_by_name"}
 
 
 # The rules: each yields what a text names that does not exist
