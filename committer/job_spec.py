@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
@@ -166,10 +166,10 @@ class JobSpec:
     only_partitions: tuple[str, ...] = ()
     adopt_partitions: tuple[str, ...] = ()
     keep_replaced: bool = False
+    merges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     on_conflict: OnConflict = OnConflict.FAIL
     base: ReadBase | None = None
     success_markers: SuccessMarkers = SuccessMarkers.PARTITION_AND_TABLE
-    merges: Mapping[str, Sequence[str]] = field(default_factory=dict)
     once: str | None = None
     on_repeat: OnRepeat = OnRepeat.SKIP
     coordination: Coordination = Coordination.STORE

@@ -195,16 +195,12 @@ def arguments() -> frozenset[str]:
                     names |= parameters(vars(ancestor)["__init__"])
     for name, method in inspect.getmembers(Table, inspect.isfunction):
         names |= parameters(method) if not name.startswith("_") else set()
-    names |= (
-        parameters(sync_catalog)
-        | parameters(save)
-        | parameters(ZeroRenameResource.write)
-        | parameters(dagster.asset)
-    )
+    names |= parameters(save) | parameters(ZeroRenameResource.write) | parameters(dagster.asset)
     names |= set(ZeroRenameResource.model_fields)
     kinds = (JobSpec, FileOptions, S3ASettings, ConnectionSettings, WriterOptions, ReaderOptions)
     names |= {field.name for kind in kinds for field in fields(kind)}
     names |= set(get_provider_info()["config"]["zero_rename"]["options"])
+    names |= parameters(sync_catalog)
     return frozenset(names) | data_source_options()
 
 
