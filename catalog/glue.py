@@ -190,11 +190,9 @@ class GlueCatalog:
             errors = call(**self._names, **{name: batch}).get("Errors") or []
             for error in errors:
                 detail = error.get("ErrorDetail", {})
-                if detail.get("ErrorCode") not in _RACES:
-                    answer = {
-                        "Code": detail.get("ErrorCode"),
-                        "Message": detail.get("ErrorMessage"),
-                    }
+                code = detail.get("ErrorCode")
+                if code not in _RACES:
+                    answer: Any = {"Code": code, "Message": detail.get("ErrorMessage")}
                     raise ClientError({"Error": answer}, call.__name__)
             taken += len(batch) - len(errors)
         return taken
