@@ -1,13 +1,12 @@
-"""Files of the S3A committers: ``.pending``, ``.pendingset`` and job summary reports.
+"""Files of the S3A committers: ``.pendingset``, ``_SUCCESS`` and job summary reports.
 
-``_SUCCESS`` itself is read by :class:`..committer.success_marker.SuccessMarker`; a summary report
-is the same JSON with the job's stage and, of a job that failed, the exception.
+A summary report is a ``_SUCCESS`` with the job's stage and, of a job that failed, the exception.
 
 The sources are Hadoop's classes ``SinglePendingCommit``, ``PendingSet`` and ``SuccessData`` in
-``org.apache.hadoop.fs.s3a.commit.files``. What they refuse is refused here, members they do not
-know are passed over, and so the records of later versions are read as theirs would be. The
-records lie where whoever writes the table can write: they are read without trust, and what is
-done with a record's bucket and key is for the caller to check.
+``org.apache.hadoop.fs.s3a.commit.files``. Members they do not know are passed over, and so the
+records of later versions are read as theirs would be. The records lie where whoever writes the
+table can write: they are read without trust, and what is done with a record's bucket and key is
+for the caller to check.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ VERSION = 2
 SET_VERSION = 3
 PENDING_SUFFIX = ".pending"
 PENDING_SET_SUFFIX = ".pendingset"
-_TASK_ATTEMPT = "task.attempt.id"
 
 
 def _etag(value: Any) -> str:
@@ -55,12 +53,6 @@ def _text(value: Any) -> str:
     return sys.intern(value)
 
 
-def _checked(value: Any) -> str:
-    if not _text(value):
-        raise Unfit("is empty")
-    return ""
-
-
 ETag = Annotated[str, Converted(str, _etag)]
 Filled = Annotated[str, Checked(bool, "is empty")]
 Repeated = Annotated[str, Converted(str, _text)]
@@ -75,11 +67,8 @@ class PendingCommit:
     :param key: the key it will appear under, in ``bucket``; neither is trusted.
     :param etags: of parts 1…n, without quotes. Hadoop's own check lets an empty list pass; no
         store completes such an upload.
-    :param uri: ``""``: it has to be there, as Hadoop says, and is for people only.
     :param length: bytes of the finished object.
-    :param job: the committer's UUID; empty in a ``.pending`` of the magic committer, which sets
-        it when the task commits.
-    :param task: the task attempt's id, empty likewise.
+    :param job: the committer's UUID.
     :param created_ms: by the clock of the host that wrote it, 0 where it does not say.
     """
 
@@ -87,24 +76,15 @@ class PendingCommit:
     key: Annotated[Filled, Named("destinationKey")]
     upload_id: Annotated[Filled, Named("uploadId")]
     etags: tuple[ETag, ...]
-    uri: Annotated[str, Converted(str, _checked)]
     version: Annotated[int, Checked(VERSION.__eq__, f"is not {VERSION}")]
     length: Annotated[Count, DEFAULTED] = 0
     job: Annotated[Repeated, Named("jobId"), DEFAULTED] = ""
-    task: Annotated[Repeated, Named("taskId"), DEFAULTED] = ""
     created_ms: Annotated[int, Named("created"), DEFAULTED] = 0
-    extra: Annotated[Notes, Named("extraData")] = field(default_factory=dict, hash=False)
 
-    @staticmethod
-    def parse(body: bytes, key: str) -> PendingCommit:
-        """Read a ``.pending`` object.
 
-        :param key: the object's own key, for errors.
-        :raises RecordDamagedError: what Hadoop's ``SinglePendingCommit.validate`` refuses.
-        """
-        document = Document.parse(body, key)
-        _check_version(document, newest=VERSION)
-        return document.read(PendingCommit)
+@dataclass(frozen=True)
+class _Versioned:
+    version: Count
 
 
 @dataclass(frozen=True)
@@ -117,18 +97,6 @@ class PendingSet:
 
     commits: tuple[PendingCommit, ...]
     job: Annotated[str, Named("jobId"), DEFAULTED] = ""
-    extra: Annotated[Notes, Named("extraData")] = field(default_factory=dict, hash=False)
-
-    @property
-    def task_attempt(self) -> str:
-        """The attempt that wrote it, ``""`` in those of the staging committers."""
-        own = self.commits[0].task if self.commits else ""
-        noted = self.extra.get(_TASK_ATTEMPT)
-        return own if noted is None else noted
-
-    @property
-    def bytes(self) -> int:
-        return sum(commit.length for commit in self.commits)
 
     @staticmethod
     def parse(body: bytes, key: str) -> PendingSet:
@@ -139,7 +107,17 @@ class PendingSet:
             one destination are among it.
         """
         document = Document.parse(body, key)
-        _check_version(document, newest=SET_VERSION)
+        version = document.read(_Versioned).version
+        if version > SET_VERSION:
+            raise RecordDamagedError(
+                f"The S3A commit record is of version {version}; this reads up to {SET_VERSION}. "
+                "It was left as it is.",
+                field="version",
+                key=document.key,
+                remedy="Upgrade airflow-provider-zero-rename here.",
+            )
+        if version < VERSION:
+            raise document.damaged("version", f"is {version}, not {VERSION}")
         found = document.read(PendingSet)
         keys = Counter(commit.key for commit in found.commits)
         for index, commit in enumerate(found.commits):
@@ -169,7 +147,6 @@ class _Statistics:
 class _Report:
     """What a marker says besides what :class:`SuccessMarker` reads."""
 
-    job_source: Annotated[str, Named("jobIdSource"), DEFAULTED] = ""
     diagnostics: Notes = field(default_factory=dict)
     statistics: Annotated[_Statistics, Named("iostatistics"), DEFAULTED] = _Statistics()
 
@@ -179,22 +156,17 @@ class JobSummary:
     """``_SUCCESS`` or ``summary-<job>.json``, with what the marker's reader leaves out.
 
     :param marker: job, committer, success, time, and at most 100 names of files.
-    :param job_source: where the committer took its UUID from: ``fs.s3a.committer.uuid``,
-        ``spark.sql.sources.writeJobUUID``, ``JobID`` …
     :param stage: how far the job came: ``preparing``, ``precommit``, ``commit``, ``marker``,
         ``cleanup``, ``completed``; ``""`` in a marker.
     :param exception: why it failed, ``""`` if it did not.
     :param counters: the statistics' counters; ``committer_commits_completed`` and
         ``committer_bytes_committed`` are the job's whole totals, which ``filenames`` is not.
-    :param diagnostics: whatever else the committer noted, for people.
     """
 
     marker: SuccessMarker
-    job_source: str
     stage: str
     exception: str
     counters: Mapping[str, int]
-    diagnostics: Mapping[str, str]
 
     @property
     def files(self) -> int | None:
@@ -214,31 +186,9 @@ class JobSummary:
         """
         marker = SuccessMarker.parse(body, key)
         report = Document.parse(body, key).read(_Report)
-        notes = {name: note for name, note in report.diagnostics.items() if note is not None}
         return JobSummary(
             marker=marker,
-            job_source=report.job_source,
-            stage=notes.get("stage", ""),
-            exception=notes.get("exception", ""),
+            stage=report.diagnostics.get("stage") or "",
+            exception=report.diagnostics.get("exception") or "",
             counters=report.statistics.counters,
-            diagnostics=notes,
         )
-
-
-@dataclass(frozen=True)
-class _Versioned:
-    version: Count
-
-
-def _check_version(document: Document, newest: int) -> None:
-    version = document.read(_Versioned).version
-    if version > newest:
-        raise RecordDamagedError(
-            f"The S3A commit record is of version {version}; this reads up to {newest}. "
-            "It was left as it is.",
-            field="version",
-            key=document.key,
-            remedy="Upgrade airflow-provider-zero-rename here.",
-        )
-    if version < VERSION:
-        raise document.damaged("version", f"is {version}, not {VERSION}")

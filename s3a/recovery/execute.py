@@ -7,11 +7,9 @@ go when nothing is left that they would be needed for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
-from typing import Any
 
 from ...committer.s3.backoff import Backoff
 from ...committer.s3.deletion import abort_until_gone, remove
@@ -119,11 +117,14 @@ def carry_out(plan: Plan) -> Step[Execution]:
             return Execution(plan.action, moved=True)
     treat = _complete if forward else _undo
     files = tuple((yield All(tuple(treat(file) for file in plan.case.files))))
-    execution = Execution(plan.action, files)
-    execution = replace(execution, **_problem(files))
-    if forward and not execution.problem:
-        execution = yield from _published(plan, execution)
-    return execution if execution.problem else (yield from _clean_up(plan, execution, stands))
+    done = Execution(plan.action, files)
+    if left := [file for file in files if file.outcome in _OPEN]:
+        why = f"{len(left)} files are {left[0].outcome}, as {left[0].key!r}: {left[0].detail}"
+        unsure = any(file.outcome is FileOutcome.UNKNOWN for file in left)
+        return replace(done, problem=why, unsure=unsure)
+    if forward:
+        done = yield from _published(plan, done)
+    return done if done.problem else (yield from _clean_up(plan, done, stands))
 
 
 def _has_moved(job: LeftoverJob) -> Step[bool]:
@@ -141,7 +142,11 @@ def _published(plan: Plan, execution: Execution) -> Step[Execution]:
     """Say that a job whose files are all there is committed."""
     case, job, marker = plan.case, plan.case.job, None
     if job.sets:  # Else an earlier recovery wrote it, before it deleted them.
-        marker = yield from write_marker(job, _committer(plan), case.last_set)
+        # Its name in Hadoop's settings; of the staging ones, the store does not say which it was.
+        record = case.judgement.record
+        unsaid = "magic" if job.staged is None else "staging"
+        committer = record.committer if record is not None else unsaid
+        marker = yield from write_marker(job, committer, case.last_set)
     if marker is MarkerOutcome.UNKNOWN:
         why = "all files are written, and whether its _SUCCESS is, the store did not say"
         return replace(execution, marker=marker, problem=why, unsure=True)
@@ -149,25 +154,6 @@ def _published(plan: Plan, execution: Execution) -> Step[Execution]:
         # Before the last trace of the job is gone: a retry of its run asks for this.
         yield from note_recovered(case.root, case.judgement.record, job.uuid)
     return replace(execution, marker=marker)
-
-
-def _committer(plan: Plan) -> str:
-    """Its name in Hadoop's settings; of the staging ones, the store does not say which it was."""
-    if plan.case.judgement.record is not None:
-        return plan.case.judgement.record.committer
-    return "magic" if plan.case.job.staged is None else "staging"
-
-
-def _problem(files: Iterable[FileResult]) -> dict[str, Any]:
-    left = [file for file in files if file.outcome in _OPEN]
-    if not left:
-        return {}
-    first = left[0]
-    why = f"{len(left)} files are {first.outcome}, as {first.key!r}: {first.detail}"
-    return {
-        "problem": why,
-        "unsure": any(file.outcome is FileOutcome.UNKNOWN for file in left),
-    }
 
 
 def _complete(file: PlannedFile) -> Step[FileResult]:

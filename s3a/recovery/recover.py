@@ -167,44 +167,43 @@ def _settled(case: Case) -> Step[RecoveredJob]:
 
 def _without_acting(plan: Plan) -> RecoveredJob | None:
     """The result where nothing is done; ``None`` where the plan is to be carried out."""
-    case, options, reason = plan.case, plan.case.options, plan.reason
+    case, options = plan.case, plan.case.options
     is_forward = plan.action is Action.FORWARD
     if plan.action is Action.REFUSE:
-        outcome = JobOutcome.REFUSED
-    elif plan.action is Action.ASK:
-        outcome = JobOutcome.NEEDS_DECISION
-    elif case.judgement.state is State.UNKNOWN and not options.force:
+        return _result(case, JobOutcome.REFUSED, plan.reason, looked=True)
+    if plan.action is Action.ASK:
+        return _result(case, JobOutcome.NEEDS_DECISION, plan.reason, looked=True)
+    if case.judgement.state is State.UNKNOWN and not options.force:
         is_seen = options.apply and case.keys(Presence.WRITTEN)
         outcome = JobOutcome.NEEDS_DECISION if is_seen else JobOutcome.LEFT
         reason = (
             "whether it lives is not known, so it is left unless that is forced, which would roll "
-            f"it {'forward' if is_forward else 'back'}: {reason}"
+            f"it {'forward' if is_forward else 'back'}: {plan.reason}"
         )
-    elif not options.apply:
-        outcome = JobOutcome.WOULD_ROLL_FORWARD if is_forward else JobOutcome.WOULD_ROLL_BACK
-    else:
+        return _result(case, outcome, reason, looked=True)
+    if options.apply:
         return None
-    return _result(case, outcome, reason, looked=True)
+    would = JobOutcome.WOULD_ROLL_FORWARD if is_forward else JobOutcome.WOULD_ROLL_BACK
+    return _result(case, would, plan.reason, looked=True)
 
 
 def _acted(plan: Plan, execution: Execution) -> RecoveredJob:
-    case, reason, kept = plan.case, plan.reason, plan.case.unclaimed.keys
+    case, reason = plan.case, plan.reason
+    outcome = JobOutcome.ROLLED_BACK
     if execution.moved:
-        why = "it changed while it was looked at: it may live, or be recovered by somebody else"
-        return _result(case, JobOutcome.LEFT, why, looked=True)
-    if execution.problem:
+        outcome = JobOutcome.LEFT
+        reason = "it changed while it was looked at: it may live, or be recovered by somebody else"
+    elif execution.problem:
         outcome = JobOutcome.UNKNOWN if execution.unsure else JobOutcome.FAILED
         reason = f"{execution.problem}. It is kept for a repeat. Meant to {plan.action}: {reason}"
     elif execution.action is Action.FORWARD:
         outcome = JobOutcome.ROLLED_FORWARD
-    elif kept:
+    elif kept := case.unclaimed.keys:
         outcome = JobOutcome.FILES_LEFT
         reason += (
             f". {len(kept)} complete files carry its UUID in their names. A name is no proof, so "
             "they are left to you to remove"
         )
-    else:
-        outcome = JobOutcome.ROLLED_BACK
     return _result(case, outcome, reason, looked=True, execution=execution)
 
 

@@ -44,7 +44,6 @@ class TestMagic:
         read = pending_sets(place)
         assert len(read) == sets
         assert {one.job for one in read} == {death.uuid}
-        assert all(one.task_attempt.startswith("attempt_") for one in read)
         commits = [commit for one in read for commit in one.commits]
         assert all(c.key.startswith(f"{place.prefix}/day=") for c in commits)
         there = {f"{place.prefix}/{path}" for path in place.files()}
@@ -79,7 +78,7 @@ def test_records_have_the_members_they_had(dead: Mapping[str, Death], folder: Pa
     assert len(staged) == 2
     for path in staged:
         read = PendingSet.parse(path.read_bytes(), path.name)
-        assert (read.job, read.task_attempt) == ("", ""), "the folder alone says whose they are"
+        assert read.job == "", "the folder alone says whose they are"
         assert dead["staging"].uuid in str(path)
         assert all(dead["staging"].uuid in commit.key for commit in read.commits)
     check_recorded("directory.pendingset", staged[0].read_bytes())
