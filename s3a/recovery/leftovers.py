@@ -20,10 +20,17 @@ from ...committer.errors import RecordDamagedError
 from ...committer.layout import CONTROL, TableRoot
 from ...committer.s3.listing import list_objects
 from ...committer.s3.requests import LIST_BYTES, All, Found, Get, ListedObject, ListedUpload, Step
-from ..hadoop.commit_files import PendingSet
-from ..hadoop.magic_paths import DIRECTION_NAME, MAGIC_JOB, MagicPath, is_magic, parse
+from ..hadoop.commit_files import PendingCommit, PendingSet
+from ..hadoop.magic_paths import (
+    DIRECTION_NAME,
+    MAGIC_JOB,
+    MagicPath,
+    is_magic,
+    parse,
+    uuids_in_name,
+)
 from ..hadoop.staging_dir import StagedFile, StagedJob, StagingFolder
-from ..hadoop.upload_owners import UploadOwners, list_uploads, staging_job, uuids_in_name
+from ..hadoop.upload_owners import UploadOwners, list_uploads, staging_job
 from .leftover_job import Kind, LeftoverJob, LeftoverSet
 
 #: More folders than this are not asked one by one: the table is listed as a whole.
@@ -63,9 +70,12 @@ def find_jobs(
         if path is not None:
             trees[path.tree].append((item, path))
     jobs = yield All(tuple(_magic_job(tree, items) for tree, items in sorted(trees.items())))
+    named = {uuid for upload in uploads for uuid in uuids_in_name(upload.key)}
     for trace in traces:
         # The files' times are of another clock than the store's.
-        jobs += _staged_job(root, folders, trace, uploads, now - clock())
+        job = _staged_job(root, folders, trace, now - clock())
+        if trace.uuid.lower() in named or any(_is_of(root, commit) for commit in job.commits):
+            jobs.append(job)
     jobs = _with_uploads(root, jobs, uploads)
     return Leftovers(tuple(sorted(jobs, key=lambda job: (job.oldest, job.uuid))), now)
 
@@ -132,10 +142,9 @@ def _staged_job(
     root: TableRoot,
     folders: Collection[str],
     trace: StagedJob,
-    uploads: Iterable[ListedUpload],
     ahead: float,
-) -> list[LeftoverJob]:
-    """A staging folder's job, if it writes to the table: its pending sets name files of it, or
+) -> LeftoverJob:
+    """A staging folder's job. It is one of the table where its pending sets name files of it, or
     uploads below it carry its UUID. What recovery notes of it lies beside the table, since below
     it a folder of the job's would look like a magic one's.
 
@@ -143,15 +152,11 @@ def _staged_job(
     """
     sets = tuple(_read_staged(file, trace, ahead) for file in trace.files if file.is_committed)
     commits = [commit for one in sets if one.read for commit in one.read.commits]
-    mine = any(c.bucket == root.bucket and _within(c.key, root.prefix) for c in commits)
-    named = any(trace.uuid.lower() in uuids_in_name(upload.key) for upload in uploads)
-    if not mine and not named:
-        return []
     holding = [f for f in folders if commits and all(_within(c.key, f) for c in commits)]
     times = [*(one.last_modified for one in sets), math.floor(trace.mtime + ahead)]
     parent, _, name = root.prefix.rpartition("/")
     notes = "/".join(filter(None, (parent, CONTROL, "s3a-recoveries", name, trace.uuid)))
-    job = LeftoverJob(
+    return LeftoverJob(
         uuid=trace.uuid,
         kind=Kind.STAGING,
         destination=max(holding, key=len, default=root.prefix),
@@ -161,7 +166,10 @@ def _staged_job(
         sets=sets,
         staged=trace,
     )
-    return [job]
+
+
+def _is_of(root: TableRoot, commit: PendingCommit) -> bool:
+    return commit.bucket == root.bucket and _within(commit.key, root.prefix)
 
 
 def _read_staged(file: StagedFile, trace: StagedJob, ahead: float) -> LeftoverSet:

@@ -13,10 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...committer.s3.listing import list_objects
-from ...committer.s3.requests import Step
+from ...committer.s3.requests import All, Step
 from ..hadoop.magic_paths import is_magic, uuids_in_name
 from .leftover_job import Kind, LeftoverJob
 from .marker import DestinationMarker
+
+#: More folders than this are not asked one by one: the destination is listed as a whole.
+_FOLDERS = 100
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,8 @@ class Unclaimed:
 
 
 def unclaimed_files(job: LeftoverJob, marker: DestinationMarker) -> Step[Unclaimed]:
-    """Look for them below the job's destination, a request per thousand keys: of uploads alone,
-    and of a job some of whose pending sets cannot be read."""
+    """Look for them: of uploads alone in those uploads' folders, of a job some of whose pending
+    sets cannot be read anywhere below its destination; a request per thousand keys."""
     named = {commit.key for commit in job.commits}
     alone = {upload.key for upload in job.uploads}
     uuids = {job.uuid.lower()} - {""}
@@ -59,9 +62,15 @@ def unclaimed_files(job: LeftoverJob, marker: DestinationMarker) -> Step[Unclaim
     def is_its(key: str) -> bool:
         return not is_magic(key) and not uuids.isdisjoint(uuids_in_name(key))
 
-    prefix = f"{job.destination}/"
-    listing = yield from list_objects(prefix, wanted=lambda item: is_its(item.key))
-    found = set(listing.keys)
+    places = {f"{key.rpartition('/')[0]}/" for key in alone}
+    direct = job.kind is Kind.UPLOADS and len(places) <= _FOLDERS
+    listed = yield All(
+        tuple(
+            list_objects(place, direct, lambda item: is_its(item.key))
+            for place in (sorted(places) if direct else [f"{job.destination}/"])
+        )
+    )
+    found = {key for one in listed for key in one.keys}
     if job.kind is Kind.UPLOADS and (
         alone <= found or marker.job == job.uuid or marker.keys & found
     ):
