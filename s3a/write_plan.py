@@ -23,7 +23,7 @@ its dynamic one is refused by S3A's committers (PathOutputCommitProtocol).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..committer.errors import InvalidInputError, SettingsRefusedError
 from ..committer.job_spec import Mode
@@ -97,7 +97,7 @@ def plan(
     if committer is Committer.PARTITIONED:
         return (_partitioned(whole, mode, partition_by),)
     if mode is Mode.FAIL_IF_EXISTS:
-        return _fail_if_exists(committer, root, whole, folders)
+        return tuple(_into_empty(committer, root, write) for write in folders or (whole,))
     if partition_by and not folders:
         raise _unnamed(committer)
     return tuple(_replacing(committer, write) for write in folders or (whole,))
@@ -116,7 +116,7 @@ def _check_partitions(partition_by: tuple[str, ...], partitions: tuple[str, ...]
 
 def _with(write: PlannedWrite, committer: Committer, mode: Mode) -> PlannedWrite:
     options = {CONFLICT_KEY: CONFLICT_MODE_OF[mode]} if committer.is_staging else {}
-    return PlannedWrite(write.path, write.save_mode, write.partition, write.partition_by, options)
+    return replace(write, options=options)
 
 
 def _partitioned(whole: PlannedWrite, mode: Mode, partition_by: tuple[str, ...]) -> PlannedWrite:
@@ -130,30 +130,13 @@ def _partitioned(whole: PlannedWrite, mode: Mode, partition_by: tuple[str, ...])
     return _with(whole, Committer.PARTITIONED, mode)
 
 
-def _fail_if_exists(
-    committer: Committer, root: TableRoot, whole: PlannedWrite, folders: tuple[PlannedWrite, ...]
-) -> tuple[PlannedWrite, ...]:
+def _into_empty(committer: Committer, root: TableRoot, write: PlannedWrite) -> PlannedWrite:
     """Look before, since Spark's own mode *error* asks only whether the path exists, and an empty
-    folder does; directory's conflict mode looks again at job set-up."""
-    writes = []
-    for write in folders or (whole,):
-        below = f"{root.prefix}/{write.partition}/" if write.partition else f"{root.prefix}/"
-        # A root with an earlier job's _SUCCESS or directory marker exists without holding rows.
-        conflict = Mode.FAIL_IF_EXISTS if write.partition else Mode.APPEND
-        options = (
-            {CONFLICT_KEY: CONFLICT_MODE_OF[conflict]} if committer is Committer.DIRECTORY else {}
-        )
-        writes.append(
-            PlannedWrite(
-                write.path,
-                Mode.APPEND,
-                write.partition,
-                write.partition_by,
-                options,
-                must_be_empty=(below,),
-            )
-        )
-    return tuple(writes)
+    folder does; directory's conflict mode looks again at job set-up. A root with an earlier job's
+    _SUCCESS or directory marker exists without holding rows."""
+    below = f"{root.prefix}/{write.partition}/" if write.partition else f"{root.prefix}/"
+    mode = Mode.FAIL_IF_EXISTS if write.partition else Mode.APPEND
+    return replace(_with(write, committer, mode), must_be_empty=(below,))
 
 
 def _unnamed(committer: Committer) -> SettingsRefusedError:
@@ -169,8 +152,7 @@ def _unnamed(committer: Committer) -> SettingsRefusedError:
 def _replacing(committer: Committer, write: PlannedWrite) -> PlannedWrite:
     if committer is Committer.DIRECTORY:
         return _with(write, committer, Mode.REPLACE)
-    options = {OVERWRITE_OPTION: "static"}
-    return PlannedWrite(write.path, Mode.REPLACE, write.partition, write.partition_by, options)
+    return replace(write, save_mode=Mode.REPLACE, options={OVERWRITE_OPTION: "static"})
 
 
 def native_table_refused(root: TableRoot, committer: str) -> SettingsRefusedError:

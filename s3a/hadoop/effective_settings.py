@@ -14,7 +14,6 @@ them; on top of that, this module knows what Spark and Hadoop do with names:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -39,7 +38,6 @@ DEFAULT = "Spark's or Hadoop's default"
 #: Layers in which a bare Hadoop key means something.
 _BARE_COUNTS = (SESSION, CORE_SITE, DEFAULT)
 _HADOOP = "spark.hadoop."
-_BUCKET_KEY = re.compile(r"fs\.s3a\.bucket\.(.+)")
 
 #: ``core-default.xml`` and ``mapred-default.xml`` of Hadoop 3.5.0, ``SQLConf`` of Spark 4.3.0; for
 #: options that are in none of them, the constant in the class that reads them.
@@ -127,13 +125,9 @@ def _for_bucket(flat: Mapping[str, Setting], bucket: str) -> Mapping[str, Settin
         if not key.startswith(prefix):
             continue
         plain = f"fs.s3a.{key.removeprefix(prefix)}"
-        if reads_job_first(plain) and plain in flat:
+        # The committers take their own options from the job's configuration.
+        own = plain.startswith("fs.s3a.committer.") and plain != MAGIC_KEY
+        if own and plain in flat:
             continue
         resolved[plain] = Setting(setting.value, f"{setting.origin}, for the bucket {bucket}")
     return resolved
-
-
-def reads_job_first(key: str) -> bool:
-    """Whether the committers take this option from the job's configuration, so that a value for
-    one bucket is passed over wherever the plain key is set."""
-    return key.startswith("fs.s3a.committer.") and key != MAGIC_KEY
