@@ -18,6 +18,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any
@@ -366,7 +367,10 @@ def bad_names(text: str) -> Iterator[str]:
             yield name
     for dotted in re.findall(r"(?<![\w.])zero_rename(?:\.\w+)+", text):
         module, _, name = dotted.rpartition(".")
-        if not hasattr(import_module(module), name):
+        found = import_module(module)
+        if not hasattr(found, name) and (
+            not hasattr(found, "__path__") or find_spec(dotted) is None
+        ):
             yield dotted
     for page in re.findall(r"\bdocs/[\w-]+\.md\b", text):
         if not (ROOT / page).is_file():

@@ -127,15 +127,6 @@ class TestTables:
         assert report["outcomes"] == {"rolled-forward": 1}
         assert data(tables) == job.keys
 
-    def test_an_append_none_of_which_is_written(self, tables: Tables) -> None:
-        for state, outcome in ((None, "rolled-back"), ("failed", "rolled-forward")):
-            job = MagicJob(tables.table().driver.perform, tables.table().root).begin()
-            job.task(0)
-            if state is not None:
-                record(tables)
-            (report,) = run(tables, state, apply=True, patience=0)["tables"]
-            assert report["outcomes"] == {outcome: 1}
-
     def test_a_job_with_foreign_keys_fails_the_task(self, tables: Tables) -> None:
         job = halfway(tables)
         (made,) = [job.upload("day=9/x.parquet")]
