@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -31,6 +31,7 @@ class AssetReference:
     key: dg.AssetKey
     partitions_def: dg.PartitionsDefinition | None = None
     metadata: Mapping[str, Any] | None = None
+    _paths: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     @staticmethod
     def of(
@@ -82,9 +83,13 @@ class AssetReference:
         return key_paths(self.name, keys, self.partitions_def, expr, layout)
 
     def keys(self, table: Table, instance: dg.DagsterInstance) -> dict[str, str]:
-        """The key of each partition that the asset has now; empty for an asset without any."""
+        """The key of each partition that the asset has now; empty for an asset without any.
+
+        A key is looked up once in a process: ten years of hours have 88,000.
+        """
         if self.partitions_def is None:
             return {}
         with dg.partition_loading_context(dynamic_partitions_store=instance):
-            known = self.partitions_def.get_partition_keys()
-        return {path: key for key, path in self.paths(known, table).items()}
+            now = self.partitions_def.get_partition_keys()
+        self._paths.update(self.paths([key for key in now if key not in self._paths], table))
+        return {self._paths[key]: key for key in now}

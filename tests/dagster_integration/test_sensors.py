@@ -9,6 +9,7 @@ import pytest
 from dagster._core.definitions.observe import observe
 
 from dagster_zero_rename import ZeroRenameResource, heads_sensor, observable_table
+from dagster_zero_rename.asset_reference import AssetReference
 from dagster_zero_rename.heads_sensor import OVERLAP, HeadCursor
 from support.dagster_loads import DAYS, SCHEMA, Load, days, flights
 from zero_rename.committer.s3.requests import ListedObject
@@ -114,6 +115,24 @@ def test_an_asset_without_partitions_has_one_event_a_commit(
     for days_loaded in ((1, 2), (3,)):
         job = commit(zero, *days_loaded)
         assert told(ticks()) == {None: (job, job)}
+
+
+def test_a_key_is_looked_up_once(
+    zero: ZeroRenameResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    paths = AssetReference.paths
+
+    def counted(self: AssetReference, keys: Any, table: Any) -> dict[str, str]:
+        asked.append(len(keys))
+        return paths(self, keys, table)
+
+    monkeypatch.setattr(AssetReference, "paths", counted)
+    ticks = Ticks(heads_sensor(SPEC), zero, instance)
+    for day in (1, 2):
+        job = commit(zero, day)
+        assert told(ticks()) == {f"2013-01-0{day}": (job, "1")}
+    assert asked == [31, 0]
 
 
 def test_keys_of_dynamic_partitions_are_added(
