@@ -49,7 +49,7 @@ from .rewrites.compaction import (
 from .rewrites.resolution import Resolution, plan_resolution, plan_undoing
 from .scan.readable_table import ReadableTable
 from .state.context import Progress
-from .state.heartbeat import send_heartbeat
+from .state.heartbeat import OF_TASKS, send_heartbeat
 from .state.job_state import Aborted, Committed, OpenedJob
 from .state.old_records import KEPT_FOR
 from .write_job import WriteJob, open_checked, task_writer, this_process
@@ -69,8 +69,6 @@ class Table(ReadableTable):
     def __init__(self, url: str, client: Any = None) -> None:
         super().__init__(url, client)
         self._context = replace(self._context, check_files=check_footers)
-
-    # Jobs
 
     def open_job(self, spec: JobSpec) -> OpenedJob:
         """Begin a job: its open record, the checks of schema and layout, its base.
@@ -133,6 +131,11 @@ class Table(ReadableTable):
             **words,
         )
         return WriteJob(self.driver, self._context, spec)
+
+    def tasks_job(self, spec: JobSpec, progress: Callable[[Progress], None]) -> WriteJob:
+        """A job whose rows tasks in other processes write: they get its ``opened``, and it takes
+        their results. ``progress`` is called as files become visible."""
+        return WriteJob(self.driver, replace(self._context, report=progress), spec, OF_TASKS)
 
     def task_writer(self, opened: OpenedJob, task: int, attempt: int) -> TaskWriter:
         """The writer of one task attempt of an open job."""

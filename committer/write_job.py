@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import TracebackType
 from weakref import WeakKeyDictionary
 
@@ -28,12 +28,14 @@ from .parquet.task_writer import TaskWriter
 from .periodic import repeating
 from .protocol.commit import abort_job, commit_job
 from .protocol.open import checked, open_job
+from .read_base import ReadBase
+from .records.pending_file import TaskResult
 from .s3.driver import BotoDriver, Driver
 from .s3.requests import Delete, ObjectSettings
 from .s3.upload_stream import DelayedOutputStream
 from .sigterm import JobTerminated, Termination
 from .state.context import Context
-from .state.heartbeat import send_heartbeat
+from .state.heartbeat import Beats, OpenHeartbeat
 from .state.job_state import Committed, JobState, OpenedJob
 from .state.rights import missing_rights
 
@@ -54,7 +56,8 @@ class WriteJob:
     """One write into a table, as a context manager.
 
     Entering the block opens the job, leaving it commits, an exception in it aborts.
-    ``committed`` then tells what was done.
+    ``committed`` then tells what was done. Rows are written in the block, or by tasks in other
+    processes, which get ``opened`` and whose results are taken.
 
     Heartbeats are sent from a thread while the job is open, so that nobody takes a job for dead
     that only waits. They end with the block, and at the latest when the job has been open for its
@@ -72,12 +75,17 @@ class WriteJob:
     job is committed.
     """
 
-    def __init__(self, driver: BotoDriver, context: Context, spec: JobSpec) -> None:
+    def __init__(
+        self, driver: BotoDriver, context: Context, spec: JobSpec, beats: Beats | None = None
+    ) -> None:
         self._driver = driver
         self._context = context
         self._spec = spec
+        self._beats = beats or Beats(INTERVAL, spec.max_duration)
         self._opened: OpenedJob | None = None
         self._writer: TaskWriter | None = None
+        self._taken: Sequence[TaskResult] | None = None
+        self._tasks = 0
         self._termination = Termination()
         self._heartbeats = ExitStack()
         self._pid = os.getpid()
@@ -88,6 +96,36 @@ class WriteJob:
     def job(self) -> str | None:
         """The job's id; ``None`` before it opens."""
         return self._opened.job if self._opened else None
+
+    @property
+    def opened(self) -> OpenedJob:
+        """The open job, as other processes need it to write tasks of it.
+
+        :raises InvalidInputError: it is not open.
+        """
+        if self._opened is None or self.committed is not None:
+            raise InvalidInputError(
+                "A job is open inside its with block.", table=self._context.root.url
+            )
+        return self._opened
+
+    @property
+    def repeats(self) -> bool:
+        """Whether an earlier job of the run has done this, so that nothing is written."""
+        return self._opened is not None and self._opened.repeated is not None
+
+    def go_by(self, base: ReadBase) -> None:
+        """Hold the commit against what was read before the job opened."""
+        self._opened = replace(self.opened, spec=replace(self.opened.spec, base=base))
+
+    def take(self, results: Sequence[TaskResult], tasks: int) -> None:
+        """Commit what tasks have written elsewhere, instead of rows written here.
+
+        :param results: what they report, one each, by :meth:`.table.Table.task_writer`.
+        :param tasks: how many there were. If that is not the number of results, or if rows were
+            written here too, the commit is refused.
+        """
+        self._taken, self._tasks = tuple(results), tasks
 
     def __enter__(self) -> WriteJob:
         self._pid = os.getpid()
@@ -150,8 +188,9 @@ class WriteJob:
             return
         self._writer = task_writer(self._driver, opened, task=0, attempt=0)
         if opened.facts.conditional_put:
-            send = _Heartbeat(self._driver, self._context, opened)
-            self._heartbeats.enter_context(repeating(send, INTERVAL, FIRST_AFTER, _LINGER))
+            send = OpenHeartbeat(self._driver, self._context, opened, self._beats)
+            every, first = self._beats.interval, min(FIRST_AFTER, self._beats.interval / 2)
+            self._heartbeats.enter_context(repeating(send, every, first, _LINGER))
 
     def _failures_told(self) -> AbstractContextManager[None]:
         return failures_told(self._context.root, self._spec.once, self._spec.owner)
@@ -202,7 +241,8 @@ class WriteJob:
             self.committed = opened.repeated
             return
         assert self._writer is not None
-        result = self._writer.close()
+        results = self._results(self._writer.close())
+        expected = 1 if self._taken is None else self._tasks
         # From here on a commit decision may stand, and the uploads are then the job's rows: only
         # an abort decision allows aborting them, which abort_job sees to.
         self._writer = None
@@ -210,10 +250,16 @@ class WriteJob:
             # A heartbeat that is checked before the close and carried out after it would bring the
             # open record back; and where one writer is allowed at a time nobody looks for any.
             self._heartbeats.close()
-        step = commit_job(self._context, opened, [result], expected_tasks=1)
-        done = self._driver.run(step)
-        self.committed = replace(done, retries=self._driver.retries - self._retries)
+        done = self._driver.run(commit_job(self._context, opened, results, expected))
+        retries = self._driver.retries - self._retries
+        retries += sum(result.retries for result in self._taken or ())
+        self.committed = replace(done, retries=retries)
         log_retries(logger, self.committed)
+
+    def _results(self, own: TaskResult) -> list[TaskResult]:
+        if self._taken is None:
+            return [own]
+        return [*self._taken, own] if own.files else list(self._taken)
 
     def _abort(self, opened: OpenedJob) -> tuple[JobState, str]:
         """Abort; return what the job is then, and what went wrong with that."""
@@ -267,28 +313,6 @@ def log_retries(log: logging.Logger, done: Committed) -> None:
             done.job,
             done.retries,
         )
-
-
-@dataclass
-class _Heartbeat:
-    """Sends one heartbeat of a job at a call; ``False`` when none is to follow."""
-
-    driver: BotoDriver
-    context: Context
-    opened: OpenedJob
-    began: float = field(default_factory=time.monotonic)
-
-    def __call__(self) -> bool:
-        if time.monotonic() - self.began > self.opened.spec.max_duration:
-            logger.warning(
-                "%s: job %s has been open for longer than its max_duration, %g seconds: no more "
-                "heartbeats are sent, and others may take it for dead",
-                self.opened.root.url,
-                self.opened.job,
-                self.opened.spec.max_duration,
-            )
-            return False
-        return self.driver.run(send_heartbeat(self.context, self.opened.job, INTERVAL))
 
 
 def task_writer(driver: BotoDriver, opened: OpenedJob, task: int, attempt: int) -> TaskWriter:

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..committer.handoff import OPEN_JOBS
-from .data_source import ZeroRenameDataSource
 from .heartbeat import Heartbeat
 from .interrupt import activate, cancel_on_interrupt
-from .startup.preflight import check_versions, check_worker_python
+from .startup.preflight import check_data_source_versions, check_worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +40,9 @@ def register(spark: SparkSession) -> None:
     :param spark: a session; of Spark Connect, it is registered without heartbeats.
     :raises InvalidInputError: the workers' Python on this machine cannot work.
     """
-    check_versions()
+    check_data_source_versions()
+    from .data_source import ZeroRenameDataSource
+
     if getattr(spark, "_jsparkSession", None) is None:
         spark.dataSource.register(ZeroRenameDataSource)
         return

@@ -15,10 +15,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from ..committer.errors import ZeroRenameError
 from ..committer.handoff import LOG_LEVEL
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 logger = logging.getLogger("zero_rename.spark")
 
@@ -88,8 +91,29 @@ def application() -> str | None:
             return None
         pid, command, started = parent
         if command.startswith("java"):
-            return f"{socket.gethostname()}-jvm-{pid}-{started}"
+            return _name_of("jvm", pid, started)
     return None
+
+
+def application_of(session: SparkSession) -> str | None:
+    """The same name, in the process that holds a session: a classic session's is that of its JVM.
+    One of Spark Connect is another application for each process that holds it."""
+    if not hasattr(session, "_jsparkSession"):
+        found = _process(os.getpid())
+        return None if found is None else _name_of("client", os.getpid(), found[1])
+    jvm: Any = session.sparkContext._jvm
+    try:
+        pid = int(jvm.java.lang.ProcessHandle.current().pid())
+    except Exception as error:
+        # Platforms that share a JVM let Python call few of its classes.
+        logger.info("the application's JVM does not tell its process: %s", error)
+        return None
+    found = _process(pid)
+    return None if found is None else _name_of("jvm", pid, found[1])
+
+
+def _name_of(kind: str, pid: int, started: str) -> str:
+    return f"{socket.gethostname()}-{kind}-{pid}-{started}"
 
 
 def connect_session() -> str:
@@ -117,12 +141,21 @@ def is_over(application: str) -> bool:
 def _parent(pid: int) -> tuple[int, str, str] | None:
     """Pid, command and start of a process's parent."""
     stat = _stat(pid)
-    if stat is not None:
-        parent = _stat(int(stat[1]))
-        return None if parent is None else (int(stat[1]), parent[0], parent[2])
     try:
-        up = _ps(pid, "ppid=")
-        return int(up), Path(_ps(int(up), "comm=")).name, _ps(int(up), "lstart=").replace(" ", "_")
+        up = int(stat[1] if stat is not None else _ps(pid, "ppid="))
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    found = _process(up)
+    return None if found is None else (up, *found)
+
+
+def _process(pid: int) -> tuple[str, str] | None:
+    """Command and start of a process."""
+    stat = _stat(pid)
+    if stat is not None:
+        return stat[0], stat[2]
+    try:
+        return Path(_ps(pid, "comm=")).name, _ps(pid, "lstart=").replace(" ", "_")
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
 

@@ -74,7 +74,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
             *("protocol", "maintenance"),
         },
         "write_job": {
-            *("errors", "job_spec", "s3", "layout", "schema", "records", "state"),
+            *("errors", "job_spec", "read_base", "s3", "layout", "schema", "records", "state"),
             *("protocol", "parquet", "sigterm", "periodic", "interrupted", "failures"),
         },
         "job_states": {
@@ -106,8 +106,9 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
     "spark": {
         "startup": set(),
         "option_values": set(),
-        "s3a": {"options", "option_values", "write_target", "startup"},
+        "s3a": {"options", "option_values", "write_target", "job_tags", "startup"},
         "reading": {"options", "types", "worker", "startup", "s3a"},
+        "saving": {"options", "types", "worker", "job_tags", "startup", "reading"},
     },
     "example_dags": {"jobs": set()},
     DAGSTER: {"spark": {"asset_step", "asset_write", "event_metadata", "key_paths", "resource"}},

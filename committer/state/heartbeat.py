@@ -2,12 +2,58 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import logging
+import math
+import time
+from dataclasses import dataclass, field, replace
 
 from ..records.open_record import OpenRecord
 from ..s3.conditional_put import NotWritten, Written, put_record
+from ..s3.driver import Driver
 from ..s3.requests import Absent, Get, Put, Step
 from .context import Context
+from .job_state import OpenedJob
+
+logger = logging.getLogger("zero_rename.committer.state.heartbeat")
+
+
+@dataclass(frozen=True)
+class Beats:
+    """How a job's heartbeats are sent.
+
+    :param interval: seconds between two. A job is dead after ten of them, and ten minutes at least.
+    :param longest: seconds after the job's opening when they end.
+    """
+
+    interval: float
+    longest: float
+
+
+#: Of a job whose rows the tasks of a cluster write, for which it may have to wait.
+OF_TASKS = Beats(10.0, math.inf)
+
+
+@dataclass
+class OpenHeartbeat:
+    """Sends one heartbeat of an open job at a call; ``False`` when none is to follow."""
+
+    driver: Driver
+    context: Context
+    opened: OpenedJob
+    beats: Beats
+    began: float = field(default_factory=time.monotonic)
+
+    def __call__(self) -> bool:
+        if time.monotonic() - self.began > self.beats.longest:
+            logger.warning(
+                "%s: job %s has been open for longer than its max_duration, %g seconds: no more "
+                "heartbeats are sent, and others may take it for dead",
+                self.opened.root.url,
+                self.opened.job,
+                self.beats.longest,
+            )
+            return False
+        return self.driver.run(send_heartbeat(self.context, self.opened.job, self.beats.interval))
 
 
 def send_heartbeat(context: Context, job: str, interval: float) -> Step[bool]:

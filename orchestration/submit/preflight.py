@@ -51,8 +51,7 @@ def find_spark(environ: Mapping[str, str], binary: str = "spark-submit") -> dict
             f"There is no {binary}: neither on PATH nor in SPARK_HOME; nothing was submitted.",
             remedy=f"{SPARK_REMEDY} Or put the bin folder of one on PATH.",
         )
-    check_spark(home)
-    check_java(environ)
+    check_java(environ, check_spark(home))
     return added
 
 

@@ -24,7 +24,7 @@ from ...committer.records.data_file import DataFile
 from ...committer.schema.hive_paths import normalise_partition
 from ...committer.table import Table
 from ..options import ReaderOptions, read_reader_options
-from ..startup.preflight import check_versions
+from ..startup.preflight import check_data_source_versions
 from ..types import arrow_schema, for_spark, spark_schema
 from ..worker import readable_errors
 from .filters import Condition, Selected, parse_filter
@@ -70,7 +70,7 @@ def known_table(given: Mapping[str, str]) -> KnownTable:
     :raises InvalidInputError: an option that cannot be right.
     :raises TableNotFoundError: no table there.
     """
-    check_versions()
+    check_data_source_versions()
     if {"owner", "provider"} <= given.keys():
         raise InvalidInputError(
             "CREATE TABLE … USING zero_rename was refused: Spark could not read the table.",

@@ -130,7 +130,11 @@ class TableReads:
     @staticmethod
     def here(table: str) -> TableReads:
         """Those of the application, and the session of Spark Connect, that this worker is of."""
-        name = application()
+        return TableReads.of(application(), table)
+
+    @staticmethod
+    def of(name: str | None, table: str) -> TableReads:
+        """Those of an application of this host, by its name; ``None``: nothing is noted."""
         if name is None:
             return TableReads(table, None)
         try:

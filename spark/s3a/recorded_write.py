@@ -35,10 +35,10 @@ from ...s3a.write_plan import (
     native_table_refused,
     plan,
 )
+from ..job_tags import Operations
 from ..write_target import WriteTarget
 from .fence import Fence
 from .hadoop_client import client_of
-from .job_tags import Operations
 from .partition_columns import check_timestamps
 from .row_count import RowCount
 from .session import SessionView, check_session

@@ -17,9 +17,14 @@ from pathlib import Path
 
 from ...committer.errors import InvalidInputError
 
+#: What Spark 4 runs on, and what Spark 3.5 does.
 MIN_JAVA = 17
-#: Python data sources came with Spark 4.0, filter push-down for them with 4.1.
-MIN_SPARK = (4, 1)
+_MIN_JAVA_OF_SPARK_3 = 8
+#: For ``save()``: job tags came with Spark 3.5.
+MIN_SPARK = (3, 5)
+#: For ``format("zero_rename")``: Python data sources came with Spark 4.0, and what this package
+#: uses of them with 4.1.
+MIN_DATA_SOURCE = (4, 1)
 MIN_PYARROW = 18
 _SPARK = ".".join(map(str, MIN_SPARK))
 JAVA_REMEDY = (
@@ -27,6 +32,12 @@ JAVA_REMEDY = (
     f"macOS: brew install openjdk@{MIN_JAVA}) or point JAVA_HOME at one."
 )
 SPARK_REMEDY = f"Use Spark {_SPARK} or later: pip install 'pyspark>={_SPARK}'."
+
+
+def min_java(spark: str | None) -> int:
+    """The oldest Java that a Spark runs on; ``None``: Spark 4, or not known."""
+    old = spark is not None and numbers(spark)[0] < 4
+    return _MIN_JAVA_OF_SPARK_3 if old else MIN_JAVA
 
 
 def numbers(version: str) -> tuple[int, ...]:

@@ -19,19 +19,22 @@ from pathlib import Path
 from ...committer.errors import InvalidInputError
 from .installation import (
     JAVA_REMEDY,
-    MIN_JAVA,
+    MIN_DATA_SOURCE,
     MIN_PYARROW,
     MIN_SPARK,
     SPARK_REMEDY,
     java_command,
     java_version,
+    min_java,
     numbers,
     spark_version,
 )
 from .launch import worker_python as worker_python_script
 
+#: The newest Spark that the tests run on.
+_TESTED = "4.3"
 _PROBE = (
-    "import json, sys; import pyspark; import boto3, pyarrow; import zero_rename.spark.data_source;"
+    "import json, sys; import pyspark; import boto3, pyarrow; import zero_rename.committer.table;"
     "print(json.dumps([list(sys.version_info[:2]), pyspark.__version__]))"
 )
 _MISSING = (
@@ -49,16 +52,16 @@ def check_environment(environ: Mapping[str, str] = os.environ) -> None:
     :raises InvalidInputError: one paragraph with the remedy.
     """
     check_versions()
-    check_java(environ)
+    check_java(environ, _version("pyspark", _TESTED))
     check_worker_python(environ)
 
 
 def check_versions() -> None:
-    """Check the versions of PySpark and pyarrow in this interpreter.
+    """Check the versions of PySpark and pyarrow in this interpreter, for ``save()``.
 
     :raises InvalidInputError: one is missing or too old.
     """
-    spark = _version("pyspark", "4.3")
+    spark = _version("pyspark", _TESTED)
     _refuse_old_spark(f"PySpark {spark}", spark)
     arrow = _version("pyarrow", str(MIN_PYARROW))
     if numbers(arrow)[0] < MIN_PYARROW:
@@ -68,23 +71,44 @@ def check_versions() -> None:
         )
 
 
-def check_spark(home: Path) -> None:
-    """Check the Spark in a folder, where anything there says its version.
+def check_data_source_versions() -> None:
+    """The same, for ``format("zero_rename")``, which needs a newer Spark than ``save()``.
+
+    :raises InvalidInputError: one is missing or too old.
+    """
+    check_versions()
+    spark = _version("pyspark", _TESTED)
+    if numbers(spark)[:2] < MIN_DATA_SOURCE:
+        raise InvalidInputError(
+            f'PySpark {spark} is too old for format("zero_rename"): Python data sources as this '
+            f"package uses them came with {_text(MIN_DATA_SOURCE)}; nothing was read or written.",
+            remedy="Write by zero_rename.spark.save(frame, table), which needs "
+            f"{_text(MIN_SPARK)}.",
+        )
+
+
+def check_spark(home: Path) -> str | None:
+    """Check the Spark in a folder. Returns its version, where anything there says it.
 
     :raises InvalidInputError: it is too old.
     """
     found = spark_version(home)
     if found is not None:
         _refuse_old_spark(f"Spark {found} in {home}", found)
+    return found
 
 
 def _refuse_old_spark(name: str, version: str) -> None:
     if numbers(version)[:2] < MIN_SPARK:
         raise InvalidInputError(
-            f"{name} is too old: Python data sources as this package uses them came with "
-            f"{'.'.join(map(str, MIN_SPARK))} (tested: 4.3); nothing was started, read or written.",
+            f"{name} is too old: this package needs {_text(MIN_SPARK)} (tested: {_TESTED}); "
+            "nothing was started, read or written.",
             remedy=SPARK_REMEDY,
         )
+
+
+def _text(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
 
 
 def _version(package: str, wanted: str) -> str:
@@ -103,16 +127,20 @@ def _version(package: str, wanted: str) -> str:
         ) from error
 
 
-def check_java(environ: Mapping[str, str] = os.environ) -> str:
+def check_java(environ: Mapping[str, str] = os.environ, spark: str | None = None) -> str:
     """Check that there is a Java that Spark runs on. Returns its version.
 
+    :param spark: the version of that Spark; ``None`` for the newest.
     :raises InvalidInputError: none, or too old.
     """
     java = java_command(environ)
     found = java_version(java)
-    if numbers(found)[0] < MIN_JAVA:
+    oldest = min_java(spark)
+    # Java 8 calls itself 1.8.
+    if numbers(found.removeprefix("1."))[0] < oldest:
         raise InvalidInputError(
-            f"{java} is Java {found}, and Spark 4 needs {MIN_JAVA} or later; nothing was started.",
+            f"{java} is Java {found}, and Spark {spark or 4} needs {oldest} or later; nothing was "
+            "started.",
             remedy=JAVA_REMEDY,
         )
     return found
@@ -183,7 +211,7 @@ def check_worker_python(environ: Mapping[str, str] = os.environ) -> None:
             remedy=remedy,
         )
     python, spark = json.loads(answer.stdout.strip().splitlines()[-1])
-    if tuple(python) != sys.version_info[:2] or spark != _version("pyspark", "4.3"):
+    if tuple(python) != sys.version_info[:2] or spark != _version("pyspark", _TESTED):
         raise InvalidInputError(
             f"Spark's workers would run {found} with Python {'.'.join(map(str, python))} and "
             f"PySpark {spark}, other versions than this process's.",

@@ -143,10 +143,8 @@ def test_save_reports_what_it_committed(
 
 
 @pytest.mark.spark
-def test_a_write_without_a_key_is_made_and_not_reported(
-    spark: Any, table: Table, pipes: PipesRun, caplog: pytest.LogCaptureFixture
-) -> None:
-    save(spark.createDataFrame([(1, 1)], "value int, day int"), table.root.url)
-    assert table.to_arrow().num_rows == 1
-    assert not pipes.params("report_custom_message")
-    assert "not reported to Dagster" in caplog.text
+def test_a_write_without_a_key_is_reported_too(spark: Any, table: Table, pipes: PipesRun) -> None:
+    committed = save(spark.createDataFrame([(1, 1)], "value int, day int"), table.root.url)
+    [message] = pipes.params("report_custom_message")
+    assert committed is not None
+    assert message["payload"]["zero_rename"]["job"] == committed.job

@@ -26,8 +26,8 @@ from zero_rename.s3a.hadoop.settings import Committer
 from zero_rename.s3a.runs import ledger, try_record
 from zero_rename.s3a.runs.try_record import FAILED, WRITTEN, TryRecord, WriteRecord, run_uuid
 from zero_rename.spark import save
+from zero_rename.spark.job_tags import Operations
 from zero_rename.spark.s3a import recorded_write as s3a_writer
-from zero_rename.spark.s3a.job_tags import Operations
 
 COMMITTERS = tuple(Committer)
 ONCE = "flights/run/load"

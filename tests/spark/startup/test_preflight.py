@@ -64,7 +64,7 @@ def test_a_java_that_does_not_run(tmp_path):
         environment.check_java({"JAVA_HOME": str(tmp_path)})
 
 
-@pytest.mark.parametrize(("package", "found"), [("pyspark", "3.5.1"), ("pyarrow", "15.0.0")])
+@pytest.mark.parametrize(("package", "found"), [("pyspark", "3.4.4"), ("pyarrow", "15.0.0")])
 def test_old_packages(monkeypatch, package, found):
     real = metadata.version
     monkeypatch.setattr(metadata, "version", lambda n: found if n == package else real(n))
@@ -73,13 +73,33 @@ def test_old_packages(monkeypatch, package, found):
     assert "pip install" in paragraph(caught)
 
 
+def test_a_spark_that_has_no_python_data_sources(monkeypatch):
+    real = metadata.version
+    monkeypatch.setattr(metadata, "version", lambda n: "3.5.9" if n == "pyspark" else real(n))
+    environment.check_versions()
+    with pytest.raises(InvalidInputError, match=r"PySpark 3.5.9 is too old for format") as caught:
+        environment.check_data_source_versions()
+    assert "save(frame, table)" in paragraph(caught)
+
+
+@pytest.mark.parametrize(("java", "fits"), [("1.8.0_402", True), ("1.7.0", False)])
+def test_spark_3_runs_on_an_older_java(tmp_path, java, fits):
+    home = tmp_path / "jdk"
+    script(home / "bin" / "java", f"echo 'openjdk version \"{java}\"' >&2")
+    if fits:
+        assert environment.check_java({"JAVA_HOME": str(home)}, "3.5.9") == java
+        return
+    with pytest.raises(InvalidInputError, match=r"Spark 3\.5\.9 needs 8"):
+        environment.check_java({"JAVA_HOME": str(home)}, "3.5.9")
+
+
 def test_the_oldest_versions_are_those_of_the_package():
     wanted = (Path(__file__).parents[3] / "pyproject.toml").read_text("utf-8")
     assert f'"pyspark[sql]>={".".join(map(str, installation.MIN_SPARK))}' in wanted
     assert f'"pyarrow>={installation.MIN_PYARROW}' in wanted
 
 
-@pytest.mark.parametrize(("version", "fits"), [("4.0.1", False), ("4.1.0", True), ("4.10.0", True)])
+@pytest.mark.parametrize(("version", "fits"), [("3.4.4", False), ("3.5.0", True), ("4.10.0", True)])
 def test_a_distribution_of_spark(tmp_path, version, fits):
     (tmp_path / "RELEASE").write_text(f"Spark {version} built for Hadoop 3.4.1\n", "utf-8")
     if fits:
@@ -87,7 +107,7 @@ def test_a_distribution_of_spark(tmp_path, version, fits):
         return
     with pytest.raises(InvalidInputError, match=f"Spark {version} in .* is too old") as caught:
         environment.check_spark(tmp_path)
-    assert "4.1" in paragraph(caught)
+    assert "3.5" in paragraph(caught)
 
 
 def test_a_folder_that_does_not_say_its_version_is_let_pass(tmp_path):

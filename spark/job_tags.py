@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,7 +20,8 @@ class Operations:
     def __init__(self, session: SparkSession, name: str) -> None:
         self._tag = f"zero-rename-{name}"
         is_classic = hasattr(session, "_jsparkSession")
-        owner = session.sparkContext if is_classic else session
+        self._context: Any = session.sparkContext if is_classic else None
+        owner = self._context or session
         words = ("addJobTag", "removeJobTag", "cancelJobsWithTag")
         connect = ("addTag", "removeTag", "interruptTag")
         self._add, self._remove, self._cancel = (
@@ -37,3 +38,13 @@ class Operations:
         """Cancel those that run, from any thread. What they are doing on the driver, such as the
         commit of a job, goes on."""
         self._cancel(self._tag)
+
+    def running(self) -> bool:
+        """Whether tasks of theirs still run; ``False`` too where Spark Connect does not say."""
+        if self._context is None:
+            return False
+        tracker = self._context._jsc.sc().statusTracker()
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForTag(self._tag)]
+        stages = {stage for job in jobs if job.isDefined() for stage in job.get().stageIds()}
+        found = [tracker.getStageInfo(stage) for stage in stages]
+        return any(stage.get().numActiveTasks() > 0 for stage in found if stage.isDefined())

@@ -1,0 +1,91 @@
+"""Save of a data frame by ``mapInArrow``: the job opened, carried out and committed by the driver.
+
+The driver is the user's own process: on Spark Connect the client, elsewhere the one beside
+Spark's JVM. The tasks' Python workers write the rows and report what they left; the driver makes
+it visible.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ...committer.errors import CommitConflictError, InvalidInputError
+from ...committer.state.job_state import Committed
+from ...committer.write_job import WriteJob
+from ..reading.table_reads import TableReads
+from ..startup.preflight import check_versions
+from ..worker import application_of
+from .commit_log import CommitProgress, log_commit, log_skipped
+from .planned_job import LOAD_ANEW, PlannedJob, note_end, planned_job, writer_options
+from .spark_tasks import run_tasks
+from .task_errors import error_of_task
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+logger = logging.getLogger("zero_rename.spark.saving.arrow_save")
+
+
+def save_by_arrow(frame: DataFrame, overwrite: bool, given: Mapping[str, str]) -> Committed:
+    """Write a frame as one job.
+
+    :param overwrite: replace what the partitions hold.
+    :param given: the options for writing, ``path`` among them.
+    :raises RefusedError: nothing of the job is visible.
+    :raises OutcomeUnknownError: it may be committed.
+    :raises UnfinishedCommitError: it is, and recovery finishes it.
+    """
+    check_versions()
+    table, options = writer_options(given)
+    if frame.isStreaming:
+        raise InvalidInputError(
+            "A streaming frame has no end to commit; nothing was written.",
+            table=table.root.url,
+            remedy="Write it by writeStream.foreachBatch, each batch with a once key of its own.",
+        )
+    name = application_of(frame.sparkSession)
+    planned = planned_job(table, frame.schema, overwrite, options, given, name)
+    return _carried_out(frame, planned, TableReads.of(name, table.root.url))
+
+
+def _carried_out(frame: DataFrame, planned: PlannedJob, reads: TableReads) -> Committed:
+    job = planned.table.tasks_job(planned.spec, CommitProgress(planned.table.root.url))
+    by_reads = False
+    try:
+        with job:
+            opened = job.opened
+            base = planned.base(opened, reads)
+            if base is not None:
+                by_reads = True
+                job.go_by(base)
+            planned.refuse_second_use(opened)
+            if opened.repeated is None:
+                _write(frame, job)
+            else:
+                log_skipped(opened.repeated, planned.spec.once)
+    except CommitConflictError as error:
+        if by_reads:
+            error.remedy = LOAD_ANEW
+        raise
+    finally:
+        if not job.repeats:
+            note_end(planned.spec, reads, job.committed)
+    done = job.committed
+    assert done is not None
+    log_commit(done)
+    return done
+
+
+def _write(frame: DataFrame, job: WriteJob) -> None:
+    opened = job.opened
+    logger.info("%s: job %s opened, mode %s", opened.root.url, opened.job, opened.spec.mode)
+    try:
+        results = run_tasks(frame, opened)
+    except Exception as error:
+        ours = error_of_task(error, opened.root.url, opened.job)
+        if ours is not None:
+            raise ours from error
+        raise
+    job.take(results, len(results))

@@ -1,0 +1,59 @@
+"""Log of a commit: how far it is, and what it has done."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from ...committer.state.context import Progress
+from ...committer.state.job_state import Committed
+
+logger = logging.getLogger("zero_rename.spark.saving.commit_log")
+#: Seconds between two lines of log on a long commit.
+_EVERY = 5.0
+
+
+class CommitProgress:
+    """Logs how far a commit is, every few seconds."""
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+        self._next = time.monotonic() + _EVERY
+
+    def __call__(self, progress: Progress) -> None:
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + _EVERY
+            logger.info(
+                "%s: committing job %s, %d of %d files visible",
+                self._table,
+                progress.job,
+                progress.done,
+                progress.total,
+            )
+
+
+def log_skipped(done: Committed, once: str | None) -> None:
+    """Say that nothing is written, since an earlier job has done it."""
+    logger.warning(
+        "%s: job %s has done this already (once key %r); nothing is computed or written",
+        done.table,
+        done.job,
+        once,
+    )
+
+
+def log_commit(done: Committed) -> None:
+    """Say what a commit has done."""
+    if done.repeated:
+        logger.info("%s: job %s had committed this run's rows before", done.table, done.job)
+        return
+    logger.info(
+        "%s: job %s committed, %d rows, %d bytes, %d files in %d partitions, %d files replaced",
+        done.table,
+        done.job,
+        done.rows,
+        done.bytes,
+        done.files,
+        len(done.partitions),
+        sum(partition.removed for partition in done.partitions),
+    )

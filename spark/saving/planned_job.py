@@ -1,0 +1,160 @@
+"""Plan of a job that writes a data frame: its options, columns, partitions, and what was read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from ...committer.errors import InvalidInputError, TableNotFoundError
+from ...committer.job_spec import Coordination, JobSpec, Mode, OnConflict
+from ...committer.read_base import ReadBase
+from ...committer.schema.hive_paths import normalise_partition
+from ...committer.state.job_state import Committed, OpenedJob
+from ...committer.table import Table
+from ..options import WriterOptions, read_writer_options
+from ..reading.table_reads import TableReads
+from ..types import table_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+#: The remedy of a conflict with what this application has read.
+LOAD_ANEW = (
+    "Of each partition the oldest state counts that this application has read, since nothing tells "
+    "which one the rows come from. Load the table anew now, by spark.read…load(…), and write what "
+    "comes of that: what was read before this refusal then counts no longer. Or name the state, by "
+    "the option base, base=now if the rows do not depend on the table; or choose "
+    "onConflict=last_wins."
+)
+
+
+@dataclass(frozen=True)
+class PlannedJob:
+    """A job that is not open yet.
+
+    :param spec: what it will do.
+    :param own_once: its ``once`` key was given to the write, not to the whole application.
+    """
+
+    table: Table
+    spec: JobSpec
+    own_once: bool
+
+    def base(self, opened: OpenedJob, reads: TableReads) -> ReadBase | None:
+        """What its rows were computed from, where that is what this application has read.
+
+        That of a write that replaces what may be what it was made of. An append leaves that where
+        it is.
+        """
+        spec = opened.spec
+        by_reads = (
+            spec.base is None
+            and spec.mode is Mode.REPLACE
+            and spec.on_conflict is OnConflict.FAIL
+            and spec.coordination is Coordination.STORE
+        )
+        return reads.noted().base_of(opened) if by_reads else None
+
+    def refuse_second_use(self, opened: OpenedJob) -> None:
+        """Refuse a second write of one application under the run's own ``once`` key.
+
+        The operator's key reaches every write of a script. Two writes into one table would share
+        it, and the second would be skipped, or would replace the first.
+
+        :raises InvalidInputError: that is what it is; the job stays open.
+        """
+        earlier = opened.repeated.job if opened.repeated is not None else opened.repeat_of
+        own = opened.spec.owner.application
+        if earlier is None or own is None or self.own_once:
+            return
+        owner = self.table.owner_of(earlier)
+        if owner is None or owner.application != own:
+            return
+        raise InvalidInputError(
+            "This application has committed a write into this table already under the run's once "
+            f"key, {opened.spec.once!r}, which comes from the environment; this second one was not "
+            "begun.",
+            table=self.table.root.url,
+            job=earlier,
+            remedy='If it is another write, give both keys of their own: .option("once", "…"). If '
+            "it repeats the first, there is nothing left to do.",
+        )
+
+
+def planned_job(
+    table: Table,
+    schema: StructType,
+    overwrite: bool,
+    options: WriterOptions,
+    given: Mapping[str, str],
+    application: str | None,
+) -> PlannedJob:
+    """Check everything that can be checked before a job opens.
+
+    :param given: the options as they were given, of which ``options`` are made.
+    :param application: what tells this Spark application from others.
+    :raises InvalidInputError: nothing was written.
+    """
+    stored = table_schema(schema, options.partition_by or ())
+    names = {option.name for option in fields(WriterOptions)}
+    policy = {f.name: getattr(options, f.name) for f in fields(JobSpec) if f.name in names}
+    for name in ("replace_partitions", "only_partitions"):
+        policy[name] = _named(table, options, stored, policy[name])
+    spec = JobSpec(
+        schema=stored,
+        mode=options.mode(overwrite),
+        owner=options.owner(application),
+        files=options.files(),
+        **policy,
+    )
+    return PlannedJob(table, spec, own_once="once" in {name.lower() for name in given})
+
+
+def writer_options(given: Mapping[str, str]) -> tuple[Table, WriterOptions]:
+    """The table and the options of a write.
+
+    :raises InvalidInputError: no table, an unknown option, a value that cannot be right.
+    """
+    options = read_writer_options(given)
+    if options.path is None:
+        raise InvalidInputError(
+            "The write reached zero_rename without a table root; nothing was written.",
+            remedy='Write with df.write.format("zero_rename").mode("append").save("s3://bucket/'
+            'table"). Spark hands Python data sources no options by insertInto, INSERT INTO, '
+            "CREATE TABLE … AS SELECT or saveAsTable without a path.",
+        )
+    return Table(options.path), options
+
+
+def note_end(spec: JobSpec, reads: TableReads, done: Committed | None) -> None:
+    """Note that a job has ended, for what is read and written next. ``None``: it is aborted."""
+    reads.wrote(done, spec.mode is Mode.REPLACE)
+
+
+def _named(
+    table: Table, options: WriterOptions, stored: pa.Schema, paths: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Partitions in their canonical spelling."""
+    if not paths:
+        return ()
+    columns = options.partition_by
+    if columns is None:
+        columns = _columns_of(table)
+    for column in columns:
+        if column not in stored.names:
+            raise InvalidInputError(
+                f"The partition column {column!r} is not among the columns "
+                f"{', '.join(stored.names)}; nothing was written.",
+                remedy="Add the column to the data or correct its name.",
+            )
+    return tuple(dict.fromkeys(normalise_partition(path, stored, columns) for path in paths))
+
+
+def _columns_of(table: Table) -> tuple[str, ...]:
+    """The partition columns of a table, or of the directories that are there before it."""
+    try:
+        return table.partition_by
+    except TableNotFoundError:
+        return ()

@@ -1,0 +1,105 @@
+"""Tasks of ``save()``: run by Spark, ended with the job, and all of them heard of."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ...committer.errors import TaskResultsError
+from ...committer.records.pending_file import TaskResult
+from ...committer.state.job_state import OpenedJob
+from ..job_tags import Operations
+from .shipped_task import RESULTS, end_mark, shipped_task
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+logger = logging.getLogger("zero_rename.spark.saving.spark_tasks")
+_DESCRIPTION = "spark.job.description"
+#: Seconds that tasks which were cancelled have to end, before what they uploaded is removed.
+_PATIENCE = 10.0
+
+
+def run_tasks(frame: DataFrame, opened: OpenedJob) -> list[TaskResult]:
+    """Let Spark's tasks write a frame's rows, each into pending uploads of an open job.
+
+    Spark may run a task several times, at once too: of each, the attempt that Spark takes for the
+    one that counts reports here, and no other. They are cancelled where this is interrupted.
+
+    :returns: a result for each task there was.
+    :raises TaskResultsError: not every task has reported.
+    """
+    session = frame.sparkSession
+    names = [f"c{number}" for number in range(len(frame.columns))]
+    written = frame.toDF(*names).mapInArrow(shipped_task(opened, frame.columns), RESULTS)
+    # The tasks of a union are those of its parts, one after the other. A row of no table has a
+    # partitioning of its own, which no other is the same as: Spark 4.1 and later would otherwise
+    # run the two as one task (spark.sql.unionOutputPartitioning).
+    mark = session.sql("SELECT 1 AS mark").mapInArrow(end_mark(), RESULTS)
+    operations = Operations(session, opened.job)
+    with _described(session, f"zero_rename: {opened.root.url}, job {opened.job}"):
+        try:
+            with operations:
+                rows = written.union(mark).collect()
+        except BaseException:
+            _end(operations)
+            raise
+    return _results(opened, [(row["task"], row["result"]) for row in rows])
+
+
+def _results(opened: OpenedJob, rows: Sequence[tuple[int, Any]]) -> list[TaskResult]:
+    results = [pickle.loads(bytes(packed)) for _, packed in rows if packed is not None]
+    marks = [number for number, packed in rows if packed is None]
+    tasks = sorted(result.task for result in results)
+    if len(marks) != 1 or tasks != list(range(marks[0])):
+        raise TaskResultsError(
+            f"Not every task has reported: {len(tasks)} results came, of tasks "
+            f"{tasks[:20]}, and Spark counted {marks}; nothing was decided.",
+            table=opened.root.url,
+            job=opened.job,
+            remedy="Run the job again.",
+        )
+    return results
+
+
+@contextmanager
+def _described(session: SparkSession, text: str) -> Iterator[None]:
+    """Let Spark's UI show what its jobs in the block are about. Spark Connect has no such text."""
+    context: Any = session.sparkContext if hasattr(session, "_jsparkSession") else None
+    if context is None:
+        yield
+        return
+    before = context.getLocalProperty(_DESCRIPTION)
+    context.setJobDescription(text)
+    try:
+        yield
+    except Exception:
+        context.setLocalProperty(_DESCRIPTION, before)
+        raise
+    # After an interrupt the thread has lost its connection, and what Spark knew of it with it.
+    context.setLocalProperty(_DESCRIPTION, before)
+
+
+def _end(operations: Operations) -> None:
+    """Cancel the tasks that still run, and wait until they have ended: what they upload later
+    would have to be purged. From a thread of its own, since this one's connection to the JVM may
+    be waiting for the very tasks."""
+    ending = threading.Thread(target=_cancel_and_wait, args=[operations], daemon=True)
+    ending.start()
+    ending.join(_PATIENCE + 1)
+
+
+def _cancel_and_wait(operations: Operations) -> None:
+    try:
+        operations.cancel()
+        until = time.monotonic() + _PATIENCE
+        while operations.running() and time.monotonic() < until:
+            time.sleep(0.1)
+    except Exception as error:
+        # Of the JVM or the connection to it, which may be gone: the job is aborted in any case.
+        logger.warning("whether Spark's tasks have ended is not known: %s", error)

@@ -1,0 +1,45 @@
+"""Errors of tasks, as the driver raises them.
+
+A task's error reaches the driver as the text of a Spark exception, stack traces around it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ...committer import errors
+from ...committer.errors import InvalidInputError, ZeroRenameError
+from .shipped_task import UNFIT
+
+#: Ends of an error's text: Java's stack, Spark's own words after it, an empty line.
+_END = r"(?=\n\s*\n|\n\s+at |\n\s*Driver stacktrace|\Z)"
+_OURS = re.compile(r"zero_rename\.committer\.errors\.(\w+): (.+?)" + _END, re.DOTALL)
+_UNFIT = re.compile(re.escape(UNFIT) + r" (.+)")
+_NO_ARROW = re.compile(r"No module named '(pyarrow|pandas)|(PyArrow|Pandas) >= [\d.]+ must be")
+_REMEDY = (
+    "Install the same version of airflow-provider-zero-rename, with boto3 and pyarrow, for the "
+    "Python of Spark's workers, or ship it by --py-files; or set PYSPARK_PYTHON to a Python that "
+    "has it. docs/spark.md says how on each platform."
+)
+
+
+def error_of_task(raised: BaseException, table: str, job: str) -> ZeroRenameError | None:
+    """The error of this package that made a task of a job fail; ``None`` where it was another's.
+
+    :param raised: what Spark raised in the driver.
+    """
+    text = str(raised)
+    found = _OURS.search(text)
+    if found is not None:
+        kind = getattr(errors, found[1], ZeroRenameError)
+        return kind(found[2].strip())
+    unfit = _UNFIT.search(text)
+    if unfit is None and _NO_ARROW.search(text) is None:
+        return None
+    why = unfit[1].strip() if unfit else "it has no pyarrow, or no pandas, that PySpark can use"
+    return InvalidInputError(
+        f"A Python worker of Spark's cannot write: {why}. Nothing of this job is visible.",
+        table=table,
+        job=job,
+        remedy=_REMEDY,
+    )
