@@ -5,7 +5,7 @@ PY := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help environment setup demo servers s3a-jars test tests test-s3a torture proof lint lock clean
+.PHONY: help environment setup demo servers s3a-jars older-spark test tests test-s3a torture proof lint lock clean
 
 help:            ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## */make \1\t/p' $(MAKEFILE_LIST)
@@ -25,9 +25,12 @@ servers: environment ## The S3 servers of the tests: S3Mock (60 MB, once), Ceph 
 s3a-jars: environment ## Hadoop's jars for tests/s3a/real, 700 MB, once
 	@$(PY) tools/fetch_s3a_jars.py
 
+older-spark: environment ## The oldest Spark that save() runs on, 700 MB, once
+	@$(PY) tools/older_spark.py
+
 test: lint tests ## Lint, types and all tests; those of s3a/real where make s3a-jars was run
 
-tests: setup $(if $(CI),servers s3a-jars) # at once with lint where there are --jobs
+tests: setup $(if $(CI),servers s3a-jars older-spark) # at once with lint where there are --jobs
 	@$(PY) -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder
 
 test-s3a: s3a-jars ## All tests with Hadoop's S3A committers, on a real S3 server

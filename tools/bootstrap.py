@@ -166,21 +166,27 @@ def cache_dir() -> Path:
 
 
 def wheels_of_sources(python: Path) -> Path:
-    """A folder of the user's cache with wheels of what PyPI has as sources only.
+    """A folder of the user's cache with wheels of what PyPI has as sources only."""
+    for name in SOURCES_ONLY:
+        folder = wheel_of_source(python, locked(name))
+    return folder
+
+
+def wheel_of_source(python: Path, requirement: str) -> Path:
+    """The same, once it has the wheel of one requirement, ``pyspark==4.3.0``.
 
     uv makes such a wheel again for each environment: of PySpark's 450 MB in a minute, and keeps
     1.4 GB each time.
     """
     folder = cache_dir() / "wheels"
     folder.mkdir(parents=True, exist_ok=True)
-    for requirement in map(locked, SOURCES_ONLY):
-        if not list(folder.glob(requirement.replace("==", "-") + "-*.whl")):
-            with tempfile.TemporaryDirectory(dir=folder) as made:
-                wheel = [str(python), "-m", "pip", "wheel", "--quiet", "--no-deps"]
-                wheel += ["--no-cache-dir", "--disable-pip-version-check", "--wheel-dir", made]
-                run([*wheel, requirement])
-                for file in Path(made).iterdir():
-                    os.replace(file, folder / file.name)
+    if not list(folder.glob(requirement.replace("==", "-") + "-*.whl")):
+        with tempfile.TemporaryDirectory(dir=folder) as made:
+            wheel = [str(python), "-m", "pip", "wheel", "--quiet", "--no-deps"]
+            wheel += ["--no-cache-dir", "--disable-pip-version-check", "--wheel-dir", made]
+            run([*wheel, requirement])
+            for file in Path(made).iterdir():
+                os.replace(file, folder / file.name)
     return folder
 
 

@@ -93,7 +93,8 @@ def cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """
     if batch.schema.equals(schema):
         return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
-    _check_castable(batch.schema, schema)
+    # Of schemas with metadata pyarrow before 19 makes no hash.
+    _check_castable(batch.schema.remove_metadata(), schema.remove_metadata())
     columns = [cast_column(batch.column(field.name), field) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 

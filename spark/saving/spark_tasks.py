@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import pickle
-import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -45,11 +45,30 @@ def run_tasks(frame: DataFrame, opened: OpenedJob) -> list[TaskResult]:
     with _described(session, f"zero_rename: {opened.root.url}, job {opened.job}"):
         try:
             with operations:
-                rows = written.union(mark).collect()
+                rows = _collected(written.union(mark))
         except BaseException:
             _end(operations)
             raise
     return _results(opened, [(row["task"], row["result"]) for row in rows])
+
+
+def _collected(frame: DataFrame) -> list[Any]:
+    """A frame's rows. Those of a classic session are waited for by another thread: Ctrl-C and
+    SIGTERM would break this one's connection to the JVM, by which it is to cancel the tasks."""
+    if not hasattr(frame.sparkSession, "_jsparkSession"):
+        return frame.collect()
+    from pyspark import InheritableThread
+
+    done: Future[list[Any]] = Future()
+
+    def collect() -> None:
+        try:
+            done.set_result(frame.collect())
+        except BaseException as error:
+            done.set_exception(error)
+
+    InheritableThread(target=collect, daemon=True).start()
+    return done.result()
 
 
 def _results(opened: OpenedJob, rows: Sequence[tuple[int, Any]]) -> list[TaskResult]:
@@ -78,23 +97,13 @@ def _described(session: SparkSession, text: str) -> Iterator[None]:
     context.setJobDescription(text)
     try:
         yield
-    except Exception:
+    finally:
         context.setLocalProperty(_DESCRIPTION, before)
-        raise
-    # After an interrupt the thread has lost its connection, and what Spark knew of it with it.
-    context.setLocalProperty(_DESCRIPTION, before)
 
 
 def _end(operations: Operations) -> None:
     """Cancel the tasks that still run, and wait until they have ended: what they upload later
-    would have to be purged. From a thread of its own, since this one's connection to the JVM may
-    be waiting for the very tasks."""
-    ending = threading.Thread(target=_cancel_and_wait, args=[operations], daemon=True)
-    ending.start()
-    ending.join(_PATIENCE + 1)
-
-
-def _cancel_and_wait(operations: Operations) -> None:
+    would have to be purged."""
     try:
         operations.cancel()
         until = time.monotonic() + _PATIENCE

@@ -12,7 +12,7 @@ from ...committer.errors import InvalidInputError, ZeroRenameError
 from .shipped_task import UNFIT
 
 #: Ends of an error's text: Java's stack, Spark's own words after it, an empty line.
-_END = r"(?=\n\s*\n|\n\s+at |\n\s*Driver stacktrace|\Z)"
+_END = r"(?=\n\s*\n|\n\s+at |\n\s*Driver stacktrace|\s*SQLSTATE: |\Z)"
 _OURS = re.compile(r"zero_rename\.committer\.errors\.(\w+): (.+?)" + _END, re.DOTALL)
 _UNFIT = re.compile(re.escape(UNFIT) + r" (.+)")
 _NO_ARROW = re.compile(r"No module named '(pyarrow|pandas)|(PyArrow|Pandas) >= [\d.]+ must be")

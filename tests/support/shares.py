@@ -23,12 +23,14 @@ _SHARES = {
     "s3a/real/test_verified.py": "submissions and recovery with Hadoop's committers",
     "s3a/real/": "writes with Hadoop's committers",
     "spark/reading/": "one Spark session",
+    "spark/saving/test_save.py": "one Spark session",
     "spark/test_": "one Spark session",
     "torture/test_spark_processes.py": "one Spark session",
 }
 #: Files and folders that take long, mostly by waiting. What stands first begins first.
 _FIRST = (
     *_SHARES,
+    "spark/saving/test_older_spark.py",
     *("torture", "simulation", "demo/test_airflow.py", "operators", "example_dags", "provider"),
     *("tools/test_s3_servers.py", "test_imports.py", "test_packaging.py", "demo"),
 )

@@ -1,0 +1,77 @@
+"""Fixtures for a run of tests on another PySpark than the checkout's, in its own environment.
+
+A plugin for pytest, which finds nothing else there: ``-p support.older_spark``. The S3 server is
+the environment's.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class PlainBucket:
+    """A bucket nobody else uses; as that of ``tests/conftest.py``, without its counter."""
+
+    name: str
+    client: Any
+
+    def keys(self, prefix: str = "") -> list[str]:
+        pages = self.client.get_paginator("list_objects_v2").paginate(
+            Bucket=self.name, Prefix=prefix
+        )
+        return [entry["Key"] for page in pages for entry in page.get("Contents", ())]
+
+    def read(self, key: str) -> bytes:
+        return self.client.get_object(Bucket=self.name, Key=key)["Body"].read()
+
+    def put(self, key: str, body: bytes) -> None:
+        self.client.put_object(Bucket=self.name, Key=key, Body=body)
+
+    def uploads(self, prefix: str = "") -> list[str]:
+        listed = self.client.list_multipart_uploads(Bucket=self.name, Prefix=prefix)
+        return [entry["Key"] for entry in listed.get("Uploads", ())]
+
+
+@pytest.fixture
+def s3_bucket() -> PlainBucket:
+    import boto3
+
+    client = boto3.client("s3")
+    name = f"older-{os.getpid()}-{next(_numbers)}"
+    client.create_bucket(Bucket=name)
+    return PlainBucket(name, client)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A session as that of ``support.spark``."""
+    from pyspark.sql import SparkSession
+
+    folder: Path = tmp_path_factory.mktemp("spark")
+    builder = SparkSession.builder.master("local[2,3]").appName("tests")
+    for name, value in {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "America/New_York",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.local.dir": str(folder),
+        "spark.python.daemon.module": "support.preloaded_daemon",
+    }.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
