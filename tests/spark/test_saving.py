@@ -43,22 +43,6 @@ def told(spark, url, monkeypatch):
     return told
 
 
-def test_the_commits_report_is_returned(url, frame):
-    first = save(frame, url, partition_by=["p"])
-    assert first is not None
-    assert (first.job, first.table) == (Table(url).marker("p=x").job, url)
-    by_name = {change.partition: change for change in first.partitions}
-    assert {name: (c.epoch, c.rows, c.removed) for name, c in by_name.items()} == {
-        "p=x": (1, 2, 0),
-        "p=y": (1, 1, 0),
-    }
-    files = Table(url).files()
-    assert (first.rows, first.files, first.bytes) == (3, len(files), sum(f.size for f in files))
-    again = save(frame.where("p = 'x'"), url, mode="overwrite")
-    assert [(c.partition, c.epoch, c.rows) for c in again.partitions] == [("p=x", 2, 2)]
-    assert again.partitions[0].removed == by_name["p=x"].files
-
-
 @pytest.mark.parametrize("columns", [["a,b"], ["[c", "a,b"], ["c", "d;e"]])
 def test_partition_columns_of_any_name(spark, url, columns):
     names = ["n", *columns]

@@ -64,11 +64,18 @@ def appear(path: Path) -> None:
 class TestModes:
     def test_append_overwrite_and_named_partitions(self, url: str, frame: Any) -> None:
         first = save(frame, url, partition_by=["p"])
-        again = save(frame.where("p = 'x'").selectExpr("p", "n * 10 n"), url, mode="overwrite")
         assert first is not None
+        files = Table(url).files()
+        assert (first.job, first.table, first.rows) == (Table(url).partition_job("p=x"), url, 3)
+        assert (first.files, first.bytes) == (len(files), sum(file.size for file in files))
+        assert {p.partition: (p.epoch, p.rows) for p in first.partitions} == {
+            "p=x": (1, 2),
+            "p=y": (1, 1),
+        }
+        again = save(frame.where("p = 'x'").selectExpr("p", "n * 10 n"), url, mode="overwrite")
         assert again is not None
-        assert {p.partition: p.epoch for p in first.partitions} == {"p=x": 1, "p=y": 1}
         assert [(p.partition, p.epoch, p.rows) for p in again.partitions] == [("p=x", 2, 2)]
+        assert again.partitions[0].removed == first.partitions[0].files
         assert numbers(url, "n") == [2, 10, 30]
         save(frame.where("false"), url, mode="overwrite", partitions=["p=x"])
         assert numbers(url, "n") == [2]
