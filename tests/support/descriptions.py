@@ -1,18 +1,30 @@
-"""botocore's descriptions of services, read once a process.
+"""What botocore finds out anew for each session and client, found out once a process.
 
-Their contents never change, and reading them is most of the time that a client takes; each of
-the loaders that sessions make would read them anew.
+Its descriptions of services, which services there are, and which of its handlers take keywords
+never change; together they are most of the time that a client takes.
 """
 
 from __future__ import annotations
 
+import inspect
 from functools import cache
+from typing import Any
 
-from botocore.loaders import JSONFileLoader
-
-_descriptions = cache(JSONFileLoader().load_file)
+from botocore import hooks
+from botocore.compat import accepts_kwargs
+from botocore.loaders import JSONFileLoader, Loader, create_loader
 
 
 def read_once() -> None:
     """From now on."""
-    JSONFileLoader.load_file = lambda self, file_path: _descriptions(file_path)
+    read = cache(JSONFileLoader().load_file)
+    listed = cache(create_loader().list_available_services)
+    JSONFileLoader.load_file = lambda self, file_path: read(file_path)
+    Loader.list_available_services = lambda self, type_name: listed(type_name)
+    hooks.accepts_kwargs = _accepts_keywords
+
+
+def _accepts_keywords(handler: Any) -> bool:
+    # By the code, so that no handler, and no client with it, is kept.
+    code = getattr(handler, "__code__", None)
+    return bool(accepts_kwargs(handler) if code is None else code.co_flags & inspect.CO_VARKEYWORDS)
