@@ -204,6 +204,17 @@ def adopt(
 
 
 @app.command()
+def index(table: Url, as_json: AsJson = False) -> None:
+    """Write the index, by which readers open a table of many partitions in a few requests."""
+    with refusals():
+        written = Table(table).write_index()
+    print_rows(as_json, ("index",), [("written",)] if written else [], {"written": written}, "")
+    if not written:
+        say("Another process wrote the index meanwhile, or the store refused; run it again.")
+        raise typer.Exit(Exit.LOOK)
+
+
+@app.command()
 def repair(
     table: Url,
     accept_loss: Annotated[

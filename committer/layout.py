@@ -164,6 +164,18 @@ class TableRoot:
         return None
 
     @property
+    def index_key(self) -> str:
+        """The key of the index's record: beside the heads, so that whoever lists them sees it."""
+        return self._control("heads", "_index.json")
+
+    @property
+    def index_parts_prefix(self) -> str:
+        return self._control("index", "")
+
+    def index_part_key(self, write_id: str) -> str:
+        return self._control("index", f"{write_id}.parquet")
+
+    @property
     def manifests_prefix(self) -> str:
         return self._control("manifests", "")
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from .doctor import examine
 from .errors import CommitConflictError, SnapshotGoneError
+from .index.write_index import write_index_now
 from .job_spec import (
     MAX_DURATION,
     Coordination,
@@ -292,6 +293,17 @@ class Table(ReadableTable):
         """
         step = keep_symlinks if keep else drop_symlinks
         return self.driver.run(step(self._context))
+
+    def write_index(self) -> bool:
+        """Write the index, by which readers open a table of many partitions in a few requests.
+
+        Jobs do so too, now and then; no answer depends on it.
+
+        :return: whether it is there now; ``False``: another process wrote it meanwhile, or the
+            store refused.
+        :raises TableNotFoundError: no table here.
+        """
+        return self.driver.run(write_index_now(self._context))
 
     def conflicts(
         self, window: float = 3600.0, since: float = 604800.0, partition: str | None = None

@@ -54,13 +54,20 @@ class Upkeep:
 def look_after(
     table: Table, *, apply: bool, foreign_age: float | None, patience: float | None
 ) -> Upkeep:
-    """Recover, purge and verify a table; a step that fails does not keep the next from it.
+    """Recover, purge, index and verify a table; a step that fails does not keep the next from it.
 
     :param foreign_age: seconds from which foreign uploads are aborted; ``None`` leaves them.
     """
     done = Upkeep(table.root.url)
     try:
         _purge(table, done, apply, foreign_age, patience)
+    except ZeroRenameError as error:
+        done.met(error)
+    try:
+        if apply and not table.write_index():
+            done.notes.append(
+                "the index was not written: another process did, or the store refused"
+            )
     except ZeroRenameError as error:
         done.met(error)
     try:

@@ -53,12 +53,14 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         "schema": {"errors", "s3", "layout"},
         "records": {"errors", "job_spec", "s3", "layout", "schema"},
         "state": {"errors", "job_spec", "s3", "layout", "schema", "records"},
+        "index": {"errors", "s3", "layout", "records", "state"},
         "protocol": {
             *("errors", "job_spec", "read_base", "s3", "layout", "schema", "records", "state"),
+            "index",
         },
         "maintenance": {
             *("errors", "job_spec", "s3", "layout", "schema", "records", "state"),
-            *("protocol", "parquet"),
+            *("index", "protocol", "parquet"),
         },
         "uploads": {
             *("errors", "job_spec", "s3", "layout", "records", "state"),
@@ -89,7 +91,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         },
         "table": {
             *("errors", "job_spec", "read_base", "s3", "layout", "schema", "records", "state"),
-            *("protocol", "maintenance", "parquet", "doctor", "write_job", "scan"),
+            *("index", "protocol", "maintenance", "parquet", "doctor", "write_job", "scan"),
             "rewrites",
         },
     },

@@ -8,6 +8,7 @@ from enum import StrEnum
 from functools import partial
 
 from ..errors import DamagedError, StoreFullError
+from ..index.old_parts import find_old_parts
 from ..job_spec import Coordination
 from ..protocol.apply import finish
 from ..protocol.close import list_uploads
@@ -16,7 +17,7 @@ from ..records.decision import Decision
 from ..records.head import HeadState
 from ..s3.backoff import Backoff
 from ..s3.deletion import abort_until_gone, remove
-from ..s3.requests import ListedUpload, Step
+from ..s3.requests import All, ListedUpload, Step
 from ..state.context import Context
 from ..state.decide import decide, read_decision
 from ..state.found_table import find_table
@@ -110,7 +111,8 @@ def purge(
 
 def _old_records(context: Context, kept_for: float, apply: bool) -> Step[list[PurgeEntry]]:
     """Remove the records that nobody needs any more, or say which these are."""
-    found = yield from find_old_records(context, kept_for)
+    old, parts = yield All((find_old_records(context, kept_for), find_old_parts(context, kept_for)))
+    found = [*old, *parts]
     failed: Mapping[str, str] = {}
     if apply:
         failed = yield from remove((it.item.key, it.item.etag) for it in found)

@@ -110,7 +110,8 @@ def list_directory(root: TableRoot) -> Step[Directory]:
     """Data files below a root, by where they lie; none where a partition's head names files: a
     table whose ``table.json`` is lost is no table of another committer."""
     listing = yield from list_objects(root.heads_prefix)
-    found = yield All(tuple(Get(key) for key in listing.keys))
+    keys = (key for key in listing.keys if key != root.index_key)
+    found = yield All(tuple(Get(key) for key in keys))
     if any(head_at(root, item).head.epoch for item in found if isinstance(item, Found)):
         return Directory(None, {})
     listing = yield from list_objects(f"{root.prefix}/")

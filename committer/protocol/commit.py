@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from ..errors import (
     JobFencedError,
     ZeroRenameError,
 )
+from ..index.write_index import write_index_where_behind
 from ..job_spec import Coordination
 from ..layout import UNPARTITIONED
 from ..records.decision import Decision
@@ -28,6 +30,8 @@ from .claim import ClaimRequest, claim_all
 from .first_job import confirm, establish
 from .task_results import check_results
 from .uncoordinated import abort_uncoordinated, commit_uncoordinated
+
+logger = logging.getLogger("zero_rename.committer.protocol.commit")
 
 
 def commit_job(
@@ -74,7 +78,22 @@ def commit_job(
         raise error
     report = yield from finish_own(context, decided, held)
     yield from confirm(context, made)
+    if opened.index_behind:
+        yield from _look_after_index(context)
     return report
+
+
+def _look_after_index(context: Context) -> Step[None]:
+    """Write the table's index, which nothing depends on, after all that anything depends on."""
+    try:
+        yield from write_index_where_behind(context)
+    except ZeroRenameError as error:
+        logger.warning(
+            "%s: the table's index was not written; the job is committed, and readers read the "
+            "heads instead: %s",
+            context.root.url,
+            error,
+        )
 
 
 def abort_job(

@@ -12,6 +12,7 @@ from ..errors import (
     TableMismatchError,
     ZeroRenameError,
 )
+from ..index.write_index import is_behind
 from ..job_spec import Coordination, JobSpec, OnRepeat, check_options
 from ..records.head import HeadState, Slot
 from ..records.open_record import OpenRecord
@@ -24,7 +25,7 @@ from ..schema.types import normalise
 from ..state.context import Context
 from ..state.decide import Decided, read_decision
 from ..state.found_table import FoundTable, find_table
-from ..state.heads import ListedHead, list_heads, read_head
+from ..state.heads import HeadListing, list_heads_and_index, read_head
 from ..state.job_state import Committed, OpenedJob
 from ..state.open_jobs import list_open
 from ..state.tolerance import or_damage
@@ -110,7 +111,7 @@ def checked(context: Context, spec: JobSpec) -> JobSpec:
 def _opened(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:
     if spec.coordination is Coordination.NONE:
         return (yield from _opened_uncoordinated(context, job, spec))
-    found, (heads, others), once = yield All(
+    found, (listing, others), once = yield All(
         (find_table(context), _heads_and_open(context), _once_state(context, spec))
     )
     table, new = yield from _table_for(context, found, job, spec)
@@ -128,11 +129,12 @@ def _opened(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:
         schema=table.schema,
         partition_by=table.partition_by,
         facts=table.facts,
-        base={name: listed.etag for name, listed in heads.items()},
+        base={name: listed.etag for name, listed in listing.heads.items()},
         once_base=once.etag if once else None,
         others=frozenset(others),
         new_table=new,
         symlinks=table.symlinks,
+        index_behind=is_behind(listing, context.limits),
     )
     if earlier is None or spec.on_repeat is OnRepeat.APPEND:
         return opened
@@ -141,12 +143,12 @@ def _opened(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:
     return replace(opened, repeat_of=earlier.job)
 
 
-def _heads_and_open(context: Context) -> Step[tuple[dict[str, ListedHead], set[str]]]:
+def _heads_and_open(context: Context) -> Step[tuple[HeadListing, set[str]]]:
     """The heads, then the jobs that are open: one that had moved a head as it was listed is among
     these, or has done all it had to."""
-    heads = yield from list_heads(context)
+    listing = yield from list_heads_and_index(context)
     others = yield from list_open(context)
-    return heads, others
+    return listing, others
 
 
 def _opened_uncoordinated(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:

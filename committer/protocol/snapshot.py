@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from ..errors import DamagedError, StoreRefusedError, UnfinishedCommitError
+from ..index.indexed_partition import IndexedPartition
+from ..index.read_index import read_index, still_true
 from ..job_spec import Coordination
 from ..layout import TableRoot
 from ..read_base import ReadBase
@@ -19,14 +21,17 @@ from ..state.context import Context
 from ..state.data_listing import list_older, older_files
 from ..state.decide import Decided, read_decision
 from ..state.found_table import read_table
-from ..state.heads import ListedHead, list_heads, read_head
-from ..state.partition_files import assemble, read_commit, read_manifest
+from ..state.heads import HeadListing, ListedHead, list_heads, list_heads_and_index, read_head
+from ..state.partition_files import files_of_heads
 from ..state.tolerance import or_damage
 from .apply import finish
 from .uncoordinated import list_files
 
 _ROUNDS = 60
 _PAUSE = 0.5
+
+#: What the index says of partitions, by name.
+_Indexed = Mapping[str, IndexedPartition]
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,8 @@ def take_snapshot(context: Context, partitions: Collection[str] | None = None) -
     the ETags are equal and no claim is a decided commit. Else the heads that moved are read again,
     and the decisions of all claiming jobs. Such a commit is applied first, or waited
     for where this process may not write. In a table over older files, the files are listed once
-    before: a partition whose head has not moved by then holds what that listing showed.
+    before: a partition whose head has not moved by then holds what that listing showed. Of many
+    heads the index is asked first: those that it knows by their ETag are not read.
 
     :param partitions: Hive-escaped partition paths; ``None`` for all.
     :raises TableNotFoundError: no such table.
@@ -90,7 +96,7 @@ def take_snapshot(context: Context, partitions: Collection[str] | None = None) -
     :raises UnfinishedCommitError: a committed job could not be applied and its owner does not
         finish either.
     """
-    found = yield from survey(context, partitions)
+    found = yield from _look(context, partitions, _indexed)
     for partition in sorted(found.damaged):
         raise found.damaged[partition]
     return found.snapshot
@@ -98,7 +104,32 @@ def take_snapshot(context: Context, partitions: Collection[str] | None = None) -
 
 def survey(context: Context, partitions: Collection[str] | None = None) -> Step[Survey]:
     """As :func:`take_snapshot`, but a partition that cannot be read does not keep the others
-    from being: for who looks after a table. Rows are not to be read from it."""
+    from being, and every record is looked at: for who looks after a table. Rows are not to be
+    read from it."""
+    return (yield from _look(context, partitions, _nothing_indexed))
+
+
+#: What is known of listed heads, by partition, without reading them.
+_Known = Callable[[Context, HeadListing, Mapping[str, ListedHead]], Step[_Indexed]]
+
+
+def _indexed(
+    context: Context, listing: HeadListing, wanted: Mapping[str, ListedHead]
+) -> Step[_Indexed]:
+    if listing.index is None or len(wanted) < context.limits.heads_besides_index:
+        return {}
+    index = yield from read_index(context, wanted)
+    return still_true(index, wanted)
+
+
+def _nothing_indexed(
+    context: Context, listing: HeadListing, wanted: Mapping[str, ListedHead]
+) -> Step[_Indexed]:
+    yield from ()
+    return {}
+
+
+def _look(context: Context, partitions: Collection[str] | None, known: _Known) -> Step[Survey]:
     table = yield from read_table(context)
     if table.coordination is Coordination.NONE:
         files = yield from list_files(context, table.partition_by, partitions)
@@ -108,19 +139,23 @@ def survey(context: Context, partitions: Collection[str] | None = None) -> Step[
     older: dict[str, list[ListedObject]] = {}
     if table.unadopted:
         older = yield from list_older(context, table, partitions)
-    listed = yield from list_heads(context)
+    listing = yield from list_heads_and_index(context)
+    wanted = _wanted(listing.heads, partitions)
+    indexed = yield from known(context, listing, wanted)
     states: list[HeadState] = []
     for _ in range(_ROUNDS):
-        wanted = _wanted(listed, partitions)
-        found = yield from _read_moved(context, wanted, states)
+        indexed = {n: it for n, it in indexed.items() if n in wanted and wanted[n].etag == it.etag}
+        unknown = {name: head for name, head in wanted.items() if name not in indexed}
+        found = yield from _read_moved(context, unknown, states)
         damaged = {name: it for name, it in found.items() if isinstance(it, DamagedError)}
         states = [state for state in found.values() if isinstance(state, HeadState)]
         settled = yield from _settle_claims(context, states, damaged)
-        again = yield from list_heads(context)
+        again = _wanted((yield from list_heads(context)), partitions)
         seen = _etags(wanted) | {state.slot.name: state.etag for state in states}
-        if settled and _etags(_wanted(again, partitions)) == seen:
-            return (yield from _snapshot(context, table, states, older, partitions, damaged))
-        listed = again
+        if settled and _etags(again) == seen:
+            view = _View(context, table, indexed, states, older, damaged)
+            return (yield from _snapshot(view, partitions))
+        wanted = again
     raise UnfinishedCommitError(
         f"The table did not hold still for {_ROUNDS} looks, or a committed job is not applied.",
         table=context.root.url,
@@ -187,37 +222,42 @@ def _finish(context: Context, decided: Decided) -> Step[DamagedError | None]:
     return None
 
 
-def _snapshot(
-    context: Context,
-    table: TableRecord,
-    states: list[HeadState],
-    older: dict[str, list[ListedObject]],
-    asked: Collection[str] | None,
-    damaged: Mapping[str, DamagedError],
-) -> Step[Survey]:
-    moved = [state for state in states if state.head.epoch]
-    named = sorted({job for state in moved for job in state.head.decisions})
-    told = {*damaged, *(state.slot.name for state in moved)}
-    unmoved = {name: items for name, items in older.items() if name not in told}
-    folded, found, files = yield All(
-        (
-            All(tuple(or_damage(read_manifest(context, state.head)) for state in moved)),
-            All(tuple(or_damage(read_commit(context, job)) for job in named)),
-            older_files(context, unmoved),
-        )
+@dataclass(frozen=True)
+class _View:
+    """The heads of one moment.
+
+    :param states: those that were read; ``indexed``: what the index says of the others.
+    :param older: files from before the table, by partition.
+    :param damaged: why partitions cannot be read.
+    """
+
+    context: Context
+    table: TableRecord
+    indexed: _Indexed
+    states: list[HeadState]
+    older: dict[str, list[ListedObject]]
+    damaged: Mapping[str, DamagedError]
+
+
+def _snapshot(view: _View, asked: Collection[str] | None) -> Step[Survey]:
+    moved = [state for state in view.states if state.head.epoch]
+    known = [it for it in view.indexed.values() if it.epoch]
+    told = {*view.damaged, *(state.slot.name for state in moved), *(it.name for it in known)}
+    unmoved = {name: items for name, items in view.older.items() if name not in told}
+    read, files = yield All(
+        (files_of_heads(view.context, moved), older_files(view.context, unmoved))
     )
-    decisions = dict(zip(named, found, strict=True))
-    damaged = dict(damaged)
-    epochs: dict[str, int] = {}
-    for state, manifest in zip(moved, folded, strict=True):
+    damaged = dict(view.damaged)
+    epochs = {it.name: it.epoch for it in known}
+    files |= {it.name: it.files for it in known}
+    for state, of_it in zip(moved, read, strict=True):
         name = state.slot.name
-        read = (manifest, *(decisions[job] for job in state.head.decisions))
-        error = next((it for it in read if isinstance(it, DamagedError)), None)
-        if error is not None:
-            damaged.setdefault(name, error)
-        if name not in damaged:
-            files[name] = assemble(state.head, manifest, decisions)
+        if isinstance(of_it, DamagedError):
+            damaged.setdefault(name, of_it)
+        elif name not in damaged:
+            files[name] = of_it
             epochs[name] = state.head.epoch
     every = tuple(file for name in sorted(files) for file in files[name])
-    shown = Snapshot(context.root, table.schema, table.partition_by, every, epochs, asked)
+    table = view.table
+    shown = Snapshot(view.context.root, table.schema, table.partition_by, every, epochs, asked)
     return Survey(shown, damaged)

@@ -18,7 +18,7 @@ from .typed_json import Unfit, from_members, to_members
 
 FORMAT = 1
 #: Kinds of records that name files, or all the partitions of many writes.
-_LISTS = frozenset({"decision", "decision-part", "manifest", "s3a try"})
+_LISTS = frozenset({"decision", "decision-part", "index", "manifest", "s3a try"})
 T = TypeVar("T")
 
 

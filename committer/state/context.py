@@ -40,11 +40,14 @@ class Limits:
     :param decisions_per_head: decisions that a head names before the next move folds them into
         a manifest.
     :param files_per_object: files and removals that a decision object holds before its
-        partitions move to parts.
+        partitions move to parts. An object of the index holds as many files.
+    :param heads_besides_index: heads that change before a job writes the table's index anew, and
+        of which a reader asks the index.
     """
 
     decisions_per_head: int = 8
     files_per_object: int = 10_000
+    heads_besides_index: int = 16
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from ..errors import DamagedError
 from ..records.head import HeadState, PartitionHead, Slot, head_at, partition_of_slot_key
 from ..s3.conditional_put import NotWritten, Uncertain, Written, put_record
 from ..s3.listing import list_objects
-from ..s3.requests import Absent, All, Found, Get, Put, Step
+from ..s3.requests import Absent, All, Found, Get, ListedObject, Put, Step
 from .context import Context
 from .tolerance import or_damage
 
@@ -72,16 +72,33 @@ class ListedHead:
     last_modified: float
 
 
-def list_heads(context: Context) -> Step[dict[str, ListedHead]]:
-    """Every partition's head, by partition name: one request per thousand."""
+@dataclass(frozen=True)
+class HeadListing:
+    """All heads of partitions as a listing shows them, by partition, and the index's record."""
+
+    heads: dict[str, ListedHead]
+    index: ListedObject | None
+
+
+def list_heads_and_index(context: Context) -> Step[HeadListing]:
+    """Every partition's head, and the index beside them: one request per thousand."""
     listing = yield from list_objects(context.root.heads_prefix)
     heads: dict[str, ListedHead] = {}
+    index = None
     for item in listing.objects:
         name = partition_of_slot_key(context.root, item.key)
         if name is not None:
             slot = Slot.partition(context.root, name)
             heads[name] = ListedHead(slot, item.etag, item.last_modified)
-    return heads
+        elif item.key == context.root.index_key:
+            index = item
+    return HeadListing(heads, index)
+
+
+def list_heads(context: Context) -> Step[dict[str, ListedHead]]:
+    """Every partition's head, by partition name: one request per thousand."""
+    listing = yield from list_heads_and_index(context)
+    return listing.heads
 
 
 def all_heads(context: Context) -> Step[list[HeadState | DamagedError]]:

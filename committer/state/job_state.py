@@ -109,6 +109,7 @@ class OpenedJob:
         is not known.
     :param new_table: what the table will be, when this job's commit is to make it.
     :param symlinks: whether the table has symlink manifests.
+    :param index_behind: whether its commit looks after the table's index.
     """
 
     job: str
@@ -125,3 +126,4 @@ class OpenedJob:
     opened_at: float = 0.0
     new_table: TableRecord | None = None
     symlinks: bool = False
+    index_behind: bool = False

@@ -7,7 +7,7 @@ application; an object of a probe by the probe.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..errors import DamagedError
@@ -54,9 +54,13 @@ def find_old_records(context: Context, kept_for: float) -> Step[list[OldRecord]]
         ("left by a probe", probes.objects),
         ("a list of files that no head names", free),
     )
+    return [it for what, items in groups for it in aged(what, items, now, kept_for)]
+
+
+def aged(what: str, items: Iterable[ListedObject], now: float, kept_for: float) -> list[OldRecord]:
+    """Those that are to go, by their age."""
     return [
         OldRecord(item, f"{what}, {(now - item.last_modified) / _DAY:.0f} days old")
-        for what, items in groups
         for item in items
         if item.last_modified < now - kept_for
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ..errors import DamagedError
@@ -113,6 +113,27 @@ def files_of_head(
         (read_manifest(context, state.head), read_decisions(context, others))
     )
     return assemble(state.head, folded, {**decisions, **own})
+
+
+def files_of_heads(
+    context: Context, states: Sequence[HeadState]
+) -> Step[list[tuple[DataFile, ...] | DamagedError]]:
+    """The files of each of several partitions, each decision read once; of one that cannot be
+    read, why."""
+    named = sorted({job for state in states for job in state.head.decisions})
+    folded, found = yield All(
+        (
+            All(tuple(or_damage(read_manifest(context, state.head)) for state in states)),
+            All(tuple(or_damage(read_commit(context, job)) for job in named)),
+        )
+    )
+    decisions = dict(zip(named, found, strict=True))
+    files: list[tuple[DataFile, ...] | DamagedError] = []
+    for state, manifest in zip(states, folded, strict=True):
+        read = (manifest, *(decisions[job] for job in state.head.decisions))
+        damage = next((it for it in read if isinstance(it, DamagedError)), None)
+        files.append(damage or assemble(state.head, manifest, decisions))
+    return files
 
 
 def fold(

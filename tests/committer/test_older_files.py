@@ -23,8 +23,8 @@ from zero_rename.committer import (
     TableMismatchError,
     TableNotFoundError,
 )
-from zero_rename.committer import table as table_module
 from zero_rename.committer.s3.requests import Delete, Put
+from zero_rename.committer.scan import readable_table
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.int32())])
 BY_MONTH = pa.schema([("id", pa.int64()), ("month", pa.int32())])
@@ -35,7 +35,7 @@ class Directory:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.driver = MemoryDriver()
-        monkeypatch.setattr(table_module, "connect", lambda bucket, client: self.driver)
+        monkeypatch.setattr(readable_table, "connect", lambda bucket, client: self.driver)
         self.url = "s3://bucket/wh/flights"
 
     @property

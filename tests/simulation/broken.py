@@ -281,8 +281,8 @@ def clears_the_note_in_one_step(context, found, taken, looked):
 
 def lists_open_jobs_before_heads(context):
     others = yield from list_open(context)
-    heads = yield from slots.list_heads(context)
-    return heads, others
+    listing = yield from slots.list_heads_and_index(context)
+    return listing, others
 
 
 def beats_without_a_condition(context, job_id, interval):
@@ -447,7 +447,8 @@ def lists_heads_once(context, partitions=None):
     wanted = snapshot._wanted(listed, partitions)
     states = yield All(tuple(slots.read_head(context, item.slot) for item in wanted.values()))
     yield from snapshot._settle_claims(context, states, {})
-    return (yield from snapshot._snapshot(context, table, states, {}, partitions, {})).snapshot
+    view = snapshot._View(context, table, {}, states, {}, {})
+    return (yield from snapshot._snapshot(view, partitions)).snapshot
 
 
 def ignores_decided_claims(context, states, damaged):
@@ -501,3 +502,15 @@ def removes_before_it_writes_symlinks(context, decided, change, held, count, kno
     yield from _apply_partition(context, unlisted, change, held, count, known)
     if decided.decision.symlinks:
         yield from symlink_manifest.write_symlinks(context, change.partition, known)
+
+
+# The index
+
+
+def trusts_an_index_that_is_behind(index, heads):
+    named = [it for part in index.parts.values() for it in part if it.name in heads]
+    return {it.name: replace(it, etag=heads[it.name].etag) for it in named}
+
+
+def takes_claimed_heads_into_the_index(found):
+    return [it for it in found if isinstance(it, HeadState)]

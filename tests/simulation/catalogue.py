@@ -20,6 +20,7 @@ from simulation.scenarios import (
     foreign_key,
     heart,
     in_turn,
+    indexer,
     job_id,
     purger,
     reader,
@@ -40,6 +41,7 @@ APPEND, REPLACE, FAIL = Mode.APPEND, Mode.REPLACE, Mode.FAIL_IF_EXISTS
 RESURRECTS = Behaviour(resurrects=True, delete_conditions=False)
 MINIO = Behaviour(delete_conditions=False, lists_by_prefix=False)
 UNMARKED: dict[str, Any] = {"success_markers": SuccessMarkers.NONE}
+INDEXED: dict[str, Any] = {"limits": Limits(heads_besides_index=0)}
 SMALL: dict[str, Any] = {"limits": Limits(decisions_per_head=1, files_per_object=1)}
 #: States of a scenario that `make test` explores: every broken variant is caught within.
 MOST = int(os.environ.get("SIMULATION_STATES", "4000"))
@@ -259,6 +261,33 @@ BOUNDED = {
         ),
         RIVALS,
         switches=2,
+    ),
+    "a replace and a reader of an index": Scenario(
+        lambda **bounds: explorer(
+            writer("a", REPLACE, ONE, TWO, **UNMARKED),
+            reader(ONE, TWO, **INDEXED),
+            indexed=True,
+            **bounds,
+        ),
+        ("a committed", "reader done"),
+        switches=3,
+    ),
+    "a replace, and who writes the index and reads": Scenario(
+        lambda **bounds: explorer(
+            writer("a", REPLACE, ONE, TWO, **UNMARKED), indexer(ONE, TWO, **INDEXED), **bounds
+        ),
+        ("a committed", "indexer done"),
+        switches=3,
+    ),
+    "two appends that write the index, a crash": Scenario(
+        lambda **bounds: explorer(
+            writer("a", APPEND, ONE, **INDEXED, **UNMARKED),
+            writer("b", APPEND, TWO, **INDEXED, **UNMARKED),
+            crashes=1,
+            **bounds,
+        ),
+        BOTH,
+        switches=1,
     ),
     "two appends that fold, a fault": Scenario(
         lambda **bounds: explorer(

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from functools import lru_cache
 from itertools import pairwise
 
-from simulation.invariants import ROOT, Violation, changes, decision_of
+from simulation.invariants import ROOT, Violation, changes, decision_of, is_head
 from simulation.sim_store import Store, body_of
 
 from zero_rename.committer import Mode, OnConflict
@@ -123,7 +123,7 @@ def check_claims_released(before: Store, after: Store) -> None:
         if key.startswith(prefix)
     }
     for key, found in after.objects.items():
-        if "/_zero_rename/heads/" in key or "/_zero_rename/once/" in key:
+        if is_head(key) or "/_zero_rename/once/" in key:
             claim = json.loads(found.body)["claim"]
             if claim in was_open:
                 raise Violation("ability to abort", f"recovery left the claim of {claim} on {key}")

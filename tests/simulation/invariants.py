@@ -148,7 +148,12 @@ def check_step(before: Store, after: Store) -> None:
 
 def never_deleted(key: str) -> bool:
     """Heads and decisions stay; parts of decisions that lost do not."""
-    return "/_zero_rename/heads/" in key or ("/_zero_rename/jobs/" in key and ".json" in key)
+    return is_head(key) or ("/_zero_rename/jobs/" in key and ".json" in key)
+
+
+def is_head(key: str) -> bool:
+    """Whether a partition's head lies there."""
+    return "/_zero_rename/heads/" in key and key != ROOT.index_key
 
 
 def check_owner(before: Store, after: Store, job: str, process: str) -> None:
@@ -179,7 +184,7 @@ def check_owner(before: Store, after: Store, job: str, process: str) -> None:
 
 def _claim_of(store: Store, key: str, job: str) -> list[str | None]:
     """The process whose claim of ``job`` a key carries, if it does."""
-    if "/_zero_rename/heads/" not in key and "/_zero_rename/once/" not in key:
+    if not is_head(key) and "/_zero_rename/once/" not in key:
         return []
     found = store.objects.get(key)
     if found is None:
@@ -217,7 +222,7 @@ def _check_overwrite(key: str, old: bytes, new: bytes) -> None:
         _check_amended(key, old, new)
     elif "/_zero_rename/jobs/" in key or "/_zero_rename/manifests/" in key:
         raise Violation("continuity of correctness", f"{key} was overwritten")
-    if "/_zero_rename/heads/" in key:
+    if is_head(key):
         step = json.loads(new)["epoch"] - json.loads(old)["epoch"]
         if step not in (0, 1):
             raise Violation("continuity of correctness", f"{key} went {step} epochs on")
@@ -386,7 +391,7 @@ def check_nothing_left(store: Store) -> None:
     for key, found in store.objects.items():
         if key.startswith(ROOT.open_prefix):
             raise Violation("ability to abort", f"an open record is left: {key}")
-        if "/heads/" in key or "/once/" in key:
+        if is_head(key) or "/once/" in key:
             claim = json.loads(found.body)["claim"]
             if claim is not None:
                 raise Violation("ability to abort", f"{key} still carries the claim of {claim}")

@@ -18,6 +18,7 @@ from simulation.world import Participant
 
 from zero_rename.committer import Context, JobSpec, Mode, OnConflict, Owner, SuccessMarkers, Waiting
 from zero_rename.committer.errors import StoreUnreachableError, StreamError, TaskResultsError
+from zero_rename.committer.index.write_index import write_index
 from zero_rename.committer.job_spec import Coordination
 from zero_rename.committer.maintenance.adopt import adopt
 from zero_rename.committer.maintenance.purge import purge
@@ -25,7 +26,7 @@ from zero_rename.committer.maintenance.recovery import recover
 from zero_rename.committer.maintenance.repair import repair
 from zero_rename.committer.protocol.commit import abort_job, commit_job
 from zero_rename.committer.protocol.open import open_job
-from zero_rename.committer.protocol.snapshot import take_snapshot
+from zero_rename.committer.protocol.snapshot import Snapshot, take_snapshot
 from zero_rename.committer.records.pending_file import PendingFile, TaskResult
 from zero_rename.committer.records.table_record import TableRecord
 from zero_rename.committer.s3.requests import (
@@ -41,6 +42,7 @@ from zero_rename.committer.s3.requests import (
     UploadPart,
 )
 from zero_rename.committer.state.context import Limits
+from zero_rename.committer.state.heads import list_heads_and_index
 from zero_rename.committer.state.heartbeat import send_heartbeat
 from zero_rename.committer.state.job_state import OpenedJob
 
@@ -219,11 +221,29 @@ def repairer(name: str = "repairer") -> Participant:
     return Participant(Program(name, lambda ids: repair(context_of(ids), accept_loss=True)))
 
 
-def reader(*partitions: str, name: str = "reader", writes: bool = True) -> Participant:
+def reader(
+    *partitions: str, name: str = "reader", writes: bool = True, limits: Limits | None = None
+) -> Participant:
     """A reader of several partitions as one state; ``writes``: whether it may apply what is
     decided."""
-    program = Program(name, lambda ids: take_snapshot(context_of(ids), partitions))
+    program = Program(name, lambda ids: take_snapshot(context_of(ids, limits=limits), partitions))
     return Participant(program, reads=partitions, writes=writes)
+
+
+def indexer(*partitions: str, limits: Limits) -> Participant:
+    """Who writes the table's index, and then reads several partitions as one state."""
+
+    def index_and_read(ids: Ids) -> Step[Snapshot]:
+        context = context_of(ids, limits=limits)
+        yield from _write_index(context)
+        return (yield from take_snapshot(context, partitions))
+
+    return Participant(Program("indexer", index_and_read), reads=partitions)
+
+
+def _write_index(context: Context) -> Step[bool]:
+    listing = yield from list_heads_and_index(context)
+    return (yield from write_index(context, listing))
 
 
 def recoverer(
@@ -287,6 +307,7 @@ def explorer(
     foreign: Sequence[str] = (),
     unadopted: bool = False,
     symlinks: bool = False,
+    indexed: bool = False,
     **bounds: Any,
 ) -> Explorer:
     """Explores ``participants`` on a table with some history.
@@ -295,12 +316,17 @@ def explorer(
     :param foreign: partitions with a file that was there before them.
     :param unadopted: whether readers list besides the heads.
     :param symlinks: whether it has symlink manifests.
+    :param indexed: whether the table has an index.
     :param bounds: as :class:`Explorer` takes them.
     """
     behaviour = behaviour or Behaviour()
     start = EMPTY
     if before is not None:
         start = table(behaviour, *before, foreign=foreign, unadopted=unadopted, symlinks=symlinks)
+    if indexed:
+        ids = Ids()
+        ids.prefix = "indexed"
+        start = run_to_end(start, _write_index(context_of(ids)), behaviour)
     return Explorer(participants, start, behaviour, context_of, **bounds)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from simulation import broken, scenarios
 
+from zero_rename.committer.index import write_index
 from zero_rename.committer.maintenance import adopt, purge, recovery
 from zero_rename.committer.protocol import (
     abort,
@@ -380,5 +381,15 @@ VARIANTS = [
         [(apply, "_apply_partition", broken.removes_before_it_writes_symlinks)],
         "two replaces of one partition, symlink manifests",
         COMPLETENESS,
+    ),
+    _variant(
+        [(snapshot, "still_true", broken.trusts_an_index_that_is_behind)],
+        "a replace and a reader of an index",
+        CONSISTENCY,
+    ),
+    _variant(
+        [(write_index, "_unclaimed", broken.takes_claimed_heads_into_the_index)],
+        "a replace, and who writes the index and reads",
+        CONSISTENCY,
     ),
 ]

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from support.memory_store import MemoryDriver, MemoryStore
+from zero_rename.committer.index.write_index import write_index
 from zero_rename.committer.job_spec import JobSpec, Mode
 from zero_rename.committer.layout import TableRoot
 from zero_rename.committer.maintenance.purge import purge
@@ -27,6 +28,7 @@ from zero_rename.committer.s3.requests import (
     UploadPart,
 )
 from zero_rename.committer.state.context import Context
+from zero_rename.committer.state.heads import list_heads_and_index
 from zero_rename.committer.state.job_state import Committed, OpenedJob
 
 ROOT = TableRoot("bucket", "flights")
@@ -94,6 +96,13 @@ class World:
     def snapshot(self, partitions: Sequence[str] | None = None) -> Snapshot:
         return self.driver.run(take_snapshot(self.context, partitions))
 
+    def write_index(self) -> bool:
+        def listed() -> Step[bool]:
+            listing = yield from list_heads_and_index(self.context)
+            return (yield from write_index(self.context, listing))
+
+        return self.driver.run(listed())
+
     def jobs_of(self, partition: str) -> list[str]:
         """The jobs whose files readers through the heads see, in order."""
         return [file.job for file in self.snapshot([partition]).files]
@@ -111,7 +120,8 @@ class World:
         """Nothing is left to do: no open record, no upload, no claim."""
         assert self.store.keys(ROOT.open_prefix) == []
         assert self.store.upload_keys() == []
-        for key in (*self.store.keys(ROOT.heads_prefix), *self.store.keys(ROOT.once_prefix)):
+        heads = [key for key in self.store.keys(ROOT.heads_prefix) if key != ROOT.index_key]
+        for key in (*heads, *self.store.keys(ROOT.once_prefix)):
             assert b'"claim":null' in self.store.objects[key].body
 
     def with_context(self, **changes: Any) -> World:

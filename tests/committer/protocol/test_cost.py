@@ -34,7 +34,8 @@ def test_a_listing_has_a_request_for_each_thousand_heads() -> None:
     """Counted with ten a page."""
     world = World(MemoryStore(behaviour=Behaviour(page=10)))
     world.load(*(f"day={n}" for n in range(40)))
-    assert _cost(world, DAY1) <= USUAL + 3
+    world.write_index()
+    assert _cost(world, DAY1) <= USUAL + 4
 
 
 def test_a_snapshot_reads_again_only_the_heads_that_moved() -> None:
@@ -76,3 +77,18 @@ def test_first_jobs_that_race_probe_the_store_each() -> None:
     world.driver.requests.clear()
     world.load(DAY1)
     assert len(world.driver.requests) <= USUAL
+
+
+def test_a_table_of_many_small_appends_stays_quick() -> None:
+    """Every sixteenth job writes the index: a reader reads so many heads, and a decision each."""
+    world = World(MemoryStore())
+    besides = Limits().heads_besides_index
+    costs = []
+    for number in range(120):
+        world.store.clock.advance(60)  # type: ignore[attr-defined]
+        costs.append(_cost(world, f"day={number % 60}"))
+    assert sum(costs[60:]) / 60 <= USUAL + 6
+    assert max(costs[60:]) <= USUAL + 7 + 4 * (besides + 1)
+    world.driver.requests.clear()
+    world.snapshot()
+    assert len(world.driver.requests) <= 5 + 3 * besides
