@@ -154,6 +154,8 @@ class JobSpec:
         through the heads do not see it and those that list do, until the next replace removes it.
     :param merges: by partition, the jobs whose rows this one writes again, among others': a later
         try of theirs that replaces its own is refused there.
+    :param merge_schema: make columns that only the job has, and wider types, the table's; columns
+        that it lacks are null in its files.
     :param once: the run's key (DAG, run, task, map index; not the try); ``None`` for none.
     :param max_duration: seconds after which a job without a heartbeat may be fenced.
     """
@@ -167,6 +169,7 @@ class JobSpec:
     adopt_partitions: tuple[str, ...] = ()
     keep_replaced: bool = False
     merges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    merge_schema: bool = False
     on_conflict: OnConflict = OnConflict.FAIL
     base: ReadBase | None = None
     success_markers: SuccessMarkers = SuccessMarkers.PARTITION_AND_TABLE

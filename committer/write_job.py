@@ -332,6 +332,7 @@ def task_writer(driver: BotoDriver, opened: OpenedJob, task: int, attempt: int) 
         spec.files,
         stream,
         spec.allowed_partitions,
+        absent=frozenset(opened.schema.names).difference(spec.schema.names),
     )
 
 

@@ -117,6 +117,12 @@ class WriterOptions:
         OnRepeat.SKIP,
         "on_repeat",
     )
+    merge_schema: bool = option(
+        values.flag,
+        "Make columns that only the frame has, and wider types, the table's; columns that it lacks "
+        "are null.",
+        False,
+    )
     compression: str = option(
         values.text,
         "Parquet codec: `zstd`, `snappy`, `gzip`, `lz4`, `brotli` or `none`.",

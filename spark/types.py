@@ -21,14 +21,12 @@ import pyarrow.types as pt
 
 from ..committer.errors import InvalidInputError, UnsupportedTypeError
 from ..committer.schema.compatibility import normalise
+from ..committer.schema.row_metadata import ROW_METADATA
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 logger = logging.getLogger("zero_rename.spark.types")
-#: Where Spark keeps the schema of a Parquet file (``ParquetReadSupport.SPARK_METADATA_KEY``).
-#: Partition columns are not in it: they are not in the file either.
-ROW_METADATA = b"org.apache.spark.sql.parquet.row.metadata"
 #: Spark takes dates before 1582 of files without it for possibly Julian ones.
 SPARK_VERSION = b"org.apache.spark.version"
 

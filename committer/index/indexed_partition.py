@@ -19,6 +19,7 @@ _SCHEMA = pa.schema(
         pa.field("partition", pa.string(), nullable=False),
         pa.field("etag", pa.string(), nullable=False),
         pa.field("epoch", pa.int64(), nullable=False),
+        pa.field("schema_version", pa.int64(), nullable=False),
         pa.field("key", pa.string()),
         pa.field("size", pa.int64()),
         pa.field("rows", pa.int64()),
@@ -27,7 +28,7 @@ _SCHEMA = pa.schema(
     ]
 )
 _ENCODINGS = {name: "DELTA_BYTE_ARRAY" for name in ("key", "checksum")}
-_DICTIONARIES = ["partition", "etag", "epoch", "job"]
+_DICTIONARIES = ["partition", "etag", "epoch", "schema_version", "job"]
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,14 @@ class IndexedPartition:
     ETag still listed need not read the head.
 
     :param files: oldest first.
+    :param schema_version: the head's.
     """
 
     name: str
     etag: str
     epoch: int
     files: tuple[DataFile, ...]
+    schema_version: int = 0
 
     @property
     def rows(self) -> int:
@@ -55,7 +58,7 @@ def encode_part(root: TableRoot, partitions: Iterable[IndexedPartition]) -> byte
     """The bytes of one object of the index."""
     start = len(root.prefix) + 1
     rows = [
-        (it.name, it.etag, it.epoch, *_of_file(file, start))
+        (it.name, it.etag, it.epoch, it.schema_version, *_of_file(file, start))
         for it in partitions
         for file in it.files or (None,)
     ]
@@ -97,14 +100,15 @@ def decode_part(body: bytes, key: str, root: TableRoot, rows: int) -> list[Index
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _damaged(key, f"is no Parquet file: {error}") from error
     found = []
-    for (name, etag, epoch), lines in groupby(zip(*columns, strict=True), lambda line: line[:3]):
-        files = tuple(_file(root, key, line) for line in lines if line[3] is not None)
-        found.append(IndexedPartition(name, etag, epoch, files))
+    for head, lines in groupby(zip(*columns, strict=True), lambda line: line[:4]):
+        name, etag, epoch, version = head
+        files = tuple(_file(root, key, line) for line in lines if line[4] is not None)
+        found.append(IndexedPartition(name, etag, epoch, files, version))
     return found
 
 
 def _file(root: TableRoot, part: str, line: tuple) -> DataFile:
-    partition, _, _, inner, size, rows, checksum, job = line
+    partition, _, _, _, inner, size, rows, checksum, job = line
     key = f"{root.prefix}/{inner}"
     if root.partition_of_data_key(key) != partition:
         raise _damaged(part, f"names {inner!r} of another partition than {partition!r}")

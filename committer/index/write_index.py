@@ -106,7 +106,9 @@ def _read(
     states = _unclaimed(found)
     files = yield from files_of_heads(context, states)
     return {
-        state.slot.name: IndexedPartition(state.slot.name, state.etag, state.head.epoch, of_it)
+        state.slot.name: IndexedPartition(
+            state.slot.name, state.etag, state.head.epoch, of_it, state.head.schema_version
+        )
         for state, of_it in zip(states, files, strict=True)
         if state.etag is not None and not isinstance(of_it, DamagedError)
     }

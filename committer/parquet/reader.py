@@ -15,7 +15,7 @@ from ..records.data_file import DataFile
 from ..s3.driver import Driver
 from ..s3.range_reader import RangeFile, gone
 from ..s3.requests import Absent, Get
-from ..schema.compatibility import cast_column, type_differences
+from ..schema.compatibility import cast_column, is_later, type_differences
 from ..schema.hive_paths import partition_values
 from ..schema.types import normalise
 from .foreign_columns import misfit
@@ -178,7 +178,7 @@ class _FileReader:
                 problems.append(f"{field.name} is there {count} times")
             elif count:
                 problems += self._problems(field, found.field(field.name))
-            elif not self._file.is_foreign:
+            elif not self._file.is_foreign and not is_later(field):
                 problems.append(f"{field.name} is missing")
         if problems:
             raise self._misfit(problems)

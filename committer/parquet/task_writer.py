@@ -57,6 +57,7 @@ class TaskWriter:
     :param options: how files are written.
     :param open_stream: opens an output stream of delayed visibility for a key.
     :param allowed_partitions: the only partitions rows may be for; ``None`` for any.
+    :param absent: columns that the rows may lack; they are null then.
     :param spill_directory: where the spill file goes; ``None`` for the temporary directory.
     :raises InvalidInputError: options that cannot be right.
     """
@@ -73,6 +74,7 @@ class TaskWriter:
         open_stream: OpenStream,
         allowed_partitions: frozenset[str] | None = None,
         spill_directory: str | None = None,
+        absent: frozenset[str] = frozenset(),
     ) -> None:
         check_options(options)
         self._root = root
@@ -80,6 +82,7 @@ class TaskWriter:
         self._task = task
         self._attempt = attempt
         self._schema = normalise(schema)
+        self._absent = absent
         self._options = options
         self._open_stream = open_stream
         self._allowed = allowed_partitions
@@ -121,7 +124,7 @@ class TaskWriter:
         try:
             for batch in rows.to_batches() if isinstance(rows, pa.Table) else (rows,):
                 for piece in _pieces(batch):
-                    self._take(cast(piece, self._schema))
+                    self._take(cast(piece, self._schema, self._absent))
         except BaseException as error:
             self._fail(error)
 

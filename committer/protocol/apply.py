@@ -246,7 +246,8 @@ def _move(
     while True:
         if state.etag is None or not _awaits(state, job, change.base_epoch):
             return None
-        new = state.head.moved(job, change, context.write_id(), state.etag, decided.date)
+        version = decided.decision.schema_version
+        new = state.head.moved(job, change, context.write_id(), state.etag, decided.date, version)
         folded = None
         if len(new.decisions) > context.limits.decisions_per_head:
             new, folded = yield from fold(context, new, decided)

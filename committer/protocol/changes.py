@@ -15,7 +15,7 @@ from ..state.context import Context
 from ..state.data_listing import foreign_files, list_data
 from ..state.decide import read_decision
 from ..state.job_state import OpenedJob
-from .task_results import destination_exists
+from ..state.task_results import destination_exists
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,10 @@ def compose_decision(
     changes = yield All(
         tuple(_change(context, opened, target, epochs[target.partition]) for target in targets)
     )
-    return Decision.commit(
+    decision = Decision.commit(
         opened.job, context.write_id(), opened.spec, tuple(changes), once_epoch, opened.symlinks
     )
+    return replace(decision, schema_version=opened.schema_version)
 
 
 def _change(

@@ -23,12 +23,13 @@ from ..state.data_listing import list_table
 from ..state.decide import decide, read_decision
 from ..state.heads import list_heads
 from ..state.job_state import Aborted, Committed, OpenedJob
+from ..state.task_results import check_results
 from .abort import abort_after, abort_own
 from .apply import finish_own
 from .changes import Target, compose_decision, targets_of
 from .claim import ClaimRequest, claim_all
+from .evolve import evolve
 from .first_job import confirm, establish
-from .task_results import check_results
 from .uncoordinated import abort_uncoordinated, commit_uncoordinated
 
 logger = logging.getLogger("zero_rename.committer.protocol.commit")
@@ -64,6 +65,9 @@ def commit_job(
             held = yield from claim_all(context, opened, _claims(context, opened, targets))
         decision = yield from _decision(context, opened, targets, held)
         made = yield from establish(context, opened, [target.partition for target in targets])
+        if opened.spec.merge_schema and made is None:
+            made, version = yield from evolve(context, opened)
+            decision = replace(decision, schema_version=version)
         decided = yield from decide(context, decision)
     except CommitStateUnknownError:
         raise

@@ -28,12 +28,12 @@ from ..s3.listing import list_objects
 from ..s3.requests import Put, Step
 from ..schema.compatibility import check_same, check_types
 from ..schema.directory import Directory, arrange, canonical_name
+from ..schema.evolution import evolved
 from ..state.context import Context
 from ..state.decide import not_confirmed, read_decision
-from ..state.found_table import FoundTable, find_table, refuse_partition_folder
+from ..state.found_table import FoundTable, find_table, is_unused, refuse_partition_folder
 from ..state.job_state import OpenedJob
 from ..state.probe import probe
-from ..state.unused_table import is_unused
 from .others import about_other, outwait
 
 logger = logging.getLogger("zero_rename.committer.protocol.first_job")
@@ -118,10 +118,10 @@ def _alone(context: Context, opened: OpenedJob, made: FoundTable) -> Step[FoundT
 
 
 def confirm(context: Context, made: FoundTable | None) -> Step[None]:
-    """Spare readers a look at the first job's decision, which is *commit*; let them list again
-    where an adoption died before its last look. Where this does not come about, the next job that
-    opens does it."""
-    if made is None or (made.record.first is None and not made.record.adopting):
+    """Spare readers a look at the first job's decision, which is *commit*, and at that of an
+    evolution; let them list again where an adoption died before its last look. Where this does not
+    come about, the next job that opens does it."""
+    if made is None or (made.record.first is None and not made.record.adopting and made.settled):
         return
     record = replace(
         made.record,
@@ -157,7 +157,10 @@ def check_table(root: TableRoot, table: TableRecord, spec: JobSpec) -> None:
             table=root.url,
             remedy=f"Write with partitionBy={','.join(table.partition_by)!r}, or leave it out.",
         )
-    check_same(table.schema, spec.schema, table=root.url)
+    if spec.merge_schema:
+        evolved(table.schema, spec.schema, table.partition_by, url=root.url)
+    else:
+        check_same(table.schema, spec.schema, table=root.url)
 
 
 def _as_opened(opened: OpenedJob) -> JobSpec:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ..errors import (
     DamagedError,
@@ -21,20 +22,23 @@ from ..records.table_record import TableRecord
 from ..s3.conditional_put import Uncertain, Written, put_record
 from ..s3.requests import Absent, All, Delete, Get, Put, Step
 from ..schema.compatibility import check_types
+from ..schema.evolution import evolved
 from ..schema.types import normalise
 from ..state.context import Context
 from ..state.decide import Decided, read_decision
-from ..state.found_table import FoundTable, find_table
+from ..state.found_table import FoundTable, find_table, is_unused
 from ..state.heads import HeadListing, list_heads_and_index, read_head
 from ..state.job_state import Committed, OpenedJob
 from ..state.open_jobs import list_open
 from ..state.tolerance import or_damage
-from ..state.unused_table import is_unused
 from .abort import abort_job_id
 from .apply import committed, finish
 from .first_job import check_table, confirm, design_table
 from .others import about_other
 from .uncoordinated import check_uncoordinated
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Open jobs that a job with a ``once`` key looks at. Dead ones that nobody recovers must not make
 #: every job dearer.
@@ -126,7 +130,8 @@ def _opened(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:
         job=job,
         root=context.root,
         spec=spec,
-        schema=table.schema,
+        schema=_schema(context, table, spec),
+        schema_version=table.schema_version,
         partition_by=table.partition_by,
         facts=table.facts,
         base={name: listed.etag for name, listed in listing.heads.items()},
@@ -185,6 +190,13 @@ def _table_for(
         return new, new
     yield from confirm(replace(context, facts=found.record.facts), found)
     return found.record, None
+
+
+def _schema(context: Context, table: TableRecord, spec: JobSpec) -> pa.Schema:
+    """The columns of the job's files."""
+    if not spec.merge_schema:
+        return table.schema
+    return evolved(table.schema, spec.schema, table.partition_by, url=context.root.url)
 
 
 def _write_open_record(context: Context, job: str, spec: JobSpec) -> Step[float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -222,6 +222,28 @@ def _finish(context: Context, decided: Decided) -> Step[DamagedError | None]:
     return None
 
 
+def _with_columns(
+    context: Context, table: TableRecord, versions: Iterable[int]
+) -> Step[TableRecord]:
+    """The table's record with the columns of all files that the heads name: read again where it
+    has evolved since it was read.
+
+    :raises DamagedError: it is older than the files.
+    """
+    needed = max(versions, default=0)
+    if needed > table.schema_version:
+        table = yield from read_table(context)
+    if needed > table.schema_version:
+        raise DamagedError(
+            f"Files have columns of version {needed}, table.json has version "
+            f"{table.schema_version}: it was put back to a former state.",
+            table=context.root.url,
+            key=context.root.table_key,
+            remedy="Restore its newest version.",
+        )
+    return table
+
+
 @dataclass(frozen=True)
 class _View:
     """The heads of one moment.
@@ -258,6 +280,8 @@ def _snapshot(view: _View, asked: Collection[str] | None) -> Step[Survey]:
             files[name] = of_it
             epochs[name] = state.head.epoch
     every = tuple(file for name in sorted(files) for file in files[name])
-    table = view.table
+    versions = [it.schema_version for it in known]
+    versions += [state.head.schema_version for state in moved]
+    table = yield from _with_columns(view.context, view.table, versions)
     shown = Snapshot(view.context.root, table.schema, table.partition_by, every, epochs, asked)
     return Survey(shown, damaged)

@@ -32,6 +32,7 @@ from ..state.context import Context, Count
 from ..state.data_listing import foreign_file, list_partitions, list_table
 from ..state.decide import Decided, decide, read_decision
 from ..state.job_state import Aborted, Committed, OpenedJob
+from ..state.task_results import check_results
 from .abort import abort_after, clean_up
 from .apply import committed, wants_marker, wants_table_marker
 from .changes import compose_decision, targets_of
@@ -40,7 +41,6 @@ from .complete import Absence, complete_file, lost
 from .first_job import confirm, establish
 from .markers import marker_bytes
 from .removal import remove_listed
-from .task_results import check_results
 
 logger = logging.getLogger("zero_rename.committer.protocol.uncoordinated")
 
@@ -56,6 +56,13 @@ def check_uncoordinated(root: TableRoot, spec: JobSpec) -> None:
             "sent.",
             table=root.url,
             remedy="Leave base out, and let one job write at a time.",
+        )
+    if spec.merge_schema:
+        raise InvalidInputError(
+            "The columns of a table of coordination=none cannot change: its writers do not notice "
+            "each other. Nothing was sent.",
+            table=root.url,
+            remedy="Leave merge_schema out, or write to another table.",
         )
     if spec.once is not None:
         raise InvalidInputError(

@@ -79,6 +79,7 @@ class Decision:
     :param partitions: what happens to each partition; empty while the parts are not read.
     :param parts: where the partitions are when they are too many for one object.
     :param once: the run's ``once`` key, moved together with the heads.
+    :param schema_version: of the table's columns, at the least, that hold the files' columns.
     :param decided_at: when it was decided, by the store's clock, in a decision that was written
         again since (see :mod:`.repair`); ``None`` in all others, whose Last-Modified says it.
     :param symlinks: whoever applies it writes the partitions' symlink manifests, too.
@@ -96,6 +97,7 @@ class Decision:
     parts: tuple[PartReference, ...] = ()
     decided_at: Annotated[Moment | None, LEFT_OUT] = None
     symlinks: Annotated[bool, LEFT_OUT] = False
+    schema_version: Annotated[Count, LEFT_OUT] = 0
 
     @staticmethod
     def commit(

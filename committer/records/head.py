@@ -55,6 +55,7 @@ class PartitionHead:
     :param dropped: jobs whose files in ``manifest`` no longer count.
     :param claim: the job about to change it.
     :param holder: the process of that job which put the claim there.
+    :param schema_version: of the table's columns, at the least, that hold the files' columns.
     :param trail: the last states before this one, oldest first.
     """
 
@@ -70,6 +71,7 @@ class PartitionHead:
     claim: JobId | None = None
     holder: Annotated[str | None, LEFT_OUT] = None
     trail: tuple[FormerState, ...] = ()
+    schema_version: Annotated[Count, LEFT_OUT] = 0
 
     @staticmethod
     def initial(slot: Slot) -> PartitionHead:
@@ -111,13 +113,20 @@ class PartitionHead:
         write_id: str,
         etag: str,
         at: float,
+        schema_version: int = 0,
     ) -> PartitionHead:
         """The head after ``job``'s decision; ``change`` is ``None`` for a ``once`` slot.
 
         :param at: when it was decided, by the store's clock.
+        :param schema_version: the decision's.
         """
         free = self.released(write_id, etag)
-        after = replace(free, epoch=self.epoch + 1, last_job=job)
+        after = replace(
+            free,
+            epoch=self.epoch + 1,
+            last_job=job,
+            schema_version=max(self.schema_version, schema_version),
+        )
         if change is None:
             return after
         own = (job,) if change.files or change.adopted else ()

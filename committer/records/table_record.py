@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import pyarrow as pa
@@ -11,8 +11,19 @@ from ..job_spec import Coordination
 from ..schema.compatibility import from_json, to_json
 from .codec import decode, encode
 from .head import JobId
-from .marks import LEFT_OUT, Converted, Named
+from .marks import LEFT_OUT, Converted, Count, Named
 from .store_facts import StoreFacts
+
+
+@dataclass(frozen=True)
+class Evolution:
+    """A change of a table's columns that a job is about to commit.
+
+    :param schema: what the table's columns are as soon as ``job`` is committed.
+    """
+
+    job: JobId
+    schema: Annotated[pa.Schema, Converted(to_json, from_json)]
 
 
 @dataclass(frozen=True)
@@ -29,6 +40,9 @@ class TableRecord:
     :param adopting: an adoption has taken ``unadopted`` out and has yet to look for what came
         before that. Where it died, whoever comes by puts ``unadopted`` back.
     :param symlinks: each job keeps a symlink manifest beside each head, for other engines.
+    :param schema_version: how many times the columns have changed.
+    :param evolution: the next change; it counts as soon as its job is committed, and is as if it
+        were not there until then and after its abort.
     """
 
     write_id: str
@@ -41,6 +55,19 @@ class TableRecord:
     unadopted: Annotated[bool, LEFT_OUT] = False
     adopting: Annotated[bool, LEFT_OUT] = False
     symlinks: Annotated[bool, LEFT_OUT] = False
+    schema_version: Annotated[Count, LEFT_OUT] = 0
+    evolution: Annotated[Evolution | None, LEFT_OUT] = None
+
+    def evolved(self) -> TableRecord:
+        """The record once the job of its evolution is committed."""
+        if self.evolution is None:
+            return self
+        return replace(
+            self,
+            schema=self.evolution.schema,
+            schema_version=self.schema_version + 1,
+            evolution=None,
+        )
 
     def encode(self) -> bytes:
         return encode("table", self.write_id, self)
@@ -50,6 +77,6 @@ class TableRecord:
         document = decode(body, "table", key)
         record = document.read(TableRecord)
         for column in record.partition_by:
-            if column not in record.schema.names:
+            if column not in record.schema.names or column not in record.evolved().schema.names:
                 raise document.damaged("partition_by", f"names {column!r}, which is not a column")
         return record

@@ -64,10 +64,11 @@ class ReadableTable(JobStates):
 
     @property
     def schema(self) -> pa.Schema:
-        """All columns, partition columns included.
+        """All columns, partition columns included, as they are now: one request.
 
         :raises TableNotFoundError: no table here.
         """
+        self._record = None  # Columns may come and widen; the partition columns stay.
         return self._current().schema
 
     @property

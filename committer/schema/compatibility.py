@@ -15,7 +15,7 @@ import pyarrow.types as pt
 from ..errors import InvalidInputError, TableMismatchError
 from .hive_paths import check_column, check_partition_type
 from .json_form import from_json, to_json
-from .types import normalise
+from .types import LATER, normalise
 
 __all__ = [
     "cast",
@@ -24,6 +24,7 @@ __all__ = [
     "check_types",
     "data_schema",
     "from_json",
+    "is_later",
     "normalise",
     "to_json",
     "type_differences",
@@ -60,6 +61,11 @@ def data_schema(schema: pa.Schema, partition_by: Sequence[str]) -> pa.Schema:
     return pa.schema(fields, metadata=schema.metadata)
 
 
+def is_later(field: pa.Field) -> bool:
+    """Whether a table's column came by evolution, so that files and jobs may lack it."""
+    return LATER in (field.metadata or {})
+
+
 def check_same(
     table_schema: pa.Schema,
     job_schema: pa.Schema,
@@ -71,31 +77,43 @@ def check_same(
 
     The order of columns is free. A job's column may be narrower where nothing is lost: null
     into any type, smaller into larger integers, float32 into float64, decimals with fewer
-    digits, fixed-size binary into binary; the same inside structs, lists and maps.
+    digits, fixed-size binary into binary; the same inside structs, lists and maps. A column that
+    came by evolution may be missing: it is null in the job's files.
 
     :raises TableMismatchError: names every missing, extra and different column.
     """
-    found = _differences(table_schema, normalise(job_schema), "")
+    job_schema = normalise(job_schema)
+    needed = [f for f in table_schema if f.name in job_schema.names or not is_later(f)]
+    found = _differences(needed, job_schema, "")
     if found:
         raise TableMismatchError(
             f"The job's columns are not the table's: {'; '.join(found)}. Nothing was written.",
             table=table,
             job=job,
-            remedy="Select and cast the columns to the table's, or write to another table.",
+            remedy="Select and cast the columns to the table's, or write to another table. New "
+            "columns and wider types become the table's by merge_schema (option mergeSchema).",
         )
 
 
-def cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def cast(
+    batch: pa.RecordBatch, schema: pa.Schema, absent: frozenset[str] = frozenset()
+) -> pa.RecordBatch:
     """A batch with the columns of ``schema``, by name, in its order and types.
 
     :param schema: a table's normalised schema.
+    :param absent: columns that the batch may lack; they are null then.
     :raises InvalidInputError: other columns, or a value that would change in the cast.
     """
     if batch.schema.equals(schema):
         return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
     # Of schemas with metadata pyarrow before 19 makes no hash.
-    _check_castable(batch.schema.remove_metadata(), schema.remove_metadata())
-    columns = [cast_column(batch.column(field.name), field) for field in schema]
+    _check_castable(batch.schema.remove_metadata(), schema.remove_metadata(), absent)
+    columns = [
+        cast_column(batch.column(field.name), field)
+        if field.name in batch.schema.names
+        else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -117,8 +135,9 @@ def cast_column(column: pa.Array, field: pa.Field) -> pa.Array:
 
 
 @lru_cache(maxsize=64)
-def _check_castable(source: pa.Schema, target: pa.Schema) -> None:
-    found = _differences(target, normalise(source), "")
+def _check_castable(source: pa.Schema, target: pa.Schema, absent: frozenset[str]) -> None:
+    needed = [f for f in target if f.name in source.names or f.name not in absent]
+    found = _differences(needed, normalise(source), "")
     if found:
         raise InvalidInputError(
             f"A batch's columns are not those announced: {'; '.join(found)}.",

@@ -45,7 +45,11 @@ _MAX_DIGITS = 38
 #: Descriptions of other frames than the table: pandas' index, another writer's Arrow schema.
 _DROPPED_METADATA = frozenset({b"pandas", b"ARROW:schema"})
 #: Field ids name columns of the file they were read from, not of this table.
-_DROPPED_FIELD_METADATA = frozenset({b"PARQUET:field_id"})
+#: :data:`LATER` is said by the table alone.
+_DROPPED_FIELD_METADATA = frozenset({b"PARQUET:field_id", b"zero_rename.later"})
+#: Marks a column in a table's schema that came by evolution: files before do not have it, and jobs
+#: may leave it out.
+LATER = b"zero_rename.later"
 
 
 def normalise(schema: pa.Schema) -> pa.Schema:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..errors import InvalidInputError, TableNotFoundError
-from ..layout import TableRoot
+from ..layout import TableRoot, jobs_on_record
+from ..records.head import HeadState, Slot
 from ..records.table_record import TableRecord
+from ..s3.listing import list_objects
 from ..s3.requests import Absent, All, Get, Step
 from ..schema.hive_paths import unescape
 from .context import Context
 from .decide import read_decision
+from .heads import list_heads, read_head
+from .open_jobs import list_open
 
 
 @dataclass(frozen=True)
@@ -18,16 +22,30 @@ class FoundTable:
     """A record that is there.
 
     :param counts: whether it is the table's: the job that made it is committed.
+    :param settled: whether the object says the same: no evolution in it has been decided on.
     """
 
     record: TableRecord
     etag: str
     counts: bool
+    settled: bool = True
 
 
 def find_table(context: Context) -> Step[FoundTable | None]:
     """What lies at ``table.json``: one request, and another while its first job is not known to
-    be committed."""
+    be committed, or that of its evolution to be decided."""
+    found = yield from _find_made(context)
+    if found is None or found.record.evolution is None:
+        return found
+    decided = yield from read_decision(context, found.record.evolution.job)
+    if decided is None:
+        return found
+    committed = decided.decision.is_commit
+    record = found.record.evolved() if committed else replace(found.record, evolution=None)
+    return replace(found, record=record, settled=False)
+
+
+def _find_made(context: Context) -> Step[FoundTable | None]:
     found = yield Get(context.root.table_key)
     if isinstance(found, Absent):
         return None
@@ -98,3 +116,23 @@ def _no_root(folder: TableRoot, table: TableRoot, record: TableRecord) -> Invali
         remedy=f'Read {table.url} with .option("{option}", "{value}"), or by '
         "Table(…).to_arrow(partitions=[…]); write to it with rows of that partition.",
     )
+
+
+def is_unused(context: Context, mine: str) -> Step[bool]:
+    """Whether no job has committed here, and none but ``mine`` is under way.
+
+    Versions before wrote ``table.json`` when a first job opened, and left it where that job failed.
+    The open records are listed first: a job that closed before that has left its decision.
+    """
+    if (yield from list_open(context)) - {mine}:
+        return False
+    listed = yield from list_heads(context)
+    slots = (Slot.partition(context.root, name) for name in listed)
+    states: list[HeadState] = yield All(tuple(read_head(context, slot) for slot in slots))
+    if any(state.head.epoch or state.head.claim not in (None, mine) for state in states):
+        return False
+    prefix = context.root.decisions_prefix
+    found = yield from list_objects(prefix)
+    jobs = jobs_on_record(prefix, found.keys)
+    decisions = yield All(tuple(read_decision(context, job) for job in jobs))
+    return not any(decided and decided.decision.is_commit for decided in decisions)

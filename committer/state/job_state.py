@@ -98,7 +98,7 @@ class Aborted:
 class OpenedJob:
     """An open job. Picklable: Spark carries it from the planner to tasks and to the commit.
 
-    :param schema: the table's schema, which every file follows.
+    :param schema: which every file follows: the table's schema, or what this job makes of it.
     :param partition_by: the table's partition columns, outermost first.
     :param base: ETag of each partition's head when the job opened.
     :param once_base: the same of the run's ``once`` head; ``None`` where there is none.
@@ -107,6 +107,7 @@ class OpenedJob:
     :param repeated: the earlier job of this run, when nothing is to be written.
     :param opened_at: when it opened, by the store's clock, before it listed the heads; 0 if that
         is not known.
+    :param schema_version: of the table's columns when the job opened.
     :param new_table: what the table will be, when this job's commit is to make it.
     :param symlinks: whether the table has symlink manifests.
     :param index_behind: whether its commit looks after the table's index.
@@ -127,3 +128,4 @@ class OpenedJob:
     new_table: TableRecord | None = None
     symlinks: bool = False
     index_behind: bool = False
+    schema_version: int = 0

@@ -129,7 +129,8 @@ class TableReader(DataSourceReader):
         if named is not None or self._conditions:
             wanted = Selected(self._conditions, known.schema, known.partition_by, named)
         snapshot = Table(known.root).snapshot(wanted)
-        if not snapshot.schema.equals(known.schema):
+        there = {field.name: field.type for field in snapshot.schema}
+        if any(there.get(field.name) != field.type for field in known.schema):
             raise TableMismatchError(
                 "The table's schema changed while the query was planned.",
                 table=known.root,

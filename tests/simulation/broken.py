@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from simulation.sim_store import etag_of
 
@@ -38,6 +39,7 @@ from zero_rename.committer.s3.requests import (
     Put,
     Unknown,
 )
+from zero_rename.committer.schema import evolution
 from zero_rename.committer.state import decide, found_table, symlink_manifest
 from zero_rename.committer.state import heads as slots
 from zero_rename.committer.state.context import Limits
@@ -274,6 +276,38 @@ def clears_the_note_in_one_step(context, found, taken, looked):
     put = Put(context.root.table_key, record.encode(), if_match=found.etag)
     yield from swap.put_record(put, record.write_id)
     return False
+
+
+# Columns
+
+
+def changes_the_columns_before_it_decides(context, opened):
+    found: Any = yield from _find_table(context)
+    record = found.record
+    schema = evolution.evolved(record.schema, opened.schema, record.partition_by)
+    version = record.schema_version + 1
+    changed = replace(record, write_id=context.write_id(), schema=schema, schema_version=version)
+    put = Put(context.root.table_key, changed.encode(), if_match=found.etag)
+    yield from swap.put_record(put, changed.write_id)
+    return None, version
+
+
+def overlooks_a_change_that_is_under_way(context):
+    found: Any = yield from _find_table(context)
+    return replace(found, record=replace(found.record, evolution=None))
+
+
+def brings_only_the_columns_that_it_knows(table, opened, partition_by, *, url):
+    return table if set(opened.names) <= set(table.names) else opened
+
+
+def changes_the_columns_without_a_condition(key, body, if_match):
+    return Put(key, body)
+
+
+def reads_the_columns_before_the_heads_only(context, table, versions):
+    return table
+    yield
 
 
 # Opening

@@ -15,6 +15,7 @@ from simulation.scenarios import (
     adopter,
     cleaner,
     decided,
+    evolver,
     explorer,
     firsts,
     foreign_key,
@@ -195,6 +196,47 @@ EXHAUSTIVE = {
     ),
 }
 BOUNDED = {
+    "two jobs that bring a column each": Scenario(
+        lambda **bounds: explorer(
+            evolver("a", ONE, **UNMARKED), evolver("b", TWO, **UNMARKED), **bounds
+        ),
+        BOTH,
+        switches=2,
+    ),
+    "two jobs that bring a column each, a fault, a crash": Scenario(
+        lambda **bounds: explorer(
+            evolver("a", ONE, **UNMARKED),
+            evolver("b", TWO, **UNMARKED),
+            faults=1,
+            crashes=1,
+            **bounds,
+        ),
+        BOTH,
+        switches=1,
+        most=2 * MOST,
+    ),
+    "a job that brings a column, an append and a reader": Scenario(
+        lambda **bounds: explorer(
+            evolver("a", ONE, **UNMARKED),
+            writer("b", APPEND, ONE, **UNMARKED),
+            reader(ONE, TWO),
+            **bounds,
+        ),
+        (*BOTH, "reader done"),
+        switches=2,
+    ),
+    "a job that brings a column, recovery and another, a crash": Scenario(
+        lambda **bounds: explorer(
+            evolver("a", ONE, **UNMARKED),
+            recoverer(),
+            evolver("b", TWO, **UNMARKED),
+            crashes=1,
+            **bounds,
+        ),
+        (*BOTH, "a JobFencedError", "recoverer done"),
+        switches=1,
+        most=2 * MOST,
+    ),
     "an append and a replace that is slow to remove": Scenario(
         lambda **bounds: explorer(writer("a", APPEND, ONE), writer("b", REPLACE, ONE), **bounds),
         BOTH,
@@ -312,6 +354,9 @@ BOUNDED = {
     ),
 }
 WIDER = {
+    "one job that brings a column, two faults, a crash": Scenario(
+        lambda: explorer(evolver("a", ONE), faults=2, crashes=1, kinds=WORST), IN_DOUBT
+    ),
     "one append, three faults, reads among them": Scenario(
         one(APPEND, ONE, faults=3, kinds=Faults(reads=True)), IN_DOUBT
     ),

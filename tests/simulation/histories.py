@@ -17,10 +17,10 @@ from zero_rename.committer.records.open_record import OpenRecord
 from zero_rename.committer.records.table_record import TableRecord
 
 
-def base_note(policy: OnConflict, etag: str | None) -> str:
+def base_note(policy: OnConflict, etag: str | None, columns: Collection[str]) -> str:
     """What a file of a simulation carries in the place of its checksum: what its job knew of the
-    partition when it opened."""
-    return f"{policy}|{etag or ''}"
+    partition when it opened, and the file's columns."""
+    return f"{policy}|{etag or ''}|{' '.join(columns)}"
 
 
 def check_new_decision(store: Store, job: str) -> None:
@@ -59,7 +59,7 @@ def _check_base(
     that replace."""
     if not change.files:
         return
-    policy, etag = change.files[0].checksum.split("|")
+    policy, etag, _ = change.files[0].checksum.split("|")
     if policy != OnConflict.FAIL:
         return
     base = _epoch(body_of(etag)) if etag else 0

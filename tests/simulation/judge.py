@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from simulation.columns import check_columns, check_read_columns
 from simulation.faults import Faults
 from simulation.histories import (
     check_claims_released,
@@ -127,6 +128,7 @@ class Judge:
             return
         check_step(before, after)
         check_not_reborn(before, after)
+        check_columns(before, after, self._start)
         check_visible(before, after, self._behaviour.delete_conditions)
         check_symlinked_files(before, after)
         if owner is not None:
@@ -150,6 +152,7 @@ class Judge:
             check_applied(store, outcome.value.job)
         if isinstance(outcome.value, Snapshot):
             check_reader(store, outcome.value, participant.reads)
+            check_read_columns(outcome.value)
         expected = self._of_writers if participant.job is not None else self._of_others
         if outcome.kind == "raised" and not isinstance(outcome.value, expected):
             raise Violation("ability to abort", f"{outcome.value!r}")

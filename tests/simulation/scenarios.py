@@ -96,7 +96,8 @@ def _write(opened: OpenedJob, partitions: Sequence[str]) -> Step[TaskResult]:
         part = yield UploadPart(key, created.upload_id, 1, key.encode())
         if isinstance(part, Refused):
             raise StreamError("The upload was aborted.", key=key)
-        note = base_note(opened.spec.on_conflict, opened.base.get(partition))
+        base = opened.base.get(partition)
+        note = base_note(opened.spec.on_conflict, base, opened.schema.names)
         files.append(
             PendingFile(key, partition, created.upload_id, (part.etag,), len(key), 1, note)
         )
@@ -129,11 +130,17 @@ def writer(
     **policy: Any,
 ) -> Participant:
     """A job with one file in each of ``partitions``, from open to close."""
-    spec = JobSpec(SCHEMA, mode, ("day",), **policy)
+    spec = JobSpec(policy.pop("schema", SCHEMA), mode, ("day",), **policy)
     program = Program(
         name, lambda ids: _job(context_of(ids, name, limits), spec, partitions, spoil)
     )
     return Participant(program, job=job_id(name), whole=spec.replace_table)
+
+
+def evolver(name: str, *partitions: str, **policy: Any) -> Participant:
+    """An append that brings a column, named as the job."""
+    schema = SCHEMA.append(pa.field(name, pa.int64()))
+    return writer(name, Mode.APPEND, *partitions, schema=schema, merge_schema=True, **policy)
 
 
 def in_turn(partition: str, *modes: Mode | None, name: str = "turns") -> Participant:

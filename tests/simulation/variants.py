@@ -20,6 +20,7 @@ from zero_rename.committer.protocol import (
     changes,
     claim,
     close,
+    evolve,
     first_job,
     markers,
     snapshot,
@@ -87,7 +88,34 @@ CONCURRENT = "concurrent"
 ABORT = "ability to abort"
 CONTINUITY = "continuity of correctness"
 
+TWO_EVOLVE = "two jobs that bring a column each"
+
 VARIANTS = [
+    _variant(
+        [(job, "evolve", broken.changes_the_columns_before_it_decides)],
+        TWO_EVOLVE,
+        EXCLUSIVITY,
+    ),
+    _variant(
+        [(evolve, "find_table", broken.overlooks_a_change_that_is_under_way)],
+        TWO_EVOLVE,
+        COMPLETENESS,
+    ),
+    _variant(
+        [(evolve, "evolved", broken.brings_only_the_columns_that_it_knows)],
+        TWO_EVOLVE,
+        COMPLETENESS,
+    ),
+    _variant(
+        [(evolve, "Put", broken.changes_the_columns_without_a_condition)],
+        TWO_EVOLVE,
+        COMPLETENESS,
+    ),
+    _variant(
+        [(snapshot, "_with_columns", broken.reads_the_columns_before_the_heads_only)],
+        "a job that brings a column, an append and a reader",
+        CONSISTENCY,
+    ),
     _variant(
         [(scenarios, "commit_job", broken.decides_before_it_claims)],
         TWO_REPLACES,

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as st
 
-from zero_rename.spark.types import ROW_METADATA, spark_schema, table_schema
+from zero_rename.committer.schema.row_metadata import ROW_METADATA
+from zero_rename.spark.types import spark_schema, table_schema
 
 SCHEMA = st.StructType(
     [

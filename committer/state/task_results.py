@@ -8,7 +8,7 @@ from ..errors import DestinationExistsError, TaskResultsError
 from ..layout import job_in_key
 from ..records.decision import StoredFile
 from ..records.pending_file import PendingFile, TaskResult
-from ..state.job_state import OpenedJob
+from .job_state import OpenedJob
 
 
 def check_results(

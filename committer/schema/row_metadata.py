@@ -1,0 +1,95 @@
+"""Spark's schema in the metadata of Parquet files, kept in step with a table that evolves.
+
+Spark takes a file's columns from this JSON where it is there (``ParquetFileFormat.readSchema``),
+so one that lacks a column hides it. Where Spark has described a column whose type stands, its
+description stays (variants, char, user-defined types); others are described as Spark would read
+them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+#: Where Spark keeps the schema of a Parquet file (``ParquetReadSupport.SPARK_METADATA_KEY``).
+#: Partition columns are not in it: they are not in the file either.
+ROW_METADATA = b"org.apache.spark.sql.parquet.row.metadata"
+
+
+def merged_metadata(
+    schema: pa.Schema, table: pa.Schema, job: pa.Schema, partition_by: Sequence[str]
+) -> dict[bytes, bytes] | None:
+    """Metadata of an evolved schema: the table's and the job's, Spark's description anew.
+
+    :param schema: the evolved columns; ``table`` and ``job`` those that they came from.
+    """
+    metadata = {**(job.metadata or {}), **(table.metadata or {})}
+    if ROW_METADATA not in metadata:
+        return metadata or None
+    described = [(source, _described(source)) for source in (table, job)]
+    fields = []
+    for field in schema:
+        if field.name in partition_by:
+            continue
+        stand = (
+            known[field.name]
+            for source, known in described
+            if field.name in known and source.field(field.name).type == field.type
+        )
+        fields.append(next(stand, None) or _member(field.name, field.type))
+    text = json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"))
+    return metadata | {ROW_METADATA: text.encode()}
+
+
+def _described(schema: pa.Schema) -> dict[str, Any]:
+    kept = (schema.metadata or {}).get(ROW_METADATA)
+    members = json.loads(kept)["fields"] if kept is not None else []
+    return {member["name"]: member for member in members if member["name"] in schema.names}
+
+
+def _member(name: str, kind: pa.DataType) -> dict[str, Any]:
+    return {"name": name, "type": _spark_type(kind), "nullable": True, "metadata": {}}
+
+
+def _spark_type(kind: pa.DataType) -> Any:
+    if pt.is_struct(kind):
+        return {"type": "struct", "fields": [_member(field.name, field.type) for field in kind]}
+    if pt.is_list(kind):
+        part = _spark_type(kind.value_type)
+        return {"type": "array", "elementType": part, "containsNull": True}
+    if pt.is_map(kind):
+        key, value = _spark_type(kind.key_type), _spark_type(kind.item_type)
+        return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
+    if pt.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if pt.is_timestamp(kind):
+        return "timestamp_ntz" if kind.tz is None else "timestamp"
+    return "binary" if pt.is_fixed_size_binary(kind) else _NAMES[kind.id]
+
+
+_NAMES = {
+    kind.id: name
+    for kind, name in (
+        (pa.null(), "void"),
+        (pa.bool_(), "boolean"),
+        (pa.int8(), "byte"),
+        (pa.int16(), "short"),
+        (pa.int32(), "integer"),
+        (pa.int64(), "long"),
+        (pa.uint8(), "short"),
+        (pa.uint16(), "integer"),
+        (pa.uint32(), "long"),
+        (pa.uint64(), "decimal(20,0)"),
+        (pa.float32(), "float"),
+        (pa.float64(), "double"),
+        (pa.string(), "string"),
+        (pa.binary(), "binary"),
+        (pa.date32(), "date"),
+        (pa.time64("us"), "time(6)"),
+        (pa.duration("us"), "interval day to second"),
+    )
+}
