@@ -5,16 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .reading.load import create_view, load
     from .registration import register
     from .save_frame import save
     from .startup.launch import jvm_options, worker_python
     from .startup.preflight import check_environment
 
-__all__ = ["check_environment", "jvm_options", "register", "save", "worker_python"]
+__all__ = [
+    "check_environment",
+    "create_view",
+    "jvm_options",
+    "load",
+    "register",
+    "save",
+    "worker_python",
+]
 
 _MODULES = {
     "check_environment": "startup.preflight",
+    "create_view": "reading.load",
     "jvm_options": "startup.launch",
+    "load": "reading.load",
     "register": "registration",
     "save": "save_frame",
     "worker_python": "startup.launch",

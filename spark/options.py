@@ -254,10 +254,10 @@ class ReaderOptions:
         partial(values.named, texts.PATHS),
         "The partitions to read, `day=2013-01-01;day=2013-01-02`.",
     )
-    partition_filter: str | None = option(
+    where: str | None = option(
         values.text,
         "Comparisons of partition columns, `day >= 2013-01-01 and day < 2013-02-01`: partitions "
-        "that do not fit are not read. A `where()` alone filters rows and prunes nothing.",
+        "that do not fit are not read. A `.where()` alone filters rows and prunes nothing.",
     )
     target_partition_bytes: int = option(
         values.size,

@@ -106,7 +106,7 @@ def _no_root(folder: TableRoot, table: TableRoot, record: TableRecord) -> Invali
     if len(named) == len(record.partition_by):
         option, value = "partitions", partition
     else:
-        option = "partitionFilter"
+        option = "where"
         value = " and ".join(f"{unescape(name)} = '{unescape(raw)}'" for name, _, raw in named)
     return InvalidInputError(
         f"{folder.url} is a partition of the table {table.url}, not a table: read without the "

@@ -1,4 +1,4 @@
-"""Partition filters: the option ``partitionFilter``, comparisons of partition columns.
+"""Conditions in words: the option and argument ``where``, comparisons of columns.
 
 Values are compared as what they are, not as text, as Spark compares them: a comparison with null
 is neither true nor false and keeps no row; NaN equals itself and exceeds all else.
@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.types as pt
 
-from ...committer.errors import InvalidInputError
+from ...committer.errors import InvalidInputError, UnsupportedTypeError
 from ...committer.schema.hive_paths import escape, partition_values
 
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
@@ -32,7 +33,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
 
 @dataclass(frozen=True)
 class Condition:
-    """A comparison of one partition column.
+    """A comparison of one column.
 
     :param operator: a key of ``_OPERATORS``.
     :param value: a Python value of the column's kind, or ``None`` for null.
@@ -64,13 +65,15 @@ _COMPARISON = re.compile(
 )
 
 
-def parse_filter(text: str, schema: pa.Schema, partition_by: Sequence[str]) -> list[Condition]:
-    """The option ``partitionFilter``: comparisons joined by ``and``.
+def parse_filter(text: str, schema: pa.Schema) -> list[Condition]:
+    """Comparisons of columns joined by ``and``.
 
     ``day >= 2013-01-01 and name = 'M/S'``; a column with other characters than letters, digits
     and underscores stands in backquotes.
 
-    :raises InvalidInputError: it cannot be read, or names a column that is no partition column.
+    :param schema: the table's.
+    :raises InvalidInputError: it cannot be read, names a column that the table does not have, or
+        one whose values cannot be written as text.
     """
     conditions: list[Condition] = []
     position, more = 0, True
@@ -79,23 +82,31 @@ def parse_filter(text: str, schema: pa.Schema, partition_by: Sequence[str]) -> l
         if found is None:
             raise _bad_filter(text, f"cannot be read from {text[position:][:60]!r} on")
         column = (found["quoted"] or "").replace("``", "`") or found["name"]
-        if column not in partition_by:
-            raise _bad_filter(text, f"names {column!r}, which is no partition column")
+        if schema.get_field_index(column) < 0:
+            raise _bad_filter(text, f"names {column!r}, which is no column of the table")
         literal = found["bare"] if found["text"] is None else found["text"].replace("''", "'")
-        conditions.append(_condition(column, found["operator"], literal, schema))
+        conditions.append(_condition(text, column, found["operator"], literal, schema))
         position, more = found.end(), bool(found["more"])
     return conditions
 
 
-def _condition(column: str, symbol: str, literal: str, schema: pa.Schema) -> Condition:
+def _condition(text: str, column: str, symbol: str, literal: str, schema: pa.Schema) -> Condition:
+    kind = schema.field(column).type
+    if pt.is_string(kind):
+        return Condition(column, symbol, literal)
+    if not literal:
+        raise _bad_filter(text, f"compares {column}, which is {kind}, with an empty text")
     path = f"{escape(column)}={escape(literal)}"
-    return Condition(column, symbol, partition_values(path, schema, (column,))[column])
+    try:
+        return Condition(column, symbol, partition_values(path, schema, (column,))[column])
+    except UnsupportedTypeError:
+        raise _bad_filter(text, f"names {column}, whose type {kind} cannot be compared") from None
 
 
 def _bad_filter(text: str, why: str) -> InvalidInputError:
     return InvalidInputError(
-        f"The option partitionFilter {why}: {text[:200]!r}.",
-        remedy="Write comparisons of partition columns joined by and, such as "
+        f"where={text[:200]!r} {why}; nothing was read.",
+        remedy="Write comparisons of columns joined by and, such as "
         "day >= 2013-01-01 and day < 2013-02-01; other texts in single quotes.",
     )
 

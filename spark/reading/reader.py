@@ -3,7 +3,7 @@
 The state is a list of files (:meth:`zero_rename.committer.Table.snapshot`). A replace that takes
 one of them away while the scan runs makes it fail with ``SnapshotGoneError``, never come out
 short. Spark tells Python data sources no columns, so all are read unless the option ``columns``
-names some. Partitions are pruned by the options ``partitions`` and ``partitionFilter`` alone: where
+names some. Partitions are pruned by the options ``partitions`` and ``where`` alone: where
 filters are pushed to Python data sources, Spark 4.3 lets a query that pushes none run with the
 reader of the query before it on the same data frame, pruned by *its* filters (SPARK-58551), so a
 reader cannot tell whose filters it was given.
@@ -18,28 +18,20 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from ...committer.errors import InvalidInputError, SnapshotGoneError, TableMismatchError
-from ...committer.parquet.reader import read_batches
+from ...committer.errors import InvalidInputError, TableMismatchError
 from ...committer.records.data_file import DataFile
-from ...committer.schema.hive_paths import normalise_partition
 from ...committer.table import Table
 from ..options import ReaderOptions, read_reader_options
-from ..startup.preflight import check_data_source_versions
-from ..types import arrow_schema, for_spark, spark_schema
+from ..startup.preflight import check_versions
+from ..types import arrow_schema, spark_schema
 from ..worker import readable_errors
-from .filters import Condition, Selected, parse_filter
+from .file_rows import FileRows, pack
 from .table_reads import TableReads
+from .table_state import Wanted, plan_on
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-#: What opening a file costs, in bytes that could be read meanwhile (as Spark's
-#: ``spark.sql.files.openCostInBytes``).
-_OPEN_COST = 4 * 1024 * 1024
-_ANEW = (
-    'Load the table anew, by spark.read.format("zero_rename").load(…), and run the query on that: '
-    "a data frame keeps the state that its first query has planned on, however often it is run."
-)
 _LOAD = (
     'Read with spark.read.format("zero_rename").load("s3://bucket/table"). Tables of Spark\'s '
     "catalog (saveAsTable, writeTo, CREATE TABLE) cannot be read by their names: Spark hands a "
@@ -105,10 +97,8 @@ class TableReader(DataSourceReader):
     def __init__(self, known: KnownTable, schema: StructType) -> None:
         self._known = known
         self._schema = arrow_schema(_checked(known, schema))
-        self._conditions: list[Condition] = []
-        if known.options.partition_filter is not None:
-            text = known.options.partition_filter
-            self._conditions = parse_filter(text, known.schema, known.partition_by)
+        self._wanted = Wanted(known.options.partitions, known.options.where)
+        self._wanted.check_partitions_only(known.schema, known.partition_by)
 
     def partitions(self) -> list[InputPartition]:
         """Fix the state that is read. An empty list makes Spark call :meth:`read` once, with a
@@ -121,48 +111,17 @@ class TableReader(DataSourceReader):
 
     def _files(self) -> Sequence[DataFile]:
         known = self._known
-        named = known.options.partitions
-        if named is not None:
-            schema, columns = known.schema, known.partition_by
-            named = tuple(normalise_partition(path, schema, columns) for path in named)
-        wanted = None
-        if named is not None or self._conditions:
-            wanted = Selected(self._conditions, known.schema, known.partition_by, named)
-        snapshot = Table(known.root).snapshot(wanted)
-        there = {field.name: field.type for field in snapshot.schema}
-        if any(there.get(field.name) != field.type for field in known.schema):
-            raise TableMismatchError(
-                "The table's schema changed while the query was planned.",
-                table=known.root,
-                remedy=_ANEW,
-            )
-        open_ended = named is None and wanted is not None
-        TableReads.here(known.root).planned(
-            snapshot.base, known.options.partition_filter if open_ended else None
-        )
-        return snapshot.files
+        reads = TableReads.here(known.root)
+        table = Table(known.root)
+        return plan_on(table, known.schema, known.partition_by, self._wanted, reads).files
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the files of one group. Runs in a task."""
+        known = self._known
+        rows = FileRows(known.root, known.schema, known.partition_by, self._schema)
         with readable_errors():
             if isinstance(partition, FileGroup):
-                yield from self._read(partition.value)
-
-    def _read(self, files: Sequence[DataFile]) -> Iterator[pa.RecordBatch]:
-        known = self._known
-        driver = Table(known.root).driver
-        columns = self._schema.names
-        for file in files:
-            batches = read_batches(driver, known.schema, known.partition_by, file, columns)
-            try:
-                for batch in batches:
-                    yield for_spark(batch, self._schema)
-            except SnapshotGoneError as error:
-                error.table = error.table or known.root
-                error.remedy = _ANEW
-                # Where tasks run on the driver's host, as in local mode, it hears of this.
-                TableReads.here(known.root).ended()
-                raise
+                yield from rows.read(partition.value)
 
 
 def _checked(known: KnownTable, schema: StructType) -> StructType:
@@ -178,17 +137,3 @@ def _checked(known: KnownTable, schema: StructType) -> StructType:
                 remedy="Leave .schema(…) out, and select and cast the columns after load().",
             )
     return schema
-
-
-def pack(files: Sequence[DataFile], target: int) -> list[list[DataFile]]:
-    """Group files, in their order, up to about ``target`` bytes a group."""
-    groups: list[list[DataFile]] = []
-    filled = 0
-    for file in files:
-        cost = file.size + _OPEN_COST
-        if not groups or filled + cost > target:
-            groups.append([])
-            filled = 0
-        groups[-1].append(file)
-        filled += cost
-    return groups

@@ -27,12 +27,16 @@ import tempfile
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...committer.errors import InvalidInputError
 from ...committer.read_base import NOTHING_READ, ReadBase
 from ...committer.state.job_state import Committed, OpenedJob
-from ..worker import application, connect_session, is_over
+from ..worker import application, application_of, connect_session, is_over
 from .filters import Selected, parse_filter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 logger = logging.getLogger("zero_rename.spark.reading.table_reads")
 #: Filters kept of one table. Beyond, all partitions count as read.
@@ -56,7 +60,7 @@ class Noted:
     def read(self, base: ReadBase, partition_filter: str | None) -> Noted:
         """After a reader has planned on a state.
 
-        :param partition_filter: the condition for partitions that it was planned with.
+        :param partition_filter: the condition that chose its partitions.
         """
         epochs = dict(self.base.epochs)
         for partition in base.epochs.keys() | (epochs.keys() if base.whole else set()):
@@ -106,9 +110,10 @@ class Noted:
 def _selected(partition_filter: str, opened: OpenedJob) -> Collection[str]:
     """The partitions that fit a filter; all of a table that has been made anew since, with other
     columns."""
-    schema, columns = opened.schema, opened.partition_by
+    schema, by = opened.schema, opened.partition_by
     try:
-        return Selected(parse_filter(partition_filter, schema, columns), schema, columns)
+        conditions = [one for one in parse_filter(partition_filter, schema) if one.column in by]
+        return Selected(conditions, schema, by)
     except InvalidInputError:
         return opened.base.keys()
 
@@ -130,11 +135,20 @@ class TableReads:
     @staticmethod
     def here(table: str) -> TableReads:
         """Those of the application, and the session of Spark Connect, that this worker is of."""
-        return TableReads.of(application(), table)
+        return TableReads._of(application(), connect_session(), table)
 
     @staticmethod
-    def of(name: str | None, table: str) -> TableReads:
-        """Those of an application of this host, by its name; ``None``: nothing is noted."""
+    def of(session: SparkSession, table: str) -> TableReads:
+        """The same, for the driver's own process: what it reads and writes itself.
+
+        :param session: a classic one; of Spark Connect, the server's notes are out of reach, and
+            nothing is noted.
+        """
+        classic = getattr(session, "_jsparkSession", None) is not None
+        return TableReads._of(application_of(session.sparkContext) if classic else None, "", table)
+
+    @staticmethod
+    def _of(name: str | None, connect_session: str, table: str) -> TableReads:
         if name is None:
             return TableReads(table, None)
         try:
@@ -142,8 +156,7 @@ class TableReads:
         except OSError as error:
             logger.warning("%s: what is read of it cannot be noted: %s", table, error)
             return TableReads(table, None)
-        what = f"{connect_session()} {table}"
-        digest = hashlib.sha256(what.encode()).hexdigest()[:32]
+        digest = hashlib.sha256(f"{connect_session} {table}".encode()).hexdigest()[:32]
         return TableReads(table, folder / f"{digest}.json")
 
     def noted(self) -> Noted:

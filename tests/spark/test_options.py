@@ -255,7 +255,7 @@ def test_reader_options():
         "path": "s3://bucket/t",
         "columns": "a,b",
         "partitions": "day=1;day=2",
-        "partition_filter": "day > 1",
+        "where": "day > 1",
         "targetPartitionBytes": "1g",
     }
     assert read_reader_options(given) == ReaderOptions(

@@ -8,55 +8,23 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from support.spark_tables import data_keys, download, read, rows, write
+from support.spark_tables import (
+    data_keys,
+    download,
+    of_all_types,
+    partitioned_by_all_types,
+    read,
+    rows,
+    write,
+)
 from zero_rename.committer import Table
 
 pytestmark = pytest.mark.spark
 
-COLUMNS = {
-    "a_boolean": "true",
-    "a_byte": "cast(-2 as tinyint)",
-    "a_short": "cast(300 as smallint)",
-    "an_int": "3",
-    "a_long": "4000000000L",
-    "a_float": "cast(1.25 as float)",
-    "a_double": "2.5D",
-    "a_decimal": "cast('12345678901234567890.123456789012345678' as decimal(38,18))",
-    "a_price": "cast(1.5 as decimal(5,2))",
-    "a_string": "'héé \\u2603'",
-    "a_char": "cast('ab' as char(5))",
-    "a_collated": "collate('x', 'UNICODE_CI')",
-    "a_binary": "X'00ff80'",
-    "a_date": "date'2013-01-02'",
-    "an_old_date": "date'0999-01-02'",
-    "a_timestamp": "timestamp'2013-01-01 05:00:00.123456'",
-    "a_local_timestamp": "timestamp_ntz'1500-01-01 05:00:00.123456'",
-    "a_time": "time'12:34:56.123456'",
-    "a_day_interval": "interval '1 02:03:04.5' day to second",
-    "an_hour_interval": "interval '5' hour",
-    "a_void": "null",
-    "a_variant": """parse_json('{"a": [1, 2, {"b": null}], "c": "x"}')""",
-    "an_array": "array(1, 2, null)",
-    "a_map": "map('a', 1, 'b', null)",
-    "a_struct": "named_struct('a', 1, 'b', array(named_struct('c', 'x', 'd', 1.5D)))",
-    "an_array_of_times": "array(time'10:00:00', null)",
-    "an_array_of_timestamps": "array(timestamp'2013-01-01 05:00:00')",
-    "an_array_of_variants": "array(parse_json('1'), null)",
-    "a_map_of_structs": "map(named_struct('k', 1), array(cast(1.5 as decimal(5,2))))",
-    "a_map_of_variants": "map('k', parse_json('[true]'))",
-    "a_nested_void": "named_struct('v', array(null))",
-}
-
 
 @pytest.fixture(scope="module")
 def frame(spark):
-    """A row of values, a row of nulls, in two tasks."""
-    values = ", ".join(f"{text} as `{name}`" for name, text in COLUMNS.items())
-    typed = spark.sql(f"select 1 as n, {values}")
-    nulls = ", ".join(
-        f"cast(null as {f.dataType.simpleString()}) as `{f.name}`" for f in typed.schema.fields[1:]
-    )
-    return typed.unionAll(spark.sql(f"select 2 as n, {nulls}"))
+    return of_all_types(spark)
 
 
 def kinds(frame):
@@ -116,16 +84,8 @@ def test_all_types(spark, s3_bucket, tmp_path, frame):
 
 
 def test_partition_columns_of_every_type(spark, s3_bucket, tmp_path):
-    by = [
-        "a_boolean", "a_byte", "a_long", "a_double", "a_price", "a_string",
-        "a_date", "an_old_date", "a_timestamp", "a_local_timestamp", "a_time",
-    ]  # fmt: skip
-    text = ", ".join(f"{COLUMNS[name]} as {name}" for name in by)
-    frame = spark.sql(f"select 1 as n, {text}")
-    nulls = ", ".join(
-        f"cast(null as {f.dataType.simpleString()}) as {f.name}" for f in frame.schema.fields[1:]
-    )
-    frame = frame.unionAll(spark.sql(f"select 2 as n, {nulls}"))
+    frame = partitioned_by_all_types(spark)
+    by = frame.columns[1:]
     url = f"s3://{s3_bucket.name}/parts"
     write(frame, url, partitionBy=",".join(by))
     back = read(spark, url)

@@ -1,4 +1,4 @@
-"""The option ``partitionFilter``: compared as Spark compares."""
+"""Conditions in words: compared as Spark compares."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ NAN = float("nan")
     ],
 )
 def test_comparisons_by_sql_s_three_values(text, true, false):
-    [condition] = parse_filter(text, SCHEMA, BY)
+    [condition] = parse_filter(text, SCHEMA)
     assert all(condition.holds({condition.column: value}) for value in true)
     assert not any(condition.holds({condition.column: value}) for value in false)
 
@@ -70,8 +70,8 @@ def test_comparisons_by_sql_s_three_values(text, true, false):
         ("at = '2013-01-01 12:00:00'", [Condition("at", "=", UTC_NOON)]),
     ],
 )
-def test_the_option_partition_filter(text, conditions):
-    assert parse_filter(text, SCHEMA, BY) == conditions
+def test_comparisons_as_text(text, conditions):
+    assert parse_filter(text, SCHEMA) == conditions
 
 
 @pytest.mark.parametrize(
@@ -83,14 +83,15 @@ def test_the_option_partition_filter(text, conditions):
         "n = 1 and",
         "n = 1 or n = 2",
         "n = 1 n = 2",
-        "other = 1",
+        "missing = 1",
+        "n = ''",
         "n = x",
         "n like 1",
     ],
 )
-def test_a_bad_partition_filter_is_refused(text):
+def test_a_bad_one_is_refused(text):
     with pytest.raises(InvalidInputError):
-        parse_filter(text, SCHEMA, BY)
+        parse_filter(text, SCHEMA)
 
 
 def test_selected_partitions():

@@ -12,7 +12,8 @@ import pytest
 
 from support.spark_tables import data_keys, read, rows, write
 from zero_rename.committer import DataFile, SnapshotGoneError, Table
-from zero_rename.spark.reading.reader import TableReader, known_table, pack
+from zero_rename.spark.reading.file_rows import pack
+from zero_rename.spark.reading.reader import TableReader, known_table
 
 SCHEMA = pa.schema([("n", pa.int64())])
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -95,7 +96,7 @@ class TestPruning:
         ],
     )
     def test_by_the_option(self, spark, bucket, table, condition, expected):
-        pruned = read(spark, "s3://test-pruning/days", partitionFilter=condition)
+        pruned = read(spark, "s3://test-pruning/days", where=condition)
         where = condition.replace("2013-01-09", "date'2013-01-09'")
         assert counted(bucket, pruned) == rows(table.where(where))
         assert len(files_read(bucket)) == expected
@@ -120,7 +121,7 @@ class TestPruning:
         [
             ({"columns": "nn"}, "has no column 'nn'"),
             ({"partitions": "n=1"}, "is no partition of this table"),
-            ({"partitionFilter": "n = 1"}, "no partition column"),
+            ({"where": "n = 1"}, "no partition column"),
             ({"partitionBy": "day"}, "option for writing only"),
         ],
     )
@@ -278,7 +279,7 @@ class TestOlderFiles:
 
         assert rows(read(spark, table))[2] == {"n": 3, "day": 2}
         assert numbers() == [1, 2, 3]
-        assert numbers(partitions="day=1") == numbers(partitionFilter="day < 2") == [1, 2]
+        assert numbers(partitions="day=1") == numbers(where="day < 2") == [1, 2]
 
     def test_a_partition_s_folder_is_no_table(self, spark, table):
         with pytest.raises(Exception, match=r'option\("partitions", "day=1"\)'):

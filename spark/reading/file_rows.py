@@ -1,0 +1,97 @@
+"""Files of one state as a data frame of this package's own reader, which runs in Spark's tasks.
+
+By ``mapInArrow``: that needs no registration, works on Spark Connect and before Spark 4, and the
+state is the one that was planned on the driver, where the Python data source takes its own when the
+first query is planned.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ...committer.errors import SnapshotGoneError
+from ...committer.parquet.reader import read_batches
+from ...committer.protocol.snapshot import Snapshot
+from ...committer.records.data_file import DataFile
+from ...committer.table import Table
+from ..types import arrow_schema, for_spark
+from ..worker import readable_errors
+from .table_reads import TableReads
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+#: What opening a file costs, in bytes that could be read meanwhile (as Spark's
+#: ``spark.sql.files.openCostInBytes``).
+_OPEN_COST = 4 * 1024 * 1024
+#: Files are read together by one task up to about so many bytes.
+TARGET = 128 * 1024 * 1024
+ANEW = "Load the table anew and run the query on that: a data frame keeps the state it was made of."
+
+
+def pack(files: Sequence[DataFile], target: int) -> list[list[DataFile]]:
+    """Group files, in their order, up to about ``target`` bytes a group."""
+    groups: list[list[DataFile]] = []
+    filled = 0
+    for file in files:
+        cost = file.size + _OPEN_COST
+        if not groups or filled + cost > target:
+            groups.append([])
+            filled = 0
+        groups[-1].append(file)
+        filled += cost
+    return groups
+
+
+@dataclass(frozen=True)
+class FileRows:
+    """Rows of files of one table, as Spark wants them.
+
+    :param schema: the table's; ``by``: its partition columns.
+    :param columns: what Spark expects, in Arrow's types.
+    """
+
+    root: str
+    schema: pa.Schema
+    by: tuple[str, ...]
+    columns: pa.Schema
+
+    def read(self, files: Sequence[DataFile]) -> Iterator[pa.RecordBatch]:
+        """The rows of all of them, one after the other.
+
+        :raises SnapshotGoneError: a later job has removed one.
+        """
+        driver = Table(self.root).driver
+        for file in files:
+            batches = read_batches(driver, self.schema, self.by, file, self.columns.names)
+            try:
+                for batch in batches:
+                    yield for_spark(batch, self.columns)
+            except SnapshotGoneError as error:
+                error.table = error.table or self.root
+                error.remedy = ANEW
+                # Where tasks run on the driver's host, as in local mode, it hears of this.
+                TableReads.here(self.root).ended()
+                raise
+
+    def __call__(self, groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """For ``mapInArrow``."""
+        with readable_errors():
+            for batch in groups:
+                for packed in batch.column("files").to_pylist():
+                    yield from self.read(pickle.loads(packed))
+
+
+def file_rows(session: SparkSession, schema: StructType, snapshot: Snapshot) -> DataFrame:
+    """The rows of a state, all columns of ``schema``; one task for each group of files."""
+    groups = pack(snapshot.files, TARGET)
+    rows = FileRows(snapshot.root.url, snapshot.schema, snapshot.partition_by, arrow_schema(schema))
+    packed = [(number, pickle.dumps(group)) for number, group in enumerate(groups)]
+    frame = session.createDataFrame(packed, "number int, files binary")
+    return frame.repartitionByRange(max(1, len(groups)), "number").mapInArrow(rows, schema)

@@ -1,0 +1,88 @@
+"""Files of one state as a data frame of Spark's own Parquet reader.
+
+Spark lists what it reads: ``spark.read.parquet(*files)`` sends three requests a file on s3a, one
+after the other in batches, before the first row is read. The one list that it takes as it stands
+is the log of its own file sink (``_spark_metadata``, SPARK-8360), which names files with their
+sizes. So the state is written down as such a log, in a local folder that goes as soon as Spark has
+read it: no request is sent, whatever the number of files, and a frame that is refreshed still
+reads the same ones. Partition values are parsed by Spark from the files' directories, in the types
+of the table.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from ...committer.protocol.snapshot import Snapshot
+from ...committer.records.data_file import DataFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_LOG = "_spark_metadata"
+_BLOCK = 128 * 1024 * 1024
+
+
+def hidden_column(snapshot: Snapshot) -> str | None:
+    """A column of the files that Spark would read from the table's own path instead, since a
+    folder above the table is named like a partition; ``None`` for none."""
+    if not snapshot.partition_by:
+        return None
+    names = {name.lower(): name for name in snapshot.schema.names}
+    above = (part.partition("=") for part in snapshot.root.prefix.split("/"))
+    return next((names[n.lower()] for n, is_, _ in above if is_ and n.lower() in names), None)
+
+
+def listed_parquet(
+    session: SparkSession, schema: StructType, snapshot: Snapshot, scheme: str
+) -> DataFrame | None:
+    """The rows of a state, all columns of ``schema``.
+
+    Rows are never left out in silence: a file that is gone fails the query, also where the session
+    ignores missing or damaged files elsewhere.
+
+    :param scheme: how the session's paths begin, ``s3a``.
+    :return: ``None`` where this Spark does not take the list.
+    """
+    options = {
+        "timeZone": "UTC",
+        "ignoreMissingFiles": "false",
+        "ignoreCorruptFiles": "false",
+        "recursiveFileLookup": "false" if snapshot.partition_by else "true",
+    }
+    with tempfile.TemporaryDirectory(prefix="zero-rename-state-") as folder:
+        # Spark's UI shows this path; none of its characters may look like a pattern to it.
+        name = re.sub(r"[^A-Za-z0-9.-]", "_", snapshot.root.url)
+        log = Path(folder, name, _LOG)
+        log.mkdir(parents=True)
+        lines = _lines(f"{scheme}://{snapshot.root.bucket}/", snapshot.files)
+        (log / "0").write_text("\n".join(lines), "utf-8")
+        reader = session.read.schema(schema).options(**options)
+        frame = reader.parquet(f"file://{log.parent}")
+        java: Any = frame
+        if len(java._jdf.inputFiles()) != len(snapshot.files):
+            return None
+    return frame
+
+
+def _lines(store: str, files: Iterable[DataFile]) -> Iterable[str]:
+    yield "v1"
+    for file in files:
+        yield json.dumps(
+            {
+                "path": store + quote(file.key),
+                "size": file.size,
+                "isDir": False,
+                "modificationTime": 0,
+                "blockReplication": 1,
+                "blockSize": _BLOCK,
+                "action": "add",
+            }
+        )

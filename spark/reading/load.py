@@ -1,0 +1,187 @@
+"""One call that reads a table: one consistent state of it, as fast as the session can.
+
+::
+
+    from zero_rename.spark import load
+
+    flights = load(spark, "s3://bucket/flights", where="day >= 2013-01-01")
+
+Where the session's own file systems reach the table's store, Spark's Parquet reader reads the
+files (:mod:`.listed_parquet`): it knows which columns a query needs, skips row groups and reads
+into vectors. Elsewhere this package's reader does, in Spark's tasks (:mod:`.file_rows`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from ...committer.errors import InvalidInputError
+from ...committer.job_spec import choice
+from ...committer.protocol.snapshot import Snapshot
+from ...committer.schema.hive_paths import partition_values
+from ...committer.table import Table
+from ..types import spark_schema
+from .file_rows import file_rows
+from .filters import Condition
+from .listed_parquet import hidden_column, listed_parquet
+from .session_store import session_store
+from .table_reads import TableReads
+from .table_state import Wanted, plan_on
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
+
+logger = logging.getLogger("zero_rename.spark.reading.load")
+
+
+class By(StrEnum):
+    """Who reads the files."""
+
+    AUTO = "auto"
+    SPARK = "spark"
+    ZERO_RENAME = "zero_rename"
+
+
+@dataclass(frozen=True)
+class _State:
+    """What is read.
+
+    :param schema: the columns that are needed, those of conditions too.
+    """
+
+    table: Table
+    snapshot: Snapshot
+    schema: StructType
+
+
+def load(
+    spark: SparkSession,
+    table: str,
+    *,
+    columns: Sequence[str] | None = None,
+    partitions: Sequence[str] | None = None,
+    where: str | None = None,
+    by: str = By.AUTO,
+) -> DataFrame:
+    """A data frame of one consistent state of a table: the one that is there now.
+
+    A write of this application that overwrites the table's partitions later is held against that
+    state (docs/spark.md, *What a write has read*).
+
+    :param table: ``s3://bucket/prefix``.
+    :param columns: names, in the order wanted; ``None`` for all.
+    :param partitions: the only partitions to read, ``["day=2013-01-01"]``.
+    :param where: the only rows to read: comparisons of columns joined by *and*, ``day >=
+        2013-01-01 and delay > 60``. Partitions that do not fit are cut off before Spark plans.
+    :param by: ``spark`` (its own Parquet reader), ``zero_rename`` (this package's), or ``auto``:
+        Spark wherever the session reaches the table's store by itself.
+    :raises InvalidInputError: a call that cannot be right, or ``by="spark"`` where the session
+        cannot read the table by itself; the message says why.
+    :raises TableNotFoundError: no table there.
+    """
+    for name, given in (("columns", columns), ("partitions", partitions)):
+        if isinstance(given, str):
+            raise InvalidInputError(
+                f"{name} is a list, not a string; nothing was read.",
+                remedy=f"Give {name}=[{given!r}].",
+            )
+    way = choice("by", By, by)
+    source = Table(table)
+    reads = TableReads.of(spark, source.root.url)
+    reads.loaded()
+    schema, partition_by = source.schema, source.partition_by
+    wanted = Wanted(None if partitions is None else tuple(partitions), where)
+    conditions = [one for one in wanted.conditions(schema) if one.column not in partition_by]
+    names = list(columns) if columns is not None else schema.names
+    needed = list(dict.fromkeys([*names, *(one.column for one in conditions)]))
+    types = spark_schema(schema, needed)
+    snapshot = plan_on(source, schema, partition_by, wanted, reads)
+    frame = _frame(spark, _State(source, snapshot, types), way)
+    for one in conditions:
+        frame = frame.where(_comparison(one, types[one.column].dataType))
+    return frame.select(*map(_quoted, names))
+
+
+def _frame(spark: SparkSession, state: _State, by: By) -> DataFrame:
+    if not state.snapshot.files:
+        return spark.createDataFrame([], state.schema)
+    url = state.snapshot.root.url
+    if by is not By.ZERO_RENAME:
+        found = _by_spark(spark, state)
+        if not isinstance(found, str):
+            return found
+        if by is By.SPARK:
+            raise InvalidInputError(
+                f"This session cannot read the table by itself: {found}; nothing was read.",
+                table=url,
+                remedy="Configure the session's file system for the store (fs.s3a.endpoint, "
+                "credentials, hadoop-aws in the version of Spark's Hadoop), or leave by= out: "
+                "this package's reader needs none of it.",
+            )
+        logger.info("%s is read by this package, since the session cannot: %s", url, found)
+    return file_rows(spark, state.schema, state.snapshot)
+
+
+def _by_spark(spark: SparkSession, state: _State) -> DataFrame | str:
+    """The frame, or why there is none."""
+    snapshot = state.snapshot
+    hidden = hidden_column(snapshot)
+    if hidden is not None:
+        return f"it would take the column {hidden} from the table's own path"
+    endpoint = state.table.driver.clients.endpoint
+    store = session_store(spark, snapshot.root, endpoint, snapshot.files[0])
+    if store.scheme is None:
+        return store.why_not
+    for partition in {file.partition for file in snapshot.files}:
+        partition_values(partition, snapshot.schema, snapshot.partition_by)
+    frame = listed_parquet(spark, state.schema, snapshot, store.scheme)
+    if frame is None:
+        return "this Spark does not take a list of files with their sizes"
+    logger.info("%s is read by Spark itself, through %s://", snapshot.root.url, store.scheme)
+    return frame
+
+
+def _comparison(condition: Condition, kind: DataType) -> Column:
+    """A condition as Spark evaluates it, and pushes it down to the row groups."""
+    from pyspark.sql import functions as f
+
+    value = condition.value
+    literal = f.lit(value if value is None or isinstance(value, bool) else str(value)).cast(kind)
+    column = f.col(_quoted(condition.column))
+    compared = {
+        "=": column == literal,
+        "!=": column != literal,
+        ">": column > literal,
+        ">=": column >= literal,
+        "<": column < literal,
+        "<=": column <= literal,
+    }
+    return compared[{"==": "=", "<>": "!="}.get(condition.operator, condition.operator)]
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def create_view(
+    spark: SparkSession,
+    name: str,
+    table: str,
+    *,
+    columns: Sequence[str] | None = None,
+    partitions: Sequence[str] | None = None,
+    where: str | None = None,
+    by: str = By.AUTO,
+) -> None:
+    """A temporary view of a table for SQL, in the place of one of that name.
+
+    It shows the state that is there now, however often and late it is asked: create it again to
+    see a later one. The arguments are those of :func:`load`.
+    """
+    frame = load(spark, table, columns=columns, partitions=partitions, where=where, by=by)
+    frame.createOrReplaceTempView(name)

@@ -1,0 +1,127 @@
+"""Whether a session's own file systems reach the store that this package reads a table from."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from ...committer.layout import TableRoot
+from ...committer.records.data_file import DataFile
+from ..s3a.session import SessionView
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger("zero_rename.spark.reading.session_store")
+_S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+#: A cluster that has a file system of its own for ``s3://`` (EMRFS, Databricks) wants that used.
+_SCHEMES = ("s3", "s3a")
+_AWS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
+#: Ports that need not be named.
+_PLAIN = (None, 80, 443)
+
+
+@dataclass(frozen=True)
+class SessionStore:
+    """What was found.
+
+    :param scheme: how the session's paths to the table begin, such as ``s3a``; ``None``: it cannot
+        read the table.
+    :param why_not: the reason, for people; empty where it can.
+    """
+
+    scheme: str | None
+    why_not: str = ""
+
+
+def session_store(
+    session: SparkSession, root: TableRoot, endpoint: str, sample: DataFile
+) -> SessionStore:
+    """Ask the session for the size of one file, through each file system it has for S3.
+
+    :param endpoint: URL of the store as boto3 reaches it. S3A has to be told the same one: an
+        object of the same name in another store would be another table's.
+    :param sample: a file of the table.
+    """
+    if getattr(session, "_jsparkSession", None) is None:
+        return SessionStore(
+            None, "it is one of Spark Connect, whose server reads no list of files made here"
+        )
+    view = SessionView(session)
+    reasons = []
+    for scheme in _SCHEMES:
+        implementation = view.hadoop(f"fs.{scheme}.impl")
+        if implementation is None:
+            continue
+        reason = _why_not(session, view, root, endpoint, scheme, implementation, sample)
+        if reason is None:
+            return SessionStore(scheme)
+        reasons.append(f"{scheme}://: {reason}")
+    return SessionStore(None, "; ".join(reasons) or "Hadoop has no file system for S3 there")
+
+
+def _why_not(
+    session: SparkSession,
+    view: SessionView,
+    root: TableRoot,
+    endpoint: str,
+    scheme: str,
+    implementation: str,
+    sample: DataFile,
+) -> str | None:
+    if view.has_class(implementation) is False:
+        return f"the class {implementation} is not there"
+    told = None
+    if "s3a" in implementation.lower():
+        told = view.for_bucket(root.bucket, "fs.s3a.endpoint")
+    reason = endpoint_mismatch(endpoint, told)
+    if reason is not None:
+        return reason
+    path = f"{scheme}://{root.bucket}/{sample.key}"
+    try:
+        size = _size(session, path)
+    except Exception as error:  # Whatever the file system throws arrives as an error of py4j's.
+        logger.debug("%s cannot be seen by the session", path, exc_info=True)
+        return f"{path} cannot be seen: {_first_line(error)}"
+    return None if size == sample.size else f"{path} has {size} bytes there, not {sample.size}"
+
+
+def endpoint_mismatch(ours: str, told: str | None) -> str | None:
+    """Why a file system of Hadoop's does not ask the store that boto3 asks; ``None`` if it does.
+
+    :param ours: URL of the store as boto3 reaches it.
+    :param told: ``fs.s3a.endpoint``, a URL or a host; ``None`` and empty are AWS.
+    """
+    wanted, found = _place(ours), _place(told) if told else None
+    is_aws = found is None or _is_aws(found)
+    if _is_aws(wanted):
+        return None if is_aws else f"fs.s3a.endpoint is {found}, and boto3 reads from AWS"
+    if found == wanted:
+        return None
+    return f"fs.s3a.endpoint is {found or 'not set'}, and boto3 reads from {wanted}"
+
+
+def _place(url: str) -> str:
+    """Host, and port where it has to be named."""
+    parts = urlsplit(url if "://" in url else f"//{url}")
+    host = parts.hostname or ""
+    return host if parts.port in _PLAIN else f"{host}:{parts.port}"
+
+
+def _is_aws(place: str) -> bool:
+    return place.endswith(_AWS)
+
+
+def _size(session: SparkSession, path: str) -> int:
+    java: Any = session
+    hadoop = java._jvm.org.apache.hadoop.fs.Path(path)
+    settings = java._jsparkSession.sessionState().newHadoopConf()
+    return int(hadoop.getFileSystem(settings).getFileStatus(hadoop).getLen())
+
+
+def _first_line(error: Exception) -> str:
+    java = getattr(error, "java_exception", None)
+    text = str(error if java is None else java.toString())
+    return text.splitlines()[0][:300] if text else type(error).__name__

@@ -1,0 +1,75 @@
+"""State of a table that a reader plans on, noted for the writes that may come of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from ...committer.errors import InvalidInputError, TableMismatchError
+from ...committer.protocol.snapshot import Snapshot
+from ...committer.schema.hive_paths import normalise_partition
+from ...committer.table import Table
+from .filters import Condition, Selected, parse_filter
+from .table_reads import TableReads
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is wanted of a table.
+
+    :param partitions: those alone, ``day=2013-01-01``; ``None`` for any.
+    :param where: comparisons joined by *and*, or ``None``.
+    """
+
+    partitions: tuple[str, ...] | None = None
+    where: str | None = None
+
+    def conditions(self, schema: pa.Schema) -> list[Condition]:
+        """The comparisons of :attr:`where`.
+
+        :raises InvalidInputError: it cannot be read.
+        """
+        return [] if self.where is None else parse_filter(self.where, schema)
+
+    def check_partitions_only(self, schema: pa.Schema, by: Sequence[str]) -> None:
+        """Refuse conditions on other columns than partition columns.
+
+        :raises InvalidInputError: there is one.
+        """
+        others = [one.column for one in self.conditions(schema) if one.column not in by]
+        if others:
+            raise InvalidInputError(
+                f"The option where names {others[0]!r}, which is no partition column.",
+                remedy="Leave it out there, and filter the data frame: .where(…).",
+            )
+
+
+def plan_on(
+    table: Table, schema: pa.Schema, by: Sequence[str], wanted: Wanted, reads: TableReads
+) -> Snapshot:
+    """Fix the state of the partitions that may hold rows, and note it.
+
+    :param schema: the table's, as it was when the columns were chosen; ``by``: its partition
+        columns.
+    :raises InvalidInputError: a partition or a condition that the table cannot have.
+    :raises TableMismatchError: the table has another schema by now.
+    """
+    named = wanted.partitions
+    if named is not None:
+        named = tuple(normalise_partition(path, schema, by) for path in named)
+    conditions = [one for one in wanted.conditions(schema) if one.column in by]
+    selected = None
+    if named is not None or conditions:
+        selected = Selected(conditions, schema, by, named)
+    snapshot = table.snapshot(selected)
+    if not snapshot.schema.equals(schema):
+        raise TableMismatchError(
+            "The table's schema changed while the query was planned.",
+            table=table.root.url,
+            remedy="Load the table anew.",
+        )
+    open_ended = named is None and selected is not None
+    reads.planned(snapshot.base, wanted.where if open_ended else None)
+    return snapshot

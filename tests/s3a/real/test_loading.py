@@ -1,0 +1,151 @@
+"""``zero_rename.spark.load`` where the session's S3A reads the files itself, on moto."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from support.hadoop_committers import Application
+from support.spark_tables import (
+    of_all_types,
+    partitioned_by_all_types,
+    rows,
+    worker_environment,
+)
+from zero_rename.committer import InvalidInputError, Table
+from zero_rename.spark import create_view, load, save
+
+SCHEMA = pa.schema([("n", pa.int64()), ("p", pa.string())])
+
+
+@pytest.fixture
+def spark(native_application: Application, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The session, and moto for boto3: in this process and in the workers."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    known = native_application.store.environment()
+    for name, value in known.items():
+        monkeypatch.setenv(name, value)
+    with worker_environment(native_application.spark, **known):
+        yield native_application.spark
+
+
+@pytest.fixture
+def url(native_application: Application, spark: Any) -> str:
+    place = native_application.place()
+    return f"s3://{place.bucket}/{place.prefix}"
+
+
+@pytest.fixture
+def ignoring(spark: Any) -> Iterator[None]:
+    """A session whose user has told Spark to leave out what it cannot read."""
+    names = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
+    for name in names:
+        spark.conf.set(name, "true")
+    yield
+    for name in names:
+        spark.conf.unset(name)
+
+
+def put(url: str, *values: tuple[int, str | None], mode: str = "append") -> None:
+    with Table(url).job(SCHEMA, partition_by=["p"], mode=mode) as job:
+        job.write(pa.table(list(zip(*values, strict=True)), schema=SCHEMA))
+
+
+def numbers(frame: Any) -> list[int]:
+    return sorted(row["n"] for row in frame.collect())
+
+
+def is_by_spark(frame: Any) -> bool:
+    return "FileScan parquet" in frame._jdf.queryExecution().toString()
+
+
+@pytest.mark.parametrize("made", [of_all_types, partitioned_by_all_types])
+def test_all_types_are_what_this_package_s_reader_finds(spark: Any, url: str, made: Any) -> None:
+    data = made(spark)
+    save(data, url, partition_by=data.columns[1:] if made is partitioned_by_all_types else [])
+    found, ours = load(spark, url), load(spark, url, by="zero_rename")
+    assert is_by_spark(found)
+    assert not is_by_spark(ours)
+    assert found.schema == ours.schema
+    assert repr(rows(found)) == repr(rows(ours))
+
+
+def test_partitions_are_cut_off_before_spark_plans(spark: Any, url: str) -> None:
+    put(url, (1, "x"), (2, "x"), (3, "é/%[*]? '"), (4, None), (5, "01"))
+    every = load(spark, url)
+    assert is_by_spark(every)
+    assert rows(every)[3:] == [{"n": 4, "p": None}, {"n": 5, "p": "01"}]
+    assert every.where("p = '01'").collect() == [(5, "01")]
+    some = load(spark, url, where="p >= 'x' and n > 1", columns=["p"])
+    assert sorted(some.collect()) == [("x",), ("é/%[*]? '",)]
+    assert len(some.inputFiles()) == 2
+    assert numbers(load(spark, url, partitions=["p=01"])) == [5]
+
+
+def test_an_unpartitioned_table(spark: Any, url: str) -> None:
+    with Table(url).job(SCHEMA) as job:
+        job.write(pa.table({"n": [1], "p": ["x"]}, SCHEMA))
+    found = load(spark, url)
+    assert is_by_spark(found)
+    assert found.collect() == [(1, "x")]
+
+
+def test_a_table_below_a_folder_that_looks_like_a_partition(
+    spark: Any, url: str, native_application: Application
+) -> None:
+    put(f"{url}/env=prod/q=2", (1, "x"))
+    found = load(spark, f"{url}/env=prod/q=2")
+    assert (is_by_spark(found), found.columns, found.collect()) == (True, ["n", "p"], [(1, "x")])
+    put(f"{url}/n=7/t", (1, "x"))
+    with pytest.raises(InvalidInputError, match="the column n from the table's own path"):
+        load(spark, f"{url}/n=7/t", by="spark")
+    assert load(spark, f"{url}/n=7/t").collect() == [(1, "x")]
+
+
+def test_the_state_stays_whatever_is_committed_and_refreshed(spark: Any, url: str) -> None:
+    put(url, (1, "x"), (2, "y"))
+    frame = load(spark, url)
+    create_view(spark, "loaded", url)
+    put(url, (3, "x"))
+    spark.sql("refresh table loaded")
+    spark.catalog.refreshByPath(url.replace("s3:", "s3a:"))
+    assert numbers(frame) == numbers(spark.table("loaded")) == [1, 2]
+    assert numbers(load(spark, url)) == [1, 2, 3]
+    spark.catalog.dropTempView("loaded")
+
+
+def test_files_that_are_gone_are_never_left_out(spark: Any, url: str, ignoring: None) -> None:
+    put(url, (1, "x"), (2, "y"))
+    frame = load(spark, url)
+    put(url, (3, "x"), mode="overwrite")
+    with pytest.raises(Exception, match=r"FILE_NOT_EXIST|FileNotFoundException"):
+        frame.collect()
+    assert numbers(frame.where("p = 'y'")) == [2]
+    assert numbers(load(spark, url)) == [2, 3]
+
+
+def test_a_session_that_asks_another_store(
+    spark: Any, url: str, native_application: Application
+) -> None:
+    bucket = native_application.new_bucket()
+    other = f"s3://{bucket}/t"
+    put(other, (1, "x"))
+    with native_application.set({f"fs.s3a.bucket.{bucket}.endpoint": "http://127.0.0.1:1"}):
+        with pytest.raises(InvalidInputError, match=r"fs.s3a.endpoint is 127\.0\.0\.1:1, and"):
+            load(spark, other, by="spark")
+        found = load(spark, other)
+        assert (is_by_spark(found), found.collect()) == (False, [(1, "x")])
+
+
+def test_an_overwrite_is_held_against_what_was_loaded(spark: Any, url: str) -> None:
+    put(url, (1, "x"))
+    old = load(spark, url)
+    put(url, (2, "x"))
+    with pytest.raises(Exception, match="CommitConflictError"):
+        save(old.selectExpr("n * 10 n", "p"), url, mode="overwrite")
+    assert numbers(load(spark, url)) == [1, 2]

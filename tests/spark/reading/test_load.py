@@ -1,0 +1,121 @@
+"""``load()`` and ``create_view()`` by this package's own reader: the session has no S3A."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from support.spark_tables import (
+    data_keys,
+    of_all_types,
+    partitioned_by_all_types,
+    read,
+    rows,
+    write,
+)
+from zero_rename.committer import CommitConflictError, InvalidInputError, Table
+from zero_rename.spark import create_view, load, save
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def url(s3_bucket):
+    return f"s3://{s3_bucket.name}/lake/flights"
+
+
+def append(url, *values, mode="append"):
+    """Another application's job."""
+    schema = pa.schema([("n", pa.int64()), ("p", pa.string())])
+    with Table(url).job(schema, partition_by=["p"], mode=mode) as job:
+        job.write(pa.table(list(zip(*values, strict=True)), schema=schema))
+
+
+def numbers(frame):
+    return sorted(row["n"] for row in frame.collect())
+
+
+@pytest.mark.parametrize("frame", [of_all_types, partitioned_by_all_types])
+def test_all_types(spark, url, frame):
+    written = frame(spark)
+    by = written.columns[1:] if frame is partitioned_by_all_types else []
+    save(written, url, partition_by=by)
+    ours = load(spark, url)
+    assert ours.schema == read(spark, url).schema
+    assert repr(rows(ours)) == repr(rows(read(spark, url)))
+
+
+def test_what_is_asked_for(spark, s3_bucket, url):
+    append(url, (1, "x"), (2, "x"), (3, "y"), (4, "z/%"), (5, None))
+    assert numbers(load(spark, url)) == [1, 2, 3, 4, 5]
+    assert numbers(load(spark, url, partitions=["p=y", "p=z%2F%25"])) == [3, 4]
+    assert load(spark, url, columns=["p", "n"], where="n > 1 and p = x").collect() == [("x", 2)]
+    assert load(spark, url, columns=["p"], where="n = 3").collect() == [("y",)]
+    assert numbers(load(spark, url, where="p = ''")) == []
+    s3_bucket.counter.reset()
+    assert numbers(load(spark, url, where="p != 'x' and n <= 3")) == [3]
+    asked = [key for name, key in s3_bucket.counter.log() if name == "GetObject"]
+    wanted = [key for key in data_keys(s3_bucket) if "p=y" in key or "p=z" in key]
+    assert sorted(key for key in asked if key.endswith(".parquet")) == wanted
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"where": "m = 1"}, "'m', which is no column"),
+        ({"where": "n = x"}, "not a value"),
+        ({"where": "n is null"}, "cannot be read from"),
+        ({"columns": ["m"]}, "no column 'm'"),
+        ({"columns": "n"}, "Give columns="),
+        ({"partitions": ["n=1"]}, "is no partition of this table"),
+        ({"partitions": "p=1"}, "Give partitions="),
+        ({"by": "us"}, "by is 'us'"),
+        ({"by": "spark"}, "cannot read the table by itself: .*S3AFileSystem is not there"),
+    ],
+)
+def test_what_cannot_be_right(spark, url, given, message):
+    append(url, (1, "x"))
+    with pytest.raises(InvalidInputError, match=message):
+        load(spark, url, **given)
+
+
+def test_an_empty_table(spark, url):
+    write(spark.sql("select 1 n, 'x' p").where("false"), url, partitionBy="p")
+    found = load(spark, url, where="p = 'x'", columns=["p"])
+    assert (found.collect(), found.dtypes) == ([], [("p", "string")])
+
+
+def test_the_state_is_the_one_that_was_there_at_the_call(spark, url):
+    append(url, (1, "x"))
+    early = load(spark, url)
+    append(url, (2, "y"))
+    assert numbers(early) == [1]
+    append(url, (3, "x"), mode="overwrite")
+    assert numbers(load(spark, url)) == [2, 3]
+    with pytest.raises(Exception, match="SnapshotGoneError") as caught:
+        early.collect()
+    assert "Load the table anew" in str(caught.value)
+
+
+def test_an_overwrite_is_held_against_what_was_loaded(spark, url):
+    append(url, (1, "x"), (2, "y"))
+    old = load(spark, url, where="p >= 'x'")
+    append(url, (3, "z"))
+    new = old.selectExpr("n * 10 n", "if(p = 'y', 'z', p) p").repartition(1)
+    with pytest.raises(Exception, match=CommitConflictError.__name__):
+        save(new, url, mode="overwrite")
+    assert numbers(load(spark, url)) == [1, 2, 3]
+    save(load(spark, url).selectExpr("n * 10 n", "p"), url, mode="overwrite")
+    assert numbers(load(spark, url)) == [10, 20, 30]
+
+
+def test_a_view_shows_the_state_of_its_making(spark, url):
+    append(url, (1, "x"), (2, "y"))
+    create_view(spark, "flights", url, where="p = x")
+    append(url, (3, "x"))
+    assert spark.sql("select sum(n) from flights").collect() == [(1,)]
+    spark.sql("refresh table flights")
+    assert spark.table("flights").count() == 1
+    create_view(spark, "flights", url)
+    assert spark.sql("select sum(n) from flights").collect() == [(6,)]
+    spark.catalog.dropTempView("flights")

@@ -1,0 +1,67 @@
+"""Whether S3A asks the store that boto3 asks, decided without either."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from zero_rename.committer import TableRoot
+from zero_rename.committer.protocol.snapshot import Snapshot
+from zero_rename.spark.reading.listed_parquet import hidden_column
+from zero_rename.spark.reading.session_store import endpoint_mismatch
+
+HERE = "http://127.0.0.1:9000"
+
+
+@pytest.mark.parametrize(
+    ("ours", "told"),
+    [
+        (HERE, "http://127.0.0.1:9000"),
+        (HERE, "http://127.0.0.1:9000/"),
+        (HERE, "127.0.0.1:9000"),
+        ("https://minio.lan", "minio.lan:443"),
+        ("https://s3.eu-west-1.amazonaws.com", None),
+        ("https://s3.amazonaws.com", ""),
+        ("https://s3.eu-west-1.amazonaws.com", "s3.amazonaws.com"),
+        ("https://s3.cn-north-1.amazonaws.com.cn", "https://s3.cn-north-1.amazonaws.com.cn"),
+    ],
+)
+def test_one_store(ours, told):
+    assert endpoint_mismatch(ours, told) is None
+
+
+@pytest.mark.parametrize(
+    ("ours", "told", "reason"),
+    [
+        (HERE, None, "fs.s3a.endpoint is not set, and boto3 reads from 127.0.0.1:9000"),
+        (HERE, "", "not set"),
+        (HERE, "http://127.0.0.1:9001", "is 127.0.0.1:9001, and boto3 reads from 127.0.0.1:9000"),
+        (HERE, "s3.amazonaws.com", "is s3.amazonaws.com"),
+        ("https://s3.eu-west-1.amazonaws.com", HERE, "boto3 reads from AWS"),
+        ("https://evil-amazonaws.com", None, "not set"),
+        # A URL may carry a password, which no message repeats.
+        (HERE, "http://user:secret@127.0.0.1:9001", "is 127.0.0.1:9001, and"),
+    ],
+)
+def test_two_stores(ours, told, reason):
+    found = endpoint_mismatch(ours, told)
+    assert found is not None
+    assert reason in found
+    assert "secret" not in found
+
+
+@pytest.mark.parametrize(
+    ("prefix", "by", "found"),
+    [
+        ("lake/flights", ("day",), None),
+        ("env=prod/flights", ("day",), None),
+        ("env=prod", ("day",), None),
+        ("n=1/flights", ("day",), "n"),
+        ("lake/N=1", ("day",), "n"),
+        ("lake/n=1", (), None),  # of an unpartitioned table, no path is parsed
+    ],
+)
+def test_columns_that_the_table_s_own_path_would_hide(prefix, by, found):
+    schema = pa.schema([("n", pa.int64()), ("day", pa.int32())])
+    state = Snapshot(TableRoot("bucket", prefix), schema, by, (), {})
+    assert hidden_column(state) == found
