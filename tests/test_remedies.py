@@ -41,7 +41,7 @@ from zero_rename.orchestration.runs.task_run import ON_REPEAT
 from zero_rename.provider import get_provider_info
 from zero_rename.provider.connection import ConnectionSettings
 from zero_rename.s3a.hadoop.settings import CONFLICT_MODES, Committer, S3ASettings
-from zero_rename.spark import save
+from zero_rename.spark import load, save, stream
 from zero_rename.spark.option_table import camel
 from zero_rename.spark.options import ReaderOptions, WriterOptions
 
@@ -184,7 +184,7 @@ def parameters(function: Callable[..., Any]) -> set[str]:
 @cache
 def arguments() -> frozenset[str]:
     """What can be given by name: arguments of operators and sensors, of a table's methods, of
-    ``save()``, of Dagster's resource and assets, options of the data source, fields of
+    ``save()``, ``load()`` and ``stream()``, of Dagster's resource and assets, options of the data source, fields of
     connections, options of the configuration."""
     from airflow.sdk import BaseOperator
 
@@ -196,7 +196,8 @@ def arguments() -> frozenset[str]:
                     names |= parameters(vars(ancestor)["__init__"])
     for name, method in inspect.getmembers(Table, inspect.isfunction):
         names |= parameters(method) if not name.startswith("_") else set()
-    names |= parameters(save) | parameters(ZeroRenameResource.write) | parameters(dagster.asset)
+    for function in (save, load, stream, ZeroRenameResource.write, dagster.asset):
+        names |= parameters(function)
     names |= set(ZeroRenameResource.model_fields)
     kinds = (JobSpec, FileOptions, S3ASettings, ConnectionSettings, WriterOptions, ReaderOptions)
     names |= {field.name for kind in kinds for field in fields(kind)}

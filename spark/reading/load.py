@@ -30,7 +30,7 @@ from .filters import Condition
 from .listed_parquet import hidden_column, listed_parquet
 from .session_store import session_store
 from .table_reads import TableReads
-from .table_state import Wanted, plan_on
+from .table_state import TableSelection, plan_on
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -95,7 +95,7 @@ def load(
     reads = TableReads.of(spark, source.root.url)
     reads.loaded()
     schema, partition_by = source.schema, source.partition_by
-    wanted = Wanted(None if partitions is None else tuple(partitions), where)
+    wanted = TableSelection(None if partitions is None else tuple(partitions), where)
     conditions = [one for one in wanted.conditions(schema) if one.column not in partition_by]
     names = list(columns) if columns is not None else schema.names
     needed = list(dict.fromkeys([*names, *(one.column for one in conditions)]))

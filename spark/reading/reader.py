@@ -27,7 +27,7 @@ from ..types import arrow_schema, spark_schema
 from ..worker import readable_errors
 from .file_rows import FileRows, pack
 from .table_reads import TableReads
-from .table_state import Wanted, plan_on
+from .table_state import TableSelection, plan_on
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -97,7 +97,7 @@ class TableReader(DataSourceReader):
     def __init__(self, known: KnownTable, schema: StructType) -> None:
         self._known = known
         self._schema = arrow_schema(_checked(known, schema))
-        self._wanted = Wanted(known.options.partitions, known.options.where)
+        self._wanted = TableSelection(known.options.partitions, known.options.where)
         self._wanted.check_partitions_only(known.schema, known.partition_by)
 
     def partitions(self) -> list[InputPartition]:

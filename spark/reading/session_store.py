@@ -1,4 +1,4 @@
-"""Whether a session's own file systems reach the store that this package reads a table from."""
+"""File system of a session that reaches the store which this package reads a table from."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from .table_reads import TableReads
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TableSelection:
     """What is wanted of a table.
 
     :param partitions: those alone, ``day=2013-01-01``; ``None`` for any.
@@ -47,7 +47,7 @@ class Wanted:
 
 
 def plan_on(
-    table: Table, schema: pa.Schema, by: Sequence[str], wanted: Wanted, reads: TableReads
+    table: Table, schema: pa.Schema, by: Sequence[str], wanted: TableSelection, reads: TableReads
 ) -> Snapshot:
     """Fix the state of the partitions that may hold rows, and note it.
 

@@ -1,10 +1,43 @@
-"""The documented options are the code's."""
+"""The documented options are the code's, and the examples run."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from support.doc_examples import examples
 from support.spark_docs import DOCUMENT, updated
+from zero_rename.spark import save
+
+EXAMPLES = examples(DOCUMENT)
 
 
 def test_the_option_tables_are_up_to_date() -> None:
     text = DOCUMENT.read_text("utf-8")
     assert updated(text) == text
+
+
+@pytest.mark.spark
+class TestExamples:
+    """Each runs on a table of its own, with two days of flights."""
+
+    @pytest.fixture
+    def names(self, spark: Any, s3_bucket: Any) -> dict[str, Any]:
+        frame = spark.sql(
+            "select if(id % 2 = 0, 'AA', 'UA') carrier, 50 + id * 10 dep_delay, "
+            "date_add(date'2012-12-31', cast(id % 3 as int)) day from range(6)"
+        )
+        save(frame, f"s3://{s3_bucket.name}/flights", partition_by=["day"])
+        return {"spark": spark, "frame": frame}
+
+    def run(self, name: str, names: dict[str, Any], bucket: str) -> dict[str, Any]:
+        exec(EXAMPLES[name].replace("s3://bucket/", f"s3://{bucket}/"), names)
+        return names
+
+    def test_load(self, names: dict[str, Any], bucket: str) -> None:
+        found = self.run("load", names, bucket)
+        assert sorted(found["late"]) == [("AA", 2), ("UA", 1)]
+
+    def test_view(self, names: dict[str, Any], bucket: str) -> None:
+        assert self.run("view", names, bucket)["worst"] == ("UA", 80.0)
