@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .save_frame import save
     from .startup.launch import jvm_options, worker_python
     from .startup.preflight import check_environment
+    from .stream_sink import stream
 
 __all__ = [
     "check_environment",
@@ -18,6 +19,7 @@ __all__ = [
     "load",
     "register",
     "save",
+    "stream",
     "worker_python",
 ]
 
@@ -28,6 +30,7 @@ _MODULES = {
     "load": "reading.load",
     "register": "registration",
     "save": "save_frame",
+    "stream": "stream_sink",
     "worker_python": "startup.launch",
 }
 

@@ -61,8 +61,8 @@ class ZeroRenameDataSource(DataSource):
         """Refuse ``writeStream``: a micro-batch has no job of its own to commit."""
         raise _no_stream(
             "writeStream",
-            "Use df.writeStream.foreachBatch(lambda batch, n: …) with a batch write of its own and "
-            '.option("once", f"…-{n}"), so that a replayed batch is not doubled.',
+            "Call zero_rename.spark.stream(df, table, checkpoint=…): each micro-batch is a job of "
+            "its own there, and a replayed one is not doubled.",
         )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:

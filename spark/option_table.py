@@ -45,17 +45,17 @@ def read_given(kind: type[Any], given: Mapping[str, str], other: type[Any]) -> d
     :param other: the class whose options may be taken for this one's. ``USE`` says what for.
     :raises InvalidInputError: an unknown option, a value that cannot be right, a secret.
     """
-    known = {_plain(f.name): f for f in fields(kind)}
+    known = {plain(f.name): f for f in fields(kind)}
     found: dict[str, Any] = {}
     for name, value in given.items():
-        option = known.get(_plain(name))
+        option = known.get(plain(name))
         if option is None:
             raise _unknown(kind, name, other)
         found[option.name] = _parse(option, value)
     return found
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
     return re.sub(r"[_\-\s]", "", name).lower()
 
 
@@ -84,15 +84,15 @@ def _parse(option: Field[Any], value: str) -> Any:
 def _unknown(kind: type[Any], name: str, other: type[Any]) -> InvalidInputError:
     if _SECRET.search(name):
         return _secret(f"The option {name!r} looks like a credential")
-    names = {_plain(f.name): camel(f.name) for f in fields(kind)}
-    near = difflib.get_close_matches(_plain(name), names, n=1, cutoff=0.6)
+    names = {plain(f.name): camel(f.name) for f in fields(kind)}
+    near = difflib.get_close_matches(plain(name), names, n=1, cutoff=0.6)
     if near:
         remedy = f"Is {names[near[0]]} meant?"
     elif "endpoint" in name.lower() or "region" in name.lower():
         remedy = "Set AWS_ENDPOINT_URL and AWS_REGION for the driver and the executors."
     else:
         remedy = f"There are {', '.join(names.values())}."
-    if _plain(name) in (_plain(f.name) for f in fields(other)):
+    if plain(name) in (plain(f.name) for f in fields(other)):
         remedy = f"It is an option for {other.USE} only."
     return InvalidInputError(
         f"{name!r} is no option of zero_rename; nothing was read or written.", remedy=remedy

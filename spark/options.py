@@ -256,8 +256,9 @@ class ReaderOptions:
     )
     where: str | None = option(
         values.text,
-        "Comparisons of partition columns, `day >= 2013-01-01 and day < 2013-02-01`: partitions "
-        "that do not fit are not read. A `.where()` alone filters rows and prunes nothing.",
+        "The only rows to read: comparisons of columns, `day >= 2013-01-01 and delay > 60`. "
+        "Partitions and row groups that cannot fit are not read. A `.where()` alone filters rows "
+        "and prunes nothing.",
     )
     target_partition_bytes: int = option(
         values.size,

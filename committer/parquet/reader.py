@@ -23,7 +23,7 @@ from .row_filter import RowFilter
 
 _MIB = 1024 * 1024
 #: Up to this size a file is read by one GET whatever is wanted of it.
-_SMALL = 32 * _MIB
+_SMALL = 8 * _MIB
 #: Up to this size it is read by one GET if all columns are wanted.
 _WHOLE = 128 * _MIB
 #: Up to this size it is read by one GET though a filter may leave row groups out.
@@ -43,9 +43,11 @@ def read_batches(
     """The rows of one data file, partition columns included.
 
     A small file is read by one GET, and its checksum compared; of a large one, only what the
-    columns need, one row group at a time. A foreign file that the table adopted is cast to the
-    table's schema by name; columns it lacks are null, further ones are left out. With a filter,
-    row groups whose statistics or partition say that none of their rows is wanted are not read.
+    columns need, one row group at a time. Where no column of the file is needed, it is not read at
+    all: the table has its number of rows on record. A foreign file that the table adopted is cast
+    to the table's schema by name; columns it lacks are null, further ones are left out. With a
+    filter, row groups whose statistics or partition say that none of their rows is wanted are not
+    read.
 
     :param driver: carries out requests.
     :param schema: the table's schema.
@@ -70,10 +72,14 @@ def read_batches(
         return
     stored = [name for name in needed if name not in constants]
     everything = len(set(stored)) == len(schema) - len(partition_by)
-    reader = _FileReader(driver, file, everything, row_filter is not None)
-    groups = reader.row_groups(row_filter, constants)
     fields = [schema.field(name) for name in stored]
-    for rows, found in reader.batches(fields, batch_rows, groups):
+    if stored or file.is_foreign:
+        reader = _FileReader(driver, file, everything, row_filter is not None)
+        groups = reader.row_groups(row_filter, constants)
+        batches = reader.batches(fields, batch_rows, groups)
+    else:
+        batches = _nulls(file.rows, fields, batch_rows)
+    for rows, found in batches:
         arrays = [
             found[name] if name in found else pa.repeat(constants[name], rows) for name in needed
         ]
@@ -129,7 +135,7 @@ class _FileReader:
         stored = [field for field in fields if field.name in present]
         self._check(fields)
         if not stored:
-            yield from self._empty(fields, batch_rows)
+            yield from _nulls(self._parquet.metadata.num_rows, fields, batch_rows)
             return
         names = list(dict.fromkeys(field.name for field in stored))
         for group in groups:
@@ -157,16 +163,6 @@ class _FileReader:
             except InvalidInputError as error:
                 raise self._misfit([error.message]) from error
         return columns
-
-    def _empty(
-        self, fields: Sequence[pa.Field], batch_rows: int
-    ) -> Iterator[tuple[int, dict[str, pa.Array]]]:
-        """Batches of which no column is in the file."""
-        left = self._parquet.metadata.num_rows
-        while left:
-            rows = min(left, batch_rows)
-            yield rows, {field.name: pa.nulls(rows, field.type) for field in fields}
-            left -= rows
 
     def _check(self, fields: Sequence[pa.Field]) -> None:
         """Refuse a file whose columns are not, or cannot become, those wanted."""
@@ -228,6 +224,16 @@ class _FileReader:
             key=self._file.key,
             remedy=_VERIFY,
         )
+
+
+def _nulls(
+    left: int, fields: Sequence[pa.Field], batch_rows: int
+) -> Iterator[tuple[int, dict[str, pa.Array]]]:
+    """Batches of so many rows, of which no column is in the file."""
+    while left:
+        rows = min(left, batch_rows)
+        yield rows, {field.name: pa.nulls(rows, field.type) for field in fields}
+        left -= rows
 
 
 @contextmanager

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from ...committer.errors import SnapshotGoneError
 from ...committer.parquet.reader import read_batches
+from ...committer.parquet.row_filter import RowFilter
 from ...committer.protocol.snapshot import Snapshot
 from ...committer.records.data_file import DataFile
 from ...committer.table import Table
@@ -55,12 +56,14 @@ class FileRows:
 
     :param schema: the table's; ``by``: its partition columns.
     :param columns: what Spark expects, in Arrow's types.
+    :param row_filter: which rows; ``None`` for all.
     """
 
     root: str
     schema: pa.Schema
     by: tuple[str, ...]
     columns: pa.Schema
+    row_filter: RowFilter | None = None
 
     def read(self, files: Sequence[DataFile]) -> Iterator[pa.RecordBatch]:
         """The rows of all of them, one after the other.
@@ -68,8 +71,11 @@ class FileRows:
         :raises SnapshotGoneError: a later job has removed one.
         """
         driver = Table(self.root).driver
+        names = self.columns.names
         for file in files:
-            batches = read_batches(driver, self.schema, self.by, file, self.columns.names)
+            batches = read_batches(
+                driver, self.schema, self.by, file, names, row_filter=self.row_filter
+            )
             try:
                 for batch in batches:
                     yield for_spark(batch, self.columns)
@@ -88,10 +94,16 @@ class FileRows:
                     yield from self.read(pickle.loads(packed))
 
 
-def file_rows(session: SparkSession, schema: StructType, snapshot: Snapshot) -> DataFrame:
-    """The rows of a state, all columns of ``schema``; one task for each group of files."""
+def file_rows(
+    session: SparkSession, schema: StructType, snapshot: Snapshot, row_filter: RowFilter | None
+) -> DataFrame:
+    """The rows of a state, all columns of ``schema``; one task for each group of files.
+
+    :param row_filter: which rows; ``None`` for all.
+    """
     groups = pack(snapshot.files, TARGET)
-    rows = FileRows(snapshot.root.url, snapshot.schema, snapshot.partition_by, arrow_schema(schema))
+    columns = arrow_schema(schema)
+    rows = FileRows(snapshot.root.url, snapshot.schema, snapshot.partition_by, columns, row_filter)
     packed = [(number, pickle.dumps(group)) for number, group in enumerate(groups)]
     frame = session.createDataFrame(packed, "number int, files binary")
     return frame.repartitionByRange(max(1, len(groups)), "number").mapInArrow(rows, schema)

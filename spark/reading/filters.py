@@ -14,21 +14,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from ...committer.errors import InvalidInputError, UnsupportedTypeError
+from ...committer.parquet.row_filter import RowFilter
 from ...committer.schema.hive_paths import escape, partition_values
 
-_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
-    "==": operator.eq,
     "!=": operator.ne,
-    "<>": operator.ne,
     ">": operator.gt,
     ">=": operator.ge,
     "<": operator.lt,
     "<=": operator.le,
 }
+_SYNONYMS = {"==": "=", "<>": "!="}
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,29 @@ class Condition:
         own = values[self.column]
         if own is None or self.value is None:
             return False
-        return _OPERATORS[self.operator](_ordered(own), _ordered(self.value))
+        return self.compared(_ordered(own), _ordered(self.value))
+
+    def compared(self, left: Any, right: Any) -> Any:
+        """The comparison of two values, or of whatever overloads Python's operators."""
+        return _OPERATORS[self.operator](left, right)
+
+    def expression(self, kind: pa.DataType) -> pc.Expression:
+        """The same of a column of Arrow's, whose NaN is less than, equal to and greater than
+        nothing.
+
+        :param kind: the column's type.
+        """
+        column, value = pc.field(self.column), self.value
+        if value is None:
+            return pc.scalar(False)
+        if not pt.is_floating(kind):
+            return self.compared(column, pa.scalar(value, kind))
+        nan = column.is_nan()
+        if math.isnan(value):
+            others = {"=": nan, "!=": ~nan, ">": pc.scalar(False), ">=": nan, "<": ~nan}
+            return others.get(self.operator, column.is_valid())
+        found = self.compared(column, pa.scalar(value, kind))
+        return found | nan if self.operator in ("!=", ">", ">=") else found
 
 
 def _ordered(value: Any) -> Any:
@@ -85,7 +108,8 @@ def parse_filter(text: str, schema: pa.Schema) -> list[Condition]:
         if schema.get_field_index(column) < 0:
             raise _bad_filter(text, f"names {column!r}, which is no column of the table")
         literal = found["bare"] if found["text"] is None else found["text"].replace("''", "'")
-        conditions.append(_condition(text, column, found["operator"], literal, schema))
+        symbol = _SYNONYMS.get(found["operator"], found["operator"])
+        conditions.append(_condition(text, column, symbol, literal, schema))
         position, more = found.end(), bool(found["more"])
     return conditions
 
@@ -109,6 +133,12 @@ def _bad_filter(text: str, why: str) -> InvalidInputError:
         remedy="Write comparisons of columns joined by and, such as "
         "day >= 2013-01-01 and day < 2013-02-01; other texts in single quotes.",
     )
+
+
+def row_filter(conditions: Sequence[Condition], schema: pa.Schema) -> RowFilter | None:
+    """The rows of which all conditions hold; ``None`` for all rows."""
+    found = [one.expression(schema.field(one.column).type) for one in conditions]
+    return RowFilter(found, schema) if found else None
 
 
 class Selected(Collection[str]):

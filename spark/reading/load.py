@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING
 
 from ...committer.errors import InvalidInputError
 from ...committer.job_spec import choice
+from ...committer.parquet.reader import partition_constants
 from ...committer.protocol.snapshot import Snapshot
-from ...committer.schema.hive_paths import partition_values
 from ...committer.table import Table
 from ..types import spark_schema
 from .file_rows import file_rows
-from .filters import Condition
+from .filters import Condition, row_filter
 from .listed_parquet import hidden_column, listed_parquet
 from .session_store import session_store
 from .table_reads import TableReads
@@ -48,14 +48,18 @@ class By(StrEnum):
 
 
 @dataclass(frozen=True)
-class _State:
-    """What is read.
+class _Request:
+    """What is to be read.
 
-    :param schema: the columns that are needed, those of conditions too.
+    :param conditions: on columns that are no partition columns.
+    :param names: the columns, in the order wanted.
+    :param schema: of those and of the conditions' columns, as Spark sees it.
     """
 
     table: Table
     snapshot: Snapshot
+    conditions: Sequence[Condition]
+    names: Sequence[str]
     schema: StructType
 
 
@@ -96,23 +100,20 @@ def load(
     reads.loaded()
     schema, partition_by = source.schema, source.partition_by
     wanted = TableSelection(None if partitions is None else tuple(partitions), where)
-    conditions = [one for one in wanted.conditions(schema) if one.column not in partition_by]
+    conditions = wanted.of_rows(schema, partition_by)
     names = list(columns) if columns is not None else schema.names
     needed = list(dict.fromkeys([*names, *(one.column for one in conditions)]))
     types = spark_schema(schema, needed)
     snapshot = plan_on(source, schema, partition_by, wanted, reads)
-    frame = _frame(spark, _State(source, snapshot, types), way)
-    for one in conditions:
-        frame = frame.where(_comparison(one, types[one.column].dataType))
-    return frame.select(*map(_quoted, names))
+    return _frame(spark, _Request(source, snapshot, conditions, names, types), way)
 
 
-def _frame(spark: SparkSession, state: _State, by: By) -> DataFrame:
-    if not state.snapshot.files:
-        return spark.createDataFrame([], state.schema)
-    url = state.snapshot.root.url
+def _frame(spark: SparkSession, request: _Request, by: By) -> DataFrame:
+    url, snapshot = request.snapshot.root.url, request.snapshot
+    if not snapshot.files:
+        return spark.createDataFrame([], request.schema).select(*map(_quoted, request.names))
     if by is not By.ZERO_RENAME:
-        found = _by_spark(spark, state)
+        found = _by_spark(spark, request)
         if not isinstance(found, str):
             return found
         if by is By.SPARK:
@@ -124,26 +125,30 @@ def _frame(spark: SparkSession, state: _State, by: By) -> DataFrame:
                 "this package's reader needs none of it.",
             )
         logger.info("%s is read by this package, since the session cannot: %s", url, found)
-    return file_rows(spark, state.schema, state.snapshot)
+    schema = spark_schema(snapshot.schema, request.names)
+    return file_rows(spark, schema, snapshot, row_filter(request.conditions, snapshot.schema))
 
 
-def _by_spark(spark: SparkSession, state: _State) -> DataFrame | str:
+def _by_spark(spark: SparkSession, request: _Request) -> DataFrame | str:
     """The frame, or why there is none."""
-    snapshot = state.snapshot
+    snapshot = request.snapshot
     hidden = hidden_column(snapshot)
     if hidden is not None:
         return f"it would take the column {hidden} from the table's own path"
-    endpoint = state.table.driver.clients.endpoint
+    endpoint = request.table.driver.clients.endpoint
     store = session_store(spark, snapshot.root, endpoint, snapshot.files[0])
     if store.scheme is None:
         return store.why_not
-    for partition in {file.partition for file in snapshot.files}:
-        partition_values(partition, snapshot.schema, snapshot.partition_by)
-    frame = listed_parquet(spark, state.schema, snapshot, store.scheme)
+    for file in {file.partition: file for file in snapshot.files}.values():
+        # Refused as by this package's reader, not taken for null.
+        partition_constants(file.partition, file.key, snapshot.schema, snapshot.partition_by)
+    frame = listed_parquet(spark, request.schema, snapshot, store.scheme)
     if frame is None:
         return "this Spark does not take a list of files with their sizes"
     logger.info("%s is read by Spark itself, through %s://", snapshot.root.url, store.scheme)
-    return frame
+    for one in request.conditions:
+        frame = frame.where(_comparison(one, request.schema[one.column].dataType))
+    return frame.select(*map(_quoted, request.names))
 
 
 def _comparison(condition: Condition, kind: DataType) -> Column:
@@ -152,16 +157,7 @@ def _comparison(condition: Condition, kind: DataType) -> Column:
 
     value = condition.value
     literal = f.lit(value if value is None or isinstance(value, bool) else str(value)).cast(kind)
-    column = f.col(_quoted(condition.column))
-    compared = {
-        "=": column == literal,
-        "!=": column != literal,
-        ">": column > literal,
-        ">=": column >= literal,
-        "<": column < literal,
-        "<=": column <= literal,
-    }
-    return compared[{"==": "=", "<>": "!="}.get(condition.operator, condition.operator)]
+    return condition.compared(f.col(_quoted(condition.column)), literal)
 
 
 def _quoted(name: str) -> str:

@@ -26,6 +26,7 @@ from ..startup.preflight import check_versions
 from ..types import arrow_schema, spark_schema
 from ..worker import readable_errors
 from .file_rows import FileRows, pack
+from .filters import row_filter
 from .table_reads import TableReads
 from .table_state import TableSelection, plan_on
 
@@ -98,7 +99,8 @@ class TableReader(DataSourceReader):
         self._known = known
         self._schema = arrow_schema(_checked(known, schema))
         self._wanted = TableSelection(known.options.partitions, known.options.where)
-        self._wanted.check_partitions_only(known.schema, known.partition_by)
+        of_rows = self._wanted.of_rows(known.schema, known.partition_by)
+        self._row_filter = row_filter(of_rows, known.schema)
 
     def partitions(self) -> list[InputPartition]:
         """Fix the state that is read. An empty list makes Spark call :meth:`read` once, with a
@@ -118,7 +120,9 @@ class TableReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the files of one group. Runs in a task."""
         known = self._known
-        rows = FileRows(known.root, known.schema, known.partition_by, self._schema)
+        rows = FileRows(
+            known.root, known.schema, known.partition_by, self._schema, self._row_filter
+        )
         with readable_errors():
             if isinstance(partition, FileGroup):
                 yield from rows.read(partition.value)

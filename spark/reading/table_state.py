@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ...committer.errors import InvalidInputError, TableMismatchError
+from ...committer.errors import TableMismatchError
 from ...committer.protocol.snapshot import Snapshot
 from ...committer.schema.hive_paths import normalise_partition
 from ...committer.table import Table
@@ -33,17 +33,13 @@ class TableSelection:
         """
         return [] if self.where is None else parse_filter(self.where, schema)
 
-    def check_partitions_only(self, schema: pa.Schema, by: Sequence[str]) -> None:
-        """Refuse conditions on other columns than partition columns.
+    def of_rows(self, schema: pa.Schema, by: Sequence[str]) -> list[Condition]:
+        """Those on other columns than partition columns: what is left to ask of the rows once the
+        partitions are chosen.
 
-        :raises InvalidInputError: there is one.
+        :param by: the partition columns.
         """
-        others = [one.column for one in self.conditions(schema) if one.column not in by]
-        if others:
-            raise InvalidInputError(
-                f"The option where names {others[0]!r}, which is no partition column.",
-                remedy="Leave it out there, and filter the data frame: .where(…).",
-            )
+        return [one for one in self.conditions(schema) if one.column not in by]
 
 
 def plan_on(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.doc_examples import examples
 from support.spark_docs import DOCUMENT, updated
+from zero_rename.committer import Table
 from zero_rename.spark import save
 
 EXAMPLES = examples(DOCUMENT)
@@ -32,7 +34,9 @@ class TestExamples:
         return {"spark": spark, "frame": frame}
 
     def run(self, name: str, names: dict[str, Any], bucket: str) -> dict[str, Any]:
-        exec(EXAMPLES[name].replace("s3://bucket/", f"s3://{bucket}/"), names)
+        elsewhere = names.pop("s3a", "s3a://bucket")
+        text = EXAMPLES[name].replace("s3a://bucket/", f"{elsewhere}/")
+        exec(text.replace("s3://bucket/", f"s3://{bucket}/"), names)
         return names
 
     def test_load(self, names: dict[str, Any], bucket: str) -> None:
@@ -41,3 +45,11 @@ class TestExamples:
 
     def test_view(self, names: dict[str, Any], bucket: str) -> None:
         assert self.run("view", names, bucket)["worst"] == ("UA", 80.0)
+
+    def test_stream(self, spark: Any, names: dict[str, Any], bucket: str, tmp_path: Path) -> None:
+        names["frame"].write.json(str(tmp_path / "events"))
+        events = spark.readStream.schema(names["frame"].schema).json(str(tmp_path / "events"))
+        # This session has no S3A; a checkpoint may lie wherever Spark can write.
+        names |= {"events": events, "s3a": f"file://{tmp_path}"}
+        self.run("stream", names, bucket)
+        assert Table(f"s3://{bucket}/events").scan().count() == 6

@@ -103,6 +103,11 @@ class TestPruning:
         # Heads of pruned partitions are not even read.
         assert len(heads_read(bucket)) == expected
 
+    def test_by_the_option_and_other_columns(self, spark, bucket, table):
+        some = read(spark, "s3://test-pruning/days", where="n > 8 and num >= 8 and n != 10")
+        assert sorted(row["n"] for row in counted(bucket, some)) == [9, 11]
+        assert len(files_read(bucket)) == 4
+
     def test_by_names(self, spark, bucket, table):
         named = "day=2013-1-2/carrier=c1/num=01;day=2013-01-01/carrier=c0/num=0"
         some = read(spark, "s3://test-pruning/days", partitions=named)
@@ -113,15 +118,16 @@ class TestPruning:
         some = read(spark, "s3://test-pruning/days", columns="num,n")
         assert some.columns == ["num", "n"]
         assert rows(some.where("num > 10")) == [{"num": 11, "n": 11}]
-        alone = read(spark, "s3://test-pruning/days", columns="day")
-        assert alone.distinct().count() == 12
+        alone = read(spark, "s3://test-pruning/days", columns="day", where="num < 11")
+        assert len(counted(bucket, alone)) == 11
+        assert files_read(bucket) == []  # the rows are on record
 
     @pytest.mark.parametrize(
         ("options", "message"),
         [
             ({"columns": "nn"}, "has no column 'nn'"),
             ({"partitions": "n=1"}, "is no partition of this table"),
-            ({"where": "n = 1"}, "no partition column"),
+            ({"where": "nn = 1"}, "'nn', which is no column"),
             ({"partitionBy": "day"}, "option for writing only"),
         ],
     )

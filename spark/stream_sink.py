@@ -1,0 +1,131 @@
+"""Structured Streaming into a table: each micro-batch is one job, and happens once.
+
+::
+
+    from zero_rename.spark import stream
+
+    query = stream(events, "s3://bucket/events", checkpoint="s3a://bucket/checkpoints/events",
+                   partition_by=["day"], trigger={"processingTime": "1 minute"})
+
+Spark writes down that a batch is done after the sink has returned. An application that dies in
+between runs the batch again when it is started anew, with the same rows and the same number. So
+each batch is saved under a ``once`` key made of the query's id, which lies in the checkpoint, and
+that number: a job that has committed under it is finished if need be, and not repeated.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..committer.errors import InvalidInputError
+from ..committer.job_spec import Mode
+from ..committer.layout import TableRoot
+from ..s3a.hadoop.committers import NATIVE
+from .option_table import plain
+from .options import read_writer_options
+from .save_frame import save
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+logger = logging.getLogger("zero_rename.spark.stream_sink")
+#: Options of a write that the stream sets itself.
+_OWN = ("once", "onRepeat")
+
+
+def stream(
+    frame: DataFrame,
+    table: str,
+    *,
+    checkpoint: str,
+    partition_by: Sequence[str] = (),
+    mode: str = "append",
+    output_mode: str = "append",
+    trigger: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    options: Mapping[str, str] | None = None,
+) -> StreamingQuery:
+    """Start a streaming query that writes into a table.
+
+    :param frame: a streaming data frame.
+    :param table: ``s3://bucket/prefix``.
+    :param checkpoint: where Spark keeps the query's progress, and its id: a path of a file system
+        that the session has, of this query alone.
+    :param partition_by: partition columns, outermost first; the table's own where left out.
+    :param mode: of each batch, as :func:`.save_frame.save` has it: ``append``, or ``overwrite``,
+        which replaces the partitions that the batch has rows for.
+    :param output_mode: which rows Spark hands over, for ``DataStreamWriter.outputMode``.
+    :param trigger: for ``DataStreamWriter.trigger``: ``{"processingTime": "1 minute"}``,
+        ``{"availableNow": True}``; ``None`` begins a batch when the one before is done.
+    :param name: the query's name.
+    :param options: of each batch's write, as :func:`.save_frame.save` has them.
+    :returns: the running query. What fails in a batch ends it: ``awaitTermination()`` raises it.
+    :raises InvalidInputError: a call that cannot be right; nothing was started.
+    """
+    root = TableRoot.parse(table)
+    if not frame.isStreaming:
+        raise InvalidInputError(
+            "The frame is none of a stream; nothing was started.",
+            table=root.url,
+            remedy="Read it by spark.readStream, or write it by save().",
+        )
+    own = [name for name in options or {} if plain(name) in map(plain, _OWN)]
+    if own:
+        raise InvalidInputError(
+            f"{own[0]} is given, which each batch has of its own; nothing was started.",
+            table=root.url,
+            remedy="Leave it out of options=.",
+        )
+    read_writer_options({**(options or {}), "path": root.url})
+    batches = MicroBatches(
+        root.url, checkpoint, tuple(partition_by), Mode.parse(mode), dict(options or {})
+    )
+    writer = frame.writeStream.foreachBatch(batches).outputMode(output_mode)
+    writer = writer.option("checkpointLocation", checkpoint)
+    if trigger is not None:
+        writer = writer.trigger(**trigger)
+    if name is not None:
+        writer = writer.queryName(name)
+    return writer.start()
+
+
+@dataclass
+class MicroBatches:
+    """What Spark calls with each batch, in the driver, or in a worker of a Connect server."""
+
+    table: str
+    checkpoint: str
+    partition_by: tuple[str, ...]
+    mode: Mode
+    options: dict[str, str] = field(default_factory=dict)
+    _query: str | None = None
+
+    def __call__(self, batch: DataFrame, number: int) -> None:
+        if self._query is None:
+            self._query = query_id(batch, self.checkpoint)
+        given = {**self.options, "once": f"stream-{self._query}-{number}", "onRepeat": "skip"}
+        save(
+            batch,
+            self.table,
+            partition_by=self.partition_by,
+            mode=self.mode,
+            committer=NATIVE,
+            options=given,
+        )
+        logger.info("%s holds batch %d of the query %s", self.table, number, self._query)
+
+
+def query_id(batch: DataFrame, checkpoint: str) -> str:
+    """The id that a query keeps over restarts, as its checkpoint has it.
+
+    Spark writes it (``StreamMetadata``) before the first batch. A checkpoint that was removed and
+    made anew has another one, so that its batches, which begin at 0 again, are not taken for
+    those of before.
+    """
+    rows = batch.sparkSession.read.text(f"{checkpoint.rstrip('/')}/metadata").collect()
+    return json.loads(rows[0][0])["id"]

@@ -1,0 +1,165 @@
+"""``stream()``: a micro-batch that is run again is committed once."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.spark import environment, run_program
+from support.spark_tables import data_keys, open_records
+from zero_rename.committer import InvalidInputError, Table
+from zero_rename.spark import stream, stream_sink
+
+pytestmark = pytest.mark.spark
+SCHEMA = "n long, p string"
+AVAILABLE = {"availableNow": True}
+
+#: Streams a folder into a table, and dies when the batch of that number is committed.
+KILLED = """
+import os
+import signal
+import sys
+
+from zero_rename.spark import stream, stream_sink
+
+source, table, checkpoint, last = sys.argv[1:]
+spark = session()
+save = stream_sink.save
+
+def saved_and_killed(batch, *arguments, **given):
+    save(batch, *arguments, **given)
+    if given["options"]["once"].endswith(f"-{last}"):
+        os.kill(spark._jvm.java.lang.ProcessHandle.current().pid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+stream_sink.save = saved_and_killed
+frame = spark.readStream.schema("n long, p string").option("maxFilesPerTrigger", "1").json(source)
+stream(frame, table, checkpoint=checkpoint, partition_by=["p"]).awaitTermination()
+"""
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """Three files of a row each, in the order of their times."""
+    folder = tmp_path / "source"
+    folder.mkdir()
+    for number in (1, 2, 3):
+        put(folder, number)
+    return folder
+
+
+def put(folder: Path, number: int) -> None:
+    file = folder / f"{number}.json"
+    file.write_text(json.dumps({"n": number, "p": f"p{number % 2}"}), "utf-8")
+    os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
+
+
+@pytest.fixture
+def url(s3_bucket: Any) -> str:
+    return f"s3://{s3_bucket.name}/events"
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> str:
+    return str(tmp_path / "checkpoint")
+
+
+def frame(spark: Any, source: Path) -> Any:
+    return spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", "1").json(str(source))
+
+
+def run(spark: Any, source: Path, url: str, checkpoint: str, **given: Any) -> None:
+    """What there is, to its end."""
+    query = stream(
+        frame(spark, source),
+        url,
+        checkpoint=checkpoint,
+        partition_by=["p"],
+        trigger=AVAILABLE,
+        **given,
+    )
+    query.awaitTermination()
+
+
+def done(checkpoint: str) -> list[int]:
+    """The batches that Spark has written down as done."""
+    names = os.listdir(Path(checkpoint, "commits"))
+    return sorted(int(name) for name in names if name.isdigit())
+
+
+def numbers(url: str) -> list[int]:
+    return sorted(Table(url).to_arrow()["n"].to_pylist())
+
+
+def test_a_driver_killed_between_the_commit_and_spark_s_own_log(
+    spark: Any,
+    s3_server: Any,
+    s3_bucket: Any,
+    source: Path,
+    url: str,
+    checkpoint: str,
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "program"
+    folder.mkdir()
+    died = run_program(
+        KILLED, environment(s3_server), str(source), url, checkpoint, "1", folder=folder
+    )
+    assert died.returncode == -9, died.stderr
+    assert (done(checkpoint), numbers(url)) == ([0], [1, 2])
+    run(spark, source, url, checkpoint)
+    assert (done(checkpoint), numbers(url)) == ([0, 1, 2], [1, 2, 3])
+    assert len(data_keys(s3_bucket)) == 3
+    assert open_records(s3_bucket, "events") == []
+
+
+def test_a_batch_that_failed_is_written_at_the_next_start(
+    spark: Any, source: Path, url: str, checkpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*arguments: Any, **given: Any) -> None:
+        raise RuntimeError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stream_sink, "save", fails)
+        with pytest.raises(Exception, match="the disk is full"):
+            run(spark, source, url, checkpoint)
+    assert not Table(url).exists()
+    run(spark, source, url, checkpoint)
+    put(source, 4)
+    run(spark, source, url, checkpoint)
+    assert numbers(url) == [1, 2, 3, 4]
+
+
+def test_a_new_checkpoint_is_a_new_query(
+    spark: Any, source: Path, url: str, checkpoint: str
+) -> None:
+    """Its batches, 0 and so on, are not taken for those that are done."""
+    run(spark, source, url, checkpoint)
+    run(spark, source, url, f"{checkpoint}-2", mode="overwrite")
+    assert numbers(url) == [2, 3]  # of each partition, its last batch
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"options": {"once": "x"}}, "once is given, which each batch has of its own"),
+        ({"options": {"on_repeat": "append"}}, "on_repeat is given"),
+        ({"mode": "upsert"}, "mode='upsert' is unknown"),
+        ({"options": {"rowsPerFle": "9"}}, "Is rowsPerFile meant"),
+    ],
+)
+def test_what_cannot_be_right(
+    spark: Any, source: Path, url: str, checkpoint: str, given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        run(spark, source, url, checkpoint, **given)
+    assert not Path(checkpoint).exists()
+
+
+def test_a_frame_of_a_batch(spark: Any, url: str, checkpoint: str) -> None:
+    with pytest.raises(InvalidInputError, match="none of a stream"):
+        stream(spark.range(3), url, checkpoint=checkpoint)
