@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -103,6 +104,10 @@ MAX_DURATION = 24 * 3600.0
 
 
 CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
+#: Spark's word for ``none``.
+_UNCOMPRESSED = "uncompressed"
+ENCRYPTIONS = ("SSE-S3", "SSE-KMS", "DSSE-KMS")
+_KMS_KEY = re.compile(r"arn:aws[\w-]*:kms:\S+|alias/\S+|[0-9a-zA-Z-]{1,64}")
 _MAX_METADATA = 2048  # S3's limit, bytes of names and values
 _MAX_TAGS = 10
 
@@ -111,7 +116,7 @@ _MAX_TAGS = 10
 class FileOptions:
     """How data files are written.
 
-    :param compression: Parquet codec: zstd, snappy, gzip, lz4, brotli or none.
+    :param compression: Parquet codec: zstd, snappy, gzip, lz4, brotli or none (uncompressed).
     :param rows_per_file: a new file after so many rows; ``None`` is no limit.
     :param bytes_per_file: a new file after about so many bytes.
     :param row_group_rows: rows per row group.
@@ -119,6 +124,8 @@ class FileOptions:
         partitions wait in a local spill file.
     :param part_bytes: size of an upload's first parts, at least 5 MiB.
     :param storage_class: the objects' storage class; ``None`` leaves it to the bucket.
+    :param encryption: by the store: SSE-S3, SSE-KMS or DSSE-KMS; ``None`` leaves it to the bucket.
+    :param encryption_key: the KMS key, by its id, ARN or alias; ``None`` is the account's own.
     :param tags: object tags.
     :param metadata: user metadata, besides the job id that every object carries.
     """
@@ -130,8 +137,15 @@ class FileOptions:
     max_open_partitions: int = 32
     part_bytes: int = 16 * 1024 * 1024
     storage_class: str | None = None
+    encryption: str | None = None
+    encryption_key: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Take Spark's word for a codec of ours."""
+        if self.compression == _UNCOMPRESSED:
+            object.__setattr__(self, "compression", "none")
 
 
 @dataclass(frozen=True)
@@ -230,8 +244,8 @@ _CHOICES: dict[str, type[StrEnum]] = {
 def check_options(options: FileOptions) -> None:
     """Check what can be checked without the store.
 
-    :raises InvalidInputError: an unknown codec, a limit below 1, more metadata or tags than S3
-        takes, or metadata under a name of this package.
+    :raises InvalidInputError: an unknown codec or encryption, a limit below 1, more metadata or
+        tags than S3 takes, or metadata under a name of this package.
     """
     import pyarrow as pa  # On use: Airflow parses files that name modes and owners.
 
@@ -246,8 +260,25 @@ def check_options(options: FileOptions) -> None:
         optional = name.endswith("_per_file")
         if (value is None and not optional) or (value is not None and value < 1):
             raise InvalidInputError(f"{name} is {value}; it must be at least 1.")
+    _check_encryption(options)
     _check_metadata(options)
     _check_tags(options)
+
+
+def _check_encryption(options: FileOptions) -> None:
+    if options.encryption not in (None, *ENCRYPTIONS):
+        raise InvalidInputError(
+            f"encryption={options.encryption!r} is unknown.",
+            remedy=f"Choose one of {', '.join(ENCRYPTIONS)}.",
+        )
+    key = options.encryption_key
+    by_kms = options.encryption is not None and options.encryption.endswith("KMS")
+    if key is not None and not (by_kms and _KMS_KEY.fullmatch(key)):
+        raise InvalidInputError(
+            "encryption_key is no id, ARN or alias of a KMS key, or encryption is neither SSE-KMS "
+            "nor DSSE-KMS.",
+            remedy="Give encryption='SSE-KMS' and the key's ARN. Keys of SSE-C are not taken.",
+        )
 
 
 def _check_metadata(options: FileOptions) -> None:

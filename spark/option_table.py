@@ -28,14 +28,16 @@ def option(
     default: Any = None,
     handed: str | None = None,
     only_if: str = "",
+    also: str | None = None,
 ) -> Any:
     """An option.
 
     :param parse: from its text; raises ``ValueError`` with what it should have been.
     :param handed: the member of :class:`Handoff` that counts where the option is absent.
     :param only_if: when it does, for the documentation.
+    :param also: another name: Spark's own for the same.
     """
-    metadata = {"parse": parse, "doc": doc, "handed": handed, "only_if": only_if}
+    metadata = {"parse": parse, "doc": doc, "handed": handed, "only_if": only_if, "also": also}
     return field(default=default, metadata=metadata)
 
 
@@ -45,14 +47,26 @@ def read_given(kind: type[Any], given: Mapping[str, str], other: type[Any]) -> d
     :param other: the class whose options may be taken for this one's. ``USE`` says what for.
     :raises InvalidInputError: an unknown option, a value that cannot be right, a secret.
     """
-    known = {plain(f.name): f for f in fields(kind)}
+    known = {plain(name): f for f in fields(kind) for name in _names(f)}
     found: dict[str, Any] = {}
     for name, value in given.items():
         option = known.get(plain(name))
         if option is None:
             raise _unknown(kind, name, other)
+        if option.name in found:
+            raise InvalidInputError(
+                f"{' and '.join(_names(option))} are one option, and it is given twice; nothing "
+                "was read or written.",
+                remedy="Leave one of them out.",
+            )
         found[option.name] = _parse(option, value)
     return found
+
+
+def _names(option: Field[Any]) -> list[str]:
+    """An option's names as they are documented."""
+    also = option.metadata["also"]
+    return [camel(option.name), *([also] if also is not None else [])]
 
 
 def plain(name: str) -> str:
@@ -84,7 +98,7 @@ def _parse(option: Field[Any], value: str) -> Any:
 def _unknown(kind: type[Any], name: str, other: type[Any]) -> InvalidInputError:
     if _SECRET.search(name):
         return _secret(f"The option {name!r} looks like a credential")
-    names = {plain(f.name): camel(f.name) for f in fields(kind)}
+    names = {plain(name): name for f in fields(kind) for name in _names(f)}
     near = difflib.get_close_matches(plain(name), names, n=1, cutoff=0.6)
     if near:
         remedy = f"Is {names[near[0]]} meant?"
@@ -92,7 +106,7 @@ def _unknown(kind: type[Any], name: str, other: type[Any]) -> InvalidInputError:
         remedy = "Set AWS_ENDPOINT_URL and AWS_REGION for the driver and the executors."
     else:
         remedy = f"There are {', '.join(names.values())}."
-    if plain(name) in (plain(f.name) for f in fields(other)):
+    if plain(name) in (plain(known) for f in fields(other) for known in _names(f)):
         remedy = f"It is an option for {other.USE} only."
     return InvalidInputError(
         f"{name!r} is no option of zero_rename; nothing was read or written.", remedy=remedy
@@ -115,7 +129,8 @@ def markdown(kind: type[Any]) -> str:
         doc, handed = option.metadata["doc"], option.metadata["handed"]
         if handed:
             doc += f" From `{Handoff.variable(handed)}` where absent{option.metadata['only_if']}."
-        lines.append(f"| `{camel(option.name)}` | {_default(option.default)} | {doc} |")
+        names = ", ".join(f"`{name}`" for name in _names(option))
+        lines.append(f"| {names} | {_default(option.default)} | {doc} |")
     return "\n".join(lines)
 
 

@@ -125,10 +125,12 @@ class WriterOptions:
     )
     compression: str = option(
         values.text,
-        "Parquet codec: `zstd`, `snappy`, `gzip`, `lz4`, `brotli` or `none`.",
+        "Parquet codec: `zstd`, `snappy`, `gzip`, `lz4`, `brotli` or `none` (`uncompressed`).",
         _FILES.compression,
     )
-    rows_per_file: int | None = option(values.count, "A new file after so many rows.")
+    rows_per_file: int | None = option(
+        values.count, "A new file after so many rows.", also="maxRecordsPerFile"
+    )
     bytes_per_file: int | None = option(
         values.size, "A new file after about so many bytes, such as `256m`.", _FILES.bytes_per_file
     )
@@ -143,6 +145,13 @@ class WriterOptions:
     )
     storage_class: str | None = option(
         values.text, "The objects' storage class, such as `STANDARD_IA`."
+    )
+    encryption: str | None = option(
+        values.text,
+        "By the store: `SSE-S3`, `SSE-KMS` or `DSSE-KMS`; the bucket's own where left out.",
+    )
+    encryption_key: str | None = option(
+        values.text, "With KMS: the key, by its id, ARN or alias; the account's own if left out."
     )
     tags: Mapping[str, str] | None = option(values.pairs, "Object tags, `a=b,c=d`.")
     metadata: Mapping[str, str] | None = option(

@@ -87,7 +87,11 @@ class TaskWriter:
         self._open_stream = open_stream
         self._allowed = allowed_partitions
         self._settings = ObjectSettings(
-            {**options.metadata, JOB_METADATA: job}, options.storage_class, options.tags
+            {**options.metadata, JOB_METADATA: job},
+            options.storage_class,
+            options.tags,
+            options.encryption,
+            options.encryption_key,
         )
         self._splitter = Splitter(self._schema, partition_by)
         self._stage_bytes = _STAGE_BYTES if partition_by else _STAGE_BYTES_UNPARTITIONED

@@ -45,6 +45,9 @@ _PATIENT, _BRIEF = Patience(), Patience(total=20.0, tries=4)
 #: What may go wrong in a call: an S3 error, boto3's own, or a body that breaks off.
 FAILURES = (ClientError, BotoCoreError, HTTPError)
 
+#: What users call an encryption, and what S3 does.
+_ENCRYPTION = {"SSE-S3": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
+
 
 class S3Requests:
     """Carries out single requests in the calling thread. May be used by many threads.
@@ -301,14 +304,15 @@ class S3Requests:
 
     def _create_upload(self, request: store.CreateUpload) -> store.Created:
         settings = request.settings
-        options: dict[str, Any] = {"Metadata": dict(settings.metadata)} if settings.metadata else {}
-        if settings.storage_class is not None:
-            options["StorageClass"] = settings.storage_class
-        if settings.tags:
-            options["Tagging"] = urlencode(settings.tags)
-        answer = self._client.create_multipart_upload(
-            Bucket=self.bucket, Key=request.key, **options
-        )
+        options = {
+            "Metadata": dict(settings.metadata),
+            "StorageClass": settings.storage_class,
+            "Tagging": urlencode(settings.tags),
+            "ServerSideEncryption": _ENCRYPTION.get(settings.encryption or ""),
+            "SSEKMSKeyId": settings.encryption_key,
+        }
+        given: Any = {name: value for name, value in options.items() if value}
+        answer = self._client.create_multipart_upload(Bucket=self.bucket, Key=request.key, **given)
         return store.Created(answer["UploadId"])
 
     def _upload_part(self, request: store.UploadPart) -> store.Done:

@@ -167,11 +167,15 @@ class ObjectSettings:
     :param metadata: user metadata (``x-amz-meta-…``).
     :param storage_class: such as ``STANDARD_IA``; ``None`` leaves it to the bucket.
     :param tags: object tags.
+    :param encryption: ``SSE-S3``, ``SSE-KMS`` or ``DSSE-KMS``; ``None`` leaves it to the bucket.
+    :param encryption_key: the KMS key.
     """
 
     metadata: Mapping[str, str] = field(default_factory=dict)
     storage_class: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
+    encryption: str | None = None
+    encryption_key: str | None = None
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,8 @@ def test_every_option_is_read():
         "maxOpenPartitions": "3",
         "partBytes": "8m",
         "storageClass": "STANDARD_IA",
+        "encryption": "SSE-KMS",
+        "encryptionKey": "alias/lake",
         "tags": "a=b, c=d=e",
         "metadata": '{"x": "1,2"}',
         "maxDuration": "90min",
@@ -102,6 +104,8 @@ def test_every_option_is_read():
         max_open_partitions=3,
         part_bytes=8 * 1024 * 1024,
         storage_class="STANDARD_IA",
+        encryption="SSE-KMS",
+        encryption_key="alias/lake",
         tags={"a": "b", "c": "d=e"},
         metadata={"x": "1,2"},
         max_duration=5400.0,
@@ -250,6 +254,17 @@ def test_a_bad_variable_is_named():
         read_writer_options({}, {"ZERO_RENAME_TRY_NUMBER": "x"})
 
 
+def test_names_that_spark_has_for_the_same():
+    options = read_writer_options({"maxrecordsperfile": "9", "compression": "uncompressed"}, {})
+    assert options.rows_per_file == 9
+    assert options.files().compression == "none"
+    assert "`rowsPerFile`, `maxRecordsPerFile`" in markdown(WriterOptions)
+    with pytest.raises(InvalidInputError, match="rowsPerFile and maxRecordsPerFile are one option"):
+        read_writer_options({"maxRecordsPerFile": "9", "rows_per_file": "9"}, {})
+    with pytest.raises(InvalidInputError, match="Is maxRecordsPerFile meant"):
+        read_writer_options({"maxRecordPerFile": "9"}, {})
+
+
 def test_reader_options():
     given = {
         "path": "s3://bucket/t",
@@ -269,7 +284,7 @@ def test_every_option_is_in_the_documented_table():
     for kind in (WriterOptions, ReaderOptions):
         table = markdown(kind)
         for field in dataclasses.fields(kind):
-            assert f"| `{camel(field.name)}` |" in table
+            assert f"| `{camel(field.name)}`" in table
             assert "\n\n" not in table
 
 

@@ -192,7 +192,12 @@ def test_row_groups_gather_batches() -> None:
 def test_objects_say_what_they_are() -> None:
     store = FakeStore()
     options = FileOptions(
-        storage_class="STANDARD_IA", tags={"t": "1"}, metadata={"owner": "me"}, compression="snappy"
+        storage_class="STANDARD_IA",
+        encryption="DSSE-KMS",
+        encryption_key="alias/lake",
+        tags={"t": "1"},
+        metadata={"owner": "me"},
+        compression="snappy",
     )
     schema = numbers(1).schema.with_metadata({"org.apache.spark.sql.parquet.row.metadata": "{}"})
     task = writer(store, schema, (), options)
@@ -201,6 +206,8 @@ def test_objects_say_what_they_are() -> None:
     (stream,) = store.streams
     assert stream.settings.metadata == {"owner": "me", "zero-rename-job": JOB}
     assert stream.settings.storage_class == "STANDARD_IA"
+    assert stream.settings.encryption == "DSSE-KMS"
+    assert stream.settings.encryption_key == "alias/lake"
     assert stream.settings.tags == {"t": "1"}
     assert file.upload_id == stream.upload_id
     assert file.partition == UNPARTITIONED
@@ -224,6 +231,10 @@ def test_objects_say_what_they_are() -> None:
         FileOptions(tags={str(n): "" for n in range(11)}),
         FileOptions(tags={"": "x"}),
         FileOptions(tags={"aws:x": "x"}),
+        FileOptions(encryption="SSE-C"),
+        FileOptions(encryption_key="alias/lake"),
+        FileOptions(encryption="SSE-S3", encryption_key="alias/lake"),
+        FileOptions(encryption="SSE-KMS", encryption_key="c2VjcmV0IGtleSBvZiBTU0UtQw=="),
     ],
 )
 def test_impossible_options_are_refused(options: FileOptions) -> None:

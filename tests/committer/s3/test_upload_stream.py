@@ -224,13 +224,17 @@ class TestRequests:
 
     def test_settings_reach_the_object(self, driver: BotoDriver, s3_client: Any) -> None:
         """Conformance 22."""
-        settings = ObjectSettings({"zero-rename-job": "zr1-J"}, "STANDARD_IA", {"team": "a b"})
+        key = "arn:aws:kms:us-east-1:123456789012:key/1"
+        settings = ObjectSettings(
+            {"zero-rename-job": "zr1-J"}, "STANDARD_IA", {"team": "a b"}, "SSE-KMS", key
+        )
         stream = DelayedOutputStream(driver, KEY, settings)
         stream.close()
         complete(driver, stream.upload)
         head = s3_client.head_object(Bucket=driver.bucket, Key=KEY)
         assert head["Metadata"] == {"zero-rename-job": "zr1-J"}
         assert head["StorageClass"] == "STANDARD_IA"
+        assert (head["ServerSideEncryption"], head["SSEKMSKeyId"]) == ("aws:kms", key)
         tags = s3_client.get_object_tagging(Bucket=driver.bucket, Key=KEY)["TagSet"]
         assert tags == [{"Key": "team", "Value": "a b"}]
 
