@@ -14,6 +14,7 @@ import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import Field, field, fields
+from types import MappingProxyType
 from typing import Any
 
 from ..committer.errors import InvalidInputError
@@ -28,14 +29,14 @@ def option(
     default: Any = None,
     handed: str | None = None,
     only_if: str = "",
-    also: str | None = None,
+    also: Mapping[str, Callable[[str], Any]] = MappingProxyType({}),
 ) -> Any:
     """An option.
 
     :param parse: from its text; raises ``ValueError`` with what it should have been.
     :param handed: the member of :class:`Handoff` that counts where the option is absent.
     :param only_if: when it does, for the documentation.
-    :param also: another name: Spark's own for the same.
+    :param also: other names, such as Spark's own, and how their texts are parsed.
     """
     metadata = {"parse": parse, "doc": doc, "handed": handed, "only_if": only_if, "also": also}
     return field(default=default, metadata=metadata)
@@ -59,14 +60,13 @@ def read_given(kind: type[Any], given: Mapping[str, str], other: type[Any]) -> d
                 "was read or written.",
                 remedy="Leave one of them out.",
             )
-        found[option.name] = _parse(option, value)
+        found[option.name] = _parse(option, name, value)
     return found
 
 
 def _names(option: Field[Any]) -> list[str]:
     """An option's names as they are documented."""
-    also = option.metadata["also"]
-    return [camel(option.name), *([also] if also is not None else [])]
+    return [camel(option.name), *option.metadata["also"]]
 
 
 def plain(name: str) -> str:
@@ -79,12 +79,14 @@ def camel(name: str) -> str:
     return first + "".join(part.capitalize() for part in rest)
 
 
-def _parse(option: Field[Any], value: str) -> Any:
-    what = f"The option {camel(option.name)}"
+def _parse(option: Field[Any], given: str, value: str) -> Any:
+    name = next(name for name in _names(option) if plain(name) == plain(given))
+    parse = option.metadata["also"].get(name, option.metadata["parse"])
+    what = f"The option {name}"
     if option.name == "path" and "@" in value.split("://", 1)[-1].split("/", 1)[0]:
         raise _secret("The table root has something before an @, like a user and password")
     try:
-        parsed = option.metadata["parse"](value)
+        parsed = parse(value)
     except ValueError as error:
         raise InvalidInputError(
             f"{what} {error}, not {value[:200]!r}; nothing was read or written.",

@@ -65,10 +65,13 @@ class WriterOptions:
     replace_partitions: tuple[str, ...] = option(
         partial(values.named, texts.PATHS),
         "With mode overwrite: the partitions to replace, `day=2013-01-01;day=2013-01-02`, or as a "
-        "JSON list. They are emptied even if no row arrives, and rows for any other are refused.",
+        "JSON list; or one of them as a condition, `replaceWhere`: `day = 2013-01-01 and carrier = "
+        "'AA'`, a value for each partition column. They are emptied even if no row arrives, and "
+        "rows for any other are refused.",
         (),
         "partitions",
         f" and `{Handoff.variable('mode')}` is `replace`",
+        {"replaceWhere": values.partition},
     )
     replace_table: bool = option(
         values.flag,
@@ -129,7 +132,7 @@ class WriterOptions:
         _FILES.compression,
     )
     rows_per_file: int | None = option(
-        values.count, "A new file after so many rows.", also="maxRecordsPerFile"
+        values.count, "A new file after so many rows.", also={"maxRecordsPerFile": values.count}
     )
     bytes_per_file: int | None = option(
         values.size, "A new file after about so many bytes, such as `256m`.", _FILES.bytes_per_file

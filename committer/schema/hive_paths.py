@@ -173,11 +173,16 @@ def partition_values(path: str, schema: pa.Schema, partition_by: Sequence[str]) 
 def normalise_partition(path: str, schema: pa.Schema, partition_by: Sequence[str]) -> str:
     """A partition as a user names it, in the canonical form that its rows are written under.
 
-    Takes escaped and plain values alike (``ts=2013-01-01 00:00:00``), and a slash at either end.
+    Takes escaped and plain values alike (``ts=2013-01-01 00:00:00``), the columns in any order,
+    and a slash at either end.
 
     :raises InvalidInputError: see :func:`partition_values`; also a plain ``/`` in a value.
     """
-    values = partition_values(path.strip("/"), schema, partition_by)
+    path = path.strip("/")
+    parts = {column: f"{escape(column)}={raw}" for column, raw in parse_partition(path)}
+    if parts.keys() == set(partition_by):
+        path = "/".join(parts[column] for column in partition_by) or path
+    values = partition_values(path, schema, partition_by)
     return partition_path(values, schema)
 
 

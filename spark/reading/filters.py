@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import operator
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +19,7 @@ import pyarrow.types as pt
 from ...committer.errors import InvalidInputError, UnsupportedTypeError
 from ...committer.parquet.row_filter import RowFilter
 from ...committer.schema.hive_paths import escape, partition_values
+from ..option_values import Comparison, comparisons
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
@@ -81,13 +81,6 @@ def _ordered(value: Any) -> Any:
     return value
 
 
-_COMPARISON = re.compile(
-    r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<name>\w+))\s*(?P<operator><=|>=|!=|<>|==|=|<|>)\s*"
-    r"(?:'(?P<text>(?:[^']|'')*)'|(?P<bare>[^\s'`<>=]+))\s*(?P<more>\band\b|$)",
-    re.IGNORECASE,
-)
-
-
 def parse_filter(text: str, schema: pa.Schema) -> list[Condition]:
     """Comparisons of columns joined by ``and``.
 
@@ -98,29 +91,24 @@ def parse_filter(text: str, schema: pa.Schema) -> list[Condition]:
     :raises InvalidInputError: it cannot be read, names a column that the table does not have, or
         one whose values cannot be written as text.
     """
-    conditions: list[Condition] = []
-    position, more = 0, True
-    while more:
-        found = _COMPARISON.match(text, position)
-        if found is None:
-            raise _bad_filter(text, f"cannot be read from {text[position:][:60]!r} on")
-        column = (found["quoted"] or "").replace("``", "`") or found["name"]
-        if schema.get_field_index(column) < 0:
-            raise _bad_filter(text, f"names {column!r}, which is no column of the table")
-        literal = found["bare"] if found["text"] is None else found["text"].replace("''", "'")
-        symbol = _SYNONYMS.get(found["operator"], found["operator"])
-        conditions.append(_condition(text, column, symbol, literal, schema))
-        position, more = found.end(), bool(found["more"])
-    return conditions
+    try:
+        found = comparisons(text)
+    except ValueError as error:
+        raise _bad_filter(text, str(error)) from error
+    for one in found:
+        if schema.get_field_index(one.column) < 0:
+            raise _bad_filter(text, f"names {one.column!r}, which is no column of the table")
+    return [_condition(text, one, schema) for one in found]
 
 
-def _condition(text: str, column: str, symbol: str, literal: str, schema: pa.Schema) -> Condition:
+def _condition(text: str, found: Comparison, schema: pa.Schema) -> Condition:
+    column, symbol = found.column, _SYNONYMS.get(found.operator, found.operator)
     kind = schema.field(column).type
     if pt.is_string(kind):
-        return Condition(column, symbol, literal)
-    if not literal:
+        return Condition(column, symbol, found.literal)
+    if not found.literal:
         raise _bad_filter(text, f"compares {column}, which is {kind}, with an empty text")
-    path = f"{escape(column)}={escape(literal)}"
+    path = f"{escape(column)}={escape(found.literal)}"
     try:
         return Condition(column, symbol, partition_values(path, schema, (column,))[column])
     except UnsupportedTypeError:

@@ -254,6 +254,19 @@ def test_a_bad_variable_is_named():
         read_writer_options({}, {"ZERO_RENAME_TRY_NUMBER": "x"})
 
 
+def test_one_partition_as_a_condition():
+    def replaced(text):
+        return read_writer_options({"replaceWhere": text}, {}).replace_partitions
+
+    assert replaced("day = 2013-01-01") == ("day=2013-01-01",)
+    assert replaced("`b` = 'M/S' AND a == 3") == ("b=M%2FS/a=3",)
+    for text in ("day >= 2013-01-01", "a = 1 or a = 2", "a = 1 and a = 2", "a = null", "a", ""):
+        with pytest.raises(InvalidInputError, match="The option replaceWhere "):
+            replaced(text)
+    with pytest.raises(InvalidInputError, match="replacePartitions and replaceWhere are one"):
+        read_writer_options({"replaceWhere": "a = 1", "replacePartitions": "a=1"}, {})
+
+
 def test_names_that_spark_has_for_the_same():
     options = read_writer_options({"maxrecordsperfile": "9", "compression": "uncompressed"}, {})
     assert options.rows_per_file == 9

@@ -100,6 +100,11 @@ def test_partitions_are_named_by_value_not_by_spelling(spark, url):
     write(frame, url, partitionBy="month,day")
     write(frame.where("false"), url, "overwrite", replacePartitions="month=02/day=2013-1-2/")
     assert read(spark, url).count() == 0
+    write(frame, url)
+    write(frame, url, "overwrite", replaceWhere="day = '2013-1-2' and month = 02")
+    assert read(spark, url).count() == 1
+    with pytest.raises(Exception, match="is no partition of this table"):
+        write(frame, url, "overwrite", replaceWhere="month = 2")
 
 
 def test_the_whole_table_is_replaced(spark, url, frame):
@@ -160,7 +165,7 @@ def test_options_of_files(s3_bucket, tmp_path, spark, url):
         spark.range(1000).coalesce(1),
         url,
         compression="gzip",
-        rowsPerFile="400",
+        maxRecordsPerFile="400",
         rowGroupRows="100",
         tags="team=air,env=test",
         metadata="origin=unit",

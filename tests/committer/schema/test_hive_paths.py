@@ -242,6 +242,15 @@ def test_unpartitioned_tables_have_one_partition() -> None:
         normalise_partition("p=1", schema, [])
 
 
+def test_users_name_columns_in_any_order() -> None:
+    schema = pa.schema([("year", pa.int32()), ("name", pa.string())])
+    by = ["year", "name"]
+    assert normalise_partition("name=M%2FS/year=02013", schema, by) == "year=2013/name=M%2FS"
+    for path in ("name=x", "name=x/year=1/day=2", "name=x/name=y", "month=1/name=x"):
+        with pytest.raises(InvalidInputError):
+            normalise_partition(path, schema, by)
+
+
 def test_order_of_columns_matters() -> None:
     schema = pa.schema([("a", pa.int8()), ("b", pa.int8()), ("v", pa.int8())])
     assert partition_values("b=1/a=2", schema, ["b", "a"]) == {"b": 1, "a": 2}
