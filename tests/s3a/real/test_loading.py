@@ -116,6 +116,11 @@ def test_the_state_stays_whatever_is_committed_and_refreshed(spark: Any, url: st
     spark.catalog.refreshByPath(url.replace("s3:", "s3a:"))
     assert numbers(frame) == numbers(spark.table("loaded")) == [1, 2]
     assert numbers(load(spark, url)) == [1, 2, 3]
+    # What Spark wrote there would lie in the folder of its list, and be lost.
+    with pytest.raises(Exception, match=r"(?i)insert"):
+        spark.sql("insert into loaded values (4, 'x')")
+    with pytest.raises(Exception, match=r"(?i)insert"):
+        frame.write.insertInto("loaded", overwrite=True)
     spark.catalog.dropTempView("loaded")
 
 
