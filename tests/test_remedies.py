@@ -184,8 +184,8 @@ def parameters(function: Callable[..., Any]) -> set[str]:
 @cache
 def arguments() -> frozenset[str]:
     """What can be given by name: arguments of operators and sensors, of a table's methods, of
-    ``save()``, ``load()`` and ``stream()``, of Dagster's resource and assets, options of the data source, fields of
-    connections, options of the configuration."""
+    ``save()``, ``load()`` and ``stream()``, of Dagster's resource and assets, options of the data
+    source, fields of connections, options of the configuration."""
     from airflow.sdk import BaseOperator
 
     names: set[str] = set()
