@@ -208,9 +208,9 @@ def arguments() -> frozenset[str]:
 
 @cache
 def data_source_options() -> frozenset[str]:
-    return frozenset(
-        camel(field.name) for kind in (WriterOptions, ReaderOptions) for field in fields(kind)
-    )
+    found = [field for kind in (WriterOptions, ReaderOptions) for field in fields(kind)]
+    others = (name for field in found for name in field.metadata["also"])
+    return frozenset((*(camel(field.name) for field in found), *others))
 
 
 @cache
