@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 logger = logging.getLogger("zero_rename.spark.reading.session_store")
-_S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 #: A cluster that has a file system of its own for ``s3://`` (EMRFS, Databricks) wants that used.
 _SCHEMES = ("s3", "s3a")
 _AWS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
@@ -49,28 +48,26 @@ def session_store(
         return SessionStore(
             None, "it is one of Spark Connect, whose server reads no list of files made here"
         )
-    view = SessionView(session)
     reasons = []
     for scheme in _SCHEMES:
-        implementation = view.hadoop(f"fs.{scheme}.impl")
-        if implementation is None:
-            continue
-        reason = _why_not(session, view, root, endpoint, scheme, implementation, sample)
+        try:
+            reason = _why_not(session, root, endpoint, scheme, sample)
+        except Exception as error:  # Of py4j: a platform may let Python call few of Java's classes.
+            logger.debug("what the session has for %s:// cannot be seen", scheme, exc_info=True)
+            reason = _first_line(error)
         if reason is None:
             return SessionStore(scheme)
         reasons.append(f"{scheme}://: {reason}")
-    return SessionStore(None, "; ".join(reasons) or "Hadoop has no file system for S3 there")
+    return SessionStore(None, "; ".join(reasons))
 
 
 def _why_not(
-    session: SparkSession,
-    view: SessionView,
-    root: TableRoot,
-    endpoint: str,
-    scheme: str,
-    implementation: str,
-    sample: DataFile,
+    session: SparkSession, root: TableRoot, endpoint: str, scheme: str, sample: DataFile
 ) -> str | None:
+    view = SessionView(session)
+    implementation = view.hadoop(f"fs.{scheme}.impl")
+    if implementation is None:
+        return "Hadoop has no file system for it there"
     if view.has_class(implementation) is False:
         return f"the class {implementation} is not there"
     told = None
@@ -80,11 +77,7 @@ def _why_not(
     if reason is not None:
         return reason
     path = f"{scheme}://{root.bucket}/{sample.key}"
-    try:
-        size = _size(session, path)
-    except Exception as error:  # Whatever the file system throws arrives as an error of py4j's.
-        logger.debug("%s cannot be seen by the session", path, exc_info=True)
-        return f"{path} cannot be seen: {_first_line(error)}"
+    size = _size(session, path)
     return None if size == sample.size else f"{path} has {size} bytes there, not {sample.size}"
 
 
