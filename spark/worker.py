@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from ..committer.errors import ZeroRenameError
 from ..committer.handoff import LOG_LEVEL
@@ -91,27 +91,29 @@ def application() -> str | None:
             return None
         pid, command, started = parent
         if command.startswith("java"):
-            return _named(pid, started)
+            return _name_of("jvm", pid, started)
     return None
 
 
-def application_of(context: Any) -> str | None:
-    """The same name, as the driver's own process finds it.
-
-    :param context: its SparkContext.
-    """
-    pid = int(context._jvm.java.lang.ProcessHandle.current().pid())
-    stat = _stat(pid)
-    if stat is not None:
-        return _named(pid, stat[2])
+def application_of(session: SparkSession) -> str | None:
+    """The same name, in the process that holds a session: a classic session's is that of its JVM.
+    One of Spark Connect is another application for each process that holds it."""
+    if not hasattr(session, "_jsparkSession"):
+        found = _process(os.getpid())
+        return None if found is None else _name_of("client", os.getpid(), found[1])
+    jvm: Any = session.sparkContext._jvm
     try:
-        return _named(pid, _ps_start(pid))
-    except (OSError, ValueError, subprocess.SubprocessError):
+        pid = int(jvm.java.lang.ProcessHandle.current().pid())
+    except Exception as error:
+        # Platforms that share a JVM let Python call few of its classes.
+        logger.info("the application's JVM does not tell its process: %s", error)
         return None
+    found = _process(pid)
+    return None if found is None else _name_of("jvm", pid, found[1])
 
 
-def _named(pid: int, started: str) -> str:
-    return f"{socket.gethostname()}-jvm-{pid}-{started}"
+def _name_of(kind: str, pid: int, started: str) -> str:
+    return f"{socket.gethostname()}-{kind}-{pid}-{started}"
 
 
 def connect_session() -> str:
@@ -140,8 +142,20 @@ def _parent(pid: int) -> tuple[int, str, str] | None:
     """Pid, command and start of a process's parent."""
     stat = _stat(pid)
     try:
-        up = _ps(pid, "ppid=")
-        return int(up), Path(_ps(int(up), "comm=")).name, _ps_start(int(up))
+        up = int(stat[1] if stat is not None else _ps(pid, "ppid="))
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    found = _process(up)
+    return None if found is None else (up, *found)
+
+
+def _process(pid: int) -> tuple[str, str] | None:
+    """Command and start of a process."""
+    stat = _stat(pid)
+    if stat is not None:
+        return stat[0], stat[2]
+    try:
+        return Path(_ps(pid, "comm=")).name, _ps(pid, "lstart=").replace(" ", "_")
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
 
@@ -155,10 +169,6 @@ def _stat(pid: int) -> tuple[str, str, str] | None:
     command = text[text.index("(") + 1 : text.rindex(")")]
     rest = text[text.rindex(")") + 2 :].split()
     return command, rest[1], rest[19]
-
-
-def _ps_start(pid: int) -> str:
-    return _ps(pid, "lstart=").replace(" ", "_")
 
 
 def _ps(pid: int, column: str) -> str:

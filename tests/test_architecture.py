@@ -108,8 +108,9 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
     "spark": {
         "startup": set(),
         "option_values": set(),
-        "s3a": {"options", "option_values", "write_target", "startup"},
+        "s3a": {"options", "option_values", "write_target", "job_tags", "startup"},
         "reading": {"options", "option_values", "types", "worker", "startup", "s3a"},
+        "saving": {"options", "types", "worker", "job_tags", "startup", "reading"},
     },
     "example_dags": {"jobs": set()},
     DAGSTER: {"spark": {"asset_step", "asset_write", "event_metadata", "key_paths", "resource"}},

@@ -25,6 +25,7 @@ from ...committer.parquet.reader import partition_constants
 from ...committer.protocol.snapshot import Snapshot
 from ...committer.table import Table
 from ..types import spark_schema
+from ..worker import application_of
 from .file_rows import file_rows
 from .filters import Condition, row_filter
 from .listed_parquet import hidden_column, listed_parquet
@@ -96,7 +97,7 @@ def load(
             )
     way = choice("by", By, by)
     source = Table(table)
-    reads = TableReads.of(spark, source.root.url)
+    reads = TableReads.of(application_of(spark), source.root.url)
     reads.loaded()
     schema, partition_by = source.schema, source.partition_by
     wanted = TableSelection(None if partitions is None else tuple(partitions), where)

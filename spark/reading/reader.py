@@ -22,7 +22,7 @@ from ...committer.errors import InvalidInputError, TableMismatchError
 from ...committer.records.data_file import DataFile
 from ...committer.table import Table
 from ..options import ReaderOptions, read_reader_options
-from ..startup.preflight import check_versions
+from ..startup.preflight import check_data_source_versions
 from ..types import arrow_schema, spark_schema
 from ..worker import readable_errors
 from .file_rows import FileRows, pack

@@ -27,16 +27,12 @@ import tempfile
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ...committer.errors import InvalidInputError
 from ...committer.read_base import NOTHING_READ, ReadBase
 from ...committer.state.job_state import Committed, OpenedJob
-from ..worker import application, application_of, connect_session, is_over
+from ..worker import application, connect_session, is_over
 from .filters import Selected, parse_filter
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 logger = logging.getLogger("zero_rename.spark.reading.table_reads")
 #: Filters kept of one table. Beyond, all partitions count as read.
@@ -135,20 +131,11 @@ class TableReads:
     @staticmethod
     def here(table: str) -> TableReads:
         """Those of the application, and the session of Spark Connect, that this worker is of."""
-        return TableReads._of(application(), connect_session(), table)
+        return TableReads.of(application(), table)
 
     @staticmethod
-    def of(session: SparkSession, table: str) -> TableReads:
-        """The same, for the driver's own process: what it reads and writes itself.
-
-        :param session: a classic one; of Spark Connect, the server's notes are out of reach, and
-            nothing is noted.
-        """
-        classic = getattr(session, "_jsparkSession", None) is not None
-        return TableReads._of(application_of(session.sparkContext) if classic else None, "", table)
-
-    @staticmethod
-    def _of(name: str | None, connect_session: str, table: str) -> TableReads:
+    def of(name: str | None, table: str) -> TableReads:
+        """Those of an application of this host, by its name; ``None``: nothing is noted."""
         if name is None:
             return TableReads(table, None)
         try:
@@ -156,7 +143,8 @@ class TableReads:
         except OSError as error:
             logger.warning("%s: what is read of it cannot be noted: %s", table, error)
             return TableReads(table, None)
-        digest = hashlib.sha256(f"{connect_session} {table}".encode()).hexdigest()[:32]
+        what = f"{connect_session()} {table}"
+        digest = hashlib.sha256(what.encode()).hexdigest()[:32]
         return TableReads(table, folder / f"{digest}.json")
 
     def noted(self) -> Noted:
