@@ -60,7 +60,8 @@ def plan_on(
     if named is not None or conditions:
         selected = Selected(conditions, schema, by, named)
     snapshot = table.snapshot(selected)
-    if not snapshot.schema.equals(schema):
+    there = {field.name: field.type for field in snapshot.schema}
+    if any(there.get(field.name) != field.type for field in schema):
         raise TableMismatchError(
             "The table's schema changed while the query was planned.",
             table=table.root.url,

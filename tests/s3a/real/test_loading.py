@@ -16,7 +16,7 @@ from support.spark_tables import (
     rows,
     worker_environment,
 )
-from zero_rename.committer import InvalidInputError, Table
+from zero_rename.committer import CommitConflictError, InvalidInputError, Table
 from zero_rename.spark import create_view, load, save
 
 SCHEMA = pa.schema([("n", pa.int64()), ("p", pa.string())])
@@ -151,6 +151,6 @@ def test_an_overwrite_is_held_against_what_was_loaded(spark: Any, url: str) -> N
     put(url, (1, "x"))
     old = load(spark, url)
     put(url, (2, "x"))
-    with pytest.raises(Exception, match="CommitConflictError"):
+    with pytest.raises(CommitConflictError, match="p=x"):
         save(old.selectExpr("n * 10 n", "p"), url, mode="overwrite")
     assert numbers(load(spark, url)) == [1, 2]

@@ -102,7 +102,7 @@ def test_an_overwrite_is_held_against_what_was_loaded(spark, url):
     old = load(spark, url, where="p >= 'x'")
     append(url, (3, "z"))
     new = old.selectExpr("n * 10 n", "if(p = 'y', 'z', p) p").repartition(1)
-    with pytest.raises(Exception, match=CommitConflictError.__name__):
+    with pytest.raises(CommitConflictError, match="p=z"):
         save(new, url, mode="overwrite")
     assert numbers(load(spark, url)) == [1, 2, 3]
     save(load(spark, url).selectExpr("n * 10 n", "p"), url, mode="overwrite")
