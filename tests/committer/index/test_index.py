@@ -12,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.memory_store import MemoryStore
-from support.protocol import DAY1, DAY2, ROOT, Crash, World, die_before_applying
+from support.protocol import (
+    DAY1,
+    DAY2,
+    ROOT,
+    SCHEMA,
+    Crash,
+    World,
+    die_before_applying,
+)
 from zero_rename.committer import StoreRefusedError
 from zero_rename.committer.index.indexed_partition import decode_part, encode_part
 from zero_rename.committer.index.table_index import TableIndex
@@ -74,6 +82,27 @@ class TestReading:
         found = world.snapshot()
         assert {it.job for it in found.files if it.partition in DAYS[:2]} == {opened.job}
         assert_true(world)
+
+    def test_columns_that_came_meanwhile_are_read_with_the_files_that_have_them(
+        self, world: World
+    ) -> None:
+        """The table's record is read before the index, which another process writes in between."""
+        other = World(world.store)
+        wider = SCHEMA.append(pa.field("note", pa.string()))
+
+        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+            answer = apply(request)
+            if isinstance(request, Get) and request.key == ROOT.table_key:
+                world.driver.fault = None
+                opened = other.open(schema=wider, merge_schema=True)
+                other.commit(opened, other.write(opened, DAYS[0]))
+                assert other.write_index()
+            return answer
+
+        world.driver.fault = fault
+        found = world.snapshot()
+        assert found.schema.names == wider.names
+        assert found.epochs[DAYS[0]] == 2
 
     def test_of_few_partitions_goes_without(self, world: World) -> None:
         world.driver.requests.clear()
