@@ -14,6 +14,7 @@ from hypothesis import settings
 from support import descriptions
 from support.counting import RequestCounter
 from support.moto_server import S3Server, running
+from support.plain_bucket import PlainBucket
 from zero_rename.committer.s3 import boto_calls, conditional_put
 from zero_rename.committer.s3.backoff import Backoff
 from zero_rename.committer.s3.driver import BotoDriver, connect
@@ -84,31 +85,13 @@ def s3_client(s3_server: S3Server) -> Any:
 
 
 @dataclass(frozen=True)
-class Bucket:
+class Bucket(PlainBucket):
     """A bucket nobody else uses.
 
     :param counter: counts the requests to this bucket as they arrive at the server.
     """
 
-    name: str
-    client: Any
     counter: RequestCounter
-
-    def keys(self, prefix: str = "") -> list[str]:
-        pages = self.client.get_paginator("list_objects_v2").paginate(
-            Bucket=self.name, Prefix=prefix
-        )
-        return [entry["Key"] for page in pages for entry in page.get("Contents", ())]
-
-    def read(self, key: str) -> bytes:
-        return self.client.get_object(Bucket=self.name, Key=key)["Body"].read()
-
-    def put(self, key: str, body: bytes) -> None:
-        self.client.put_object(Bucket=self.name, Key=key, Body=body)
-
-    def uploads(self, prefix: str = "") -> list[str]:
-        listed = self.client.list_multipart_uploads(Bucket=self.name, Prefix=prefix)
-        return [entry["Key"] for entry in listed.get("Uploads", ())]
 
 
 @pytest.fixture

@@ -9,37 +9,14 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.plain_bucket import PlainBucket
+
 _numbers = itertools.count(1)
-
-
-@dataclass(frozen=True)
-class PlainBucket:
-    """A bucket nobody else uses; as that of ``tests/conftest.py``, without its counter."""
-
-    name: str
-    client: Any
-
-    def keys(self, prefix: str = "") -> list[str]:
-        pages = self.client.get_paginator("list_objects_v2").paginate(
-            Bucket=self.name, Prefix=prefix
-        )
-        return [entry["Key"] for page in pages for entry in page.get("Contents", ())]
-
-    def read(self, key: str) -> bytes:
-        return self.client.get_object(Bucket=self.name, Key=key)["Body"].read()
-
-    def put(self, key: str, body: bytes) -> None:
-        self.client.put_object(Bucket=self.name, Key=key, Body=body)
-
-    def uploads(self, prefix: str = "") -> list[str]:
-        listed = self.client.list_multipart_uploads(Bucket=self.name, Prefix=prefix)
-        return [entry["Key"] for entry in listed.get("Uploads", ())]
 
 
 @pytest.fixture
