@@ -64,6 +64,7 @@ def ddl(
     ] = None,
     read_by: By = None,
     exclude: Exclude = None,
+    as_json: AsJson = False,
 ) -> None:
     """Print the statements that make the table known to an engine. Nothing is sent to it."""
     with refusals():
@@ -71,8 +72,12 @@ def ddl(
         described = describe(opened, read_by, exclude or (), engine)
         last = opened.root.prefix.rsplit("/", 1)[-1]
         default = f"hive.default.{last}" if engine is Engine.TRINO else last
-        for statement in statements(described, engine, name or default):
-            typer.echo(f"{statement};\n")
+        found = list(statements(described, engine, name or default))
+    if as_json:
+        print_rows(as_json, (), [], {"statements": found}, "")
+        return
+    for statement in found:
+        typer.echo(f"{statement};\n")
 
 
 @app.command()
