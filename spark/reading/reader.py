@@ -77,8 +77,9 @@ def known_table(given: Mapping[str, str]) -> KnownTable:
         )
     table = Table(options.path)
     TableReads.here(table.root.url).loaded()
-    columns = spark_schema(table.schema, options.columns)
-    return KnownTable(options, table.root.url, table.schema, table.partition_by, columns)
+    schema = table.schema
+    columns = spark_schema(schema, options.columns)
+    return KnownTable(options, table.root.url, schema, table.partition_by, columns)
 
 
 class FileGroup(InputPartition):

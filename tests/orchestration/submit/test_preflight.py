@@ -75,7 +75,9 @@ class TestJava:
 
     def test_too_old(self, java: Path) -> None:
         (java / "release").write_text('JAVA_VERSION="11.0.20"\n')
-        with pytest.raises(InvalidInputError, match=r"is Java 11\.0\.20, and Spark [0-9.]+ needs 17"):
+        with pytest.raises(
+            InvalidInputError, match=r"is Java 11\.0\.20, and Spark [0-9.]+ needs 17"
+        ):
             find_spark({"PATH": "/nowhere", "JAVA_HOME": str(java)})
 
 
