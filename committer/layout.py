@@ -173,7 +173,8 @@ class TableRoot:
         return self._control("index", "")
 
     def index_part_key(self, write_id: str) -> str:
-        return self._control("index", f"{write_id}.parquet")
+        """The key of an object of the index: Parquet that is no data, so not called so."""
+        return self._control("index", f"{write_id}.index")
 
     @property
     def manifests_prefix(self) -> str:
