@@ -1,4 +1,8 @@
-"""Set up the checkout: ``.venv`` from the lock file, this package in it, Java, a class archive.
+"""Set up the checkout: ``.venv`` with the lock file's packages and this one, Java, a class archive.
+
+The packages are installed once a user, in an environment of the cache folder that all checkouts
+with the same lock file use: with their compiled modules, and with the class archive, which fits
+Spark's jars at one place only. ``.venv`` names that environment's folder and holds this package.
 
 Runs under the user's own Python and uses nothing but its standard library; keep the syntax old
 enough for the version check below to be reached. Quick when nothing changed: everything the
@@ -7,12 +11,14 @@ result depends on is in a digest kept in ``.venv``.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator
@@ -126,31 +132,84 @@ def ensure_environment() -> None:
     stamp = venv / "set-up.sha256"
     wanted = [requirements(), modules()]
     known = stamp.read_text().split() if stamp.exists() and python.exists() else []
-    if known == wanted:
+    if known == wanted and packages_stamp().exists():
         return
     stamp.unlink(missing_ok=True)
-    uv = [str(venv / "bin" / "uv"), "pip", "install", "--python", str(python)]
-    if not sys.stderr.isatty():
-        uv.append("--quiet")
+    ensure_packages()
     if known[:1] != wanted[:1]:
-        install_packages(venv, python, uv)
+        create_venv(venv)
+        link_packages(venv)
     with step("this package, as a tree of links"):
         # uv takes editable_mode=strict from pyproject.toml, and only in the checkout's folder.
         editable = ["--no-deps", "--no-build-isolation", "-e", "."]
-        run([*uv, *editable, "--reinstall-package", "airflow-provider-zero-rename"])
+        reinstall = ["--reinstall-package", "airflow-provider-zero-rename"]
+        run([*uv_install(packages_dir(), python), *editable, *reinstall])
     stamp.write_text("\n".join(wanted))
 
 
-def install_packages(venv: Path, python: Path, uv: list[str]) -> None:
-    """Install what the lock file pins."""
-    with step(f".venv with Python {sys.version.split()[0]}"):
-        create_venv(venv)
+def packages_dir() -> Path:
+    """The environment with what the lock file pins, for this Python (not created)."""
+    digest = hashlib.sha256("\n".join((sys.version, sys.base_prefix)).encode())
+    for name in (LOCK, "tools/compile_pyspark.py"):
+        digest.update((ROOT / name).read_bytes())
+    return cache_dir() / f"packages-{digest.hexdigest()[:12]}"
+
+
+def packages_stamp() -> Path:
+    """The file that is there once all is installed."""
+    return packages_dir() / "complete"
+
+
+def ensure_packages() -> None:
+    """Install what the lock file pins, unless this user has it; one process at a time."""
+    folder = packages_dir()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(f"{folder}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not packages_stamp().exists():
+            install_packages(folder)
+            packages_stamp().touch()
+
+
+def install_packages(folder: Path) -> None:
+    """Install what the lock file pins into a new environment."""
+    python = folder / "bin" / "python"
+    with step(f"environment for packages, with Python {sys.version.split()[0]}"):
+        create_venv(folder, "--clear")
         pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         run([*pip, locked("uv")])
     with step(f"packages of {LOCK}"):
         wheels = wheels_of_sources(python)
-        run([*uv, "--find-links", str(wheels), "-r", LOCK])
+        run([*uv_install(folder, python), "--find-links", str(wheels), "-r", LOCK])
         run([str(python), "tools/compile_pyspark.py"])
+
+
+def uv_install(packages: Path, python: Path) -> list[str]:
+    """The command that installs into the environment of an interpreter."""
+    quiet = [] if sys.stderr.isatty() else ["--quiet"]
+    return [str(packages / "bin" / "uv"), "pip", "install", "--python", str(python), *quiet]
+
+
+def link_packages(venv: Path) -> None:
+    """Let an environment import the installed packages, and have their commands."""
+    packages = packages_dir()
+    site = site_packages(packages)
+    (site_packages(venv) / "packages.pth").write_text(f"{site}\n")
+    for command in sorted((packages / "bin").iterdir()):
+        target = venv / "bin" / command.name
+        if command.is_symlink() or command.name.lower().startswith(("python", "activate")):
+            continue
+        shutil.copy(command, target)
+        content = command.read_bytes()
+        # Not of programs, such as uv and ruff.
+        if content.startswith(b"#!"):
+            target.write_bytes(content.replace(bytes(packages), bytes(venv)))
+
+
+def site_packages(environment: Path) -> Path:
+    """Where an environment of this interpreter has its modules."""
+    names = {"base": str(environment), "platbase": str(environment)}
+    return Path(sysconfig.get_path("purelib", "venv", vars=names))
 
 
 def cache_dir() -> Path:
@@ -239,16 +298,10 @@ def locked(name: str) -> str:
     return found.group()
 
 
-def create_venv(venv: Path) -> None:
-    """Create ``.venv``, or renew it where its interpreter is another one or it is incomplete."""
-    config = venv / "pyvenv.cfg"
-    version = sys.version.split()[0]
-    if config.exists() and f"version = {version}\n" in config.read_text():
-        pip = [str(venv / "bin" / "python"), "-m", "pip", "--version"]
-        if subprocess.run(pip, capture_output=True, check=False).returncode == 0:
-            return
-    done = subprocess.run([sys.executable, "-m", "venv", "--clear", str(venv)], check=False)
-    if done.returncode != 0:
+def create_venv(venv: Path, *options: str) -> None:
+    """Create an environment of this interpreter."""
+    command = [sys.executable, "-m", "venv", *(options or ("--clear", "--without-pip"))]
+    if subprocess.run([*command, str(venv)], check=False).returncode != 0:
         raise SetupError(
             f"{sys.executable} cannot create a virtual environment (its own message is above). "
             "On Debian or Ubuntu: sudo apt-get install python3-venv. Then run this again."
@@ -264,7 +317,7 @@ def run(command: list[str], env: dict[str, str] | None = None) -> None:
     if done.returncode != 0:
         raise SetupError(
             f"`{' '.join(command)}` failed with {done.returncode} (its own message is above). "
-            "Nothing outside this checkout and the package caches was changed; run this again "
+            "Nothing outside this checkout and your cache folder was changed; run this again "
             "when it is mended."
         )
 

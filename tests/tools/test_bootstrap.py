@@ -139,10 +139,15 @@ def commands(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     stamp = f"{bootstrap.requirements()}\n{bootstrap.modules()}"
     (checkout / ".venv" / "set-up.sha256").write_text(stamp)
     monkeypatch.setenv("XDG_CACHE_HOME", str(checkout / "cache"))
+    bootstrap.packages_dir().mkdir(parents=True)
+    bootstrap.packages_stamp().touch()
     done: list[str] = []
 
     def noted(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         done.append(" ".join(command))
+        if "venv" in command:
+            for folder in (bootstrap.site_packages(Path(command[-1])), Path(command[-1], "bin")):
+                folder.mkdir(parents=True, exist_ok=True)
         if "wheel" in command:
             made = command[-1].replace("==", "-") + "-py3-none-any.whl"
             Path(command[command.index("--wheel-dir") + 1], made).touch()
@@ -169,11 +174,43 @@ def test_a_new_module_is_linked_and_nothing_else_installed(
     assert commands == []
 
 
-def test_changed_requirements_are_installed(commands: list[str], checkout: Path) -> None:
+def test_changed_requirements_are_installed_once_for_all_checkouts(
+    commands: list[str], checkout: Path
+) -> None:
     with open(checkout / bootstrap.LOCK, "a") as file:
         file.write("\n# changed\n")
+    for _ in range(2):
+        bootstrap.ensure_environment()
+        shutil.rmtree(checkout / ".venv")
+    assert len([c for c in commands if c.endswith(bootstrap.LOCK)]) == 1
+    assert len([c for c in commands if " -e . " in c]) == 2
+
+
+def test_packages_that_were_installed_in_part_are_installed_again(
+    commands: list[str], checkout: Path
+) -> None:
+    bootstrap.packages_stamp().unlink()
     bootstrap.ensure_environment()
     assert [c for c in commands if c.endswith(bootstrap.LOCK)]
+    assert bootstrap.packages_stamp().exists()
+
+
+def test_the_environment_has_the_modules_and_commands_of_the_packages(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(checkout / "cache"))
+    packages, venv = bootstrap.packages_dir(), checkout / ".venv"
+    for folder in (packages, venv):
+        bootstrap.create_venv(folder)
+    text = "import sys\ndef main():\n    print(sys.prefix)\n"
+    (bootstrap.site_packages(packages) / "lent.py").write_text(text)
+    command = packages / "bin" / "lent"
+    command.write_text(f"#!{packages}/bin/python\nimport lent\nlent.main()\n")
+    command.chmod(0o755)
+    bootstrap.link_packages(venv)
+    lent = venv / "bin" / "lent"
+    done = subprocess.run([lent], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(venv)
 
 
 def test_what_has_no_wheel_is_made_into_one_once(commands: list[str]) -> None:
