@@ -19,7 +19,6 @@ from .task_context import ANY, no_partition
 class LoadArguments(Protocol):
     """The arguments, by their names on the operator."""
 
-    application: Any
     table: str
     partition: Any
     partition_format: str | None
@@ -28,13 +27,19 @@ class LoadArguments(Protocol):
     on_conflict: str | None
     on_repeat: str
     committer: str | None
-    s3a_options: Any
     catalog: str | None
+
+
+class SparkSubmitArguments(Protocol):
+    """What else a call of spark-submit has."""
+
+    application: Any
+    s3a_options: Any
     conf: Any
     application_args: Any
 
 
-def check_arguments(task: LoadArguments, parsing: bool = False) -> None:
+def check_load(task: LoadArguments, parsing: bool = False) -> None:
     """Refuse what cannot be right; while parsing, what is a template is left for later.
 
     :raises InvalidInputError: names the argument and what it may be.
@@ -55,14 +60,21 @@ def check_arguments(task: LoadArguments, parsing: bool = False) -> None:
         check_committer(task.committer or "")
     if task.catalog and known(task.catalog):
         check_catalog(task.catalog)
+    _check_partitions(task.partition, known)
+    if known(task.partition_format):
+        check_partition_format(task.partition_format or "", task.partition_timezone)
+
+
+def check_spark_submit(task: SparkSubmitArguments) -> None:
+    """Refuse what cannot be right of the application and its settings.
+
+    :raises InvalidInputError: names the argument and what it may be.
+    """
     if isinstance(task.application, str) and not task.application.strip():
         raise InvalidInputError(
             "application names no file; nothing was submitted.",
             remedy="Give the path or URL of the Spark application, a .py file or a jar.",
         )
-    _check_partitions(task.partition, known)
-    if known(task.partition_format):
-        check_partition_format(task.partition_format or "", task.partition_timezone)
     check_options(task.s3a_options)
     refuse_in_settings(task.conf, "conf")
     refuse_in_arguments(task.application_args, "application_args")

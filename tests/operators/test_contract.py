@@ -10,6 +10,7 @@ import pytest
 from support.airflow import Tables, connection_variable, task_context
 from zero_rename.committer import Mode, OnRepeat
 from zero_rename.committer.handoff import Handoff
+from zero_rename.operators.load import TableLoad
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 from zero_rename.orchestration.runs.task_run import TaskRun
 from zero_rename.provider.hooks import ZeroRenameHook
@@ -40,7 +41,8 @@ def handed(
     task: ZeroRenameSparkSubmitOperator, context: Any, tables: Tables, mode: Mode | None
 ) -> Handoff:
     run, hook = task_run(context), ZeroRenameHook("zr")
-    return task._handoff(run, hook, tables.table(), mode, task._partitions(context))
+    partitions = task._partitions(context)
+    return task._handoff(TableLoad(run, hook, tables.table(), mode, partitions, "zero_rename"))
 
 
 def test_every_variable_is_read(given: dict[str, str]) -> None:

@@ -1,0 +1,254 @@
+"""Loads of tables by operators, however their application is submitted."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import BaseOperator
+
+from ..committer.job_spec import Mode, OnConflict, OnRepeat, SuccessMarkers
+from ..orchestration.runs.living import wait_for_living
+from ..orchestration.runs.outcomes import (
+    check_partitions,
+    nothing_committed,
+    settle_killed,
+    settled,
+)
+from ..orchestration.runs.partitions import stored_partitions
+from ..orchestration.runs.reports import commit_report, one_line, opening, partitions_line, summary
+from ..provider.failures import final_where_refused
+from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
+from ..provider.links import TableConsoleLink
+from ..provider.load_arguments import check_load
+from ..provider.outlets import default_outlets, tell_outlets
+from ..provider.registered import register
+from ..provider.task_context import resolve_partitions, task_run
+from ..s3a.hadoop.committers import NATIVE, check_committer
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from ..committer import Table
+    from ..committer.handoff import Handoff
+    from ..orchestration.runs.task_run import TaskRun
+
+
+@dataclass(frozen=True)
+class TableLoad:
+    """One try of a task, and what it is to load."""
+
+    run: TaskRun
+    hook: ZeroRenameHook
+    table: Table
+    mode: Mode | None
+    partitions: tuple[str, ...]
+    committer: str
+
+
+class LoadOperator(BaseOperator):
+    """Base of the operators that submit an application which writes one table.
+
+    Comes before the operator that submits among the bases, and asks it to do so between finding
+    what earlier tries of the run have done and seeing that this run's job is committed.
+
+    :param table: ``s3://bucket/prefix``, or a name below the connection's table root.
+        (templated)
+    :param partition: the partition or partitions that the run may write, as
+        ``year=2013/month=2/day=1``; with ``mode="overwrite"`` they are replaced even if no row
+        arrives. ``"*"`` for whatever partitions the rows have, and for an unpartitioned table.
+        Left out, it is the run's partition key where that is such a path, else
+        ``partition_format``. (templated)
+    :param partition_format: ``strftime`` codes that make the partition from the run's date: its
+        ``partition_date``, else the start of its data interval. (templated)
+    :param partition_timezone: time zone in which that date is taken.
+    :param mode: ``append``, ``overwrite`` (the same as ``replace``) or ``fail-if-exists``;
+        ``None`` leaves it to the application. (templated)
+    :param on_conflict: ``fail`` or ``last_wins``, when another job changed a partition since
+        this one began; ``None`` takes the connection's. (templated)
+    :param on_repeat: when this run has committed before. ``auto``: report that commit after a
+        retry; replace it after the task was cleared or its run made anew. Or always ``skip``,
+        ``replace_own`` or ``append``. (templated)
+    :param committer: ``zero_rename``, or one of Hadoop's in the JVM: ``magic``, ``directory``,
+        ``partitioned``, ``classic``; ``None`` takes the connection's. (templated)
+    :param catalog: where the table is registered once the job is committed: ``glue://database/table``,
+        or ``glue://database``; ``None`` takes the connection's, ``""`` is none. (templated)
+    :param asset_partitions: an event for each partition written, under its path as the key, rather
+        than one for the load. (Airflow starts DAGs without partitions by events without keys only.)
+    :param outlets: assets or aliases, as for any operator. Left out, the load is an event of the
+        asset at the table's address, through the alias ``zero_rename:<table>``; ``[]`` for none.
+    :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
+    """
+
+    template_fields: Sequence[str] = (
+        "table",
+        "partition",
+        "partition_format",
+        "mode",
+        "on_conflict",
+        "on_repeat",
+        "committer",
+        "catalog",
+        "zero_rename_conn_id",
+    )
+    operator_extra_links = (TableConsoleLink(),)
+    ui_color = "#e6f2ec"
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        partition: str | Sequence[str] | None = None,
+        partition_format: str | None = None,
+        partition_timezone: str = "UTC",
+        mode: str | None = None,
+        on_conflict: str | None = None,
+        on_repeat: str = "auto",
+        committer: str | None = None,
+        catalog: str | None = None,
+        asset_partitions: bool = False,
+        zero_rename_conn_id: str = DEFAULT_CONN_ID,
+        **kwargs: Any,
+    ) -> None:
+        if "outlets" not in kwargs and "outlets" not in (kwargs.get("default_args") or {}):
+            kwargs["outlets"] = default_outlets(table)
+        super().__init__(**kwargs)
+        self.table = table
+        self.partition = partition
+        self.partition_format = partition_format
+        self.partition_timezone = partition_timezone
+        self.mode = mode
+        self.on_conflict = on_conflict
+        self.on_repeat = on_repeat
+        self.committer = committer
+        self.catalog = catalog
+        self.asset_partitions = asset_partitions
+        self.zero_rename_conn_id = zero_rename_conn_id
+        self._submitted: tuple[Table, TaskRun] | None = None
+        self._console_url = ""
+        self._check_arguments(parsing=True)
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Submit unless this run has committed already; then report its job.
+
+        :raises AirflowFailException: a call that no retry can mend.
+        :raises ZeroRenameError: the job is not committed, or not known to be.
+        """
+        load = self._table_load(context)
+        return self._published(context, load, self._load(context, load))
+
+    def on_kill(self) -> None:
+        """End the application, and abort its job, or finish it if it had decided to commit."""
+        super().on_kill()
+        if self._submitted is not None:
+            settle_killed(*self._submitted)
+
+    @abstractmethod
+    def _submit(self, context: Context, load: TableLoad, handoff: Handoff) -> None:
+        """Run the application to its end.
+
+        :param handoff: what it is to be told.
+        :raises AirflowException: it failed.
+        """
+
+    def _check_arguments(self, parsing: bool = False) -> None:
+        """Refuse arguments that cannot be right; while parsing, templates are left for later.
+
+        :raises InvalidInputError: names the argument and what it may be.
+        """
+        check_load(self, parsing)
+
+    def _table_load(self, context: Context) -> TableLoad:
+        """:raises AirflowFailException: arguments or connections that cannot be right."""
+        with final_where_refused():
+            self._check_arguments()
+            run = task_run(context)
+            partitions = self._partitions(context)
+            hook = ZeroRenameHook(self.zero_rename_conn_id)
+            committer = check_committer(self.committer or hook.settings.committer)
+            table = hook.get_table(self.table)
+            self._console_url = TableConsoleLink.url(table.root.url, hook)
+            mode = Mode.parse(self.mode) if self.mode else None
+        return TableLoad(run, hook, table, mode, partitions, committer)
+
+    def _load(self, context: Context, load: TableLoad) -> dict[str, Any]:
+        """The report of this run's job, which is made unless an earlier try has done so."""
+        table, run = load.table, load.run
+        wait_for_living(table, run)
+        earlier = table.once_job(run.once)
+        committed_by = table.owner_of(earlier) if earlier is not None else None
+        on_repeat = run.on_repeat(self.on_repeat, committed_by)
+        if earlier is not None and on_repeat == "skip":
+            report = commit_report(settled(table, earlier))
+            self.log.info("Not submitted: this run has committed %s", one_line(report))
+            self.log.info("To load again, clear the task or give on_repeat='replace_own'.")
+            return report | {"repeated": True}
+        with final_where_refused():
+            load = replace(load, partitions=stored_partitions(table, load.partitions))
+            handoff = replace(self._handoff(load), on_repeat=OnRepeat(on_repeat))
+        self._log_opening(load, handoff, f"{run.once}, try {run.try_number}")
+        self._submitted = table, run
+        self._submit(context, load, handoff)
+        return self._outcome(load, earlier)
+
+    def _outcome(self, load: TableLoad, earlier: str | None) -> dict[str, Any]:
+        """The report of what an application that ended well has committed.
+
+        :param earlier: the run's job that was committed before.
+        :raises RefusedError: nothing.
+        :raises TaskResultsError: more than its partitions.
+        """
+        table, run = load.table, load.run
+        job = table.once_job(run.once)
+        if job is None or job == earlier:
+            raise nothing_committed(table, run, earlier)
+        committed = settled(table, job)
+        report = commit_report(committed)
+        report["repeated"] = not run.made(table.owner_of(job))
+        self.log.info("Committed %s", summary(report))
+        check_partitions(committed, stored_partitions(table, load.partitions))
+        return report
+
+    def _published(
+        self, context: Context, load: TableLoad, report: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Tell the catalog and the outlets; the report, with what the catalog was told."""
+        registered = register(load.hook, load.table, self.catalog)
+        if registered is not None:
+            report["catalog"] = registered
+        events = context["outlet_events"]  # pyright: ignore
+        tell_outlets(self.outlets or (), events, report, self.asset_partitions)
+        return report
+
+    def _handoff(self, load: TableLoad) -> Handoff:
+        """What the application is told, whichever committer writes."""
+        settings = load.hook.settings
+        on_conflict = self.on_conflict or settings.on_conflict
+        markers = settings.success_markers
+        return replace(
+            load.run.handoff(),
+            table=load.table.root,
+            mode=load.mode,
+            partitions=load.partitions,
+            on_conflict=OnConflict(on_conflict) if on_conflict else None,
+            success_markers=SuccessMarkers(markers) if markers else None,
+        )
+
+    def _log_opening(self, load: TableLoad, handoff: Handoff, job: str) -> None:
+        """What Spark's lines are about, before them."""
+        said = opening(
+            table=load.table.root.url,
+            partition=partitions_line(handoff.partitions),
+            mode=handoff.mode or "the application's",
+            committer=handoff.committer or NATIVE,
+            on_conflict=handoff.on_conflict or "the application's",
+            job=job,
+        )
+        self.log.info("Loading\n%s", said)
+
+    def _partitions(self, context: Context) -> tuple[str, ...]:
+        return resolve_partitions(
+            context, self.partition, self.partition_format, self.partition_timezone
+        )
