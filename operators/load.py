@@ -75,8 +75,9 @@ class LoadOperator(BaseOperator):
         ``partitioned``, ``classic``; ``None`` takes the connection's. (templated)
     :param catalog: where the table is registered once the job is committed: ``glue://database/table``,
         or ``glue://database``; ``None`` takes the connection's, ``""`` is none. (templated)
-    :param asset_partitions: an event for each partition written, under its path as the key, rather
-        than one for the load. (Airflow starts DAGs without partitions by events without keys only.)
+    :param asset_partitions: an event for each partition written, under its path as the key, and one
+        without a key for the load; or, where ``False``, that one alone. Left out, a run that has a
+        partition key itself tells the load under that key, and any other one does both.
     :param outlets: assets or aliases, as for any operator. Left out, the load is an event of the
         asset at the table's address, through the alias ``zero_rename:<table>``; ``[]`` for none.
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
@@ -108,7 +109,7 @@ class LoadOperator(BaseOperator):
         on_repeat: str = "auto",
         committer: str | None = None,
         catalog: str | None = None,
-        asset_partitions: bool = False,
+        asset_partitions: bool | None = None,
         zero_rename_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
@@ -218,8 +219,7 @@ class LoadOperator(BaseOperator):
         registered = register(load.hook, load.table, self.catalog)
         if registered is not None:
             report["catalog"] = registered
-        events = context["outlet_events"]  # pyright: ignore
-        tell_outlets(self.outlets or (), events, report, self.asset_partitions)
+        tell_outlets(self, context, report)
         return report
 
     def _handoff(self, load: TableLoad) -> Handoff:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
 
 from airflow.providers.common.compat.sdk import Asset, AssetAlias
 from airflow.sdk.definitions.asset import AssetRef
@@ -17,6 +17,8 @@ from ..committer.layout import UNPARTITIONED
 _log = logging.getLogger(__name__)
 #: Characters of a partition key: Airflow's column is no wider (``airflow.models.base.ID_LEN``).
 _LONGEST = 250
+#: Events of one load: Airflow records them one by one in the request that ends the task.
+MOST_EVENTS = 1000
 _OF_PARTITION = ("partition", "epoch", "rows", "files", "bytes")
 
 
@@ -35,31 +37,63 @@ def default_outlets(table: Any) -> list[AssetAlias]:
     return [AssetAlias(f"zero_rename:{name}")]
 
 
-def tell_outlets(
-    outlets: Iterable[Any], events: Any, report: Mapping[str, Any], by_partition: bool
-) -> None:
+class _Task(Protocol):
+    """What of an operator this module knows."""
+
+    outlets: Any
+    asset_partitions: bool | None
+
+
+def tell_outlets(task: _Task, context: Mapping[str, Any], report: Mapping[str, Any]) -> None:
     """Put a report into the events of a task's outlet assets.
 
-    :param events: ``outlet_events`` of the task's context.
+    With ``asset_partitions`` each partition is an event under its key, with its own numbers. So
+    that DAGs without partitions start too, the load as a whole is one more event, without a key:
+    not in a run that has a partition key, which Airflow would give to it. Left open, a run without
+    a key has both, and one with a key tells the load under that key alone, as other operators do.
+
+    :param context: the task's; its ``outlet_events`` are added to.
     :param report: :func:`.reports.commit_report`.
-    :param by_partition: an event for each partition, under its key and with its own numbers;
-        else one with the totals.
     """
-    extras = {p["partition"]: _extra(report, p) for p in report["partitions"]}
+    events, run_key = context["outlet_events"], context.get("partition_key")
+    by_partition = not run_key if task.asset_partitions is None else task.asset_partitions
+    extras = _by_key(report) if by_partition else {}
     totals = _extra(report, report)
-    for outlet in outlets:
+    for outlet in list(task.outlets or ()):
         if isinstance(outlet, AssetAlias):
-            event = events[outlet]
-            asset = _asset_at(report["table"], event)
-            for extra in extras.values() if by_partition and extras else (totals,):
-                event.add(asset, extra=extra)
+            asset = _known_asset(report["table"], events[outlet])
+            if asset is not None and extras and not _is_among(task.outlets, asset):
+                # An alias's events have no keys (airflow.models.taskinstance,
+                # register_asset_changes_in_db), so the asset itself is an outlet of this run.
+                task.outlets = [*task.outlets, asset]
+                _add_keyed(events[asset], extras, with_load=False)
+            if asset is None or not (extras and run_key):
+                events[outlet].add(asset or Asset(report["table"]), extra=totals)
         elif isinstance(outlet, Asset | AssetRef):
-            event = events[outlet]
-            event.extra = totals
-            keyed = {partition_key(n): e for n, e in extras.items() if n != UNPARTITIONED}
-            if by_partition and keyed:
-                event.add_partitions(list(keyed))
-                event.partition_keys = _ExtraByKey(event, keyed)
+            events[outlet].extra = totals
+            if extras:
+                _add_keyed(events[outlet], extras, with_load=not run_key)
+
+
+def _by_key(report: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """An ``extra`` for each partition's key; none for an unpartitioned table, and none for more
+    partitions than Airflow can be told while the task ends."""
+    partitions = [p for p in report["partitions"] if p["partition"] != UNPARTITIONED]
+    if len(partitions) > MOST_EVENTS:
+        _log.warning(
+            "%s partitions are more than %s: the load is one event, without keys.",
+            len(partitions),
+            MOST_EVENTS,
+        )
+        return {}
+    return {partition_key(p["partition"]): _extra(report, p) for p in partitions}
+
+
+def _add_keyed(event: Any, extras: Mapping[str, dict[str, Any]], with_load: bool) -> None:
+    if not hasattr(event, "add_partitions"):  # before Airflow 3.3
+        return
+    event.add_partitions(list(extras))
+    event.partition_keys = _ExtraByKey(event, extras, with_load)
 
 
 def partition_key(partition: str) -> str:
@@ -74,34 +108,45 @@ def partition_key(partition: str) -> str:
 class _ExtraByKey(set[str]):
     """Partition keys of an event. Airflow sends the event's one ``extra`` along with each
     (``airflow.sdk.execution_time.task_runner._serialize_outlet_events``), and takes another one
-    for each: so the event has that of the key that is being sent."""
+    for each: so the event has that of the key that is being sent.
 
-    def __init__(self, event: Any, extras: Mapping[str, dict[str, Any]]) -> None:
+    :param with_load: one more event, without a key, has the event's own ``extra``.
+    """
+
+    def __init__(self, event: Any, extras: Mapping[str, dict[str, Any]], with_load: bool) -> None:
         super().__init__({*event.partition_keys, *extras})
         self._event = event
         self._extras = extras
+        self._with_load = with_load
 
-    def __iter__(self) -> Iterator[str]:
-        totals = self._event.extra
+    def __iter__(self) -> Iterator[Any]:
+        before = self._event.extra
+        if self._with_load:
+            yield None
         for key in sorted(super().__iter__()):
-            self._event.extra = self._extras.get(key, totals)
+            self._event.extra = self._extras.get(key, before)
             yield key
-        self._event.extra = totals
+        self._event.extra = before
 
 
 def _extra(report: Mapping[str, Any], numbers: Mapping[str, Any]) -> dict[str, Any]:
-    named = {name: numbers[name] for name in _OF_PARTITION if name in numbers}
-    if numbers.get("partition") is None:
-        named = {name: value for name, value in named.items() if name not in _OF_PARTITION[:2]}
-    return {"job": report["job"], "table": report["table"], **named}
+    """What an event says of a partition or, with the report itself as ``numbers``, of the load."""
+    told = {name: numbers[name] for name in _OF_PARTITION if numbers.get(name) is not None}
+    if numbers is report:
+        told["partitions"] = len(report["partitions"])
+    return {"job": report["job"], "table": report["table"], **told}
 
 
-def _asset_at(url: str, event: Any) -> Any:
-    """The asset that is known at a table's address, whatever its name; else one named so."""
-    known = Asset.ref(uri=url)
+def _is_among(outlets: Any, asset: Asset) -> bool:
+    named = [(it.name, it.uri) for it in outlets if isinstance(it, Asset)]
+    return (asset.name, asset.uri) in named
+
+
+def _known_asset(url: str, event: Any) -> Asset | None:
+    """The asset that Airflow has at a table's address, whatever its name."""
     try:
-        event._resolve_asset_ref(known)
+        key, _ = event._resolve_asset_ref(Asset.ref(uri=url))
     except (AirflowRuntimeError, ImportError, AttributeError) as error:
         _log.debug("No asset is known at %s: %s", url, error)
-        return Asset(url)
-    return known
+        return None
+    return Asset(name=key.name, uri=key.uri)

@@ -1,10 +1,17 @@
-"""The Airflow plugin: macros for templates."""
+"""The Airflow plugin: macros for templates, and a mapper of partition keys."""
 
 from __future__ import annotations
 
 from airflow.plugins_manager import AirflowPlugin
 
 from ..orchestration.runs.task_run import once_key
+
+try:
+    from .partition_mapper import PartitionPathMapper
+except ImportError:  # before Airflow 3.2
+    _MAPPERS = []
+else:
+    _MAPPERS = [PartitionPathMapper]
 
 
 class ZeroRenamePlugin(AirflowPlugin):
@@ -13,3 +20,4 @@ class ZeroRenamePlugin(AirflowPlugin):
 
     name = "zero_rename"
     macros = [once_key]  # noqa: RUF012 - the base class declares it so
+    partition_mappers = _MAPPERS

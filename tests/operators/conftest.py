@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.airflow import aws_connection, connection_variable, tables  # noqa: F401 - fixtures
+from support.airflow_runs import dag_of  # noqa: F401 - a fixture
 from support.fake_spark import FakeSpark, installed
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import shutil
-import textwrap
 import threading
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +14,13 @@ from typing import Any
 import pytest
 
 from support.airflow import JOB_FILE, Tables, connection_variable, migrate
+from support.airflow_runs import (
+    events,
+    let_run,
+    run_tasks,
+    started_by_assets,
+    xcom,
+)
 from support.fake_spark import FAILS_AFTERWARDS, WRITES, FakeSpark
 from support.moto_server import SECRET_KEY
 from zero_rename.orchestration.job_query import JobQuery
@@ -22,51 +28,6 @@ from zero_rename.orchestration.job_query import JobQuery
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 EXAMPLES = Path(__file__).parents[2] / "example_dags"
-HEAD = """
-from datetime import UTC, datetime
-from airflow.sdk import DAG, Asset
-from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
-from zero_rename.sensors.success_manifest import SuccessManifestSensor
-
-with DAG("{dag_id}", schedule=None, start_date=datetime(2013, 1, 1, tzinfo=UTC)):
-"""
-
-
-@pytest.fixture
-def dag_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], Any]]:
-    """Writes a DAG file into the home and loads it."""
-    home = migrate()
-    written: list[Path] = []
-
-    def load(dag_id: str, body: str) -> Any:
-        from airflow.dag_processing.dagbag import DagBag
-
-        file = home / "dags" / f"{dag_id}.py"
-        written.append(file)
-        file.write_text(HEAD.format(dag_id=dag_id) + textwrap.indent(textwrap.dedent(body), "    "))
-        bag = DagBag(str(file))
-        assert bag.import_errors == {}
-        return bag.get_dag(dag_id)
-
-    yield load
-    for file in written:
-        file.unlink()
-
-
-def xcom(run: Any, task_id: str, key: str = "return_value") -> Any:
-    (task,) = [ti for ti in run.get_task_instances() if ti.task_id == task_id]
-    return task.xcom_pull(task_ids=task_id, key=key)
-
-
-def events(run: Any) -> list[tuple[str, str | None, dict[str, Any]]]:
-    """URI, partition key and extra of a run's asset events."""
-    from airflow.models.asset import AssetEvent
-    from airflow.utils.session import create_session
-
-    with create_session() as session:
-        found = session.query(AssetEvent).filter_by(source_run_id=run.run_id)
-        mine = [event for event in found if event.source_dag_id == run.dag_id]
-        return [(event.asset.uri, event.partition_key, dict(event.extra)) for event in mine]
 
 
 def names_of_assets(uri: str) -> list[str]:
@@ -130,44 +91,55 @@ def test_a_load_and_a_sensor_that_reads_its_xcom(
         "files": 1,
         "bytes": report["bytes"],
         "partition": "day=1",
+        "partitions": 1,
         "epoch": 1,
     }
 
 
-def test_each_partition_is_an_event_of_its_own(
+def test_each_partition_is_an_event_that_starts_dags(
     tables: Tables,
     spark: FakeSpark,
-    dag_of: Callable[[str, str], Any],
+    dag_of: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each event of a job carried the totals of all. A user's own asset stands at that address."""
     monkeypatch.setenv("TEST_DAYS", "1,2,2")
+    listened = f'Asset("flights", uri="{tables.url()}")'
+    wait = f"""
+        SuccessManifestSensor(
+            task_id="wait", table="{tables.url()}", partition="{{{{ partition_key }}}}",
+            newer_than_epoch=0, timeout=60,
+        )
+    """
+    by_partition = f"airflow.sdk.PartitionedAssetTimetable(assets={listened})"
+    consumer = dag_of("of_a_partition", wait, by_partition)
+    dag_of("of_a_load", "airflow.sdk.BaseOperator(task_id='go')", f"[{listened}]")
     dag = dag_of(
         "many_partitions",
         f"""
         ZeroRenameSparkSubmitOperator(
             task_id="load", application="{JOB_FILE}", table="{tables.url()}", partition="*",
-            asset_partitions=True, outlets=[Asset("flights", uri="{tables.url()}")],
-        )
-        ZeroRenameSparkSubmitOperator(
-            task_id="other", application="{JOB_FILE}", table="{tables.url()}", partition="*",
         )
         """,
     )
+    let_run("of_a_partition", "of_a_load")
     run = dag.test(logical_date=datetime(2013, 2, 1, tzinfo=UTC))
+    started = started_by_assets()
     assert str(run.state) == "success"
     report = xcom(run, "load")
-    found = events(run)
-    mine = {key: extra for _, key, extra in found if extra["job"] == report["job"]}
+    found = {key: extra for _, key, extra in events(run)}
     entries = {entry["partition"]: entry for entry in report["partitions"]}
-    assert {key: extra["rows"] for key, extra in mine.items()} == {"day=1": 1, "day=2": 2}
-    for key, extra in mine.items():
-        names = ("partition", "epoch", "rows", "files", "bytes")
-        expected = {name: entries[key][name] for name in names}
-        assert extra == {"job": report["job"], "table": tables.url(), **expected}
-    assert len(found) == 3
-    assert {uri for uri, _, _ in found} == {tables.url()}
+    assert {key: extra["rows"] for key, extra in found.items()} == {None: 3, "day=1": 1, "day=2": 2}
+    for key, entry in entries.items():
+        expected = {n: entry[n] for n in ("partition", "epoch", "rows", "files", "bytes")}
+        assert found[key] == {"job": report["job"], "table": tables.url(), **expected}
     assert names_of_assets(tables.url()) == ["flights"]
+
+    wanted = {("of_a_partition", "day=1"), ("of_a_partition", "day=2"), ("of_a_load", None)}
+    assert set(started) == wanted
+    second = started["of_a_partition", "day=2"]
+    run_tasks(consumer, second)
+    assert xcom(second, "wait")["rows"] == 2
 
 
 def test_a_deferred_sensor_wakes_up_when_the_job_commits(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,12 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow.sdk.execution_time.task_runner import _serialize_outlet_events
 
-from zero_rename.provider.outlets import default_outlets, partition_key, tell_outlets
+from zero_rename.provider.outlets import (
+    MOST_EVENTS,
+    default_outlets,
+    partition_key,
+    tell_outlets,
+)
 
 URL = "s3://lake/wh/flights"
 ASSET = Asset("flights", uri=URL)
@@ -28,23 +34,46 @@ def report(*partitions: str, **changes: Any) -> dict[str, Any]:
     return {"job": "zr1-x", "table": URL, **totals, "partitions": entries, **named, **changes}
 
 
-def told(outlet: Any, said: dict[str, Any], by_partition: bool = True) -> list[dict[str, Any]]:
+def told(
+    outlet: Any, said: dict[str, Any], by_partition: bool | None = None, run_key: str | None = None
+) -> list[dict[str, Any]]:
+    """The events that Airflow is sent, without those of outlets that the task does not have."""
+    task: Any = SimpleNamespace(outlets=[outlet], asset_partitions=by_partition)
     events = OutletEventAccessors()
-    tell_outlets([outlet], events, said, by_partition)
-    return sorted(_serialize_outlet_events(events), key=lambda event: event["extra"]["rows"])
+    tell_outlets(task, {"outlet_events": events, "partition_key": run_key}, said)
+    sent: list[Any] = list(_serialize_outlet_events(events))
+    mine = {it.uri for it in task.outlets if isinstance(it, Asset)}
+    kept = [e for e in sent if "source_alias_name" in e or e["dest_asset_key"]["uri"] in mine]
+    return sorted(kept, key=lambda event: event.get("partition_key") or "")
 
 
-def test_one_event_carries_the_totals() -> None:
-    (event,) = told(ASSET, report("day=1", "day=2"), by_partition=False)
+def keys(sent: list[dict[str, Any]]) -> list[str | None]:
+    return [event.get("partition_key") for event in sent]
+
+
+@pytest.mark.parametrize(("by_partition", "run_key"), [(False, None), (None, "2013-02-01")])
+def test_one_event_carries_the_totals(by_partition: bool | None, run_key: str | None) -> None:
+    (event,) = told(ASSET, report("day=1", "day=2"), by_partition, run_key)
     assert "partition_key" not in event
-    assert event["extra"] == {"job": "zr1-x", "table": URL, "rows": 3, "files": 2, "bytes": 30}
+    totals = {"job": "zr1-x", "table": URL, "rows": 3, "files": 2, "bytes": 30}
+    assert event["extra"] == totals | {"partitions": 2}
 
 
-def test_an_event_for_each_partition_carries_its_own() -> None:
-    events = told(ASSET, report("day=1", "day=2"))
-    assert [event["partition_key"] for event in events] == ["day=1", "day=2"]
+@pytest.mark.parametrize("by_partition", [None, True])
+def test_an_event_for_each_partition_carries_its_own(by_partition: bool | None) -> None:
+    load, *events = told(ASSET, report("day=1", "day=2"), by_partition)
+    assert keys(events) == ["day=1", "day=2"]
     assert [event["extra"]["epoch"] for event in events] == [1, 2]
     assert [event["extra"]["bytes"] for event in events] == [10, 20]
+    assert not any("partitions" in event["extra"] for event in events)
+    assert (load.get("partition_key"), load["extra"]["rows"]) == (None, 3)
+    assert load["extra"]["partitions"] == 2
+
+
+def test_a_run_with_a_key_has_no_event_without_one() -> None:
+    """Airflow would give it the run's key."""
+    events = told(ASSET, report("day=1", "day=2"), True, "2013-02-01")
+    assert keys(events) == ["day=1", "day=2"]
 
 
 def test_an_unpartitioned_table_has_no_key() -> None:
@@ -56,30 +85,56 @@ def test_an_unpartitioned_table_has_no_key() -> None:
 def test_a_key_that_is_too_long_for_airflow() -> None:
     """Airflow takes 250 characters, and refused after the commit."""
     long = [f"name={'a' * 300}{n}" for n in range(2)]
-    events = told(ASSET, report(*long))
-    keys = [event["partition_key"] for event in events]
-    assert [len(key) for key in keys] == [250, 250]
-    assert keys == [partition_key(name) for name in long]
-    assert len(set(keys)) == 2
-    assert [event["extra"]["partition"] for event in events] == long
+    _, *events = told(ASSET, report(*long))
+    assert [len(key or "") for key in keys(events)] == [250, 250]
+    assert set(keys(events)) == {partition_key(name) for name in long}
+    assert len(set(keys(events))) == 2
+    assert {event["extra"]["partition"] for event in events} == set(long)
     assert partition_key("day=1") == "day=1"
 
 
+def test_more_partitions_than_a_task_can_tell(caplog: pytest.LogCaptureFixture) -> None:
+    (event,) = told(ASSET, report(*(f"day={n}" for n in range(MOST_EVENTS + 1))))
+    assert event["extra"]["partitions"] == MOST_EVENTS + 1
+    assert "the load is one event" in caplog.text
+
+
 class TestAnAlias:
-    def test_of_a_table_that_is_no_asset_yet(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def unknown(*_: Any, **__: Any) -> Any:
+    @pytest.fixture
+    def known(self, monkeypatch: pytest.MonkeyPatch) -> list[Asset]:
+        """The assets that Airflow has."""
+        assets: list[Asset] = []
+
+        def found(name: str | None = None, uri: str | None = None) -> Asset:
+            for asset in assets:
+                if uri == asset.uri:
+                    return asset
             raise AirflowRuntimeError(ErrorResponse(error=ErrorType.ASSET_NOT_FOUND, detail={}))
 
-        monkeypatch.setattr(OutletEventAccessors, "_get_asset_from_db", staticmethod(unknown))
-        monkeypatch.setattr(
-            "airflow.sdk.execution_time.context._AssetRefResolutionMixin._get_asset_from_db",
-            staticmethod(unknown),
-        )
-        events = told(AssetAlias("flights"), report("day=1", "day=2"))
-        assert [event["dest_asset_key"]["uri"] for event in events] == [URL, URL]
-        assert [event["extra"]["partition"] for event in events] == ["day=1", "day=2"]
-        (event,) = told(AssetAlias("flights"), report("day=1", "day=2"), by_partition=False)
+        mixin = "airflow.sdk.execution_time.context._AssetRefResolutionMixin"
+        monkeypatch.setattr(f"{mixin}._get_asset_from_db", staticmethod(found))
+        monkeypatch.setattr(f"{mixin}._asset_ref_cache", {})
+        return assets
+
+    def test_of_a_table_that_is_no_asset_yet(self, known: list[Asset]) -> None:
+        (event,) = told(AssetAlias("flights"), report("day=1", "day=2"))
+        assert event["dest_asset_key"]["uri"] == URL
         assert event["extra"]["rows"] == 3
+
+    def test_of_an_asset_that_is_known(self, known: list[Asset]) -> None:
+        """Whose name is the user's; an alias's own events have no keys."""
+        known.append(ASSET)
+        load, *events = told(AssetAlias("flights"), report("day=1", "day=2"))
+        assert load["source_alias_name"] == "flights"
+        assert load["extra"]["rows"] == 3
+        assert keys(events) == ["day=1", "day=2"]
+        assert {e["dest_asset_key"]["name"] for e in (load, *events)} == {"flights"}
+
+    def test_of_a_run_with_a_key(self, known: list[Asset]) -> None:
+        known.append(ASSET)
+        (load,) = told(AssetAlias("flights"), report("day=1"), None, "2013-02-01")
+        assert load["extra"]["partition"] == "day=1"
+        assert keys(told(AssetAlias("flights"), report("day=1"), True, "2013-02-01")) == ["day=1"]
 
 
 def test_the_outlet_of_a_task_that_names_none() -> None:

@@ -1,0 +1,102 @@
+"""A mapper from partitions' paths, the keys of a load's asset events, to keys of dates."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Any, ClassVar
+
+from airflow.partition_mappers.base import PartitionMapper
+
+from ..committer.errors import InvalidInputError
+from ..orchestration.runs.partitions import check_partition_format
+
+#: A code of ``strftime`` without padding; ``strptime`` takes such numbers by the code itself.
+_UNPADDED = re.compile(r"%-(?=[A-Za-z])")
+
+
+class PartitionPathMapper(PartitionMapper):
+    """Maps ``year=2013/month=2/day=1`` to ``2013-02-01``, or to the month or year it lies in.
+
+    For ``PartitionedAssetTimetable(assets=…, default_partition_mapper=…)``. Airflow's own
+    ``StartOfDayMapper`` reads such a path too, and cannot write one without padding again, as a
+    rollup has to::
+
+        RollupMapper(
+            upstream_mapper=PartitionPathMapper(
+                "year=%Y/month=%-m/day=%-d", output_format="%Y-%m"
+            ),
+            window=MonthWindow(),
+        )
+
+    starts a run for a month when all its days are there.
+
+    :param partition_format: ``strftime`` codes, as the load's ``partition_format``.
+    :param output_format: of the downstream key; what it leaves out is the start of its period.
+    :param timezone: in which the paths' dates are: the load's ``partition_timezone``.
+    :raises InvalidInputError: a format that makes no path, or none that a date can be read from.
+    """
+
+    expected_decoded_type: ClassVar[type] = datetime
+
+    def __init__(
+        self,
+        partition_format: str,
+        *,
+        output_format: str = "%Y-%m-%d",
+        timezone: str = "UTC",
+        max_downstream_keys: int | None = None,
+    ) -> None:
+        super().__init__(max_downstream_keys=max_downstream_keys)
+        self.partition_format = partition_format
+        self.output_format = output_format
+        self.timezone = timezone
+        self._zone = check_partition_format(partition_format, timezone)
+        self._check_formats()
+
+    def to_downstream(self, key: str) -> str:
+        """The key of a partition's date.
+
+        :raises ValueError: a path of another form.
+        """
+        return _read(key, self.partition_format).strftime(self.output_format)
+
+    def decode_downstream(self, downstream_key: str) -> datetime:
+        """The start of a key's period, without a zone."""
+        return _read(downstream_key, self.output_format)
+
+    def encode_upstream(self, decoded: datetime) -> str:
+        """The path of a date."""
+        return decoded.strftime(self.partition_format)
+
+    def to_partition_date(self, downstream_key: str) -> datetime:
+        """The start of a key's period."""
+        return self.decode_downstream(downstream_key).replace(tzinfo=self._zone)
+
+    def _check_formats(self) -> None:
+        sample = datetime(2013, 2, 1)
+        cause = "the year is not in both"
+        try:
+            read = self.decode_downstream(self.to_downstream(self.encode_upstream(sample)))
+        except ValueError as error:
+            cause = str(error)
+        else:
+            if read.year == sample.year:
+                return
+        raise InvalidInputError(
+            f"No date can be read from paths of {self.partition_format!r} and keys of "
+            f"{self.output_format!r}: {cause}.",
+            remedy="Give both with a year, as 'year=%Y/month=%-m/day=%-d' and '%Y-%m'.",
+        )
+
+    def serialize(self) -> dict[str, Any]:
+        names = ("partition_format", "output_format", "timezone", "max_downstream_keys")
+        return {name: getattr(self, name) for name in names}
+
+    @classmethod
+    def deserialize(cls, data: dict[str, Any]) -> PartitionPathMapper:
+        return cls(**data)
+
+
+def _read(text: str, written_by: str) -> datetime:
+    return datetime.strptime(text, _UNPADDED.sub("%", written_by))
