@@ -7,13 +7,21 @@ environment variable of this package has its name here and nowhere else. None of
 some clusters show them.
 
 A user may set any of them by hand, and an application may read them.
+
+Services that carry variables as words of a request, or that have none, get all of them as one text
+(:meth:`Handoff.pack`): letters, digits, hyphens and underscores, which no shell reads as more than
+themselves. It travels as the variable :data:`HANDOFF`, or as the Spark setting
+:data:`HANDOFF_SETTING`.
 """
 
 # ruff: noqa: RUF009 - _variable() is dataclasses.field() with what this module needs besides
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 import re
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from functools import partial
@@ -28,6 +36,10 @@ from .layout import TableRoot
 OPEN_JOBS = "ZERO_RENAME_OPEN_JOBS"
 #: Level of this package's log in Spark's workers.
 LOG_LEVEL = "ZERO_RENAME_LOG_LEVEL"
+#: All that can be handed over, as one text.
+HANDOFF = "ZERO_RENAME_HANDOFF"
+#: The Spark setting by which the same text travels where the driver's variables cannot be set.
+HANDOFF_SETTING = "spark.zero_rename.handoff"
 #: Linux's limit for one variable, with pages of 4 KiB: name, equals sign, value and a zero byte.
 LONGEST = 128 * 1024
 _PASSWORD = re.compile(r"//[^/]*@")
@@ -129,11 +141,14 @@ class Handoff:
 
     @staticmethod
     def decode(environ: Mapping[str, str]) -> Handoff:
-        """Read an environment; empty variables count as absent.
+        """Read an environment; empty variables count as absent, and others win over what
+        :data:`HANDOFF` says.
 
         :raises InvalidInputError: a variable that cannot be right.
         """
-        texts = {name: environ.get(Handoff.variable(name)) for name in _VARIABLES}
+        packed = _unpacked(environ.get(HANDOFF, ""))
+        names = {name: Handoff.variable(name) for name in _VARIABLES}
+        texts = {name: environ.get(said) or packed.get(said) for name, said in names.items()}
         return Handoff(**{n: _decoded(_VARIABLES[n], text) for n, text in texts.items() if text})
 
     def encode(self) -> dict[str, str]:
@@ -147,6 +162,14 @@ class Handoff:
             for name, value in given.items()
             if value not in (None, ())
         }
+
+    def pack(self) -> str:
+        """All variables as one text of ``[A-Za-z0-9_-]``.
+
+        :raises InvalidInputError: a value that no variable can carry.
+        """
+        text = json.dumps(self.encode(), sort_keys=True).encode()
+        return base64.urlsafe_b64encode(zlib.compress(text, 9)).rstrip(b"=").decode()
 
     @property
     def owner(self) -> Owner:
@@ -168,6 +191,24 @@ class Handoff:
 
 
 _VARIABLES: Mapping[str, Field[Any]] = {option.name: option for option in fields(Handoff)}
+
+
+def _unpacked(text: str) -> dict[str, str]:
+    if not text.strip():
+        return {}
+    try:
+        packed = base64.urlsafe_b64decode(text.strip() + "=" * (-len(text.strip()) % 4))
+        inflating = zlib.decompressobj()
+        said = json.loads(inflating.decompress(packed, len(_VARIABLES) * LONGEST))
+        if isinstance(said, dict) and all(isinstance(value, str) for value in said.values()):
+            return said
+    except (ValueError, zlib.error, binascii.Error, RecursionError):
+        pass
+    raise InvalidInputError(
+        f"The environment variable {HANDOFF} (or the setting {HANDOFF_SETTING}) is not what a "
+        f"submitter of this package writes: {text[:40]!r}; nothing was read or written.",
+        remedy="Leave it out: the operators set it.",
+    )
 
 
 def _decoded(option: Field[Any], text: str) -> Any:

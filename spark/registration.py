@@ -9,13 +9,14 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..committer.handoff import OPEN_JOBS
+from ..committer.handoff import HANDOFF, OPEN_JOBS
 from .heartbeat import Heartbeat
 from .interrupt import activate, cancel_on_interrupt
+from .startup.handed_over import take_handoff
 from .startup.preflight import check_data_source_versions, check_worker_python
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def register(spark: SparkSession) -> None:
     :raises InvalidInputError: the workers' Python on this machine cannot work.
     """
     check_data_source_versions()
+    take_handoff(spark)
     from .data_source import ZeroRenameDataSource
 
     if getattr(spark, "_jsparkSession", None) is None:
@@ -51,7 +53,8 @@ def register(spark: SparkSession) -> None:
     cancel_on_interrupt(spark.sparkContext)
     heartbeat = _heartbeat(spark.sparkContext)
     found = _without_warning(spark.sparkContext)
-    with found, _environment(spark.sparkContext, OPEN_JOBS, str(heartbeat.folder)):
+    known = {OPEN_JOBS: str(heartbeat.folder), HANDOFF: os.environ.get(HANDOFF)}
+    with found, _environment(spark.sparkContext, known):
         # The environment at this moment is kept with the registered class.
         spark.dataSource.register(ZeroRenameDataSource)
 
@@ -94,14 +97,13 @@ def _heartbeat(context: Any) -> Heartbeat:
 
 
 @contextlib.contextmanager
-def _environment(context: Any, name: str, value: str) -> Iterator[None]:
+def _environment(context: Any, known: Mapping[str, str | None]) -> Iterator[None]:
+    """Variables of the workers in the block; those of value ``None`` stay as they are."""
     environment = context.environment
-    before = environment.get(name)
-    environment[name] = value
+    before = dict(environment)
+    environment.update({name: value for name, value in known.items() if value is not None})
     try:
         yield
     finally:
-        if before is None:
-            del environment[name]
-        else:
-            environment[name] = before
+        environment.clear()
+        environment.update(before)

@@ -25,6 +25,7 @@ from ..committer.job_spec import Mode
 from ..committer.read_base import ReadBase
 from ..s3a.hadoop.committers import NATIVE
 from .pipes import pipes_session, report_commit
+from .startup.handed_over import take_handoff
 from .write_target import WriteTarget, resolve
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def save(
     :raises VerificationError: with a committer of Hadoop's: the job committed, and its files do
         not hold the rows that Spark wrote.
     """
+    take_handoff(frame.sparkSession)
     handoff = Handoff.decode(os.environ)
     given = dict(options or {})
     if base is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -9,7 +11,8 @@ import pytest
 from pyspark.sql.types import StructType
 
 from zero_rename import Table
-from zero_rename.committer import Owner
+from zero_rename.committer import InvalidInputError, Owner
+from zero_rename.committer.handoff import HANDOFF, HANDOFF_SETTING, Handoff
 from zero_rename.spark import save
 
 DATA = pa.table({"value": [1, 2], "day": [1, 1]})
@@ -25,7 +28,7 @@ class Frame:
 
     schema = StructType().add("value", "long").add("day", "long")
     isStreaming = False
-    sparkSession = object()
+    sparkSession = SimpleNamespace(conf=dict[str, str]())
     columns = ("value", "day")
 
     def __getattr__(self, name: str) -> Any:
@@ -40,6 +43,23 @@ def table(s3_bucket: Any, monkeypatch: pytest.MonkeyPatch) -> Table:
     for name, value in told.items():
         monkeypatch.setenv(f"ZERO_RENAME_{name}", value)
     return table
+
+
+def test_what_a_submitter_says_by_a_setting_of_spark(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on AWS Glue, which has no environment variables."""
+    packed = Handoff.decode(os.environ).pack()
+    for name in [name for name in os.environ if name.startswith("ZERO_RENAME_")]:
+        monkeypatch.delenv(name)
+    load(table)
+    with pytest.raises(InvalidInputError, match="No table is named"):
+        written()
+    # Removed again with the others, whatever is put there.
+    monkeypatch.setenv(HANDOFF, "")
+    frame = Frame()
+    frame.sparkSession = SimpleNamespace(conf={HANDOFF_SETTING: packed})
+    assert save(frame, partition_by=["day"]).repeated  # pyright: ignore
 
 
 def load(table: Table, owner: Owner = FIRST) -> None:
