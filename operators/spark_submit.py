@@ -23,7 +23,7 @@ from ..provider.masking_hook import MaskingSparkSubmitHook
 from ..provider.spark_connection import find_cluster
 from ..s3a.hadoop.committers import NATIVE
 from ..s3a.hadoop.settings import Committer
-from .load import LoadOperator, TableLoad
+from .loading.load import LoadOperator, TableLoad
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
     """Submit a Spark application that writes one table with ``zero_rename.spark.save``.
 
-    Takes every argument of :class:`SparkSubmitOperator` and of :class:`~.load.LoadOperator`. The
-    application says *what* is written, and need not repeat what is said here; natively
-    ``format("zero_rename")`` does too. The run's ``once`` key makes a retry report what an earlier
-    try has committed instead of loading twice. The task succeeds only if this run's job is
-    committed and listable.
+    Takes every argument of :class:`SparkSubmitOperator` and of
+    :class:`~.loading.load.LoadOperator`. The application says *what* is written, and need not
+    repeat what is said here; natively ``format("zero_rename")`` does too. The run's ``once`` key
+    makes a retry report what an earlier try has committed instead of loading twice. The task
+    succeeds only if this run's job is committed and listable.
 
     Credentials of the AWS connection go to the driver by environment and to a cluster by a
     properties file of mode 0600; those found in ``conf``, ``application_args`` and, where they

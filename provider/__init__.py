@@ -36,7 +36,13 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "operators": _modules(
-            "operators.spark_submit", "operators.maintenance", "operators.s3a_maintenance"
+            "operators.spark_submit",
+            "operators.emr_serverless",
+            "operators.emr_steps",
+            "operators.emr_containers",
+            "operators.glue",
+            "operators.maintenance",
+            "operators.s3a_maintenance",
         ),
         "sensors": _modules("sensors.success_manifest"),
         "hooks": _modules("provider.hooks"),

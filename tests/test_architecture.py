@@ -112,6 +112,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         "reading": {"options", "option_values", "types", "worker", "startup", "s3a"},
         "saving": {"options", "types", "worker", "job_tags", "startup", "reading"},
     },
+    "operators": {"loading": set()},
     "example_dags": {"jobs": set()},
     DAGSTER: {"spark": {"asset_step", "asset_write", "event_metadata", "key_paths", "resource"}},
     "orchestration": {

@@ -11,17 +11,21 @@ import pytest
 #: Libraries that take long to load, and that no DAG file needs before a task runs.
 HEAVY = {"boto3", "botocore", "pyarrow", "numpy", "pyspark", "py4j", "typer", "duckdb", "pandas"}
 STOCK = "airflow.providers.apache.spark.operators.spark_submit"
+STOCK_EMR = "airflow.providers.amazon.aws.operators.emr"
+STOCK_GLUE = "airflow.providers.amazon.aws.operators.glue"
 _LOOK = """
 import importlib, json, sys
+before = None
 for name in sys.argv[1:]:
-    before = set(sys.modules)
+    if before is None and name.startswith("zero_rename"):
+        before = set(sys.modules)
     importlib.import_module(name)
 print(json.dumps(sorted({name.split(".")[0] for name in set(sys.modules) - before})))
 """
 
 
 def loaded_by(*modules: str) -> set[str]:
-    """The libraries that the last import loads, after the others."""
+    """The libraries that our modules load, after those of others."""
     done = subprocess.run(
         [sys.executable, "-c", _LOOK, *modules], capture_output=True, text=True, check=True
     )
@@ -34,6 +38,12 @@ def test_a_heavy_import_would_be_seen() -> None:
 
 def test_the_package_imports_nothing_heavy() -> None:
     assert not loaded_by("zero_rename") & HEAVY
+
+
+@pytest.mark.airflow
+def test_a_load_by_a_service_imports_nothing_heavy_beyond_the_stock_operators() -> None:
+    ours = [f"zero_rename.operators.{name}" for name in ("emr_serverless", "emr_steps", "glue")]
+    assert not loaded_by(STOCK_EMR, STOCK_GLUE, *ours) & HEAVY
 
 
 @pytest.mark.airflow

@@ -249,6 +249,8 @@ NAMES = {"macOS", "zero_rename", "arrow_ipc", "sync_catalog"}
 #: Words of other engines' SQL, which the package prints.
 NAMES |= {"external_location", "partitioned_by", "sync_partition_metadata", "read_parquet"}
 NAMES |= {"hive_partitioning", "hive_types", "union_by_name"}
+#: Members of requests to services that run Spark.
+NAMES |= {"entryPoint"}
 
 
 # The rules: each yields what a text names that does not exist

@@ -8,6 +8,7 @@ import pytest
 
 from support.airflow import aws_connection, connection_variable, tables  # noqa: F401 - fixtures
 from support.airflow_runs import dag_of  # noqa: F401 - a fixture
+from support.aws_services import aws, service  # noqa: F401 - fixtures
 from support.fake_spark import FakeSpark, installed
 
 

@@ -9,36 +9,39 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
-from ..committer.job_spec import Mode, OnConflict, OnRepeat, SuccessMarkers
-from ..orchestration.runs.living import wait_for_living
-from ..orchestration.runs.outcomes import (
+from ...committer.job_spec import Mode, OnConflict, OnRepeat, SuccessMarkers
+from ...orchestration.runs.living import wait_for_living
+from ...orchestration.runs.outcomes import (
     check_partitions,
     nothing_committed,
     settle_killed,
     settled,
 )
-from ..orchestration.runs.partitions import stored_partitions
-from ..orchestration.runs.reports import commit_report, one_line, opening, partitions_line, summary
-from ..provider.failures import final_where_refused
-from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
-from ..provider.links import TableConsoleLink
-from ..provider.load_arguments import check_load
-from ..provider.outlets import default_outlets, tell_outlets
-from ..provider.registered import register
-from ..provider.task_context import resolve_partitions, task_run
-from ..s3a.hadoop.committers import NATIVE, check_committer
+from ...orchestration.runs.partitions import stored_partitions
+from ...orchestration.runs.reports import commit_report, one_line, opening, partitions_line, summary
+from ...provider.failures import final_where_refused
+from ...provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
+from ...provider.links import TableConsoleLink
+from ...provider.load_arguments import check_load
+from ...provider.outlets import default_outlets, tell_outlets
+from ...provider.registered import register
+from ...provider.task_context import resolve_partitions, task_run
+from ...s3a.hadoop.committers import NATIVE, check_committer
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from ..committer import Table
-    from ..committer.handoff import Handoff
-    from ..orchestration.runs.task_run import TaskRun
+    from ...committer import Table
+    from ...committer.handoff import Handoff
+    from ...orchestration.runs.task_run import TaskRun
 
 
 @dataclass(frozen=True)
 class TableLoad:
-    """One try of a task, and what it is to load."""
+    """One try of a task, and what it is to load.
+
+    :param earlier: the run's job that was committed before this try submits one.
+    """
 
     run: TaskRun
     hook: ZeroRenameHook
@@ -46,6 +49,7 @@ class TableLoad:
     mode: Mode | None
     partitions: tuple[str, ...]
     committer: str
+    earlier: str | None = None
 
 
 class LoadOperator(BaseOperator):
@@ -187,24 +191,28 @@ class LoadOperator(BaseOperator):
             self.log.info("To load again, clear the task or give on_repeat='replace_own'.")
             return report | {"repeated": True}
         with final_where_refused():
-            load = replace(load, partitions=stored_partitions(table, load.partitions))
+            stored = stored_partitions(table, load.partitions)
+            load = replace(load, partitions=stored, earlier=earlier)
             handoff = replace(self._handoff(load), on_repeat=OnRepeat(on_repeat))
         self._log_opening(load, handoff, f"{run.once}, try {run.try_number}")
         self._submitted = table, run
         self._submit(context, load, handoff)
-        return self._outcome(load, earlier)
+        return self._outcome(load)
 
-    def _outcome(self, load: TableLoad, earlier: str | None) -> dict[str, Any]:
+    def _execute_parent(self, context: Context) -> Any:
+        """What the operator does that submits."""
+        return super().execute(context)
+
+    def _outcome(self, load: TableLoad) -> dict[str, Any]:
         """The report of what an application that ended well has committed.
 
-        :param earlier: the run's job that was committed before.
         :raises RefusedError: nothing.
         :raises TaskResultsError: more than its partitions.
         """
         table, run = load.table, load.run
         job = table.once_job(run.once)
-        if job is None or job == earlier:
-            raise nothing_committed(table, run, earlier)
+        if job is None or job == load.earlier:
+            raise nothing_committed(table, run, load.earlier)
         committed = settled(table, job)
         report = commit_report(committed)
         report["repeated"] = not run.made(table.owner_of(job))

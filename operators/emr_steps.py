@@ -1,0 +1,150 @@
+"""Loads by steps of EMR clusters."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from airflow.providers.amazon.aws.operators.emr import EmrAddStepsOperator
+from airflow.providers.amazon.aws.triggers.emr import EmrAddStepsTrigger
+
+from ..committer.errors import InvalidInputError
+from ..committer.handoff import HANDOFF, HANDOFF_SETTING
+from ..orchestration.submit.job_mark import JobMark
+from ..orchestration.submit.service_words import with_arguments
+from .loading.aws_load import LONGEST_WAIT, AwsLoadOperator
+
+_UNFINISHED = ("PENDING", "CANCEL_PENDING", "RUNNING")
+#: Characters of one of a step's words (EMR's API reference, HadoopJarStepConfig).
+_LONGEST_WORD = 10280
+
+
+class ZeroRenameEmrStepOperator(AwsLoadOperator, EmrAddStepsOperator):
+    """Load a table by a step of an EMR cluster.
+
+    Takes every argument of :class:`EmrAddStepsOperator` and of
+    :class:`~.loading.service_load.ServiceLoadOperator`. ``steps`` is one step, which runs
+    ``spark-submit`` by ``command-runner.jar``; its words get what the application is told, as a
+    setting of Spark and in cluster mode as a variable of the driver, and the package by
+    ``--py-files``. A step's name ends with the mark by which the next try finds it. Returns (XCom)
+    what :class:`ZeroRenameSparkSubmitOperator` returns.
+
+    :param waiter_delay: seconds between two looks at the step.
+    :param waiter_max_attempts: looks at it. A step that has not ended then goes on, and the next
+        try waits for it.
+    """
+
+    template_fields: Sequence[str] = (
+        *EmrAddStepsOperator.template_fields,
+        *AwsLoadOperator.template_fields,
+    )
+    operator_extra_links = (
+        *EmrAddStepsOperator.operator_extra_links,
+        *AwsLoadOperator.operator_extra_links,
+    )
+    request_fields = ("steps",)
+
+    def __init__(
+        self,
+        *,
+        waiter_delay: int = 30,
+        waiter_max_attempts: int = LONGEST_WAIT // 30,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            waiter_delay=waiter_delay, waiter_max_attempts=waiter_max_attempts, **kwargs
+        )
+
+    def _check_arguments(self, parsing: bool = False) -> None:
+        super()._check_arguments(parsing)
+        if isinstance(self.steps, list):
+            _spark_step(self.steps)
+
+    def _hand_over(self, mark: JobMark, handed: str, package: str | None) -> None:
+        steps = ast.literal_eval(self.steps) if isinstance(self.steps, str) else self.steps
+        step = _spark_step(steps)
+        jar_step = step["HadoopJarStep"]
+        settings = {HANDOFF_SETTING: handed}
+        if _in_cluster_mode(jar_step["Args"]):
+            settings[f"spark.yarn.appMasterEnv.{HANDOFF}"] = handed
+        words = with_arguments(jar_step["Args"], settings, package)
+        longest = max(map(len, words))
+        if longest > _LONGEST_WORD:
+            raise InvalidInputError(
+                f"A word of the step would have {longest:,} characters, and EMR takes "
+                f"{_LONGEST_WORD:,}; nothing was submitted.",
+                remedy="Spread the partitions over several tasks; or submit with partition='*' and "
+                "let the application name them itself, by save(partitions=[...]).",
+            )
+        self.steps = [
+            {
+                **step,
+                "Name": mark.after(step.get("Name", self.task_id), 256),
+                "HadoopJarStep": {**jar_step, "Args": words},
+            }
+        ]
+
+    def _cluster_id(self) -> str:
+        if self.job_flow_id is None:
+            self.job_flow_id = self.hook.get_cluster_id_by_name(
+                str(self.job_flow_name), self.cluster_states
+            )
+        if self.job_flow_id is None:
+            raise InvalidInputError(
+                f"No cluster is called {self.job_flow_name!r}; nothing was submitted.",
+                remedy="Name a cluster that runs, or give its id as job_flow_id.",
+            )
+        return self.job_flow_id
+
+    def _list_unfinished(self) -> Iterator[tuple[str, str]]:
+        pages = self.hook.conn.get_paginator("list_steps").paginate(
+            ClusterId=self._cluster_id(), StepStates=list(_UNFINISHED)
+        )
+        for page in pages:
+            yield from ((step["Id"], step["Name"]) for step in page["Steps"])
+
+    def _trigger(self, job_id: str) -> EmrAddStepsTrigger:
+        return EmrAddStepsTrigger(
+            job_flow_id=self._cluster_id(),
+            step_ids=[job_id],
+            waiter_delay=self.waiter_delay,
+            waiter_max_attempts=self.waiter_max_attempts,
+            aws_conn_id=self.aws_conn_id,
+            region_name=self.region_name,
+            verify=self.verify,
+            botocore_config=self.botocore_config,
+        )
+
+    def _cancel(self, job_id: str) -> None:
+        self.hook.conn.cancel_steps(
+            ClusterId=self._cluster_id(),
+            StepIds=[job_id],
+            StepCancellationOption="TERMINATE_PROCESS",
+        )
+
+
+def _spark_step(steps: Any) -> Mapping[str, Any]:
+    """The one step of a load.
+
+    :raises InvalidInputError: it is not one that runs spark-submit.
+    """
+    named = steps if isinstance(steps, list) else []
+    jar_step = named[0].get("HadoopJarStep", {}) if len(named) == 1 else {}
+    words = jar_step.get("Args") or [""]
+    runs = str(jar_step.get("Jar", "")).endswith("command-runner.jar")
+    if not runs or str(words[0]).rpartition("/")[2] != "spark-submit":
+        raise InvalidInputError(
+            "steps is not one step that runs spark-submit by command-runner.jar, so it is not "
+            "known where the application is to be told what it loads. Nothing was submitted.",
+            remedy="Give [{'Name': …, 'HadoopJarStep': {'Jar': 'command-runner.jar', 'Args': "
+            "['spark-submit', …]}}]; other steps belong to a task of their own.",
+        )
+    return named[0]
+
+
+def _in_cluster_mode(words: Sequence[Any]) -> bool:
+    return "spark.submit.deployMode=cluster" in words or ("--deploy-mode", "cluster") in pairwise(
+        words
+    )

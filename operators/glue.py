@@ -1,0 +1,124 @@
+"""Loads by jobs of AWS Glue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+from itertools import islice
+from typing import Any
+
+from airflow.providers.amazon.aws.operators.glue import (
+    JOB_RUN_TERMINAL_STATES,
+    GlueJobOperator,
+)
+from airflow.providers.amazon.aws.triggers.glue import GlueJobCompleteTrigger
+
+from ..committer.handoff import HANDOFF_SETTING
+from ..orchestration.submit.job_mark import JobMark
+from .loading.aws_load import LONGEST_WAIT, AwsLoadOperator
+
+#: The argument of a job's run that carries its mark: runs have no names.
+_MARK = "--zero_rename_run"
+#: What the package needs and Glue has in older versions.
+_NEEDED = ("boto3", "pyarrow")
+#: Pages of 200 runs that are looked through, the newest first.
+_PAGES = 10
+
+
+class ZeroRenameGlueOperator(AwsLoadOperator, GlueJobOperator):
+    """Load a table by a Spark job of AWS Glue.
+
+    Takes every argument of :class:`GlueJobOperator` and of
+    :class:`~.loading.service_load.ServiceLoadOperator`. Glue has no environment variables: what the
+    application is told is a setting of Spark (``--conf``), which ``save()`` and ``register()``
+    read; the package is in ``--extra-py-files``, and what it needs in
+    ``--additional-python-modules``. What ``script_args``, or else the job's own default arguments,
+    have there is kept. Returns (XCom) what :class:`ZeroRenameSparkSubmitOperator` returns.
+
+    :param waiter_delay: seconds between two looks at the run where the task is deferred.
+    :param waiter_max_attempts: those looks. A run that has not ended then goes on, and the next try
+        waits for it.
+    """
+
+    template_fields: Sequence[str] = (
+        *GlueJobOperator.template_fields,
+        *AwsLoadOperator.template_fields,
+    )
+    operator_extra_links = (
+        *GlueJobOperator.operator_extra_links,
+        *AwsLoadOperator.operator_extra_links,
+    )
+    request_fields = ("script_args", "create_job_kwargs", "run_job_kwargs")
+
+    def __init__(
+        self,
+        *,
+        waiter_delay: int = 60,
+        waiter_max_attempts: int = LONGEST_WAIT // 60,
+        **kwargs: Any,
+    ) -> None:
+        # GlueJobOperator's own way to find a run again would take a cleared task's for done.
+        kwargs["durable"] = False
+        super().__init__(
+            waiter_delay=waiter_delay, waiter_max_attempts=waiter_max_attempts, **kwargs
+        )
+
+    def _hand_over(self, mark: JobMark, handed: str, package: str | None) -> None:
+        given = {**self._defaults(), **self.script_args}
+        added = {
+            _MARK: str(mark),
+            "--conf": " --conf ".join(
+                filter(None, (given.get("--conf"), f"{HANDOFF_SETTING}={handed}"))
+            ),
+        }
+        if package:
+            added["--extra-py-files"] = _listed(given.get("--extra-py-files"), [package])
+            modules = given.get("--additional-python-modules", "")
+            needed = [f"{name}=={version(name)}" for name in _NEEDED if name not in modules]
+            added["--additional-python-modules"] = _listed(modules, needed)
+        self.script_args = {**self.script_args, **added}
+
+    def _defaults(self) -> Mapping[str, str]:
+        """The job's own arguments, which those of a run replace one by one."""
+        created = (self.create_job_kwargs or {}).get("DefaultArguments", {})
+        if self.update_config:
+            return created
+        client = self.hook.conn
+        try:
+            job = client.get_job(JobName=self.job_name)["Job"]
+        except client.exceptions.EntityNotFoundException:
+            return created
+        return job.get("DefaultArguments") or {}
+
+    def _list_unfinished(self) -> Iterator[tuple[str, str]]:
+        client = self.hook.conn
+        pages = client.get_paginator("get_job_runs").paginate(
+            JobName=self.job_name, PaginationConfig={"PageSize": 200}
+        )
+        try:
+            for page in islice(pages, _PAGES):
+                for run in page["JobRuns"]:
+                    if run["JobRunState"] not in JOB_RUN_TERMINAL_STATES:
+                        yield run["Id"], run.get("Arguments", {}).get(_MARK, "")
+        except client.exceptions.EntityNotFoundException:
+            return  # The job is not there yet: the start makes it.
+
+    def _trigger(self, job_id: str) -> GlueJobCompleteTrigger:
+        return GlueJobCompleteTrigger(
+            job_name=self.job_name,
+            run_id=job_id,
+            verbose=self.verbose,
+            aws_conn_id=self.aws_conn_id,
+            waiter_delay=self.waiter_delay,
+            waiter_max_attempts=self.waiter_max_attempts,
+            region_name=self.region_name,
+            verify=self.verify,
+            botocore_config=self.botocore_config,
+        )
+
+    def _cancel(self, job_id: str) -> None:
+        self.hook.conn.batch_stop_job_run(JobName=self.job_name, JobRunIds=[job_id])
+
+
+def _listed(given: str | None, more: list[str]) -> str:
+    return ",".join([*filter(None, [given]), *more])

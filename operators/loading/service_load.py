@@ -1,0 +1,237 @@
+"""Loads whose application a service runs, which goes on when the task's worker dies."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import AirflowException
+
+from ...committer.errors import InvalidInputError
+from ...orchestration.runs.heartbeat import heartbeats
+from ...orchestration.runs.outcomes import log_what_is_left, settle_killed
+from ...orchestration.submit.job_mark import JobMark, MarkedJob
+from ...orchestration.submit.service_words import refuse_in_request
+from ...provider.failures import explained, final_where_refused
+from ...s3a.hadoop.committers import NATIVE
+from .load import LoadOperator, TableLoad
+from .package_upload import uploaded_package
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from ...committer import Table
+    from ...committer.handoff import Handoff
+    from ...orchestration.runs.task_run import TaskRun
+
+
+class ServiceLoadOperator(LoadOperator):
+    """Base of the operators whose application runs as a job of a service, in its name and with its
+    role's rights: no key of a connection is handed over.
+
+    Each job carries the run and the try in its name (:mod:`~...orchestration.submit.job_mark`), so
+    that a try whose predecessor's worker was killed finds the job that still runs, and goes on
+    waiting for it instead of starting another one.
+
+    :param package_location: ``s3://bucket/prefix`` where the package is put for the job; ``None``
+        for ``_zero_rename_packages/`` in the table's bucket. The connection writes it, the job's
+        role reads it. (templated)
+    :param ship_package: give the job this package; not needed where its image has it.
+    """
+
+    template_fields: Sequence[str] = (*LoadOperator.template_fields, "package_location")
+    #: Members of the operator that submits which hold what the service is asked to run.
+    request_fields: Sequence[str] = ()
+
+    def __init__(
+        self,
+        *,
+        package_location: str | None = None,
+        ship_package: bool = True,
+        wait_for_completion: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        self.package_location = package_location
+        self.ship_package = ship_package
+        self._mark: JobMark | None = None
+        self._resume: dict[str, str | None] = {}
+        if not wait_for_completion:
+            raise InvalidInputError(
+                "wait_for_completion=False: a load is reported and checked when its job has ended.",
+                remedy="Leave it out; deferrable=True frees the worker meanwhile.",
+            )
+        super().__init__(wait_for_completion=True, **kwargs)
+
+    def execute_complete(
+        self,
+        context: Context,
+        event: dict[str, Any] | None = None,
+        *,
+        earlier: str | None = None,
+        following: str | None = None,
+    ) -> dict[str, Any]:
+        """Report what a job has committed for which the task was deferred.
+
+        :param event: the trigger's.
+        :param earlier: the run's job that was committed before this one was submitted.
+        :param following: the mark of the job, where an earlier try had submitted it.
+        """
+        load = self._table_load(context)
+        mark = JobMark.find(following or "")
+        if mark is None:
+            with self._watched(load.table, load.run):
+                check_event(event)
+            return self._published(context, load, self._outcome(replace(load, earlier=earlier)))
+        report = self._followed(load, mark, lambda: check_event(event))
+        return self._published(context, load, report or self._load(context, load))
+
+    def defer(
+        self,
+        *,
+        trigger: Any,
+        method_name: str,
+        kwargs: dict[str, Any] | None = None,
+        timeout: Any = None,
+    ) -> Any:
+        """As any operator's, but that the method learns what the job is."""
+        if method_name == "execute_complete":
+            kwargs = {**(kwargs or {}), **self._resume}
+        super().defer(trigger=trigger, method_name=method_name, kwargs=kwargs, timeout=timeout)
+
+    def on_kill(self) -> None:
+        """Cancel the job, and abort what it writes, or finish it if it had decided to commit."""
+        if self._mark is None or self._submitted is None:
+            return
+        try:
+            for job in self._unfinished(self._mark):
+                if job.mark.series == self._mark.series:
+                    self.log.info("Cancelling the job %s", job.id)
+                    self._cancel(job.id)
+        finally:
+            # Not after the job's end: a decision to abort is final, whatever still runs.
+            settle_killed(*self._submitted)
+
+    @abstractmethod
+    def _hand_over(self, mark: JobMark, handed: str, package: str | None) -> None:
+        """Complete what the service is asked to run.
+
+        :param mark: to be part of the job's name.
+        :param handed: what the application is told.
+        :param package: URL of the package's zip.
+        """
+
+    @abstractmethod
+    def _list_unfinished(self) -> Iterable[tuple[str, str]]:
+        """Ids and names of the service's jobs that have not ended, the newest first."""
+
+    @abstractmethod
+    def _wait_for(self, job_id: str) -> None:
+        """Wait for a job's end.
+
+        :raises AirflowException: it did not end well.
+        :raises TaskDeferred: somebody else waits.
+        """
+
+    @abstractmethod
+    def _cancel(self, job_id: str) -> None: ...
+
+    def _check_arguments(self, parsing: bool = False) -> None:
+        super()._check_arguments(parsing)
+        for name in self.request_fields:
+            refuse_in_request(getattr(self, name, None), name)
+
+    def _load(self, context: Context, load: TableLoad) -> dict[str, Any]:
+        with final_where_refused():
+            _check_committer(load)
+        run = load.run
+        self._mark = JobMark.of(load.table.root.url, run.once, run.series, run.try_number)
+        for job in self._unfinished(self._mark):
+            self._submitted = load.table, replace(run, try_number=job.mark.number)
+            self._resume = {"following": str(job.mark)}
+            self.log.info(
+                "The job %s of try %d has not ended, and its worker has gone. Waiting for it; "
+                "nothing is submitted meanwhile.",
+                job.id,
+                job.mark.number,
+            )
+            report = self._followed(load, job.mark, lambda job=job: self._wait_for(job.id))
+            if report is not None:
+                return report
+        return super()._load(context, load)
+
+    def _submit(self, context: Context, load: TableLoad, handoff: Handoff) -> None:
+        assert self._mark is not None, "a job is submitted by _load"
+        with final_where_refused():
+            package = self._package(load)
+            self._hand_over(self._mark, handoff.pack(), package)
+        self._resume = {"earlier": load.earlier}
+        with self._watched(load.table, load.run):
+            self._execute_parent(context)
+
+    def _package(self, load: TableLoad) -> str | None:
+        if not self.ship_package:
+            return None
+        return uploaded_package(load.hook, load.table, self.package_location)
+
+    def _unfinished(self, mark: JobMark) -> list[MarkedJob]:
+        """The jobs of this load that the service has not ended."""
+        found = ((job_id, JobMark.find(name)) for job_id, name in self._list_unfinished())
+        return [MarkedJob(job, its) for job, its in found if its and its.load == mark.load]
+
+    def _followed(
+        self, load: TableLoad, mark: JobMark, wait: Callable[[], None]
+    ) -> dict[str, Any] | None:
+        """Wait for an earlier try's job; the report of what it committed, ``None`` where that is
+        not for this try to report, as the task was cleared since.
+
+        :raises AirflowException: it failed, so this try does.
+        """
+        table, run = load.table, replace(load.run, try_number=mark.number)
+        mine = JobMark.of(table.root.url, run.once, run.series, run.try_number) == mark
+        try:
+            with self._watched(table, run):
+                wait()
+        except AirflowException as error:
+            if mine:
+                raise
+            self.log.warning("The job of before the task was cleared ended so: %s", error)
+        if not mine:
+            return None
+        done = table.once_job(run.once)
+        earlier = done if done is not None and not run.made(table.owner_of(done)) else None
+        return self._outcome(replace(load, earlier=earlier))
+
+    @contextmanager
+    def _watched(self, table: Table, run: TaskRun) -> Iterator[None]:
+        """Send a job's signs of life in the block; a failure is what its application told."""
+        try:
+            with explained(table, run), heartbeats(table, run):
+                yield
+        except Exception:
+            log_what_is_left(table, run)
+            raise
+
+
+def check_event(event: dict[str, Any] | None) -> None:
+    """See that a job ended well for which a task was deferred.
+
+    :param event: the trigger's; each service's has its own members besides.
+    :raises AirflowException: it did not.
+    """
+    if event is None or event.get("status") != "success":
+        said = (event or {}).get("message") or event or "the trigger said nothing"
+        raise AirflowException(f"The job did not end well: {said}")
+
+
+def _check_committer(load: TableLoad) -> None:
+    if load.committer != NATIVE:
+        raise InvalidInputError(
+            f"committer={load.committer!r}: jobs of this service are committed by this package "
+            "only; nothing was submitted.",
+            table=load.table.root.url,
+            remedy="Give committer='zero_rename'. Hadoop's committers need jars and settings that "
+            "ZeroRenameSparkSubmitOperator checks before it submits.",
+        )

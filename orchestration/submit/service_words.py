@@ -1,0 +1,115 @@
+"""Words and settings that a submission to a service gets besides its user's own."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from ...committer.errors import InvalidInputError
+from .credentials import holds_credential, looks_like_credential
+
+#: Python files among the words of spark-submit: by the option, or by the setting it stands for.
+_PY_FILES = re.compile(
+    r"""(?<!\S)(?P<before>--py-files(?:\s+|=)|--conf(?:\s+|=)["']?spark\.submit\.pyFiles=)"""
+    r"""(?P<files>"[^"]*"|'[^']*'|\S+)"""
+)
+#: Values that EMR takes out of Secrets Manager itself.
+_REFERENCE = "EMR.secret@"
+
+
+def with_words(parameters: str, settings: Mapping[str, str], package: str | None) -> str:
+    """``sparkSubmitParameters``, with settings and the package.
+
+    :param parameters: the user's.
+    :param settings: names and values without blanks or quotes, which are given as they are.
+    :param package: URL of a zip for ``--py-files``.
+    """
+    if package:
+        found = _PY_FILES.search(parameters)
+        if found is None:
+            parameters = f"{parameters} --py-files {package}"
+        else:
+            end = found.end() - (found["files"][0] in "\"'")
+            parameters = f"{parameters[:end]},{package}{parameters[end:]}"
+    words = [parameters, *(f"--conf {name}={value}" for name, value in settings.items())]
+    return " ".join(words).strip()
+
+
+def with_arguments(
+    arguments: Sequence[str], settings: Mapping[str, str], package: str | None
+) -> list[str]:
+    """The words of a step that begins with spark-submit, with settings and the package."""
+    command, *rest = map(str, arguments)
+    added = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+    if package and "--py-files" in rest[:-1]:
+        at = rest.index("--py-files") + 1
+        rest[at] = f"{rest[at]},{package}"
+    elif package:
+        setting = next((w for w in rest if w.startswith("spark.submit.pyFiles=")), None)
+        if setting is None:
+            added += ["--py-files", package]
+        else:
+            rest[rest.index(setting)] = f"{setting},{package}"
+    return [command, *added, *rest]
+
+
+def refuse_in_request(request: Any, where: str) -> None:
+    """Refuse credentials in what a service is asked to run: it keeps that, and shows it to
+    whoever may look at its jobs.
+
+    :param request: texts, in lists and mappings of any depth.
+    :raises InvalidInputError: names the place, never the value.
+    """
+    for place, name, value in _texts(request, where):
+        if value.startswith(_REFERENCE):
+            continue
+        if looks_like_credential(name, value) or any(map(holds_credential, _words(value))):
+            raise InvalidInputError(
+                f"{place} is or holds a credential, and the service keeps what it is asked to run "
+                "and shows it. Nothing was submitted.",
+                remedy="Leave it out: jobs of a service have the rights of the role that they run "
+                "under. For other secrets name one of AWS Secrets Manager, which the application "
+                "reads.",
+            )
+
+
+def _words(text: str) -> list[str]:
+    """The words of a text, options with their values besides, but for references to secrets."""
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        words = text.split()
+    kept = [word for word in words if f"={_REFERENCE}" not in word]
+    return [*kept, *(f"{first} {then}" for first, then in pairwise(kept) if first[:1] == "-")]
+
+
+def _texts(request: Any, where: str, name: str = "") -> Iterator[tuple[str, str, str]]:
+    """Each text with its place and the name it has there."""
+    if isinstance(request, Mapping):
+        for key, value in request.items():
+            yield from _texts(value, f"{where}[{key!r}]", str(key))
+    elif isinstance(request, list | tuple) and not all(isinstance(it, str) for it in request):
+        for number, value in enumerate(request):
+            yield from _texts(value, f"{where}[{number}]")
+    elif isinstance(request, list | tuple):
+        yield where, name, shlex.join(request)
+    elif request is not None:
+        yield where, name, str(request)
+
+
+def spark_driver(driver: Any, member: str) -> Mapping[str, Any]:
+    """What a ``job_driver`` says of its Spark application.
+
+    :param member: ``sparkSubmit`` or ``sparkSubmitJobDriver``.
+    :raises InvalidInputError: nothing, as one for Hive or SQL.
+    """
+    found = driver.get(member) if isinstance(driver, Mapping) else None
+    if not isinstance(found, Mapping) or not found.get("entryPoint"):
+        raise InvalidInputError(
+            f"job_driver has no {member} with an entryPoint; nothing was submitted.",
+            remedy=f"Give {{'{member}': {{'entryPoint': 's3://bucket/job.py'}}}}.",
+        )
+    return found

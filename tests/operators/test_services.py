@@ -1,0 +1,278 @@
+"""Loads that services of AWS run: what they are asked to run, and what becomes of it."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
+
+from support.airflow import Tables, run_task, task_context
+from support.aws_services import SERVICES, Killed, Service, killed, while_it_waits
+from support.moto_server import ACCESS_KEY, SECRET_KEY
+from zero_rename.committer import InvalidInputError, Owner
+from zero_rename.committer.errors import CommitConflictError
+from zero_rename.committer.failures import failures_told
+from zero_rename.committer.handoff import HANDOFF, Handoff
+
+ONCE = "flights/scheduled__2013-02-02/load"
+every_service = pytest.mark.parametrize("service", SERVICES, indirect=True)
+#: What is the same code for all of them.
+one_service = pytest.mark.parametrize("service", ["EmrServerless"], indirect=True)
+
+
+def operator(service: Service, **arguments: Any) -> Any:
+    given: dict[str, Any] = {
+        "task_id": "load",
+        "table": service.application.tables.url(),
+        "partition": "day=1",
+        "mode": "overwrite",
+        "aws_conn_id": "services",
+        "retries": 2,
+    }
+    return service.operator(**given | arguments)
+
+
+def run(service: Service, try_number: int = 1, **arguments: Any) -> dict[str, Any]:
+    task = operator(service, **arguments)
+    return run_task(task, context(task, try_number))
+
+
+def context(task: Any, try_number: int = 1, **members: Any) -> dict[str, Any]:
+    made = task_context(task, try_number=try_number, **members)
+    made["ti"].xcom_push = lambda **_: None
+    return made
+
+
+@every_service
+def test_what_the_service_is_asked_to_run(service: Service, tables: Tables) -> None:
+    report = run(service, 2)
+    assert report["job"] == tables.table().once_job(ONCE)
+    assert (report["rows"], report["partition"], report["repeated"]) == (1, "day=1", False)
+    (sent,) = service.requests
+    told = Handoff.decode(service.variables(sent))
+    assert (told.table, told.once, told.try_number) == (tables.table().root, ONCE, 2)
+    assert (told.mode, told.partitions, told.on_repeat) == ("replace", ("day=1",), "skip")
+    *theirs, package = service.packages(sent)
+    assert all(url.startswith("s3://code/") for url in theirs)
+    bucket, _, key = package.removeprefix("s3://").partition("/")
+    assert (bucket, key.partition("/")[0]) == (tables.bucket.name, "_zero_rename_packages")
+    content = tables.bucket.client.get_object(Bucket=bucket, Key=key)["Body"].read()
+    names = zipfile.ZipFile(io.BytesIO(content)).namelist()
+    assert {"zero_rename/spark/save_frame.py", "zero_rename/committer/handoff.py"} <= {*names}
+    text = json.dumps(sent)
+    assert re.search(r'[" -]zr-[0-9a-f]{16}-[0-9a-f]{8}-2"', text)
+    assert not any(secret in text for secret in (ACCESS_KEY, SECRET_KEY, "an-id", "a-secret"))
+
+
+@one_service
+def test_a_package_that_is_there_is_not_sent(service: Service, tables: Tables) -> None:
+    run(service, ship_package=False)
+    assert service.packages(service.requests[0]) == ["s3://code/a.zip", "s3://code/b c.zip"]
+    assert not tables.bucket.keys("_zero_rename_packages")
+
+
+class TestTries:
+    @one_service
+    def test_a_retry_reports_what_an_earlier_try_committed(self, service: Service) -> None:
+        """The service says that it failed, after it had committed."""
+        service.application.fails = RuntimeError("afterwards")
+        with pytest.raises(AirflowException):
+            run(service)
+        report = run(service, 2)
+        assert (report["repeated"], report["rows"]) == (True, 1)
+        assert len(service.jobs) == 1
+
+    @every_service
+    def test_a_worker_that_is_killed_leaves_its_job_to_the_next_try(
+        self, service: Service, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        service.goes_on = True
+        while_it_waits(monkeypatch, killed)
+        with pytest.raises(Killed):
+            run(service)
+        pauses = while_it_waits(monkeypatch, lambda: None, service.end)
+        report = run(service, 2)
+        assert (report["repeated"], report["rows"]) == (True, 1)
+        assert len(service.jobs) == 1
+        assert len(pauses) == 2
+
+    @one_service
+    def test_a_job_that_fails_then_fails_the_try_that_waits_for_it(
+        self, service: Service, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        service.goes_on = True
+        while_it_waits(monkeypatch, killed)
+        with pytest.raises(Killed):
+            run(service)
+        while_it_waits(monkeypatch, lambda: service.set_state(service.jobs[0], service.failed))
+        with pytest.raises(AirflowException):
+            run(service, 2)
+        service.goes_on = False
+        assert run(service, 3)["repeated"] is False
+        assert len(service.jobs) == 2
+
+    @one_service
+    def test_a_cleared_task_waits_for_the_job_of_before_and_loads_again(
+        self, service: Service, tables: Tables, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        service.goes_on = True
+        while_it_waits(monkeypatch, killed)
+        with pytest.raises(Killed):
+            run(service)
+
+        def ends() -> None:
+            service.end()
+            service.goes_on = False
+
+        while_it_waits(monkeypatch, ends)
+        task = operator(service)
+        report = run_task(task, context(task, 2, clear_number=1, max_tries=3))
+        assert (report["repeated"], report["rows"], report["epoch"]) == (False, 1, 2)
+        assert len(service.jobs) == 2
+        assert sum(file.rows for file in tables.table().files()) == 1
+
+    @one_service
+    def test_jobs_of_others_are_let_be(
+        self, service: Service, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        service.goes_on = True
+        while_it_waits(monkeypatch, killed)
+        with pytest.raises(Killed):
+            run(service, task_id="other")
+        service.goes_on = False
+        assert run(service)["repeated"] is False
+        assert len(service.jobs) == 2
+
+    @one_service
+    def test_what_the_application_said_is_the_task_s_error(
+        self, service: Service, tables: Tables, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def conflicts(variables: dict[str, str]) -> None:
+            told = Handoff.decode(variables)
+            driver = tables.table().driver
+            monkeypatch.setattr("zero_rename.committer.failures.connect", lambda _: driver)
+            with failures_told(told.table, told.once, told.owner):
+                raise CommitConflictError("Another job changed day=1.", remedy="Load it again.")
+
+        monkeypatch.setattr(service.application, "write", conflicts)
+        with pytest.raises(AirflowFailException, match=r"Another job changed day=1"):
+            run(service)
+
+
+@every_service
+class TestAKill:
+    def test_cancels_the_job_and_aborts_what_it_writes(
+        self, service: Service, tables: Tables, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        service.goes_on = True
+        task = operator(service)
+        cancelled: list[str] = []
+        monkeypatch.setattr(task, "_cancel", cancelled.append)
+        left: list[str] = []
+
+        def on_kill() -> None:
+            names: Any = {"dag_id": "flights", "run_id": "scheduled__2013-02-02", "task_id": "load"}
+            owner = Owner(**names, map_index=-1, try_number=1)
+            left.append(tables.undecided(1, once=ONCE, owner=owner))
+            task.on_kill()
+            raise Killed
+
+        while_it_waits(monkeypatch, on_kill)
+        with pytest.raises(Killed):
+            run_task(task, context(task))
+        assert len(cancelled) == 1
+        assert tables.table().job_state(left[0]) == "aborted"
+
+
+class TestDeferred:
+    @every_service
+    def test_to_the_provider_s_trigger_and_resumed(self, service: Service) -> None:
+        service.goes_on = True
+        deferred = self.deferred(service, 1)
+        service.end()
+        report = self.resumed(service, 1, deferred)
+        assert (report["repeated"], report["rows"]) == (False, 1)
+
+    @one_service
+    def test_the_next_try_waits_for_the_same_job(self, service: Service) -> None:
+        """The triggerer's event was lost, or the wait timed out."""
+        service.goes_on = True
+        first = self.deferred(service, 1)
+        again = self.deferred(service, 2)
+        assert _waits_for(first) == _waits_for(again)
+        assert len(service.jobs) == 1
+        service.end()
+        assert self.resumed(service, 2, again)["repeated"] is True
+
+    @one_service
+    def test_a_job_that_did_not_end_well(self, service: Service) -> None:
+        service.goes_on = True
+        deferred = self.deferred(service, 1)
+        event = {"status": "failure", "message": "the driver ran out of memory"}
+        with pytest.raises(AirflowException, match="ran out of memory"):
+            self.resumed(service, 1, deferred, event)
+
+    def deferred(self, service: Service, try_number: int) -> TaskDeferred:
+        with pytest.raises(TaskDeferred) as caught:
+            run(service, try_number, deferrable=True)
+        return caught.value
+
+    def resumed(
+        self,
+        service: Service,
+        try_number: int,
+        deferred: TaskDeferred,
+        event: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        task = operator(service, deferrable=True)
+        kwargs = json.loads(json.dumps(deferred.kwargs)) | {"event": event or {"status": "success"}}
+        ctx = context(task, try_number)
+        task.render_template_fields(ctx)
+        return task.resume_execution(deferred.method_name, kwargs, ctx)
+
+
+def _waits_for(deferred: TaskDeferred) -> Any:
+    _, arguments = deferred.trigger.serialize()
+    named = ("job_id", "step_ids", "run_id")
+    return {name: arguments[name] for name in named if name in arguments}
+
+
+@one_service
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ({"wait_for_completion": False}, "wait_for_completion"),
+            ({"table": ""}, "table"),
+        ],
+    )
+    def test_while_a_dag_file_is_parsed(
+        self, service: Service, arguments: dict[str, Any], message: str
+    ) -> None:
+        with pytest.raises(InvalidInputError, match=message):
+            operator(service, **arguments)
+
+    def test_hadoop_s_committers(self, service: Service) -> None:
+        with pytest.raises(AirflowFailException, match="committed by this package only"):
+            run(service, committer="magic")
+        assert service.jobs == []
+
+    def test_a_place_that_is_none(self, service: Service) -> None:
+        with pytest.raises(AirflowFailException, match="package_location='/tmp'"):
+            run(service, package_location="/tmp")
+        assert service.jobs == []
+
+
+def test_the_handoff_is_one_word(tables: Tables) -> None:
+    handoff = Handoff(table=tables.table().root, once="a/b c", partitions=('day="$x', "day=ü"))
+    packed = handoff.pack()
+    assert packed.replace("-", "").replace("_", "").isalnum()
+    assert Handoff.decode({HANDOFF: packed}) == handoff
+    assert Handoff.decode({HANDOFF: packed, "ZERO_RENAME_ONCE": "by hand"}).once == "by hand"
+    with pytest.raises(InvalidInputError, match=HANDOFF):
+        Handoff.decode({HANDOFF: "no handoff"})

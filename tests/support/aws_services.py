@@ -1,0 +1,325 @@
+"""Services of AWS that run Spark, as moto has them: each runs a stand-in for the application with
+what the request that was really sent tells it, and its jobs end when a test says so."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import boto3
+import pyarrow as pa
+import pytest
+from moto import mock_aws
+from moto.emr.models import Cluster
+from moto.emrcontainers.models import EMRContainersBackend
+from moto.emrserverless.models import EMRServerlessBackend
+from moto.glue.models import FakeJob
+from moto.moto_api import state_manager
+
+from support.airflow import Tables, connection_variable
+from zero_rename.committer.handoff import HANDOFF, HANDOFF_SETTING, Handoff
+from zero_rename.operators.emr_containers import ZeroRenameEmrContainerOperator
+from zero_rename.operators.emr_serverless import ZeroRenameEmrServerlessOperator
+from zero_rename.operators.emr_steps import ZeroRenameEmrStepOperator
+from zero_rename.operators.glue import ZeroRenameGlueOperator
+from zero_rename.spark.options import read_writer_options
+
+ROLE = "arn:aws:iam::123456789012:role/job"
+APPLICATION = "s3://code/job.py"
+
+
+class Killed(BaseException):
+    """The worker's process has ended."""
+
+
+@dataclass
+class Application:
+    """The stand-in. It writes a row for each partition that it is told, once it is to go on.
+
+    :param fails: what it raises afterwards.
+    :param starts: what each start of it was told, in variables.
+    """
+
+    tables: Tables
+    fails: BaseException | None = None
+    starts: list[dict[str, str]] = field(default_factory=list)
+
+    def write(self, variables: dict[str, str]) -> None:
+        handoff = Handoff.decode(variables)
+        assert handoff.table is not None
+        found = [dict(part.split("=") for part in p.split("/")) for p in handoff.partitions]
+        rows = pa.table({name: [int(row[name]) for row in found] for name in found[0]})
+        given = {"path": handoff.table.url, "partitionBy": ",".join(rows.column_names)}
+        options = read_writer_options(given, variables)
+        rows = rows.append_column("flight", [[f"f{number}" for number in range(len(found))]])
+        job = self.tables.table().job(
+            rows.schema,
+            mode=options.mode(bool(options.replace_partitions)),
+            partition_by=options.partition_by,
+            replace_partitions=options.replace_partitions,
+            once=options.once,
+            on_repeat=options.on_repeat,
+            on_conflict=options.on_conflict,
+            owner=options.owner("stand-in"),
+        )
+        with job:
+            job.write(rows)
+        if self.fails is not None:
+            raise self.fails
+
+
+@dataclass
+class Service(ABC):
+    """A service with an application of ours.
+
+    :param id: of the application or cluster that runs its jobs.
+    :param goes_on: its jobs run until :meth:`end` instead of to their end at once.
+    :param requests: what it was asked to run.
+    :param jobs: moto's, in the order of their starts.
+    """
+
+    application: Application
+    monkeypatch: pytest.MonkeyPatch
+    id: str = ""
+    goes_on: bool = False
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    jobs: list[Any] = field(default_factory=list)
+
+    running = "RUNNING"
+    succeeded = "SUCCESS"
+    failed = "FAILED"
+
+    @abstractmethod
+    def prepare(self) -> None: ...
+
+    @abstractmethod
+    def operator(self, **arguments: Any) -> Any: ...
+
+    @abstractmethod
+    def words(self, request: dict[str, Any]) -> list[str]:
+        """The words of spark-submit, as the service takes them."""
+
+    def variables(self, request: dict[str, Any]) -> dict[str, str]:
+        """What the driver's process, or its save(), has of the settings."""
+        found = {}
+        words = self.words(request)
+        for option, word in pairwise(words):
+            name, _, value = word.partition("=")
+            if option == "--conf" and name.endswith((f"Env.{HANDOFF}", HANDOFF_SETTING)):
+                found[HANDOFF] = value
+        return found
+
+    def packages(self, request: dict[str, Any]) -> list[str]:
+        words = self.words(request)
+        return words[words.index("--py-files") + 1].split(",")
+
+    def started(self, job: Any, request: dict[str, Any]) -> None:
+        self.jobs.append(job)
+        self.requests.append(json.loads(json.dumps(request)))
+        self.application.starts.append(self.variables(request))
+        self.set_state(job, self.running)
+        if not self.goes_on:
+            self.end()
+
+    def end(self, number: int = -1, as_state: str | None = None) -> None:
+        """Let a job write and end; by itself it fails where the application does."""
+        state = as_state or self.succeeded
+        try:
+            self.application.write(self.application.starts[number])
+        except Exception:
+            state = self.failed
+        self.set_state(self.jobs[number], state)
+
+    def set_state(self, job: Any, state: str) -> None:
+        job.state = state
+
+    def recording(self, owner: type, method: str, request: Callable[..., dict[str, Any]]) -> None:
+        original = getattr(owner, method)
+
+        def start(it: Any, *arguments: Any, **members: Any) -> Any:
+            made = original(it, *arguments, **members)
+            self.started(self.made(it, made), request(*arguments, **members))
+            return made
+
+        self.monkeypatch.setattr(owner, method, start)
+
+    def made(self, backend: Any, answer: Any) -> Any:
+        return answer
+
+
+class EmrServerless(Service):
+    def prepare(self) -> None:
+        client = boto3.client("emr-serverless", region_name="us-east-1")
+        self.id = client.create_application(
+            type="SPARK", releaseLabel="emr-7.0.0", clientToken="x", name="a"
+        )["applicationId"]
+        self.recording(EMRServerlessBackend, "start_job_run", lambda **members: members)
+
+    def operator(self, **arguments: Any) -> Any:
+        given = {
+            "application_id": self.id,
+            "execution_role_arn": ROLE,
+            "job_driver": {
+                "sparkSubmit": {
+                    "entryPoint": APPLICATION,
+                    "sparkSubmitParameters": "--conf spark.executor.cores=2 "
+                    "--py-files 's3://code/a.zip,s3://code/b c.zip'",
+                }
+            },
+        }
+        return ZeroRenameEmrServerlessOperator(**given | arguments)
+
+    def words(self, request: dict[str, Any]) -> list[str]:
+        return shlex.split(request["job_driver"]["sparkSubmit"]["sparkSubmitParameters"])
+
+
+class EmrContainers(Service):
+    succeeded = "COMPLETED"
+
+    def prepare(self) -> None:
+        eks = boto3.client("eks", region_name="us-east-1")
+        eks.create_cluster(name="c", roleArn=ROLE, resourcesVpcConfig={})
+        client = boto3.client("emr-containers", region_name="us-east-1")
+        provider = {"type": "EKS", "id": "c", "info": {"eksInfo": {"namespace": "n"}}}
+        self.id = client.create_virtual_cluster(name="v", containerProvider=provider)["id"]
+        self.recording(EMRContainersBackend, "start_job_run", lambda **members: members)
+
+    def operator(self, **arguments: Any) -> Any:
+        given = {
+            "name": "flights",
+            "virtual_cluster_id": self.id,
+            "execution_role_arn": ROLE,
+            "release_label": "emr-7.0.0-latest",
+            "job_driver": {"sparkSubmitJobDriver": {"entryPoint": APPLICATION}},
+        }
+        return ZeroRenameEmrContainerOperator(**given | arguments)
+
+    def words(self, request: dict[str, Any]) -> list[str]:
+        return shlex.split(request["job_driver"]["sparkSubmitJobDriver"]["sparkSubmitParameters"])
+
+
+class EmrSteps(Service):
+    succeeded = "COMPLETED"
+
+    def prepare(self) -> None:
+        client = boto3.client("emr", region_name="us-east-1")
+        self.id = client.run_job_flow(
+            Name="cluster",
+            Instances={"MasterInstanceType": "m5.large", "KeepJobFlowAliveWhenNoSteps": True},
+            ReleaseLabel="emr-7.0.0",
+            ServiceRole="s",
+            JobFlowRole="j",
+            VisibleToAllUsers=True,
+        )["JobFlowId"]
+
+        def sent(steps: list[Any]) -> dict[str, Any]:
+            return {"name": steps[0]["name"], "args": steps[0]["hadoop_jar_step"].get("Args")}
+
+        self.recording(Cluster, "add_steps", sent)
+
+    def operator(self, **arguments: Any) -> Any:
+        step = {
+            "Name": "flights",
+            "ActionOnFailure": "CONTINUE",
+            "HadoopJarStep": {
+                "Jar": "command-runner.jar",
+                "Args": ["spark-submit", "--deploy-mode", "cluster", APPLICATION, "--day", "1"],
+            },
+        }
+        return ZeroRenameEmrStepOperator(**{"job_flow_id": self.id, "steps": [step]} | arguments)
+
+    def made(self, backend: Any, answer: Any) -> Any:
+        return answer[0]
+
+    def words(self, request: dict[str, Any]) -> list[str]:
+        return request["args"]
+
+
+class Glue(Service):
+    succeeded = "SUCCEEDED"
+
+    def prepare(self) -> None:
+        state_manager.set_transition("glue::job_run", {"progression": "manual", "times": 10**6})
+        boto3.client("glue", region_name="us-east-1").create_job(
+            Name="flights",
+            Role=ROLE,
+            ExecutionProperty={"MaxConcurrentRuns": 9},
+            Command={"Name": "glueetl", "ScriptLocation": APPLICATION},
+            DefaultArguments={
+                "--conf": "spark.a=b",
+                "--extra-py-files": "s3://code/a.zip",
+                "--additional-python-modules": "pyarrow==19.0.0",
+            },
+        )
+        self.recording(FakeJob, "start_job_run", lambda **members: members)
+
+    def operator(self, **arguments: Any) -> Any:
+        given = {"job_name": "flights", "iam_role_arn": ROLE, "script_args": {"--day": "1"}}
+        return ZeroRenameGlueOperator(**given | arguments)
+
+    def made(self, backend: Any, answer: Any) -> Any:
+        return backend.job_runs[-1]
+
+    def words(self, request: dict[str, Any]) -> list[str]:
+        return ["--conf", *request["arguments"]["--conf"].split()]
+
+    def packages(self, request: dict[str, Any]) -> list[str]:
+        return request["arguments"]["--extra-py-files"].split(",")
+
+    def set_state(self, job: Any, state: str) -> None:
+        job.status = state
+
+
+SERVICES = {kind.__name__: kind for kind in (EmrServerless, EmrSteps, EmrContainers, Glue)}
+
+
+@pytest.fixture
+def aws(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """moto in this process, and an AWS connection that leads to it; that of the tables leads to the
+    S3 server as ever."""
+    fields = {"conn_type": "aws", "login": "an-id", "password": "a-secret"}
+    extra = {"region_name": "us-east-1"}
+    monkeypatch.setenv(*connection_variable("services", **fields, extra=extra))
+    with mock_aws():
+        yield "services"
+
+
+@pytest.fixture
+def service(
+    request: pytest.FixtureRequest, aws: str, tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Service]:
+    made = SERVICES[request.param](Application(tables), monkeypatch)
+    made.prepare()
+    yield made
+    state_manager.unset_transition("glue::job_run")
+
+
+def while_it_waits(monkeypatch: pytest.MonkeyPatch, *happens: Callable[[], Any]) -> list[float]:
+    """Let something happen at each pause of whoever waits for a job, instead of the pause.
+
+    :return: seconds of the pauses so far.
+    """
+    pauses: list[float] = []
+    ahead = iter(happens)
+
+    def sleep(seconds: float) -> None:
+        if seconds:
+            pauses.append(seconds)
+            next(ahead, _waited_too_long)()
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    return pauses
+
+
+def _waited_too_long() -> None:
+    raise AssertionError("it waits on, though nothing more will happen")
+
+
+def killed() -> None:
+    raise Killed
