@@ -27,7 +27,12 @@ def dags() -> dict[str, Any]:
 
 
 def test_which_there_are(dags: dict[str, Any]) -> None:
-    assert set(dags) == {"flights_daily", "flights_maintenance", "zero_rename_maintenance"}
+    assert set(dags) == {
+        "flights_daily",
+        "flights_emr_serverless",
+        "flights_maintenance",
+        "zero_rename_maintenance",
+    }
     for dag in dags.values():
         assert dag.catchup is False
         assert dag.default_args["retries"] > 0
@@ -39,7 +44,11 @@ def test_airflow_parses_no_application() -> None:
     from airflow.utils.file import list_py_file_paths, might_contain_dag
 
     parsed = {Path(path).name for path in list_py_file_paths(EXAMPLES)}
-    assert parsed == {"flights_daily.py", "zero_rename_maintenance.py"}
+    assert parsed == {
+        "flights_daily.py",
+        "flights_emr_serverless.py",
+        "zero_rename_maintenance.py",
+    }
     assert not might_contain_dag(str(APPLICATION), safe_mode=True)
 
 
