@@ -5,8 +5,10 @@ in a process of its own, until each has had so many looks that found nothing::
 
     .venv/bin/python benchmarks/deferred_sensors.py --triggers 200
     .venv/bin/python benchmarks/deferred_sensors.py --triggers 500 --interval 30 --seconds 100
+    .venv/bin/python benchmarks/deferred_sensors.py --triggers 500 --days 30
 
-Then one run commits, and it is measured how long its trigger takes to say so.
+Then one run commits, and it is measured how long its trigger takes to say so. With ``--days`` each
+waits for so many partitions instead, all of them there but one.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 from support.airflow import SCHEMA, connection_variable, day_rows  # noqa: E402
 from support.moto_server import S3Server, running  # noqa: E402
 from zero_rename.orchestration.job_query import JobQuery  # noqa: E402
+from zero_rename.orchestration.partitions_query import PartitionsQuery  # noqa: E402
 from zero_rename.provider.hooks import ZeroRenameHook  # noqa: E402
 from zero_rename.provider.triggers import SuccessManifestTrigger  # noqa: E402
 
@@ -37,13 +40,14 @@ TABLE = f"s3://{BUCKET}/wh/flights"
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--triggers", type=int, default=200)
+    parser.add_argument("--days", type=int, help="wait for so many partitions, not for a run")
     parser.add_argument("--interval", type=float, default=10.0, help="poke_interval, seconds")
     parser.add_argument("--seconds", type=float, default=35.0, help="how long they wait")
     given = parser.parse_args()
     with running() as server:
         server.client().create_bucket(Bucket=BUCKET)
         connect(server)
-        load("another")
+        load("another", *range(2, (given.days or 1) + 1))
         before = Usage()
         counter = server.counter(BUCKET)
         counter.reset()
@@ -69,10 +73,10 @@ def once(number: object) -> str:
     return f"flights/scheduled__{number}/load"
 
 
-def load(number: object) -> None:
+def load(number: object, *days: int) -> None:
     job = ZeroRenameHook().get_table(TABLE).job(SCHEMA, partition_by=("day",), once=once(number))
     with job:
-        job.write(day_rows((1,), 2))
+        job.write(day_rows(days or (1,), 2))
 
 
 async def play(given: argparse.Namespace) -> tuple[float, float]:
@@ -92,7 +96,11 @@ async def play(given: argparse.Namespace) -> tuple[float, float]:
 
 
 async def first(number: int, given: argparse.Namespace) -> str:
-    query = JobQuery(TABLE, once=once(number)).as_dict()
+    if given.days:
+        names = tuple(f"day={day}" for day in range(1, given.days + 1))
+        query = PartitionsQuery(TABLE, names, min_rows=2, newer_than=number).as_dict()
+    else:
+        query = JobQuery(TABLE, once=once(number)).as_dict()
     async for event in SuccessManifestTrigger(query, "zero_rename_default", given.interval).run():
         return json.dumps(event.payload)
     raise AssertionError("no event")

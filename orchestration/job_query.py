@@ -59,6 +59,7 @@ class JobQuery:
         job has to have changed.
     :param newer_than_epoch: any job that moved the partition beyond this epoch.
     :param min_rows: fail when the job committed fewer rows (to the partition).
+    :param min_files: the same of files.
     :param apply: apply a committed job whose owner has not, rather than wait for somebody.
     :param on_foreign_marker: ``wait`` or ``fail`` where a ``_SUCCESS`` lies that is not ours.
     """
@@ -69,6 +70,7 @@ class JobQuery:
     partition: str | None = None
     newer_than_epoch: int | None = None
     min_rows: int | None = None
+    min_files: int | None = None
     apply: bool = False
     on_foreign_marker: str = "wait"
 
@@ -84,7 +86,7 @@ class JobQuery:
                 "A sensor waits for one particular job; "
                 + ("nothing says which." if not any(given) else "two arguments say which."),
                 remedy="Give one of job=…, upstream_task_id=… (this run's task), once=…, or "
-                "partition=… with newer_than_epoch=….",
+                "partition=… with newer_than_epoch=…; or partitions=[…], whoever commits them.",
             )
         if (
             self.job is not None
@@ -104,10 +106,7 @@ class JobQuery:
             )
         if self.partition is not None and known(self.partition):
             check_partition(self.partition)
-        if self.min_rows is not None and self.min_rows < 0:
-            raise InvalidInputError(
-                f"min_rows={self.min_rows} is no number of rows.", remedy="Give at least 0."
-            )
+        check_least(min_rows=self.min_rows, min_files=self.min_files)
         if self.on_foreign_marker not in ON_FOREIGN_MARKER:
             raise InvalidInputError(
                 f"on_foreign_marker={self.on_foreign_marker!r} is unknown.",
@@ -253,19 +252,28 @@ class JobQuery:
             return QueryResult(
                 FAILED, f"Job {job} did not change {self.partition}, but: {touched}."
             )
-        if self.min_rows is not None and report["rows"] is None:
-            return QueryResult(
-                FAILED,
-                f"{one_line(report)}: its rows were not counted, so min_rows cannot be judged.",
-                report,
-            )
-        if self.min_rows is not None and report["rows"] < self.min_rows:
-            return QueryResult(
-                FAILED,
-                f"{one_line(report)}: fewer than the {self.min_rows} rows asked for (min_rows).",
-                report,
-            )
+        for what, least in (("rows", self.min_rows), ("files", self.min_files)):
+            count = report[what]
+            if least is None or (count is not None and count >= least):
+                continue
+            short = f"fewer than the {least} {what} asked for"
+            if count is None:
+                short = f"its {what} were not counted, as is needed"
+            return QueryResult(FAILED, f"{one_line(report)}: {short} (min_{what}).", report)
         return QueryResult(READY, one_line(report), report)
+
+
+def check_least(**counts: int | None) -> None:
+    """See that arguments that say a least number say one.
+
+    :raises InvalidInputError: one does not.
+    """
+    for name, least in counts.items():
+        if least is not None and least < 0:
+            what = name.removeprefix("min_")
+            raise InvalidInputError(
+                f"{name}={least} is no number of {what}.", remedy="Give at least 0."
+            )
 
 
 def _is_uuid(job: str) -> bool:

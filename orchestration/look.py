@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterable, Iterator, MutableMapping
 
+from ..committer.layout import CONTROL
 from ..committer.s3.listing import list_objects
 from ..committer.s3.requests import All, ListedObject, Step
 
@@ -42,6 +43,10 @@ def look(wanted: Collection[str], pages: MutableMapping[str, int]) -> Step[dict[
 
 
 def _parent(name: str) -> str:
+    """The folder whose names are listed together: of partitions' heads the one of all of them."""
+    before, heads, _ = name.partition(f"/{CONTROL}/heads/")
+    if heads:
+        return before + heads
     return name.rstrip("/").rpartition("/")[0] + "/"
 
 

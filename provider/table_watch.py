@@ -7,7 +7,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context as Variables
 from dataclasses import dataclass, field
@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from ..committer.errors import StoreRefusedError, StoreUnreachableError, ZeroRenameError
-from ..orchestration.job_query import FAILED, WAITING, JobQuery, QueryResult, ReadMarker
+from ..orchestration.job_query import FAILED, WAITING, QueryResult, ReadMarker
 from ..orchestration.look import State, look
+from ..orchestration.partitions_query import PartitionsQuery, TableQuery
 from .hooks import ZeroRenameHook
 from .task_states import states_of_tasks
 
@@ -69,7 +70,7 @@ class SharedTables:
 class _Waiter:
     """A trigger, and what its last look saw."""
 
-    query: JobQuery
+    query: TableQuery
     interval: float
     results: asyncio.Queue[QueryResult | BaseException] = field(default_factory=asyncio.Queue)
     due: float = 0.0
@@ -104,7 +105,7 @@ class TableWatch:
         self._arrived = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    async def results(self, query: JobQuery, interval: float) -> AsyncIterator[QueryResult]:
+    async def results(self, query: TableQuery, interval: float) -> AsyncIterator[QueryResult]:
         """What the looks find, as far as it differs from what the one before found; the last one
         is not :data:`.job_query.WAITING`."""
         waiter = _Waiter(query, interval)
@@ -186,19 +187,24 @@ class TableWatch:
             result = waiter.last
             if result is None or not result.quiet or states != waiter.states:
                 nothing = bool(names) and not any(states)
-                result = _answer(waiter.query, table, marker if nothing else None)
+                result = _answer(waiter.query, table, seen, marker if nothing else None)
             waiter.states = states
             answers.append(waiter.query.after(result, ended.get(waiter.query.once or "")))
         return answers
 
 
-def _answer(query: JobQuery, table: Table, marker: ReadMarker | None) -> QueryResult:
+def _answer(
+    query: TableQuery, table: Table, seen: Mapping[str, State], marker: ReadMarker | None
+) -> QueryResult:
     """What one query comes to.
 
-    :param marker: given where nothing lies at what the query goes by.
+    :param seen: what lies at what the query goes by.
+    :param marker: given where nothing does.
     :raises StoreRefusedError: for all queries alike.
     """
     try:
+        if isinstance(query, PartitionsQuery):
+            return query.ask(table, seen)
         if marker is not None and query.is_of_a_head:
             return query.not_there(marker)
         return query.ask(table)

@@ -9,7 +9,8 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from ..orchestration.job_query import WAITING, JobQuery
+from ..orchestration.job_query import WAITING
+from ..orchestration.partitions_query import table_query
 from .table_watch import watch
 
 _log = logging.getLogger(__name__)
@@ -23,7 +24,7 @@ class SuccessManifestTrigger(BaseTrigger):
     The trigger ends once, with the result: there is no second deferral that could begin the
     sensor's timeout anew. A store that cannot be reached for a moment is asked again.
 
-    :param query: :meth:`.job_query.JobQuery.as_dict`.
+    :param query: ``as_dict`` of :class:`.JobQuery` or :class:`.PartitionsQuery`.
     :param zero_rename_conn_id: connection of type ``zero_rename``.
     :param poke_interval: seconds between looks.
     """
@@ -48,7 +49,7 @@ class SuccessManifestTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yields one event: ``state`` (``ready`` or ``failed``), ``explanation``, ``report``."""
-        query = JobQuery(**self.query)
+        query = table_query(self.query)
         watched = watch(self.zero_rename_conn_id, query.table)
         async for result in watched.results(query, self.poke_interval):
             if result.state == WAITING:

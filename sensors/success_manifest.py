@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import (
+    AirflowException,
     AirflowFailException,
     AirflowSkipException,
     BaseSensorOperator,
@@ -16,14 +17,13 @@ from airflow.providers.common.compat.sdk import (
 )
 from airflow.sdk.exceptions import AirflowSensorTimeout
 
-from ..committer.errors import InvalidInputError, StoreUnreachableError
-from ..orchestration.job_query import FAILED, READY, WAITING, JobQuery, QueryResult
-from ..orchestration.runs.task_run import once_key
-from ..orchestration.table_names import check_table_name
+from ..committer.errors import InvalidInputError, StoreUnreachableError, ZeroRenameError
+from ..orchestration.job_query import FAILED, READY, WAITING, QueryResult
+from ..orchestration.partitions_query import TableQuery
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
-from ..provider.task_context import task_run
 from ..provider.task_states import states_of_tasks
 from ..provider.triggers import SuccessManifestTrigger
+from .wait_arguments import check_wait_arguments, wait_query
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -32,15 +32,19 @@ if TYPE_CHECKING:
 
 
 class SuccessManifestSensor(BaseSensorOperator):
-    """Wait for *this* job of a table, never for a file to exist.
+    """Wait for a commit, never for a file to exist: yesterday's ``_SUCCESS`` is there, too.
 
-    Give one of ``job``, ``upstream_task_id``, ``once``, or ``partition`` with
-    ``newer_than_epoch``. Ready means committed and closed: readers that list see every file,
-    and none that the job replaced. An aborted job, or one with too few rows, fails the task
-    without waiting for the timeout.
+    For *one job*, give one of ``job``, ``upstream_task_id``, ``once``, or ``partition`` with
+    ``newer_than_epoch``. An aborted job, or one with too few rows, fails the task without waiting
+    for the timeout. Returns (XCom) the job's report, as the load operators'; with ``partition`` of
+    that one alone. A partition that was emptied is ready with ``rows`` 0.
 
-    Returns (XCom) the job's report, as the submit operator's; with ``partition`` of that one
-    alone. A partition that was emptied is ready with ``rows`` 0.
+    For *partitions*, whoever committed them, name them by ``partitions``, by ``from_date``,
+    ``to_date`` and ``partition_format``, or one by ``partition``; what is asked is asked of what
+    each of them holds. Returns ``rows``, ``files``, ``bytes`` of all, and ``partitions``, each with
+    its ``epoch``, ``job`` and ``decided_at``.
+
+    Ready means committed and closed: readers that list see every file, and none that was replaced.
 
     :param table: ``s3://bucket/prefix``, or a name below the connection's table root.
         (templated)
@@ -49,14 +53,24 @@ class SuccessManifestSensor(BaseSensorOperator):
     :param upstream_map_index: its map index, where it is mapped.
     :param once: a run's key, for the task of another DAG:
         ``"{{ macros.zero_rename.once_key('flights', run_id, 'load') }}"``. (templated)
-    :param partition: wait for this partition; the job has to have changed it. (templated)
-    :param newer_than_epoch: any job that moved ``partition`` beyond this epoch; 0 waits for the
-        first one ever. (templated)
-    :param min_rows: fail when fewer rows were committed.
+    :param partition: wait for this partition; a job has to have changed it. (templated)
+    :param partitions: several; a list, or a text such as ``day=1;day=2``. (templated)
+    :param partition_format: ``strftime`` codes that make partitions of dates: of those between
+        ``from_date`` and ``to_date``, else of the run's date as the load operators do. (templated)
+    :param partition_timezone: time zone in which dates are taken.
+    :param from_date: the first date, ISO 8601; ``to_date``: the last one, included. (templated)
+    :param newer_than_epoch: a partition moved beyond this epoch; 0 for any commit. (templated)
+    :param newer_than: a watermark: committed last after this time, ISO 8601. (templated)
+    :param min_rows: so many rows at least: of the job, which fails the task, or held by each
+        partition, which is waited for. ``min_files``: the same of files.
+    :param committer: who has to have committed the partitions: ``zero_rename``, by their heads, or
+        ``magic``, ``directory``, ``partitioned``, by their ``_SUCCESS``. (templated)
+    :param check_files: list the partitions, and wait until every file is there that their heads,
+        or ``_SUCCESS``, name.
     :param apply: finish a committed job whose owner died, rather than wait for maintenance;
         needs the right to write.
     :param on_foreign_marker: where nothing is committed and a ``_SUCCESS`` of another committer
-        lies there, ``wait`` (and say so) or ``fail``.
+        lies there, ``wait`` (and say so) or ``fail``; for one job.
     :param deferrable: wait in the triggerer, without a worker slot.
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
@@ -67,7 +81,13 @@ class SuccessManifestSensor(BaseSensorOperator):
         "upstream_task_id",
         "once",
         "partition",
+        "partitions",
+        "partition_format",
+        "from_date",
+        "to_date",
         "newer_than_epoch",
+        "newer_than",
+        "committer",
         "zero_rename_conn_id",
     )
     ui_color = "#e6f2ec"
@@ -81,8 +101,17 @@ class SuccessManifestSensor(BaseSensorOperator):
         upstream_map_index: int = -1,
         once: str | None = None,
         partition: str | None = None,
+        partitions: Sequence[str] | str | None = None,
+        partition_format: str | None = None,
+        partition_timezone: str = "UTC",
+        from_date: str | datetime | None = None,
+        to_date: str | datetime | None = None,
         newer_than_epoch: int | str | None = None,
+        newer_than: str | float | datetime | None = None,
         min_rows: int | None = None,
+        min_files: int | None = None,
+        committer: str | None = None,
+        check_files: bool = False,
         apply: bool = False,
         on_foreign_marker: str = "wait",
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
@@ -96,15 +125,24 @@ class SuccessManifestSensor(BaseSensorOperator):
         self.upstream_map_index = upstream_map_index
         self.once = once
         self.partition = partition
+        self.partitions = partitions
+        self.partition_format = partition_format
+        self.partition_timezone = partition_timezone
+        self.from_date = from_date
+        self.to_date = to_date
         self.newer_than_epoch = newer_than_epoch
+        self.newer_than = newer_than
         self.min_rows = min_rows
+        self.min_files = min_files
+        self.committer = committer
+        self.check_files = check_files
         self.apply = apply
         self.on_foreign_marker = on_foreign_marker
         self.deferrable = deferrable
         self.zero_rename_conn_id = zero_rename_conn_id
         self._explained = ""
         self._table: Table | None = None
-        self._check_arguments()
+        check_wait_arguments(self)
 
     def execute(self, context: Context) -> Any:
         """Look once; then wait in the triggerer, or here.
@@ -170,14 +208,23 @@ class SuccessManifestSensor(BaseSensorOperator):
             yield
         except (AirflowSensorTimeout, AirflowSkipException) as error:
             cause = error.__cause__ if isinstance(error, AirflowSkipException) else None
-            seen = "" if isinstance(cause, AirflowFailException) else f" {self._explained}"
+            seen = "" if isinstance(cause, AirflowFailException) else self._last_seen(context)
             try:
                 query = self._query(context)
             except InvalidInputError:
                 raise error from None
             raise type(error)(
-                f"{cause or error} Waited for {query.subject} of {query.table}.{seen}".rstrip()
+                f"{cause or error} Waited for {query.subject} of {query.table}. {seen}".rstrip()
             ) from error
+
+    def _last_seen(self, context: Context) -> str:
+        """What the last look saw; what one now sees where the triggerer was the one that looked."""
+        if not self._explained:
+            try:
+                self.poke(context)
+            except (AirflowException, ZeroRenameError) as error:
+                return str(error)
+        return self._explained
 
     def _judge(self, result: QueryResult) -> PokeReturnValue:
         if result.state == FAILED:
@@ -187,70 +234,10 @@ class SuccessManifestSensor(BaseSensorOperator):
             self.log.info("%s: %s", result.state.capitalize(), result.explanation)
         return PokeReturnValue(result.state == READY, result.report)
 
-    def _query(self, context: Context) -> JobQuery:
-        """The rendered arguments as a query.
+    def _query(self, context: Context) -> TableQuery:
+        """What the rendered arguments ask.
 
-        :raises InvalidInputError: they do not say which job is meant.
+        :raises InvalidInputError: they do not say what is waited for.
         """
-        once = self.once
-        if self.upstream_task_id is not None:
-            if once is not None:
-                raise _said_twice()
-            run = task_run(context)
-            once = once_key(run.dag_id, run.run_id, self.upstream_task_id, self.upstream_map_index)
         table = ZeroRenameHook(self.zero_rename_conn_id).table_url(self.table)
-        query = self._asked(table, once, _epoch(self.newer_than_epoch))
-        query.check()
-        return query
-
-    def _asked(self, table: str, once: str | None, epoch: int | None) -> JobQuery:
-        return JobQuery(
-            table=table,
-            job=self.job,
-            once=once,
-            partition=self.partition,
-            newer_than_epoch=epoch,
-            min_rows=self.min_rows,
-            apply=self.apply,
-            on_foreign_marker=self.on_foreign_marker,
-        )
-
-    def _check_arguments(self) -> None:
-        """While a DAG file is parsed: what no template hides.
-
-        :raises InvalidInputError: an argument that cannot be right.
-        """
-        if not self.table or _is_known(self.table):
-            check_table_name(self.table)
-        if self.once is not None and self.upstream_task_id is not None:
-            raise _said_twice()
-        epoch = self.newer_than_epoch
-        known = epoch is None or _is_known(epoch)
-        once = self.once if self.upstream_task_id is None else self.upstream_task_id
-        self._asked(self.table, once, _epoch(epoch) if known else 0).check(_is_known)
-
-
-def _is_known(value: object) -> bool:
-    """Whether an argument is what it will be: no template, no other task's output."""
-    return isinstance(value, int) or (isinstance(value, str) and "{{" not in value)
-
-
-def _said_twice() -> InvalidInputError:
-    return InvalidInputError(
-        "once and upstream_task_id both say which job is meant.", remedy="Give one of them."
-    )
-
-
-def _epoch(value: int | str | None) -> int | None:
-    if value is None:
-        return None
-    try:
-        epoch = int(value)
-    except ValueError:
-        epoch = -1
-    if epoch < 0:
-        raise InvalidInputError(
-            f"newer_than_epoch={value!r} is not an epoch.",
-            remedy="Give a whole number of at least 0, such as an earlier report's epoch.",
-        )
-    return epoch
+        return wait_query(self, table, dict(context))

@@ -26,6 +26,7 @@ from ..records.table_record import TableRecord
 from ..s3.driver import connect
 from ..s3.requests import Get
 from ..state.found_table import find_table
+from .partition_state import PartitionState, partition_states
 from .table_scan import ScanPlan, TableAccess, TableScan
 
 
@@ -100,6 +101,14 @@ class ReadableTable(JobStates):
     def partitions(self) -> list[str]:
         """The partitions that hold files, sorted."""
         return sorted({file.partition for file in self.snapshot().files})
+
+    def partition_states(self, partitions: Collection[str]) -> dict[str, PartitionState]:
+        """What partitions hold by their heads, and by whose commit; without those that no job of
+        this package has changed or is about to. Each as it is when it is looked at.
+
+        :raises DamagedError: what names the files of one of them cannot be read.
+        """
+        return self.driver.run(partition_states(self._context, partitions))
 
     def files(self, partition: str | None = None) -> list[DataFile]:
         """The files of one partition, or of all."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -25,6 +25,9 @@ _CODES = frozenset("aAbBcCdDeFgGhHIjklmMnNpPrRsStTuUVwWxXyYzZf%")
 _PERCENT = re.compile(r"%[-_0^#:]*\d*[EO]?(.?)", re.DOTALL)
 #: A moment by which a format is tried while a DAG file is parsed.
 _SAMPLE = datetime(2013, 2, 1, 4, 5, 6, tzinfo=UTC)
+_DATE, _SECONDS = re.compile(r"\d{4}-\d{2}-\d{2}|\d{8}"), re.compile(r"\d{9,12}(\.\d*)?")
+#: Partitions that one task may wait for.
+MOST_PARTITIONS = 10_000
 _COMPONENT = re.compile(r"[^=/]+=[^/]+")
 
 
@@ -108,6 +111,62 @@ def dated_partition(date: datetime, partition_format: str, timezone: str) -> str
     # A plain datetime: pendulum's own formatting gives '%-d' another meaning.
     plain = datetime.fromtimestamp(date.timestamp(), zone)
     return check_partition(plain.strftime(partition_format))
+
+
+def partitions_between(
+    first: str | datetime, last: str | datetime, partition_format: str, timezone: str
+) -> tuple[str, ...]:
+    """The partitions from one date to another, both included: of each hour where the format has
+    one, else of each day, or of the months or years that they lie in.
+
+    :param first: ISO 8601, or a datetime; one without a zone is in ``timezone``. ``last`` without a
+        time of the day is that day's end.
+    :raises InvalidInputError: as :func:`check_partition_format`; no such date, or the first is
+        after the last.
+    """
+    zone = check_partition_format(partition_format, timezone)
+    begin, end = moment("from_date", first, zone), moment("to_date", last, zone)
+    if isinstance(last, str) and _DATE.fullmatch(last.strip()):
+        end += timedelta(days=1, microseconds=-1)
+    if begin > end:
+        raise InvalidInputError(
+            f"from_date={str(first)!r} is after to_date={str(last)!r}.", remedy="Exchange them."
+        )
+    if set(_CODE.findall(partition_format)) & _TIME_OF_DAY:
+        at, end, step = begin.astimezone(UTC), end.astimezone(UTC), timedelta(hours=1)
+    else:
+        # Days by the clock on the wall: some have 23 hours.
+        at, end = (it.astimezone(zone).replace(tzinfo=None) for it in (begin, end))
+        at, step = at.replace(hour=0, minute=0, second=0, microsecond=0), timedelta(days=1)
+    made: dict[str, None] = {}
+    while at <= end and len(made) <= MOST_PARTITIONS:
+        local = at if at.tzinfo is None else at.astimezone(zone)
+        made[check_partition(local.strftime(partition_format))] = None
+        at += step
+    return tuple(made)
+
+
+def moment(name: str, given: str | float | datetime, zone: tzinfo = UTC) -> datetime:
+    """A time that an argument says: ISO 8601, seconds since the epoch, or a datetime, in UTC.
+
+    :param name: the argument's, for the error.
+    :param zone: of times that name none.
+    :raises InvalidInputError: it says none.
+    """
+    try:
+        if isinstance(given, datetime):
+            # A plain one: pendulum's own formatting gives '%-d' another meaning.
+            found = datetime.fromisoformat(given.isoformat())
+        elif isinstance(given, str) and not _SECONDS.fullmatch(given.strip()):
+            found = datetime.fromisoformat(given.strip())
+        else:
+            found = datetime.fromtimestamp(float(given), UTC)
+        return found if found.tzinfo is not None else found.replace(tzinfo=zone)
+    except (ValueError, OverflowError, OSError) as error:
+        raise InvalidInputError(
+            f"{name}={given!r} is no time.",
+            remedy="Give it as 2013-02-01 or 2013-02-01T05:00:00+00:00.",
+        ) from error
 
 
 @lru_cache

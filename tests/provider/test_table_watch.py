@@ -14,6 +14,7 @@ from zero_rename.committer.s3.driver import BotoDriver
 from zero_rename.committer.s3.requests import ListObjects
 from zero_rename.orchestration.job_query import JobQuery, QueryResult
 from zero_rename.orchestration.look import look
+from zero_rename.orchestration.partitions_query import PartitionsQuery
 from zero_rename.provider import table_watch
 from zero_rename.provider.table_watch import REFRESH, SharedTables, TableWatch
 from zero_rename.provider.triggers import SuccessManifestTrigger
@@ -23,13 +24,13 @@ CONN = "zero_rename_default"
 
 def waiting(tables: Tables, interval: float = 0.05, **query: Any) -> asyncio.Task[dict[str, Any]]:
     asked = SuccessManifestTrigger(JobQuery(tables.url(), **query).as_dict(), CONN, interval)
+    return asyncio.create_task(first_event(asked))
 
-    async def first() -> dict[str, Any]:
-        async for event in asked.run():
-            return event.payload
-        raise AssertionError("the trigger ended without an event")
 
-    return asyncio.create_task(first())
+async def first_event(asked: SuccessManifestTrigger) -> dict[str, Any]:
+    async for event in asked.run():
+        return event.payload
+    raise AssertionError("the trigger ended without an event")
 
 
 def once(number: object) -> str:
@@ -73,6 +74,26 @@ def test_triggers_share_looks_and_clients(
     # The two loads' own, and one look's after the other.
     assert sent["GetObject"] < 80, sent
     assert made.count("s3") <= 3
+
+
+def test_triggers_of_the_same_partitions_read_each_once(tables: Tables) -> None:
+    """Thirty days each; the last day comes while they wait."""
+    tables.load(*range(1, 30))
+    days = tuple(f"day={n}" for n in range(1, 31))
+
+    async def play() -> list[dict[str, Any]]:
+        asked = PartitionsQuery(tables.url(), days, min_rows=2).as_dict()
+        tasks = [first_event(SuccessManifestTrigger(asked, CONN, 0.05)) for _ in range(20)]
+        gathered = asyncio.gather(*tasks)
+        await asyncio.to_thread(tables.load, 30)
+        return await asyncio.wait_for(gathered, 60)
+
+    tables.bucket.counter.reset()
+    found = asyncio.run(play())
+    assert {event["state"] for event in found} == {"ready"}
+    assert [len(event["report"]["partitions"]) for event in found] == [30] * 20
+    # Some four for each state, not for each state and trigger; besides the load's own.
+    assert tables.bucket.counter.counts()["GetObject"] < 250
 
 
 def test_a_trigger_that_ends_leaves_the_others(tables: Tables) -> None:

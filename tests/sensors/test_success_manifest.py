@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -19,6 +19,12 @@ from support.airflow import Tables, run_task, task_context
 from zero_rename.committer import InvalidInputError, StoreUnreachableError
 from zero_rename.orchestration.job_query import JobQuery
 from zero_rename.sensors.success_manifest import SuccessManifestSensor
+
+RANGE: dict[str, Any] = {
+    "from_date": "2013-02-01",
+    "to_date": "2013-02-03",
+    "partition_format": "day=%-d",
+}
 
 
 def sensor(tables: Tables | None = None, **arguments: Any) -> SuccessManifestSensor:
@@ -89,6 +95,19 @@ class TestHere:
             ({"once": "k", "partition": "2013-02-01"}, "is not a partition path"),
             ({"once": "k", "min_rows": -1}, "is no number of rows"),
             ({"once": "k", "on_foreign_marker": "skip"}, "on_foreign_marker='skip'"),
+            ({"once": "k", "min_files": -1}, "is no number of files"),
+            ({"partitions": []}, "waits for no partition"),
+            ({"partitions": ["day=1", "2"]}, "is not a partition path"),
+            ({"partitions": [1]}, "is no list of partitions"),
+            ({"partitions": ["day=1"], "once": "k"}, "are about one job"),
+            ({"partitions": ["day=1"], "partition": "day=2"}, "each say which"),
+            ({"partitions": ["day=1"], "newer_than": "soon"}, "newer_than='soon' is no time"),
+            ({"partitions": ["day=1"], "committer": "classic"}, "is empty"),
+            ({"partitions": ["day=1"], "on_foreign_marker": "fail"}, "wait for one job"),
+            ({"from_date": "2013-02-01", "to_date": "2013-02-02"}, "together"),
+            ({**RANGE, "to_date": "2013-01-01"}, "is after"),
+            ({**RANGE, "partition_format": "%Y-%m-%d"}, "no partition path"),
+            ({**RANGE, "from_date": "{{ ds }}", "partition_format": "day=%Q"}, "no code of"),
         ],
     )
     def test_bad_arguments_break_the_import(self, arguments: dict[str, Any], message: str) -> None:
@@ -98,6 +117,9 @@ class TestHere:
     def test_what_is_not_known_yet_does_not(self) -> None:
         sensor(job="{{ ti.xcom_pull('load')['job'] }}", partition="day={{ ds }}")
         sensor(partition="{{ params.p }}", newer_than_epoch="{{ params.e }}")
+        sensor(partitions="{{ params.p }}", committer="{{ params.c }}", newer_than="{{ ds }}")
+        sensor(partitions=["day={{ ds }}"], min_rows=1)
+        sensor(None, **RANGE | {"from_date": "{{ ds }}"})
         with DAG("other_outputs", schedule=None):
             before: Any = EmptyOperator(task_id="before")
             sensor(job=before.output["job"], table="{{ params.t }}")
@@ -145,6 +167,61 @@ class TestHere:
         assert run(sensor(tables, job=job, timeout=60))["job"] == job
 
 
+class TestPartitions:
+    def test_a_range_of_dates(self, tables: Tables) -> None:
+        tables.load(1, 2)
+        task = sensor(tables, **RANGE | {"to_date": "{{ params.last }}"})
+        assert run(task, params={"last": "2013-02-02"})["rows"] == 4
+        task = sensor(tables, **RANGE)
+        with pytest.raises(AirflowSensorTimeout) as caught:
+            run(task)
+        text = str(caught.value)
+        assert f"Waited for day=1, day=2, day=3 of {tables.url()}." in text
+        assert "1 of 3 partitions are missing: day=3 (no commit)" in text
+
+    @pytest.mark.parametrize("named", ["['day=1', 'day=2']", '["day=1", "day=2"]', "day=1;day=2"])
+    def test_a_list_from_a_template(self, tables: Tables, named: str) -> None:
+        tables.load(1, 2)
+        task = sensor(tables, partitions="{{ params.named }}", min_rows=2, check_files=True)
+        assert [it["partition"] for it in run(task, params={"named": named})["partitions"]] == [
+            "day=1",
+            "day=2",
+        ]
+
+    def test_the_day_of_the_run_since_a_watermark(self, tables: Tables) -> None:
+        committed = tables.load(1)
+        wanted: dict[str, Any] = {"partition_format": "day=%-d", "newer_than": "{{ params.at }}"}
+        at = datetime.fromtimestamp(committed.decided_at, UTC)
+        before = (at - timedelta(seconds=1)).isoformat()
+        assert run(sensor(tables, **wanted), params={"at": before})["job"] == committed.job
+        with pytest.raises(AirflowSensorTimeout, match=r"day=1 \(committed 20"):
+            run(sensor(tables, **wanted), params={"at": at.isoformat()})
+
+    def test_the_files_of_a_job(self, tables: Tables) -> None:
+        job = tables.load(1).job
+        with pytest.raises(AirflowFailException, match="fewer than the 2 files asked for"):
+            run(sensor(tables, job=job, min_files=2, timeout=3600))
+
+    def test_a_timeout_in_the_triggerer_names_what_is_missing(
+        self, tables: Tables, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        task = sensor(tables, partitions=["day=1", "day=2"], deferrable=True)
+        with pytest.raises(TaskDeferred) as caught:
+            run(task)
+        _, kwargs = caught.value.trigger.serialize()
+        assert kwargs["query"]["partitions"] == ["day=1", "day=2"]
+        tables.load(1)
+        resumed = sensor(tables, partitions=["day=1", "day=2"], deferrable=True)
+
+        def timed_out(*_: Any, **__: Any) -> None:
+            raise TaskDeferralTimeout("too long")
+
+        monkeypatch.setattr(resumed, "execute_complete", timed_out)
+        context: Any = task_context(resumed)
+        with pytest.raises(AirflowSensorTimeout, match=r"1 of 2 partitions .*: day=2 \(no commit"):
+            resumed.resume_execution("execute_complete", {"event": {}}, context)
+
+
 class TestDeferred:
     def test_ready_at_once_is_not_deferred(self, tables: Tables) -> None:
         job = tables.load(1).job
@@ -174,16 +251,22 @@ class TestDeferred:
         ("soft_fail", "expected"), [(False, AirflowSensorTimeout), (True, AirflowSkipException)]
     )
     def test_a_timeout_in_the_triggerer(
-        self, soft_fail: bool, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
+        self,
+        tables: Tables,
+        soft_fail: bool,
+        expected: type[Exception],
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        task = sensor(once="k", deferrable=True, soft_fail=soft_fail)
+        task = sensor(tables, once="k", deferrable=True, soft_fail=soft_fail)
 
         def timed_out(*_: Any, **__: Any) -> None:
             raise TaskDeferralTimeout("too long")
 
         monkeypatch.setattr(task, "execute_complete", timed_out)
         context: Any = task_context(task)
-        with pytest.raises(expected, match="too long Waited for the job of k of s3://bucket/fl"):
+        with pytest.raises(
+            expected, match=f"too long Waited for the job of k of {tables.url()}. Noth"
+        ):
             task.resume_execution("execute_complete", {"event": {}}, context)
 
     def test_soft_fail(self, tables: Tables) -> None:

@@ -9,6 +9,7 @@ from zero_rename.orchestration.runs.partitions import (
     check_partition,
     check_partition_format,
     dated_partition,
+    partitions_between,
 )
 
 DAY = "year=%Y/month=%-m/day=%-d"
@@ -55,3 +56,40 @@ def test_paths_that_are_none(path: str) -> None:
 
 def test_paths_with_odd_values() -> None:
     assert check_partition("a=b=c/d=M%2FS ü") == "a=b=c/d=M%2FS ü"
+
+
+class TestBetweenDates:
+    DAYS = "year=%Y/month=%-m/day=%-d"
+
+    def test_days(self) -> None:
+        found = partitions_between("2013-02-27", "2013-03-01", self.DAYS, "UTC")
+        assert [name.rpartition("/")[2] for name in found] == ["day=27", "day=28", "day=1"]
+        assert found[0] == "year=2013/month=2/day=27"
+
+    def test_the_last_one_is_included(self) -> None:
+        assert len(partitions_between("2013-02-01", "2013-02-01", "h=%Y-%m-%dT%H", "UTC")) == 24
+        hours = partitions_between("2013-02-01T22:00", "2013-02-02T01:00", "h=%dT%H", "UTC")
+        assert hours == ("h=01T22", "h=01T23", "h=02T00", "h=02T01")
+
+    def test_months(self) -> None:
+        found = partitions_between("2013-01-31", "2013-03-01", "m=%Y-%m", "UTC")
+        assert found == ("m=2013-01", "m=2013-02", "m=2013-03")
+
+    def test_in_a_zone(self) -> None:
+        """A day of 23 hours, and a time that is of another day there."""
+        days = partitions_between("2013-03-30", "2013-04-01", "d=%d", "Europe/Berlin")
+        assert days == ("d=30", "d=31", "d=01")
+        late = datetime(2013, 2, 1, 23, 30, tzinfo=UTC)
+        assert partitions_between(late, late, "d=%d", "Europe/Berlin") == ("d=02",)
+
+    @pytest.mark.parametrize(
+        ("first", "last", "message"),
+        [
+            ("2013-02-02", "2013-02-01", "is after"),
+            ("yesterday", "2013-02-01", "from_date='yesterday' is no time"),
+            ("2013-02-01", "None", "to_date='None' is no time"),
+        ],
+    )
+    def test_no_range(self, first: str, last: str, message: str) -> None:
+        with pytest.raises(InvalidInputError, match=message):
+            partitions_between(first, last, self.DAYS, "UTC")

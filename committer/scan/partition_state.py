@@ -1,0 +1,88 @@
+"""State of one partition as its head tells it: which commit moved it last, and what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..protocol.open import read_open
+from ..records.data_file import DataFile
+from ..records.head import Slot
+from ..s3.requests import All, Step
+from ..state.context import Context
+from ..state.decide import read_decision
+from ..state.heads import read_head
+from ..state.partition_files import files_of_head
+
+
+@dataclass(frozen=True)
+class PartitionState:
+    """What a partition holds.
+
+    :param etag: of the head that says so.
+    :param epoch: how many jobs have moved it; ``job`` is the last one of them.
+    :param decided_at: when that job was decided, by the store's clock, seconds since the epoch;
+        ``None`` where its decision has been removed since.
+    :param files: all files, oldest first.
+    :param unfinished: a job that is committed and not applied to its end, so that readers that list
+        may miss files of it or see files that it replaced.
+    :param claim: the job that is about to change it.
+    """
+
+    partition: str
+    etag: str
+    epoch: int
+    job: str | None
+    decided_at: float | None
+    files: tuple[DataFile, ...]
+    unfinished: str | None
+    claim: str | None
+
+    @property
+    def rows(self) -> int | None:
+        """``None`` where nobody has counted those of adopted files."""
+        if any(file.is_foreign for file in self.files):
+            return None
+        return sum(file.rows for file in self.files)
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.size for file in self.files)
+
+
+def partition_states(
+    context: Context, partitions: Iterable[str]
+) -> Step[dict[str, PartitionState]]:
+    """What partitions hold now, without those that no job has claimed: some five requests each.
+
+    :raises DamagedError: what names the files of one of them cannot be read.
+    """
+    found = yield All(tuple(_partition_state(context, name) for name in partitions))
+    return {state.partition: state for state in found if state is not None}
+
+
+def _partition_state(context: Context, partition: str) -> Step[PartitionState | None]:
+    state = yield from read_head(context, Slot.partition(context.root, partition))
+    head = state.head
+    if state.etag is None:
+        return None
+    jobs = [job for job in (head.last_job, head.claim) if job is not None]
+    decisions = yield All(tuple(read_decision(context, job) for job in jobs))
+    decided = dict(zip(jobs, decisions, strict=True))
+    last, claim = decided.get(head.last_job or ""), decided.get(head.claim or "")
+    unfinished = None
+    if head.last_job is not None and (yield from read_open(context, head.last_job)) is not None:
+        unfinished = head.last_job
+    if claim is not None and claim.decision.is_commit:
+        unfinished = head.claim
+    files = yield from files_of_head(context, state, [] if last is None else [last])
+    return PartitionState(
+        partition=partition,
+        etag=state.etag,
+        epoch=head.epoch,
+        job=head.last_job,
+        decided_at=None if last is None else last.date,
+        files=files,
+        unfinished=unfinished,
+        claim=head.claim,
+    )
