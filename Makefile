@@ -5,7 +5,7 @@ PY := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help environment setup demo servers s3a-jars older-spark test tests test-s3a torture proof lint lock clean
+.PHONY: help environment setup demo servers s3a-jars older-spark test tests test-s3a torture proof growth lint lock clean
 
 help:            ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## */make \1\t/p' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ torture: setup   ## Kill writers and check every row; KILLS=200, SERVER=ceph. Or
 
 proof: setup     ## What is too long for make test; writes docs/proof.md. PARTS="simulation torture weather s3a"
 	@PYTHONPATH=tests $(PY) -m proof $(PARTS)
+
+growth: setup    ## How a table's records grow, in bytes, requests and memory; writes docs/performance.md
+	@$(PY) benchmarks/growth.py > build/performance.md && mv build/performance.md docs/performance.md
 
 lint: environment ## ruff and pyright
 	@$(PY) -m ruff check .

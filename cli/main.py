@@ -13,7 +13,7 @@ import typer
 
 from ..committer import AdoptAction, Outcome, PurgeAction, RepairAction, Table
 from ..committer.state.old_records import KEPT_FOR
-from . import catalog, compact, conflicts, s3a, s3a_check, s3a_recover, s3a_uploads, uploads
+from . import catalog, compact, conflicts, gc, s3a, s3a_check, s3a_recover, s3a_uploads, uploads
 from .output import DRY, EXIT_CODES, Apply, AsJson, Exit, Url, plain, print_rows, refusals, say
 from .policy import lifecycle, policy
 
@@ -26,6 +26,7 @@ app = typer.Typer(
 )
 
 app.command()(compact.compact)
+app.command()(gc.gc)
 app.command()(conflicts.conflicts)
 app.command()(conflicts.resolve)
 app.command()(policy)

@@ -24,6 +24,7 @@
     ├── UnfinishedCommitError        the job *is* committed; applying it is not finished
     ├── DamagedError                 what is in the store cannot be right
     │   ├── RecordDamagedError       a control object that cannot be read; names object and field
+    │   ├── HeadMovedError           what a head named is gone, since the head has moved
     │   └── DataLostError            a decided file whose upload and object are both gone
     ├── VerificationError            what an application left is not what a committed job leaves
     ├── SnapshotGoneError            a later replace removed a file of the state being read
@@ -197,6 +198,11 @@ class RecordDamagedError(DamagedError):
     def __init__(self, message: str, *, field: str = "", **context: str | None) -> None:
         super().__init__(message, **context)
         self.field = field
+
+
+class HeadMovedError(DamagedError):
+    """What a partition's head named is not there any more, and the head has moved since it was
+    read: nothing is damaged, and who reads it again finds its files."""
 
 
 class DataLostError(DamagedError):

@@ -29,6 +29,7 @@ from .errors import (
     VerificationError,
     ZeroRenameError,
 )
+from .gc.collect import GcReport
 from .interrupted import JobInterrupted
 from .job_spec import (
     Coordination,
@@ -80,6 +81,7 @@ __all__ = [
     "FileOptions",
     "Finding",
     "FindingKind",
+    "GcReport",
     "InvalidInputError",
     "JobFencedError",
     "JobInterrupted",

@@ -51,6 +51,12 @@ def is_job_id(text: str) -> bool:
     return JOB_ID.fullmatch(text) is not None
 
 
+def job_of_part(prefix: str, key: str) -> str | None:
+    """The job of whose decision a key below ``prefix`` is a part; ``None`` for any other."""
+    job, _, rest = key.removeprefix(prefix).partition(".")
+    return job if is_job_id(job) and rest != "json" else None
+
+
 def jobs_on_record(prefix: str, keys: Iterable[str]) -> list[str]:
     """The jobs whose records lie right below a prefix. No job has what others put there."""
     names = (key.removeprefix(prefix).removesuffix(".json") for key in keys)
@@ -198,6 +204,11 @@ class TableRoot:
     def failure_key(self, once: str) -> str:
         """The key of a run's last failure."""
         return self._control("failures", _file_of(once))
+
+    @property
+    def gc_key(self) -> str:
+        """Where it is noted how far gc has looked."""
+        return self._control("gc.json")
 
     def probe_key(self, name: str) -> str:
         return self._control("probe", name)

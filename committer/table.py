@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from .doctor import examine
 from .errors import CommitConflictError, SnapshotGoneError
+from .gc.collect import GcReport, gc
 from .index.write_index import write_index_now
 from .job_spec import (
     MAX_DURATION,
@@ -306,6 +307,17 @@ class Table(ReadableTable):
         :raises TableNotFoundError: no table here.
         """
         return self.driver.run(write_index_now(self._context))
+
+    def gc(self, older_than: float = KEPT_FOR, apply: bool = False) -> GcReport:
+        """Make the table's records small: fold what heads name since long, settle the decisions
+        behind it, remove what nothing names. No answer about rows, jobs or runs changes.
+
+        :param older_than: seconds for which decisions, runs' failures and what was replaced stay
+            whole.
+        :param apply: do it; ``False`` only says what would be done.
+        :raises TableNotFoundError: no table here.
+        """
+        return self.driver.run(gc(self._context, older_than, apply))
 
     def conflicts(
         self, window: float = 3600.0, since: float = 604800.0, partition: str | None = None

@@ -66,7 +66,7 @@ def maintenance_job(
             }
         )
 
-    @dg.job(name=name, description="Looks after tables on S3: recover, purge, verify.")
+    @dg.job(name=name, description="Looks after tables on S3: recover, purge, gc, verify.")
     def maintenance() -> None:
         maintain()
 

@@ -213,7 +213,7 @@ class PurgeStaleUploadsOperator(_TableMaintenance):
 
 
 class MaintainTablesOperator(_Maintenance):
-    """Look after all tables of a connection: recover, purge, verify.
+    """Look after all tables of a connection: recover, purge, gc, index, verify.
 
     Reports by default: ``apply=True`` acts. The summary is logged and returned (XCom):
     ``tables`` (100 at most: ``jobs``, ``uploads`` and ``findings`` counted, ``person``, ``again``

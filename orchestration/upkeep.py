@@ -25,7 +25,8 @@ _MARKDOWN = 20_000
 class Upkeep:
     """What was done to one table.
 
-    :param jobs: open jobs by what became of them; ``uploads`` and ``findings`` likewise.
+    :param jobs: open jobs by what became of them; ``uploads``, ``findings`` and old
+        ``records`` likewise.
     :param person: what only a person can mend, a sentence each.
     :param again: what the next run tries again.
     :param notes: what is worth a look, and harms nobody.
@@ -35,6 +36,7 @@ class Upkeep:
     jobs: dict[str, int] = field(default_factory=dict)
     uploads: dict[str, int] = field(default_factory=dict)
     findings: dict[str, int] = field(default_factory=dict)
+    records: dict[str, int] = field(default_factory=dict)
     person: list[str] = field(default_factory=list)
     again: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -54,13 +56,18 @@ class Upkeep:
 def look_after(
     table: Table, *, apply: bool, foreign_age: float | None, patience: float | None
 ) -> Upkeep:
-    """Recover, purge, index and verify a table; a step that fails does not keep the next from it.
+    """Recover, purge, gc, index and verify a table; a step that fails does not keep the next from
+    it.
 
     :param foreign_age: seconds from which foreign uploads are aborted; ``None`` leaves them.
     """
     done = Upkeep(table.root.url)
     try:
         _purge(table, done, apply, foreign_age, patience)
+    except ZeroRenameError as error:
+        done.met(error)
+    try:
+        _gc(table, done, apply)
     except ZeroRenameError as error:
         done.met(error)
     try:
@@ -93,6 +100,14 @@ def _purge(
     done.again += [f"{escaped(it.key)}: {escaped(it.reason)}" for it in failed]
 
 
+def _gc(table: Table, done: Upkeep, apply: bool) -> None:
+    report = table.gc(apply=apply)
+    counts = {"folded": report.folded, "settled": report.settled, "removed": report.removed}
+    prefix = "" if apply else "would-be-"
+    done.records = {f"{prefix}{name}": number for name, number in counts.items() if number}
+    done.again += [f"{escaped(key)}: {cause}" for key, cause in report.failed.items()]
+
+
 def _sort(job: Recovered, done: Upkeep) -> None:
     said = f"{job.job}: {escaped(job.detail)}"
     if job.outcome is Outcome.FAILED:
@@ -116,9 +131,10 @@ def as_markdown(done: Sequence[Upkeep], applied: bool) -> str:
         told = [(it.table, line) for it in done for line in getattr(it, name)[:_LINES]]
         if told:
             lines += [f"## {title}", "", *(f"* `{table}`: {line}" for table, line in told), ""]
-    lines += ["| table | jobs | uploads | differences |", "|---|---|---|---|"]
+    lines += ["| table | jobs | uploads | differences | old records |", "|---|---|---|---|---|"]
     lines += [
-        f"| `{it.table}` | {_counts(it.jobs)} | {_counts(it.uploads)} | {_counts(it.findings)} |"
+        f"| `{it.table}` | {_counts(it.jobs)} | {_counts(it.uploads)} | {_counts(it.findings)} "
+        f"| {_counts(it.records)} |"
         for it in done
     ]
     text = "\n".join(lines if done else [*lines[:2], "There is no table."])

@@ -54,6 +54,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         "records": {"errors", "job_spec", "s3", "layout", "schema"},
         "state": {"errors", "job_spec", "s3", "layout", "schema", "records"},
         "index": {"errors", "s3", "layout", "records", "state"},
+        "gc": {"errors", "job_spec", "s3", "layout", "records", "state", "index"},
         "protocol": {
             *("errors", "job_spec", "read_base", "s3", "layout", "schema", "records", "state"),
             "index",
@@ -92,7 +93,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         "table": {
             *("errors", "job_spec", "read_base", "s3", "layout", "schema", "records", "state"),
             *("index", "protocol", "maintenance", "parquet", "doctor", "write_job", "scan"),
-            "rewrites",
+            *("rewrites", "gc"),
         },
     },
     "s3a": {

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..errors import RecordDamagedError
-from ..layout import TableRoot
+from ..layout import TableRoot, job_in_key
 from ..records.data_file import DataFile
 
 #: A partition without files has one row, without a key. Keys are those below the table's root.
@@ -81,7 +81,9 @@ def encode_part(root: TableRoot, partitions: Iterable[IndexedPartition]) -> byte
 def _of_file(file: DataFile | None, start: int) -> tuple[object, ...]:
     if file is None:
         return (None,) * 5
-    return file.key[start:], file.size, file.rows, file.checksum, file.job
+    # Most files have their job's id in their name.
+    job = None if file.job == job_in_key(file.key) else file.job
+    return file.key[start:], file.size, file.rows, file.checksum, job
 
 
 def decode_part(body: bytes, key: str, root: TableRoot, rows: int) -> list[IndexedPartition]:
@@ -112,9 +114,10 @@ def _file(root: TableRoot, part: str, line: tuple) -> DataFile:
     key = f"{root.prefix}/{inner}"
     if root.partition_of_data_key(key) != partition:
         raise _damaged(part, f"names {inner!r} of another partition than {partition!r}")
-    if None in (size, rows, checksum, job) or size < 0 or rows < -1:
+    writer = job_in_key(key) if job is None else job
+    if None in (size, rows, checksum) or writer is None or size < 0 or rows < -1:
         raise _damaged(part, f"says of {inner!r} what no file has")
-    return DataFile(key, partition, size, rows, checksum, job)
+    return DataFile(key, partition, size, rows, checksum, writer)
 
 
 def _damaged(key: str, what: str) -> RecordDamagedError:

@@ -7,7 +7,7 @@ whom it met is known where its run's last failure is on record, and else no long
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,9 +16,9 @@ from ..job_spec import Coordination, Owner
 from ..layout import TableRoot, jobs_on_record
 from ..protocol.snapshot import Survey, survey
 from ..records.data_file import DataFile
-from ..records.decision import PartitionDecision
 from ..records.failure import Failure
 from ..records.head import HeadState, Slot
+from ..records.partition_decision import PartitionDecision
 from ..s3.listing import list_objects
 from ..s3.requests import Absent, All, Get, Step
 from ..state.context import Context
@@ -163,19 +163,22 @@ def _decided_since(context: Context, since: float) -> Step[tuple[list[Decided], 
     jobs = sorted(jobs_on_record(prefix, recent))
     found = yield All(tuple(or_damage(read_decision(context, job)) for job in jobs))
     unread = [str(it) for it in found if isinstance(it, DamagedError)]
-    return [it for it in found if isinstance(it, Decided)], unread, start
+    # One that was written again since keeps its date.
+    return [it for it in found if isinstance(it, Decided) and it.date >= start], unread, start
 
 
 def _touches(
     decided: Iterable[Decided], visible: Iterable[DataFile]
 ) -> dict[str, list[tuple[Touch, frozenset[str]]]]:
     """By partition; each with the keys of the files that it wrote."""
+    visible = list(visible)
     seen = {file.key for file in visible}
+    shown = Counter((file.partition, file.job) for file in visible)
     touches: dict[str, list[tuple[Touch, frozenset[str]]]] = defaultdict(list)
     for it in decided:
         for change in it.decision.partitions:
             keys = frozenset(file.key for file in change.files)
-            touch = _touch(it, change, len(keys & seen))
+            touch = _touch(it, change, shown[change.partition, it.decision.job])
             touches[change.partition].append((touch, keys - seen))
     return touches
 
@@ -188,9 +191,9 @@ def _touch(decided: Decided, change: PartitionDecision, visible: int) -> Touch:
         decision.once,
         decided.date,
         change.replace,
-        len(change.files),
-        sum(file.rows for file in change.files),
-        sum(file.size for file in change.files),
+        change.sums.files,
+        change.sums.rows,
+        change.sums.bytes,
         visible,
         0,
     )

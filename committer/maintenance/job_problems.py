@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import DamagedError
+from ..errors import DamagedError, HeadMovedError
 from ..job_spec import Coordination
 from ..layout import is_hidden, is_job_id
 from ..protocol.open import OpenEntry, read_open
@@ -14,7 +14,7 @@ from ..state.context import Context
 from ..state.decide import Decided, read_decision
 from ..state.heads import all_heads, read_head
 from ..state.open_jobs import list_open
-from ..state.partition_files import read_commit, read_manifest
+from ..state.partition_files import files_of_heads
 from ..state.tolerance import or_damage
 from .problem import Problem, about_damage
 from .repair import find_lost
@@ -120,15 +120,10 @@ def about_heads(context: Context, table: TableRecord) -> Step[list[Problem]]:
 
 def _about_names(context: Context, states: list[HeadState]) -> Step[list[Problem]]:
     """Decisions and manifests that heads name: one GET each."""
-    jobs = sorted({job for state in states for job in state.head.decisions})
-    folded = [state for state in states if state.head.manifest is not None]
-    read = yield All(
-        (
-            *(or_damage(read_commit(context, job)) for job in jobs),
-            *(or_damage(read_manifest(context, state.head)) for state in folded),
-        )
-    )
-    return [about_damage(context.root, it) for it in read if isinstance(it, DamagedError)]
+    read = yield from files_of_heads(context, [it for it in states if not it.slot.is_once])
+    damaged = (it for it in read if isinstance(it, DamagedError))
+    told = (about_damage(context.root, it) for it in damaged if not isinstance(it, HeadMovedError))
+    return list(dict.fromkeys(told))
 
 
 def _about_claim(context: Context, state: HeadState) -> Step[Problem | None]:

@@ -4,12 +4,13 @@ write access or a maintenance task may do it, also at the same time."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import asdict
 
 from ..errors import RefusedError, UnfinishedCommitError, ZeroRenameError
 from ..job_spec import SuccessMarkers
 from ..layout import UNPARTITIONED
-from ..records.decision import PartitionDecision
 from ..records.head import HeadState, Slot
+from ..records.partition_decision import PartitionDecision
 from ..records.pending_file import PendingFile
 from ..s3.backoff import Backoff
 from ..s3.conditional_put import NotWritten
@@ -18,7 +19,7 @@ from ..state.context import Context, Count
 from ..state.decide import Decided
 from ..state.heads import Swapped, head_state, read_head, release_claim, swap_head
 from ..state.job_state import Committed, PartitionCommit
-from ..state.partition_files import files_of_head, fold
+from ..state.partition_files import files_now, fold
 from ..state.symlink_manifest import decisions_named, write_symlinks
 from .close import close
 from .complete import Absence, complete_file, lost
@@ -86,10 +87,7 @@ def committed(context: Context, decided: Decided, repeated: bool = False) -> Com
         PartitionCommit(
             partition=change.partition,
             epoch=change.base_epoch + 1,
-            files=len(change.files),
-            rows=sum(file.rows for file in change.files),
-            bytes=sum(file.size for file in change.files),
-            removed=len(change.removals),
+            **asdict(change.sums),
         )
         for change in decided.decision.partitions
     )
@@ -215,7 +213,7 @@ def _delete_resurrected(context: Context, job: str, slot: Slot, file: PendingFil
     state = yield from read_head(context, slot)
     if state.head.claim == job:
         return
-    current = yield from files_of_head(context, state)
+    current = yield from files_now(context, slot)
     if file.key in {f.key for f in current}:
         return
     answer: Done | Refused | Unknown = Unknown("nothing was sent")
@@ -250,7 +248,7 @@ def _move(
         new = state.head.moved(job, change, context.write_id(), state.etag, decided.date, version)
         folded = None
         if len(new.decisions) > context.limits.decisions_per_head:
-            new, folded = yield from fold(context, new, decided)
+            new, folded = yield from fold(context, state, new, new.decisions, (decided,))
         outcome = yield from swap_head(context, state, new)
         if isinstance(outcome, Swapped):
             return outcome.state
@@ -258,8 +256,7 @@ def _move(
             # The swap may still land, so the manifest it names must stay.
             raise _unmoved(context, decided, state.slot, outcome.cause)
         state = head_state(context, state.slot, outcome.current)
-        named = state.head.manifest and state.head.manifest.key
-        if folded is not None and folded != named:
+        if folded is not None and folded not in {it.key for it in state.head.manifests}:
             # Only the manifest that this process wrote, and not where the swap went through, its
             # answer was lost, and another job has claimed the head since. A swap that is still
             # under way finds another ETag than its own.

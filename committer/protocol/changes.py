@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from ..errors import CommitConflictError
 from ..job_spec import Mode
 from ..layout import job_in_key
-from ..records.decision import Decision, PartitionDecision, StoredFile
+from ..records.decision import Decision
+from ..records.partition_decision import PartitionDecision, StoredFile
 from ..records.pending_file import PendingFile, TaskResult
 from ..s3.requests import All, Step
 from ..state.context import Context

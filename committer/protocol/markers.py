@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from ..errors import UnfinishedCommitError
 from ..layout import UNPARTITIONED, TableRoot
-from ..records.decision import PartitionDecision
 from ..records.head import Slot
+from ..records.partition_decision import PartitionDecision
 from ..records.success_marker import (
     COMMITTER,
     ManifestReference,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..errors import UnfinishedCommitError
 from ..layout import job_in_key
-from ..records.decision import StoredFile
+from ..records.partition_decision import StoredFile
 from ..s3.deletion import remove
 from ..s3.requests import Absent, All, Head, Step
 from ..state.context import Context

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from ..errors import DamagedError, StoreRefusedError, UnfinishedCommitError
+from ..errors import DamagedError, HeadMovedError, StoreRefusedError, UnfinishedCommitError
 from ..index.indexed_partition import IndexedPartition
 from ..index.read_index import read_index, still_true
 from ..job_spec import Coordination
@@ -154,7 +154,11 @@ def _look(context: Context, partitions: Collection[str] | None, known: _Known) -
         seen = _etags(wanted) | {state.slot.name: state.etag for state in states}
         if settled and _etags(again) == seen:
             view = _View(context, table, indexed, states, older, damaged)
-            return (yield from _snapshot(view, partitions))
+            seen_now: Survey = yield from _snapshot(view, partitions)
+            if not any(isinstance(it, HeadMovedError) for it in seen_now.damaged.values()):
+                return seen_now
+            # What heads named was put into other lists before it was read here.
+            again = _wanted((yield from list_heads(context)), partitions)
         wanted = again
     raise UnfinishedCommitError(
         f"The table did not hold still for {_ROUNDS} looks, or a committed job is not applied.",

@@ -22,7 +22,8 @@ from ..errors import (
 from ..job_spec import JobSpec, Mode
 from ..layout import UNPARTITIONED, TableRoot
 from ..records.data_file import DataFile
-from ..records.decision import NO_HEAD, Decision, PartitionDecision
+from ..records.decision import Decision
+from ..records.partition_decision import NO_HEAD, PartitionDecision
 from ..records.pending_file import PendingFile, TaskResult
 from ..records.success_marker import marker_write_id
 from ..s3.conditional_put import Written, put_record

@@ -16,18 +16,22 @@ from ..s3.requests import LIST_BYTES, RECORD_BYTES
 from .marks import Count
 from .typed_json import Unfit, from_members, to_members
 
-FORMAT = 1
+#: What this version reads.
+FORMAT = 2
+#: What it writes, but for records that an older version would take for something else.
+_USUAL_FORMAT = 1
 #: Kinds of records that name files, or all the partitions of many writes.
-_LISTS = frozenset({"decision", "decision-part", "index", "manifest", "s3a try"})
+_LISTS = frozenset({"decision", "decision-part", "gc", "index", "manifest", "s3a try", "settled"})
 T = TypeVar("T")
 
 
-def encode(kind: str, write_id: str, record: Any) -> bytes:
+def encode(kind: str, write_id: str, record: Any, format: int = _USUAL_FORMAT) -> bytes:
     """A record's bytes: compact JSON.
 
     :param record: a dataclass; a field ``write_id`` of its own gives way to the one given.
+    :param format: greater where versions that do not know it must refuse the record.
     """
-    header = {"format": FORMAT, "kind": kind, "write_id": write_id}
+    header = {"format": format, "kind": kind, "write_id": write_id}
     document = header | to_members(record) | header
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 

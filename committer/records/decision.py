@@ -6,62 +6,21 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated
 
+from ..errors import RecordDamagedError
 from ..job_spec import NOBODY, JobSpec, Mode, Owner, SuccessMarkers
 from ..layout import TableRoot, job_in_key
 from .codec import Document, decode, encode
-from .marks import LEFT_OUT, AtLeast, Count, Moment
+from .marks import LEFT_OUT, Count, Moment
+from .partition_decision import PartitionDecision
 from .pending_file import PendingFile
+from .settled_decision import SettledDecision
 
-#: The base epoch of a partition that has no head and never will: coordination *none*.
-NO_HEAD = -1
 _FILES = ("files", "adopted", "removals", "lost")
 
 
 class Verdict(StrEnum):
     COMMIT = "commit"
     ABORT = "abort"
-
-
-@dataclass(frozen=True)
-class StoredFile:
-    """A file that is there: adopted into a head, or listed for removal.
-
-    :param etag: its ETag when it was listed; a removal is carried out only if it still is.
-    """
-
-    key: str
-    etag: str
-    size: Count
-
-
-@dataclass(frozen=True)
-class PartitionDecision:
-    """What a commit decision says of one partition.
-
-    :param base_epoch: the head's epoch that this job claimed; :data:`NO_HEAD` in a table of
-        coordination *none*.
-    :param replace: whether the partition's former content goes.
-    :param files: pending files to complete.
-    :param adopted: files that were there before the partition had a head; they stay.
-    :param removals: files to remove, each only if its ETag is still the listed one.
-    :param dropped_job: with ``on_repeat=replace_own``, the earlier job whose files go.
-    :param merged: jobs whose rows are in ``files``, written again with those of others.
-    :param lost: files that were decided and whose loss was accepted; nobody looks for them.
-    """
-
-    partition: str
-    base_epoch: Annotated[int, AtLeast(NO_HEAD)]
-    replace: bool
-    files: tuple[PendingFile, ...] = ()
-    adopted: tuple[StoredFile, ...] = ()
-    removals: tuple[StoredFile, ...] = ()
-    dropped_job: str | None = None
-    lost: Annotated[tuple[PendingFile, ...], LEFT_OUT] = ()
-    merged: Annotated[tuple[str, ...], LEFT_OUT] = ()
-
-    @property
-    def weight(self) -> int:
-        return len(self.files) + len(self.adopted) + len(self.removals) + len(self.lost)
 
 
 @dataclass(frozen=True)
@@ -83,6 +42,9 @@ class Decision:
     :param decided_at: when it was decided, by the store's clock, in a decision that was written
         again since (see :mod:`.repair`); ``None`` in all others, whose Last-Modified says it.
     :param symlinks: whoever applies it writes the partitions' symlink manifests, too.
+    :param settled: it was applied long ago and no head names it: its lists were left out since.
+        It still says *commit*, what its run did and from which epochs, and can never be written
+        by anybody else.
     """
 
     job: str
@@ -98,6 +60,7 @@ class Decision:
     decided_at: Annotated[Moment | None, LEFT_OUT] = None
     symlinks: Annotated[bool, LEFT_OUT] = False
     schema_version: Annotated[Count, LEFT_OUT] = 0
+    settled: Annotated[bool, LEFT_OUT] = False
 
     @staticmethod
     def commit(
@@ -138,6 +101,15 @@ class Decision:
     def upload_ids(self) -> frozenset[tuple[str, str]]:
         return frozenset((file.key, file.upload_id) for file in self.files)
 
+    def settle(self, at: float) -> SettledDecision:
+        """What is left of this commit decision where nobody needs its lists any more.
+
+        :param at: when it was decided.
+        """
+        return SettledDecision.of(
+            self.job, at, self.partitions, self.mode, self.once, self.once_epoch
+        )
+
     def encode(self) -> bytes:
         if not self.is_commit:
             said = _Said(self.job, self.write_id, self.verdict)
@@ -153,6 +125,8 @@ class Decision:
             table, outside the named partition, or a file that does not carry the job's id:
             whoever applies it often has more rights than its writer had.
         """
+        if SettledDecision.is_one(body):
+            return _of_settled(SettledDecision.decode(body, key), key, job)
         document = decode(body, "decision", key)
         said = document.read(_Said)
         if said.job != job:
@@ -175,6 +149,28 @@ class _Said:
     job: str
     write_id: str
     verdict: Verdict
+
+
+def _of_settled(said: SettledDecision, key: str, job: str) -> Decision:
+    if said.write_id != job:
+        raise RecordDamagedError(
+            f"A decision is not of {job}. It was left as it is.",
+            field="write_id",
+            key=key,
+            remedy="Restore the object from a version or backup; do not delete it.",
+        )
+    return Decision(
+        job=job,
+        write_id=said.write_id,
+        verdict=Verdict.COMMIT,
+        mode=said.mode,
+        success_markers=SuccessMarkers.NONE,
+        once=said.once,
+        once_epoch=said.once_epoch,
+        partitions=said.partitions,
+        decided_at=said.decided_at,
+        settled=True,
+    )
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import Annotated
 from ..layout import UNPARTITIONED, TableRoot, is_job_id
 from ..s3.requests import Found
 from .codec import decode, encode
-from .decision import PartitionDecision, PartReference
 from .marks import LEFT_OUT, Checked, Count
+from .partition_decision import PartitionDecision
 
 #: Former states a head remembers, so that an ETag from a listing can be dated by epoch.
 TRAIL_LENGTH = 16
@@ -43,6 +43,18 @@ class FormerState:
 
 
 @dataclass(frozen=True)
+class NamedManifest:
+    """A manifest, named by key and ETag.
+
+    :param files: how many it lists; 0: not known.
+    """
+
+    key: str
+    etag: str
+    files: Annotated[Count, LEFT_OUT] = 0
+
+
+@dataclass(frozen=True)
 class PartitionHead:
     """The head of one slot. Absent means epoch 0: :meth:`initial`.
 
@@ -52,7 +64,8 @@ class PartitionHead:
     :param last_job: the job that moved it last.
     :param decisions: jobs whose decisions name files that the partition holds, oldest first.
     :param manifest: a folded list of files, older than all of ``decisions``.
-    :param dropped: jobs whose files in ``manifest`` no longer count.
+    :param newer: further ones, oldest first, each of fewer files than the one before.
+    :param dropped: jobs whose files in ``manifests`` no longer count.
     :param claim: the job about to change it.
     :param holder: the process of that job which put the claim there.
     :param schema_version: of the table's columns, at the least, that hold the files' columns.
@@ -66,7 +79,8 @@ class PartitionHead:
     replaced_at: Annotated[float | None, LEFT_OUT] = None
     last_job: JobId | None = None
     decisions: tuple[JobId, ...] = ()
-    manifest: PartReference | None = None
+    manifest: NamedManifest | None = None
+    newer: Annotated[tuple[NamedManifest, ...], LEFT_OUT] = ()
     dropped: tuple[JobId, ...] = ()
     claim: JobId | None = None
     holder: Annotated[str | None, LEFT_OUT] = None
@@ -77,8 +91,15 @@ class PartitionHead:
     def initial(slot: Slot) -> PartitionHead:
         return PartitionHead(name=slot.name, write_id="")
 
+    @property
+    def manifests(self) -> tuple[NamedManifest, ...]:
+        """All folded lists of files, oldest first."""
+        return () if self.manifest is None else (self.manifest, *self.newer)
+
     def encode(self) -> bytes:
-        return encode("head", self.write_id, self)
+        # Who does not know of several manifests, or of compressed ones, must not read it.
+        known = not any(manifest.files for manifest in self.manifests)
+        return encode("head", self.write_id, self, format=1 if known else 2)
 
     @staticmethod
     def decode(body: bytes, slot: Slot, root: TableRoot) -> PartitionHead:
@@ -87,7 +108,7 @@ class PartitionHead:
         if head.name != slot.name:
             raise document.damaged("name", f"is not {slot.name!r}")
         manifests = root.manifest_key("").removesuffix(".json")
-        if head.manifest and not head.manifest.key.startswith(manifests):
+        if not all(manifest.key.startswith(manifests) for manifest in head.manifests):
             raise document.damaged("manifest.key", "is not a manifest of this table")
         return head
 
@@ -105,6 +126,21 @@ class PartitionHead:
     def released(self, write_id: str, etag: str) -> PartitionHead:
         """This head without its claim."""
         return replace(self._from(write_id, etag), claim=None, holder=None)
+
+    def naming(
+        self, manifests: tuple[NamedManifest, ...], decisions: tuple[JobId, ...]
+    ) -> PartitionHead:
+        """The same files by other lists, without those of dropped jobs."""
+        first, newer = manifests[0], manifests[1:]
+        return replace(self, manifest=first, newer=newer, decisions=decisions, dropped=())
+
+    def tidied(self, write_id: str, etag: str, remembers: int) -> PartitionHead:
+        """This head, whose lists have changed, as another state of the same epoch.
+
+        :param remembers: how many former states, this one's among them.
+        """
+        after = self._from(write_id, etag)
+        return replace(after, trail=after.trail[-remembers:])
 
     def moved(
         self,
@@ -137,6 +173,7 @@ class PartitionHead:
                 replaced_at=at,
                 decisions=own,
                 manifest=None,
+                newer=(),
                 dropped=(),
             )
         dropped = after.dropped

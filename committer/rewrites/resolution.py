@@ -124,7 +124,10 @@ def plan_undoing(context: Context, partition: str, job: str) -> Step[ResolutionP
             remedy=f"zero-rename conflicts {context.root.url} names the runs that did.",
         )
     snapshot: Snapshot = yield from take_snapshot(context, [partition])
-    files = _state_before(changes, partition, last)
+    if _only_adds(changes[last], partition):
+        files = [file for file in snapshot.files if file.job != job]
+    else:
+        files = _state_before(context, changes, partition, last)
     yield from _require(context, partition, files)
     kept = dict.fromkeys(file.job for file in files if file.job)
     return _plan(partition, tuple(kept), [job], files, snapshot)
@@ -145,15 +148,32 @@ def _history(context: Context, partition: str) -> Step[Mapping[int, Decided]]:
     }
 
 
-def _state_before(changes: Mapping[int, Decided], partition: str, end: int) -> list[DataFile]:
+def _only_adds(decided: Decided, partition: str) -> bool:
+    changes = decided.changes[partition]
+    return not any(change.replace or change.dropped_job for change in changes)
+
+
+def _state_before(
+    context: Context, changes: Mapping[int, Decided], partition: str, end: int
+) -> list[DataFile]:
     files: list[DataFile] = []
+    unknown = ""
     for epoch in sorted(epoch for epoch in changes if epoch < end):
         decision = changes[epoch].decision
-        for change in decision.partitions:
-            if change.partition == partition:
-                gone = change.dropped_job
-                files = [] if change.replace else [it for it in files if it.job != gone]
+        for change in changes[epoch].changes[partition]:
+            gone = change.dropped_job
+            files = [] if change.replace else [it for it in files if it.job != gone]
+            unknown = "" if change.replace else unknown
         files += files_of_decision(decision, partition)
+        unknown = decision.job if decision.settled else unknown
+    if unknown:
+        raise InvalidInputError(
+            f"What {partition} held then is not on record any more: gc has settled it. Nothing was "
+            "changed.",
+            table=context.root.url,
+            job=unknown,
+            remedy="Load the partition again with mode replace.",
+        )
     return files
 
 

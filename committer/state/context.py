@@ -39,6 +39,7 @@ class Limits:
 
     :param decisions_per_head: decisions that a head names before the next move folds them into
         a manifest.
+    :param merged_below: a new manifest takes up those of at most so many times as many files.
     :param files_per_object: files and removals that a decision object holds before its
         partitions move to parts. An object of the index holds as many files.
     :param heads_besides_index: heads that change before a job writes the table's index anew, and
@@ -46,6 +47,7 @@ class Limits:
     """
 
     decisions_per_head: int = 8
+    merged_below: int = 2
     files_per_object: int = 10_000
     heads_besides_index: int = 16
 

@@ -13,14 +13,8 @@ from ..errors import (
     StoreUnreachableError,
     UnfinishedCommitError,
 )
-from ..records.decision import (
-    Decision,
-    DecisionPart,
-    PartitionDecision,
-    PartReference,
-    join_parts,
-    split_into_parts,
-)
+from ..records.decision import Decision, DecisionPart, PartReference, join_parts, split_into_parts
+from ..records.partition_decision import PartitionDecision
 from ..s3.conditional_put import NotWritten, Uncertain, Written, put_record
 from ..s3.requests import LIST_BYTES, Absent, All, Delete, Found, Get, Put, Step
 from .context import Context
@@ -52,7 +46,20 @@ def read_decision(context: Context, job: str) -> Step[Decided | None]:
     found = yield Get(context.root.decision_key(job), most=LIST_BYTES)
     if isinstance(found, Absent):
         return None
-    return (yield from _decoded(context, job, found))
+    return (yield from _whole(context, job, found))
+
+
+def _whole(context: Context, job: str, found: Found) -> Step[Decided]:
+    """A decision with its parts; as it is now where it was settled, and its parts removed, since
+    it was read."""
+    while True:
+        try:
+            return (yield from _decoded(context, job, found))
+        except DamagedError:
+            now = yield Get(found.key, most=LIST_BYTES)
+            if isinstance(now, Absent) or now.etag == found.etag:
+                raise
+            found = now
 
 
 def _decoded(context: Context, job: str, found: Found) -> Step[Decided]:
@@ -102,7 +109,7 @@ def decide(context: Context, decision: Decision) -> Step[Decided]:
             if parts:
                 # Parts of a commit decision that lost to an abort.
                 yield All(tuple(Delete(part.key) for part in compact.parts))
-            return (yield from _decoded(context, decision.job, current))
+            return (yield from _whole(context, decision.job, current))
         case NotWritten():
             raise _unknown(context, decision, "the decision was there and is gone")
         case Uncertain():

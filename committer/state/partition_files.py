@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ..errors import DamagedError
+from ..errors import DamagedError, HeadMovedError
 from ..records.data_file import DataFile
-from ..records.decision import Decision, PartitionDecision, PartReference
-from ..records.head import HeadState, PartitionHead, Slot
-from ..records.manifest import Manifest
+from ..records.decision import Decision
+from ..records.head import HeadState, NamedManifest, PartitionHead, Slot
+from ..records.manifest import Manifest, write_id_of_manifest
+from ..records.partition_decision import PartitionDecision
 from ..s3.conditional_put import Written, put_record
 from ..s3.requests import LIST_BYTES, Absent, All, Get, Put, Step
 from .context import Context
 from .decide import Decided, read_decision
+from .heads import read_head
 from .tolerance import or_damage
 
 
@@ -60,9 +62,9 @@ def read_commit(context: Context, job: str) -> Step[Decided]:
     :raises DamagedError: it has none.
     """
     decided = yield from read_decision(context, job)
-    if decided is None or not decided.decision.is_commit:
+    if decided is None or not decided.decision.is_commit or decided.decision.settled:
         raise DamagedError(
-            "A partition's head names a job that has no commit decision.",
+            "A partition's head names a job that has no commit decision with files.",
             table=context.root.url,
             job=job,
             key=context.root.decision_key(job),
@@ -72,20 +74,28 @@ def read_commit(context: Context, job: str) -> Step[Decided]:
     return decided
 
 
-def read_manifest(context: Context, head: PartitionHead) -> Step[tuple[DataFile, ...]]:
-    """The folded part of a head's files, without jobs dropped since."""
-    if head.manifest is None:
-        return ()
-    found = yield Get(head.manifest.key, most=LIST_BYTES)
+def read_manifests(
+    context: Context, head: PartitionHead, manifests: Sequence[NamedManifest] | None = None
+) -> Step[tuple[DataFile, ...]]:
+    """The folded part of a head's files, without jobs dropped since.
+
+    :param manifests: some of the head's; ``None`` for all.
+    """
+    wanted = head.manifests if manifests is None else manifests
+    lists = yield All(tuple(_read_manifest(context, head.name, it.key) for it in wanted))
+    return tuple(file for files in lists for file in files if file.job not in head.dropped)
+
+
+def _read_manifest(context: Context, partition: str, key: str) -> Step[tuple[DataFile, ...]]:
+    found = yield Get(key, most=LIST_BYTES)
     if isinstance(found, Absent):
         raise DamagedError(
-            f"The manifest that the head of {head.name!r} names is missing.",
+            f"The manifest that the head of {partition!r} names is missing.",
             table=context.root.url,
-            key=head.manifest.key,
+            key=key,
             remedy="Restore the object from a version or backup.",
         )
-    manifest = Manifest.decode(found.body, found.key, context.root, head.name)
-    return tuple(file for file in manifest.files if file.job not in head.dropped)
+    return Manifest.decode(found.body, found.key, context.root, partition).files
 
 
 def assemble(
@@ -106,24 +116,38 @@ def files_of_head(
     """All files of one partition.
 
     :param known: decisions that need not be read.
+    :raises HeadMovedError: what the head names is gone, since the head has moved.
     """
     own = {decided.decision.job: decided for decided in known}
     others = [job for job in state.head.decisions if job not in own]
-    folded, decisions = yield All(
-        (read_manifest(context, state.head), read_decisions(context, others))
-    )
+    try:
+        folded, decisions = yield All(
+            (read_manifests(context, state.head), read_decisions(context, others))
+        )
+    except DamagedError as error:
+        raise (yield from _moved_or(context, state, error)) from error
     return assemble(state.head, folded, {**decisions, **own})
+
+
+def files_now(context: Context, slot: Slot) -> Step[tuple[DataFile, ...]]:
+    """All files of one partition, by its head as it is now."""
+    while True:
+        state = yield from read_head(context, slot)
+        try:
+            return (yield from files_of_head(context, state))
+        except HeadMovedError:
+            continue
 
 
 def files_of_heads(
     context: Context, states: Sequence[HeadState]
 ) -> Step[list[tuple[DataFile, ...] | DamagedError]]:
     """The files of each of several partitions, each decision read once; of one that cannot be
-    read, why."""
+    read, why: :class:`HeadMovedError` where its head is to be read again."""
     named = sorted({job for state in states for job in state.head.decisions})
     folded, found = yield All(
         (
-            All(tuple(or_damage(read_manifest(context, state.head)) for state in states)),
+            All(tuple(or_damage(read_manifests(context, state.head)) for state in states)),
             All(tuple(or_damage(read_commit(context, job)) for job in named)),
         )
     )
@@ -132,30 +156,80 @@ def files_of_heads(
     for state, manifest in zip(states, folded, strict=True):
         read = (manifest, *(decisions[job] for job in state.head.decisions))
         damage = next((it for it in read if isinstance(it, DamagedError)), None)
+        if damage is not None:
+            damage = yield from _moved_or(context, state, damage)
         files.append(damage or assemble(state.head, manifest, decisions))
     return files
 
 
-def fold(
-    context: Context, head: PartitionHead, own: Decided
-) -> Step[tuple[PartitionHead, str | None]]:
-    """Put a head's decisions into one manifest, so that the head stays small for years.
+def _moved_or(context: Context, state: HeadState, damage: DamagedError) -> Step[DamagedError]:
+    """What is said where something that a head names cannot be read: a list that was folded into
+    another, and a decision that was settled, are no damage, but then the head has moved."""
+    now = yield from or_damage(read_head(context, state.slot))
+    if isinstance(now, DamagedError) or now.etag == state.etag:
+        return damage
+    return HeadMovedError(
+        f"What the head of {state.slot.name!r} named is gone, since it names something else now.",
+        table=context.root.url,
+        key=state.slot.key,
+        remedy="Read it again.",
+    )
 
-    :param own: the decision that moves the head.
+
+def fold(
+    context: Context,
+    state: HeadState,
+    head: PartitionHead,
+    jobs: Collection[str],
+    known: Collection[Decided] = (),
+) -> Step[tuple[PartitionHead, str | None]]:
+    """Put the oldest decisions that a head names into a manifest, so that it stays small for years.
+
+    Manifests of at most twice as many files are merged into it, as in a log-structured merge tree:
+    so a head names few, each of at most half as many files as the one before it, and a file is
+    listed again only when its list grows by half.
+
+    :param state: the head that is there, for which the new one is to be swapped.
+    :param head: the head that is to name the manifest.
+    :param jobs: the oldest of its decisions.
+    :param known: decisions that need not be read.
     :returns: the head that names the manifest, and the manifest's key; the head as it was and
         ``None`` where the manifest could not be written, or what the head names cannot be read:
         folding can wait, a commit cannot.
     """
-    state = HeadState(Slot.partition(context.root, head.name), head, None)
-    files = yield from or_damage(files_of_head(context, state, (own,)))
-    if isinstance(files, DamagedError):
+    own = {decided.decision.job: decided for decided in known}
+    asked = [job for job in jobs if job not in own]
+    decisions = yield from or_damage(read_decisions(context, asked))
+    if isinstance(decisions, DamagedError):
+        return head, None
+    oldest = replace(head, decisions=tuple(job for job in head.decisions if job in jobs))
+    young = assemble(oldest, (), {**decisions, **own})
+    kept, merged = _merged(head, len(young), context.limits.merged_below)
+    old = yield from or_damage(read_manifests(context, head, merged))
+    if isinstance(old, DamagedError):
         return head, None
     write_id = context.write_id()
-    manifest = Manifest(head.name, write_id, files)
+    files = (*old, *young)
+    manifest = Manifest(head.name, write_id, files, follows=state.etag)
     key = context.root.manifest_key(write_id)
     put = Put(key, manifest.encode(), if_none_match=True)
-    outcome = yield from put_record(put, write_id)
+    outcome = yield from put_record(put, write_id, write_id_of_manifest)
     if not isinstance(outcome, Written):
         return head, None
-    reference = PartReference(key, outcome.etag)
-    return replace(head, decisions=(), manifest=reference, dropped=()), key
+    named = (*kept, NamedManifest(key, outcome.etag, len(files)))
+    rest = tuple(job for job in head.decisions if job not in jobs)
+    return head.naming(named, rest), key
+
+
+def _merged(
+    head: PartitionHead, files: int, below: int
+) -> tuple[tuple[NamedManifest, ...], tuple[NamedManifest, ...]]:
+    """The manifests that a head goes on to name, and those that become one with so many files."""
+    manifests = head.manifests
+    if head.dropped or not all(manifest.files for manifest in manifests):
+        return (), manifests
+    number = len(manifests)
+    while number and manifests[number - 1].files <= below * files:
+        number -= 1
+        files += manifests[number].files
+    return manifests[:number], manifests[number:]

@@ -14,7 +14,7 @@ import hashlib
 import logging
 from collections.abc import Collection, Iterable, Mapping
 
-from ..errors import DamagedError, UnfinishedCommitError
+from ..errors import DamagedError, HeadMovedError, UnfinishedCommitError
 from ..layout import TableRoot
 from ..records.data_file import DataFile
 from ..records.head import HeadState, Slot
@@ -70,6 +70,8 @@ def write_symlinks(context: Context, partition: str, known: Collection[Decided] 
         there = yield Get(key, most=LIST_BYTES)
         state = yield from read_head(context, slot)
         files = yield from or_damage(files_of_head(context, state, known))
+        if isinstance(files, HeadMovedError):
+            continue
         if isinstance(files, DamagedError):
             logger.warning("%s: the symlink manifest was not renewed: %s", context.root.url, files)
             return written

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..errors import DestinationExistsError, TaskResultsError
 from ..layout import job_in_key
-from ..records.decision import StoredFile
+from ..records.partition_decision import StoredFile
 from ..records.pending_file import PendingFile, TaskResult
 from .job_state import OpenedJob
 

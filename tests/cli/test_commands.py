@@ -141,6 +141,23 @@ def test_purge_fails_loudly_where_aborting_does(
     assert s3_bucket.uploads() == [key]
 
 
+def test_gc_says_what_it_would_do_and_does_it(table: Table) -> None:
+    url = table.root.url
+    assert as_json("gc", url)["settled"] == 0, "it keeps what is younger than seven days"
+    assert "nothing is to be done" in invoke("gc", url).stdout
+    while as_json("gc", url, "--older-than", "0")["settled"] == 0:
+        pass  # The store's dates are whole seconds.
+    planned = invoke("gc", url, "--older-than", "0")
+    assert "would be settled" in planned.stdout
+    assert "--apply" in planned.stderr
+    report = as_json("gc", url, "--older-than", "0s", "--apply")
+    assert (report["folded"], report["settled"], report["failed"]) == (2, 1, {})
+    assert report["saved"] > 0
+    assert [entry["rows"] for entry in as_json("show", url)] == [2, 1]
+    assert as_json("verify", url) == []
+    assert invoke("gc", url, "--older-than", "soon").exit_code == 2
+
+
 def test_purge_wants_an_age_for_foreign_uploads(table: Table) -> None:
     assert invoke("purge", table.root.url, "--foreign").exit_code == 2
 

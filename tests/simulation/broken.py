@@ -389,7 +389,7 @@ def deletes_a_manifest_whose_swap_it_saw_refused(context, decided, change, state
         new = state.head.moved(job, change, context.write_id(), state.etag, decided.date)
         folded = None
         if len(new.decisions) > context.limits.decisions_per_head:
-            new, folded = yield from fold(context, new, decided)
+            new, folded = yield from fold(context, state, new, new.decisions, (decided,))
         outcome = yield from slots.swap_head(context, state, new)
         if not isinstance(outcome, NotWritten):
             return getattr(outcome, "state", None)

@@ -14,6 +14,7 @@ from simulation.scenarios import (
     TWO,
     adopter,
     cleaner,
+    collector,
     decided,
     evolver,
     explorer,
@@ -44,6 +45,10 @@ MINIO = Behaviour(delete_conditions=False, lists_by_prefix=False)
 UNMARKED: dict[str, Any] = {"success_markers": SuccessMarkers.NONE}
 INDEXED: dict[str, Any] = {"limits": Limits(heads_besides_index=0)}
 SMALL: dict[str, Any] = {"limits": Limits(decisions_per_head=1, files_per_object=1)}
+#: No list of files is ever merged into another.
+LISTS: dict[str, Any] = {"limits": Limits(decisions_per_head=1, merged_below=0)}
+#: A table of two jobs, so that heads name decisions of both.
+TWICE: dict[str, Any] = {"before": ((Mode.APPEND, (ONE, TWO)), (Mode.APPEND, (ONE,)))}
 #: States of a scenario that `make test` explores: every broken variant is caught within.
 MOST = int(os.environ.get("SIMULATION_STATES", "4000"))
 OWN: dict[str, Any] = {"once": "run", "on_repeat": OnRepeat.REPLACE_OWN}
@@ -195,7 +200,96 @@ EXHAUSTIVE = {
         lambda: explorer(writer("a", REPLACE, ONE, **SMALL), recoverer(**SMALL), crashes=1), SETTLED
     ),
 }
+COLLECTED = {
+    "an append that folds, and gc": Scenario(
+        lambda **bounds: explorer(
+            writer("a", APPEND, ONE, **SMALL, **UNMARKED), collector(**SMALL), **TWICE, **bounds
+        ),
+        ("a committed", "collector done"),
+        switches=2,
+    ),
+    "a replace, and gc, a crash": Scenario(
+        lambda **bounds: explorer(
+            writer("a", REPLACE, ONE, **UNMARKED), collector(), crashes=1, **TWICE, **bounds
+        ),
+        ("a committed", "collector done"),
+        switches=1,
+    ),
+    "a replace in parts, and gc, a crash": Scenario(
+        lambda **bounds: explorer(
+            writer("a", REPLACE, ONE, TWO, **SMALL, **UNMARKED),
+            collector(**SMALL),
+            crashes=1,
+            **bounds,
+        ),
+        ("a committed", "collector done"),
+        switches=1,
+    ),
+    "gc and a reader": Scenario(
+        lambda **bounds: explorer(collector(), reader(ONE, TWO), **TWICE, **bounds),
+        ("collector done", "reader done"),
+        switches=3,
+    ),
+    "gc that dies with requests in flight, and gc again": Scenario(
+        lambda **bounds: explorer(
+            collector("first"),
+            collector("second"),
+            reader(ONE, TWO),
+            crashes=1,
+            kinds=Faults(in_flight=True),
+            **TWICE,
+            **bounds,
+        ),
+        ("second done", "reader done"),
+        switches=1,
+    ),
+    "a job that died before it was applied, gc and recovery": Scenario(
+        lambda **bounds: decided(REPLACE, ONE, collector(), recoverer(), **bounds),
+        ("collector done", "recoverer done"),
+        switches=2,
+    ),
+    "two tries of a run, and gc, a crash": Scenario(
+        lambda **bounds: explorer(
+            writer("a", APPEND, ONE, once="run", **UNMARKED),
+            collector(),
+            writer("b", APPEND, ONE, once="run", **UNMARKED),
+            crashes=1,
+            **bounds,
+        ),
+        ("a committed", "b committed", "a repeated", "b repeated", "collector done"),
+        switches=1,
+        most=2 * MOST,
+    ),
+    "a run that replaces its own rows after gc": Scenario(
+        lambda **bounds: explorer(
+            collector(),
+            writer("a", APPEND, ONE, **OWN, **UNMARKED),
+            before=((APPEND, (ONE,), {"once": "run"}), (APPEND, (ONE,))),
+            **bounds,
+        ),
+        ("a committed", "collector done"),
+        switches=2,
+    ),
+    "two appends that fold into lists of their own, gc and a reader": Scenario(
+        lambda **bounds: explorer(
+            writer("a", APPEND, ONE, **LISTS, **UNMARKED),
+            collector(**LISTS),
+            writer("b", APPEND, ONE, **LISTS, **UNMARKED),
+            reader(ONE),
+            **TWICE,
+            **bounds,
+        ),
+        (*BOTH, "collector done", "reader done"),
+        switches=1,
+    ),
+    "an append committed by two processes, and gc": Scenario(
+        lambda **bounds: twice(APPEND, ONE, beside=(collector(),), **bounds),
+        (*SHARED, "collector done"),
+        switches=2,
+    ),
+}
 BOUNDED = {
+    **COLLECTED,
     "two jobs that bring a column each": Scenario(
         lambda **bounds: explorer(
             evolver("a", ONE, **UNMARKED), evolver("b", TWO, **UNMARKED), **bounds

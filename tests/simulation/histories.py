@@ -12,8 +12,8 @@ from simulation.sim_store import Store, body_of
 
 from zero_rename.committer import Mode, OnConflict
 from zero_rename.committer.layout import job_in_key
-from zero_rename.committer.records.decision import PartitionDecision
 from zero_rename.committer.records.open_record import OpenRecord
+from zero_rename.committer.records.partition_decision import PartitionDecision
 from zero_rename.committer.records.table_record import TableRecord
 
 

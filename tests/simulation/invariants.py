@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import Any
 
 from simulation.program import Node
-from simulation.sim_store import Store
+from simulation.sim_store import SETTLED, Object, Store
 
 from zero_rename.committer import (
     UNPARTITIONED,
@@ -34,14 +34,10 @@ from zero_rename.committer import (
 )
 from zero_rename.committer.layout import job_in_key
 from zero_rename.committer.protocol.snapshot import Snapshot
-from zero_rename.committer.records.decision import (
-    Decision,
-    DecisionPart,
-    PartitionDecision,
-    join_parts,
-)
+from zero_rename.committer.records.decision import Decision, DecisionPart, join_parts
 from zero_rename.committer.records.head import PartitionHead, Slot
 from zero_rename.committer.records.manifest import Manifest
+from zero_rename.committer.records.partition_decision import PartitionDecision
 from zero_rename.committer.state.partition_files import files_of_decision
 
 ROOT = TableRoot("bucket", "t")
@@ -69,22 +65,28 @@ def _decision(key: str, body: bytes) -> Decision:
 
 
 def decision_of(store: Store, job: str) -> Decision | None:
-    """The decision of ``job``, its parts included."""
+    """The decision of ``job``, its parts included, as it was before it was settled."""
     key = ROOT.decision_key(job)
-    found = store.objects.get(key)
+    found = _before_settled(store, key)
     if found is None:
         return None
     decision = _decision(key, found.body)
     if decision.parts:
-        missing = [part.key for part in decision.parts if part.key not in store.objects]
+        read = {part.key: _before_settled(store, part.key) for part in decision.parts}
+        missing = [key for key, part in read.items() if part is None]
         if missing:
             raise Violation("ability to abort", f"{job} is decided and lacks {missing}")
         parts = [
-            DecisionPart.decode(store.objects[part.key].body, part.key, ROOT, job)
-            for part in decision.parts
+            DecisionPart.decode(part.body, key, ROOT, job)
+            for key, part in read.items()
+            if part is not None
         ]
         decision = join_parts(decision, parts)
     return decision
+
+
+def _before_settled(store: Store, key: str) -> Object | None:
+    return store.objects.get(SETTLED + key) or store.objects.get(key)
 
 
 def _jobs(store: Store) -> list[str]:
@@ -140,15 +142,23 @@ def check_step(before: Store, after: Store) -> None:
             raise Violation("exclusivity", f"{key} became visible without a commit decision")
     for key in before.objects.keys() & after.objects.keys():
         if before.objects[key].etag != after.objects[key].etag:
-            _check_overwrite(key, before.objects[key].body, after.objects[key].body)
+            if is_decision(key) and _decision(key, after.objects[key].body).settled:
+                _check_settled(before, after, key)
+            else:
+                _check_overwrite(key, before.objects[key].body, after.objects[key].body)
     for key in before.objects.keys() - after.objects.keys():
         if never_deleted(key):
             raise Violation("continuity of correctness", f"{key} was deleted")
 
 
 def never_deleted(key: str) -> bool:
-    """Heads and decisions stay; parts of decisions that lost do not."""
-    return is_head(key) or ("/_zero_rename/jobs/" in key and ".json" in key)
+    """Heads and decisions stay; parts of decisions that lost, or were settled, do not."""
+    return is_head(key) or is_decision(key) or "/_zero_rename/once/" in key
+
+
+def is_decision(key: str) -> bool:
+    """Whether a decision lies there, as a whole or where its parts are named."""
+    return key.startswith(ROOT.decisions_prefix) and key.endswith(".json")
 
 
 def is_head(key: str) -> bool:
@@ -218,7 +228,7 @@ def _is_committed(store: Store, job: str) -> bool:
 
 
 def _check_overwrite(key: str, old: bytes, new: bytes) -> None:
-    if "/_zero_rename/jobs/" in key and key.endswith(".json"):
+    if is_decision(key):
         _check_amended(key, old, new)
     elif "/_zero_rename/jobs/" in key or "/_zero_rename/manifests/" in key:
         raise Violation("continuity of correctness", f"{key} was overwritten")
@@ -238,6 +248,20 @@ def _check_amended(key: str, old: bytes, new: bytes) -> None:
     same = replace(after, write_id=before.write_id, decided_at=before.decided_at)
     if same != before or not before.is_commit:
         raise Violation("continuity of correctness", f"{key} was overwritten")
+
+
+def _check_settled(before: Store, after: Store, key: str) -> None:
+    """A decision is settled where nobody needs its lists: its job is closed, so that all of it is
+    done, and no head names it. It goes on to say what its run did, and from which epochs."""
+    job = key.removeprefix(ROOT.decisions_prefix).removesuffix(".json")
+    whole, left = decision_of(before, job), _decision(key, after.objects[key].body)
+    assert whole is not None
+    said = [(c.partition, c.base_epoch, c.replace, c.dropped_job, c.sums) for c in left.partitions]
+    same = [(c.partition, c.base_epoch, c.replace, c.dropped_job, c.sums) for c in whole.partitions]
+    if said != same or (left.once, left.once_epoch) != (whole.once, whole.once_epoch):
+        raise Violation("continuity of correctness", f"{key} was settled as {left}")
+    if not whole.is_commit or ROOT.open_key(job) in after.objects:
+        raise Violation("ability to abort", f"{job} was settled while something of it is left")
 
 
 def _with_all_files(decision: Decision) -> Decision:
@@ -408,13 +432,15 @@ def _check_last_marker(store: Store, partition: str, job: str) -> None:
 
 def _content_of(store: Store, head: PartitionHead) -> list[str]:
     keys: list[str] = []
-    if head.manifest is not None:
-        if head.manifest.key not in store.objects:
-            raise Violation("completeness", f"{head.manifest.key}, which a head names, is gone")
-        body = store.objects[head.manifest.key].body
-        manifest = Manifest.decode(body, head.manifest.key, ROOT, head.name)
+    for named in head.manifests:
+        if named.key not in store.objects:
+            raise Violation("completeness", f"{named.key}, which a head names, is gone")
+        body = store.objects[named.key].body
+        manifest = Manifest.decode(body, named.key, ROOT, head.name)
         keys += [file.key for file in manifest.files if file.job not in head.dropped]
     for job in head.decisions:
+        if SETTLED + ROOT.decision_key(job) in store.objects:
+            raise Violation("completeness", f"{head.name} names {job}, whose files are left out")
         decision = decision_of(store, job)
         if decision is None or not decision.is_commit:
             raise Violation("exclusivity", f"{head.name} names {job}, which has no commit")

@@ -18,6 +18,7 @@ from simulation.world import Participant
 
 from zero_rename.committer import Context, JobSpec, Mode, OnConflict, Owner, SuccessMarkers, Waiting
 from zero_rename.committer.errors import StoreUnreachableError, StreamError, TaskResultsError
+from zero_rename.committer.gc.collect import gc
 from zero_rename.committer.index.write_index import write_index
 from zero_rename.committer.job_spec import Coordination
 from zero_rename.committer.maintenance.adopt import adopt
@@ -265,6 +266,12 @@ def purger(foreign_older_than: float | None = None, name: str = "purger") -> Par
     """A purge that leaves undecided jobs alone."""
     options = {"patience": 1e9, "foreign_older_than": foreign_older_than, "apply": True}
     program = Program(name, lambda ids: purge(context_of(ids), **options))
+    return Participant(program)
+
+
+def collector(name: str = "collector", limits: Limits | None = None) -> Participant:
+    """Who makes records small, those of this very moment too: nothing depends on their age."""
+    program = Program(name, lambda ids: gc(context_of(ids, limits=limits), -1.0, apply=True))
     return Participant(program)
 
 

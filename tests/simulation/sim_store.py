@@ -88,6 +88,10 @@ def body_of(etag: str) -> bytes:
     return _heads[etag]
 
 
+#: Where it is kept what decisions said before they were settled, for who checks: beside the table.
+SETTLED = "settled/"
+
+
 def _object_digest(key: str, found: Object | None) -> int:
     return 0 if found is None else _digest("object", key, f"{found.etag} {found.modified}")
 
@@ -154,6 +158,8 @@ def _put(store: Store, request: s.Put, behaviour: Behaviour) -> tuple[Store, Any
     # apart.
     modified = clock if "/jobs/" in request.key else 0
     new = Object(request.body, etag, len(request.body), modified, {})
+    if old is not None and "/jobs/" in request.key and b'"kind":"settled"' in request.body:
+        store = _with_object(store, SETTLED + request.key, old)
     return _with_object(store, request.key, new, clock), s.Done(etag, clock)
 
 
@@ -164,6 +170,9 @@ def _delete(store: Store, request: s.Delete, behaviour: Behaviour) -> tuple[Stor
     conditional = request.if_match is not None and behaviour.delete_conditions
     if conditional and old.etag != request.if_match:
         return store, s.Refused("PreconditionFailed")
+    folder, jobs, name = request.key.rpartition("/jobs/")
+    if jobs and f"{SETTLED}{folder}/jobs/{name.partition('.')[0]}.json" in store.objects:
+        store = _with_object(store, SETTLED + request.key, old)
     return _with_object(store, request.key, None), s.Done()
 
 

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from simulation import broken, scenarios
+from simulation import broken, broken_gc, scenarios
 
+from zero_rename.committer.gc import collect, fold_heads, settle
 from zero_rename.committer.index import write_index
 from zero_rename.committer.maintenance import adopt, purge, recovery
 from zero_rename.committer.protocol import (
@@ -27,7 +28,7 @@ from zero_rename.committer.protocol import (
 )
 from zero_rename.committer.protocol import commit as job
 from zero_rename.committer.protocol import open as opening
-from zero_rename.committer.state import decide
+from zero_rename.committer.state import decide, old_records
 from zero_rename.committer.state import heads as slots
 from zero_rename.committer.state import partition_files as contents
 
@@ -418,6 +419,72 @@ VARIANTS = [
     _variant(
         [(write_index, "_unclaimed", broken.takes_claimed_heads_into_the_index)],
         "a replace, and who writes the index and reads",
+        CONSISTENCY,
+    ),
+    _variant(
+        [(collect, "list_open", broken_gc.settles_what_is_not_finished)],
+        "a replace, and gc, a crash",
+        ABORT,
+    ),
+    Variant(
+        "settles what heads name",
+        [(settle.HeadsKnown, "named", property(broken_gc.settles_what_heads_name))],
+        "an append that folds, and gc",
+        frozenset({COMPLETENESS, ABORT}),
+    ),
+    _variant(
+        [(fold_heads, "swap_head", broken.swaps_heads_without_a_condition)],
+        "an append that folds, and gc",
+        CONTINUITY,
+        COMPLETENESS,
+        CONCURRENT,
+        ABORT,
+    ),
+    _variant(
+        [(old_records, "_may_be_named", broken_gc.removes_a_list_that_may_yet_be_named)],
+        "gc that dies with requests in flight, and gc again",
+        COMPLETENESS,
+        ABORT,
+    ),
+    _variant(
+        [(contents, "read_commit", broken_gc.takes_a_settled_decision_for_a_whole_one)],
+        "gc and a reader",
+        CONSISTENCY,
+    ),
+    _variant(
+        [(contents, "_moved_or", broken_gc.never_reads_a_head_again)], "gc and a reader", ABORT
+    ),
+    _variant(
+        [(settle, "_settle", broken_gc.removes_decisions)],
+        "an append committed by two processes, and gc",
+        CONTINUITY,
+    ),
+    _variant(
+        [(settle, "_settle", broken_gc.forgets_what_a_run_did)],
+        "a run that replaces its own rows after gc",
+        CONTINUITY,
+    ),
+    _variant(
+        [(scenarios, "gc", broken_gc.removes_heads_of_runs)],
+        "two tries of a run, and gc, a crash",
+        CONTINUITY,
+    ),
+    _variant(
+        [(collect, "_parts_of_settled", broken_gc.removes_parts_that_a_decision_names)],
+        "a replace in parts, and gc, a crash",
+        ABORT,
+        COMPLETENESS,
+    ),
+    _variant(
+        [(contents, "_merged", broken_gc.names_its_new_list_only)],
+        "two appends that fold into lists of their own, gc and a reader",
+        COMPLETENESS,
+        CONSISTENCY,
+    ),
+    _variant(
+        [(contents, "_merged", broken_gc.takes_up_a_list_that_stays)],
+        "two appends that fold into lists of their own, gc and a reader",
+        COMPLETENESS,
         CONSISTENCY,
     ),
 ]

@@ -309,12 +309,20 @@ class TestOldRecords:
         clock.advance(8 * DAY)
         assert actions(world) == {}, "a head names it"
         second = self.folded(world)
-        assert actions(world) == {}, "a reader may be about to read it"
-        clock.advance(3600)
         before = world.snapshot().files
         assert actions(world) == {first: "removed"}
         assert world.store.keys(ROOT.manifests_prefix) == [second]
         assert world.snapshot().files == before
+
+    def test_young_ones_stay_while_readers_may_be_about_to_read_them(
+        self, world: World, clock: ManualClock
+    ) -> None:
+        first = self.folded(world)
+        clock.advance(3600)
+        self.folded(world)
+        assert actions(world) == {}
+        clock.advance(3600)
+        assert actions(world) == {first: "removed"}
 
     def test_also_where_the_partition_is_never_still(
         self, world: World, clock: ManualClock
@@ -326,11 +334,15 @@ class TestOldRecords:
         world.load(DAY1)
         assert actions(world) == {first: "removed"}
 
-    def test_none_goes_where_a_head_cannot_be_read(self, world: World, clock: ManualClock) -> None:
+    def test_none_goes_where_its_head_cannot_be_read(
+        self, world: World, clock: ManualClock
+    ) -> None:
         self.folded(world)
         self.folded(world)
         clock.advance(8 * DAY)
         world.store.apply(Put(ROOT.head_key("day=9"), b"{"))
+        assert set(actions(world, apply=False).values()) == {"would-remove"}
+        world.store.apply(Put(ROOT.head_key(DAY1), b"{"))
         assert not {"removed", "would-remove"} & set(actions(world, apply=False).values())
 
     def test_one_that_stays_is_said(self, world: World, clock: ManualClock) -> None:

@@ -35,8 +35,9 @@ from zero_rename.committer import (
     UnfinishedAbortError,
 )
 from zero_rename.committer.protocol.commit import commit_job
-from zero_rename.committer.records.decision import Decision, PartitionDecision
+from zero_rename.committer.records.decision import Decision
 from zero_rename.committer.records.head import PartitionHead, Slot
+from zero_rename.committer.records.partition_decision import PartitionDecision
 from zero_rename.committer.s3.requests import (
     AbortUpload,
     CompleteUpload,

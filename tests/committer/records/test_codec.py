@@ -63,5 +63,5 @@ def test_what_is_damaged_is_named(given: bytes, field: str, what: str) -> None:
 
 
 def test_a_newer_format_asks_for_an_upgrade() -> None:
-    error = refused(body(format=2, text=7))
+    error = refused(body(format=3, text=7))
     assert (error.field, "Upgrade" in str(error)) == ("format", True)

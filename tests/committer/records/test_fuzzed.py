@@ -4,6 +4,7 @@ RecordDamagedError naming object and field. 500 inputs a parser and strategy, 10
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 from collections.abc import Callable
 from typing import Any
@@ -48,12 +49,17 @@ def _samples() -> dict[str, tuple[Parser, bytes]]:
     slot = Slot.partition(ROOT, DAY1)
     opened = world.open(Mode.REPLACE, once="other")
     marker_key = ROOT.marker_key(DAY1)
-    name = json.loads(objects[manifest_key].body)["partition"]
+    manifest = gzip.decompress(objects[manifest_key].body)
+    name = json.loads(manifest)["partition"]
     record = TableRecord("w", ("day",), SCHEMA, Coordination.STORE, StoreFacts())
     return {
         "decision": (
             lambda body: Decision.decode(body, decision_key, ROOT, job),
             objects[decision_key].body,
+        ),
+        "settled decision": (
+            lambda body: Decision.decode(body, decision_key, ROOT, job),
+            decision.settle(1_700_000_000.0).encode(),
         ),
         "decision part": (
             lambda body: DecisionPart.decode(body, "key", ROOT, job),
@@ -62,7 +68,7 @@ def _samples() -> dict[str, tuple[Parser, bytes]]:
         "head": (lambda body: PartitionHead.decode(body, slot, ROOT), objects[slot.key].body),
         "manifest": (
             lambda body: Manifest.decode(body, manifest_key, ROOT, name),
-            objects[manifest_key].body,
+            manifest,
         ),
         "open record": (
             lambda body: OpenRecord.decode(body, "key"),
@@ -154,7 +160,7 @@ class TestParser:
         parse, body = SAMPLES[name]
         if name == "_SUCCESS":
             pytest.skip("Hadoop's format has its version in its name")
-        newer = json.loads(body) | {"format": 2}
+        newer = json.loads(body) | {"format": 3}
         with pytest.raises(RecordDamagedError, match="Upgrade") as caught:
             parse(json.dumps(newer).encode())
         assert caught.value.field == "format"

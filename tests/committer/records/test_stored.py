@@ -4,6 +4,7 @@ ever."""
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -22,18 +23,11 @@ from zero_rename.committer.job_spec import (
     SuccessMarkers,
 )
 from zero_rename.committer.records.data_file import DataFile
-from zero_rename.committer.records.decision import (
-    NO_HEAD,
-    Decision,
-    DecisionPart,
-    PartitionDecision,
-    PartReference,
-    StoredFile,
-    Verdict,
-)
-from zero_rename.committer.records.head import FormerState, PartitionHead, Slot
+from zero_rename.committer.records.decision import Decision, DecisionPart, PartReference, Verdict
+from zero_rename.committer.records.head import FormerState, NamedManifest, PartitionHead, Slot
 from zero_rename.committer.records.manifest import Manifest
 from zero_rename.committer.records.open_record import OpenRecord
+from zero_rename.committer.records.partition_decision import NO_HEAD, PartitionDecision, StoredFile
 from zero_rename.committer.records.pending_file import PendingFile
 from zero_rename.committer.records.store_facts import StoreFacts
 from zero_rename.committer.records.success_marker import ManifestReference
@@ -153,7 +147,7 @@ RECORDS: dict[str, tuple[Any, Callable[[bytes], Any]]] = {
             replace_epoch=4,
             last_job=JOB,
             decisions=(EARLIER, JOB),
-            manifest=PartReference(ROOT.manifest_key(WRITE_ID), "92eb5ffee6ae2fec"),
+            manifest=NamedManifest(ROOT.manifest_key(WRITE_ID), "92eb5ffee6ae2fec"),
             dropped=(EARLIER,),
             claim=JOB,
             trail=(FormerState("4a8a08f09d37b737", 28), FormerState("8277e0910d750195", 29)),
@@ -218,7 +212,11 @@ class TestRecord:
     def test_is_written_with_the_same_members(self, name: str) -> None:
         record, _ = RECORDS[name]
         stored = json.loads((DATA / name).read_bytes())
-        assert without_additions(json.loads(record.encode()), stored) == stored
+        written = record.encode()
+        if written.startswith(b"\x1f\x8b"):  # Lists of files are compressed, of late.
+            written = gzip.decompress(written)
+            stored["format"] = 2
+        assert without_additions(json.loads(written), stored) == stored
 
 
 def test_a_marker_is_read_to_this_object() -> None:

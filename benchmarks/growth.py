@@ -1,0 +1,254 @@
+"""How a table's records grow: bytes, requests and memory, on a store in memory, written as
+docs/performance.md::
+
+    .venv/bin/python benchmarks/growth.py > docs/performance.md
+
+Times are those of 32 connections whose every answer is 30 ms late, and of CPU; nothing
+waits for real. ``--files 10000`` is a short form.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import tracemalloc
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT_FOLDER = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT_FOLDER / "tests"), str(ROOT_FOLDER)]
+
+from support.memory_store import ManualClock, MemoryDriver, MemoryStore  # noqa: E402
+from support.protocol import ROOT, World  # noqa: E402
+from zero_rename.committer.gc.collect import gc  # noqa: E402
+from zero_rename.committer.job_spec import Owner  # noqa: E402
+from zero_rename.committer.records.head import Slot  # noqa: E402
+from zero_rename.committer.s3.scheduler import Scheduler  # noqa: E402
+from zero_rename.committer.state.heads import read_head  # noqa: E402
+
+DAY = 24 * 3600.0
+LATENCY = 0.03
+CONNECTIONS = 32
+OWNER = Owner("flights_daily", "scheduled__2026-01-01T00:00:00+00:00", "load", -1, 1, "app", "host")
+
+
+class LateDriver(MemoryDriver):
+    """A store in memory whose answers come in waves, each of as many as there are connections."""
+
+    waves = 0
+
+    def run(self, work: Any) -> Any:
+        scheduler = Scheduler(work)
+        while not scheduler.finished:
+            wave = []
+            while len(wave) < CONNECTIONS and (taken := scheduler.take()) is not None:
+                wave.append(taken)
+            sent = len(self.requests)
+            for ticket, request in wave:
+                try:
+                    answer = self.perform(request)
+                except Exception as error:
+                    scheduler.throw(ticket, error)
+                else:
+                    scheduler.answer(ticket, answer)
+            self.waves += len(self.requests) > sent
+        return scheduler.result()
+
+
+@dataclass
+class Cost:
+    """What something came to.
+
+    :param seconds: of waiting for the store, and of CPU.
+    :param peak: bytes of memory at the most, of this process, besides what was there.
+    """
+
+    requests: int = 0
+    seconds: float = 0.0
+    peak: int = 0
+
+
+class GrowingTable(World):
+    """A table whose jobs come an hour apart."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        super().__init__(MemoryStore(clock=self.clock))
+        self.driver = LateDriver(self.store)
+
+    def append(self, *partitions: str, files: int = 1) -> int:
+        """How many requests a job sends."""
+        self.clock.advance(3600)
+        self.driver.requests.clear()
+        opened = self.open(owner=OWNER)
+        results = [self.write(opened, *partitions, task=task, rows=1000) for task in range(files)]
+        self.commit(opened, *results)
+        return len(self.driver.requests)
+
+    def maintain(self) -> None:
+        """gc two times, a day apart, and the index: lists that were named until the first one go
+        with the second."""
+        for _ in range(2):
+            self.clock.advance(8 * DAY)
+            self.driver.run(gc(self.context, apply=True))
+        self.write_index()
+
+    def control(self) -> Counter[str]:
+        """Bytes of the records, by folder."""
+        sizes: Counter[str] = Counter()
+        for key in self.store.keys(ROOT.control_prefix):
+            folder = key.removeprefix(ROOT.control_prefix).split("/")[0]
+            sizes[folder] += len(self.store.objects[key].body)
+        return sizes
+
+    def head_manifests(self, partition: str) -> int:
+        """How many lists of files a head names."""
+        state = self.driver.run(read_head(self.context, Slot.partition(ROOT, partition)))
+        return len(state.head.manifests)
+
+    @contextmanager
+    def measured(self) -> Iterator[Cost]:
+        cost = Cost()
+        self.driver.requests.clear()
+        self.driver.waves = 0
+        before = time.process_time()
+        yield cost
+        cost.requests = len(self.driver.requests)
+        cost.seconds = time.process_time() - before + self.driver.waves * LATENCY
+
+
+def opened(table: GrowingTable) -> Cost:
+    """What a reader pays for the whole table."""
+    with table.measured() as cost:
+        table.snapshot()
+    tracemalloc.start()
+    table.snapshot()
+    cost.peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return cost
+
+
+def mean(costs: Sequence[int]) -> float:
+    return sum(costs) / len(costs)
+
+
+def many_partitions(jobs: int, partitions: int) -> None:
+    table = GrowingTable()
+    names = [f"day=2026-{n // 31 + 1:02}-{n % 31 + 1:02}" for n in range(partitions)]
+    costs = [table.append(names[n % partitions]) for n in range(jobs)]
+    before, loaded = table.control(), opened(table)
+    table.maintain()
+    after, maintained = table.control(), opened(table)
+    later = [table.append(names[n]) for n in range(100)]
+    with_moved = opened(table)
+    print(f"## {jobs:,} appends of one file over {partitions} partitions\n")
+    print("| | after the jobs | after maintenance |")
+    print("|---|---:|---:|")
+    for folder in sorted(before | after):
+        print(f"| bytes of `{folder}` | {before[folder]:,} | {after[folder]:,} |")
+    whole = (sum(before.values()), sum(after.values()))
+    print(f"| **bytes a file** | {whole[0] / jobs:,.0f} | **{whole[1] / jobs:,.0f}** |")
+    print(f"| requests of a reader that opens it | {loaded.requests} | **{maintained.requests}** |")
+    print(f"| its seconds | {loaded.seconds:.2f} | {maintained.seconds:.2f} |")
+    print()
+    print("| requests of an append, mean | |\n|---|---:|")
+    print(f"| the first hundred, without the very first | {mean(costs[1:100]):.1f} |")
+    print(f"| the last hundred | {mean(costs[-100:]):.1f} |")
+    print(f"| a hundred after maintenance | {mean(later):.1f} |")
+    print(f"\nA reader after these hundred: {with_moved.requests} requests.\n")
+
+
+def one_partition(jobs: int) -> None:
+    print(f"## {jobs:,} appends of one file to one partition\n")
+    print(
+        "| appends | bytes of records a file | lists of files that the head names | "
+        "bytes of all lists ever written, a file |"
+    )
+    print("|---:|---:|---:|---:|")
+    table = GrowingTable()
+    written = 0
+    known: set[str] = set()
+    for number in range(1, jobs + 1):
+        table.append("day=2026-01-01")
+        for key in set(table.store.keys(ROOT.manifests_prefix)) - known:
+            known.add(key)
+            written += len(table.store.objects[key].body)
+        if number in (jobs // 10, jobs // 2, jobs):
+            size, named = sum(table.control().values()), table.head_manifests("day=2026-01-01")
+            print(f"| {number:,} | {size / number:,.0f} | {named} | {written / number:,.0f} |")
+    table.maintain()
+    size, named = sum(table.control().values()), table.head_manifests("day=2026-01-01")
+    print(f"| after maintenance | {size / jobs:,.0f} | {named} | |\n")
+
+
+def large_table(files: int, partitions: int) -> None:
+    table = GrowingTable()
+    names = [f"day={n:05}" for n in range(partitions)]
+    jobs = 5
+    for _ in range(jobs):
+        table.append(*names, files=files // partitions // jobs)
+    table.maintain()
+    cost = opened(table)
+    control = table.control()
+    few = table.measured()
+    with few as some:
+        table.snapshot(names[100:110])
+    print(f"## {files:,} files in {partitions:,} partitions\n")
+    print("| | |\n|---|---:|")
+    print(f"| bytes of records a file | {sum(control.values()) / files:,.0f} |")
+    print(f"| requests of a reader that opens the whole table | {cost.requests} |")
+    print(f"| its seconds | **{cost.seconds:.2f}** |")
+    print(f"| its memory at the most, MB | {cost.peak / 1e6:.0f} |")
+    print(f"| requests of a reader of ten partitions | {some.requests} |")
+    print()
+
+
+def dead_jobs(count: int) -> None:
+    """Jobs that died while they wrote, each with an upload."""
+    table = GrowingTable()
+    table.append("day=1")
+    for _ in range(count):
+        opened_job = table.open(owner=OWNER)
+        table.write(opened_job, "day=1")
+    with table.measured() as beside:
+        table.append("day=1")
+    with table.measured() as cost:
+        table.recover(patience=0.0)
+    left = len(table.store.upload_keys())
+    print(f"## {count} jobs that died while they wrote\n")
+    print("| | requests | seconds |\n|---|---:|---:|")
+    print(f"| an append beside them | {beside.requests} | {beside.seconds:.1f} |")
+    print(f"| recovery of all, {left} uploads left | {cost.requests:,} | {cost.seconds:.1f} |\n")
+
+
+_HEAD = """\
+# Performance: how a table grows
+
+`make growth` writes this page (`benchmarks/growth.py`): requests and bytes are counted on a store
+in memory, with the very code that boto3 carries out. Seconds are those of 32 connections whose
+answers come 30 ms late, and of CPU on the machine that wrote the page; memory is what Python's
+allocations came to at the most. What the records are is told in [protocol.md](protocol.md),
+*Records that stay small*.
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--files", type=int, default=100_000, help="of the large table")
+    given = parser.parse_args()
+    print(_HEAD)
+    many_partitions(1100, 365)
+    one_partition(1100)
+    large_table(given.files, given.files // 20)
+    dead_jobs(300)
+
+
+if __name__ == "__main__":
+    main()

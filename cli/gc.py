@@ -1,0 +1,49 @@
+"""The command that makes records small."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+
+import typer
+
+from ..committer import Table
+from ..committer.errors import escaped
+from .ages import seconds_of
+from .output import DRY, Apply, AsJson, Exit, Url, print_rows, refusals, say
+
+
+def gc(
+    table: Url,
+    older_than: Annotated[
+        str,
+        typer.Option(
+            metavar="AGE",
+            help="How long decisions, runs' failures and what was replaced stay whole: 12h, 7d.",
+        ),
+    ] = "7d",
+    apply: Apply = False,
+    as_json: AsJson = False,
+) -> None:
+    """Fold, settle and remove old records, so that they stay small. Changes no answer."""
+    with refusals():
+        report = Table(table).gc(seconds_of(older_than), apply)
+    counts = (
+        ("lists of decisions in heads", "folded", report.folded),
+        ("decisions", "settled", report.settled),
+        ("records", "removed", report.removed),
+    )
+    rows = [(what, done if apply else f"would be {done}", n) for what, done, n in counts if n]
+    columns = ("what", "action", "how many")
+    nothing = "No record is old enough and needed by nobody: nothing is to be done."
+    print_rows(as_json, columns, rows, dataclasses.asdict(report), nothing)
+    if rows:
+        say(f"{report.saved:,} bytes less." if apply else DRY)
+    if report.left:
+        say(f"{report.left} old decisions stay whole: a job is open, or a replace may be undone.")
+    for partition, damage in report.damaged.items():
+        say(f"{partition} cannot be read, so its decisions stay: {damage}")
+    for key, cause in report.failed.items():
+        say(f"{escaped(key)} could not be removed ({cause}); run it again.")
+    if report.failed or report.damaged:
+        raise typer.Exit(Exit.LOOK)

@@ -1,0 +1,92 @@
+"""Folding what heads name since long, so that the decisions behind it can be settled."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from itertools import takewhile
+
+from ..records.head import TRAIL_LENGTH, HeadState
+from ..s3.conditional_put import NotWritten
+from ..s3.requests import Absent, All, Delete, Step
+from ..state.context import Context
+from ..state.heads import Swapped, head_state, swap_head
+from ..state.old_records import ReadHeads
+from ..state.partition_files import fold
+
+
+@dataclass(frozen=True)
+class FoldedHeads:
+    """Heads after it.
+
+    :param states: by partition; one of which it is not known what it says now is left out.
+    :param folded: how many were folded, or would be.
+    """
+
+    states: Mapping[str, HeadState]
+    folded: int
+
+
+def fold_heads(
+    context: Context, heads: ReadHeads, old: Collection[str], cutoff: float, apply: bool
+) -> Step[FoldedHeads]:
+    """Put old decisions that heads name into manifests. Heads that carry a claim are left as they
+    are; a swap goes on the ETag that was read, so whoever comes between keeps what he wrote.
+
+    :param old: the jobs whose decisions are old.
+    :param cutoff: heads that have been still since then forget their former states, which only
+        jobs could ask for that opened before.
+    """
+    due = {name: jobs for name, state in heads.states.items() if (jobs := _due(state, old))}
+    if not apply:
+        would = {name: _without(heads.states[name], jobs) for name, jobs in due.items()}
+        return FoldedHeads({**heads.states, **would}, len(due))
+    steps = [
+        _fold(
+            context,
+            heads.states[name],
+            jobs,
+            1 if heads.listed[name].last_modified < cutoff else TRAIL_LENGTH,
+        )
+        for name, jobs in due.items()
+    ]
+    found = dict(zip(due, (yield All(tuple(steps))), strict=True))
+    states = {
+        name: found.get(name, state)
+        for name, state in heads.states.items()
+        if found.get(name, state) is not None
+    }
+    done = sum(it is not None and it.etag != heads.states[name].etag for name, it in found.items())
+    return FoldedHeads(states, done)
+
+
+def _due(state: HeadState, old: Collection[str]) -> tuple[str, ...]:
+    """The decisions to fold: the oldest that the head names, as far as they are old."""
+    if state.head.claim is not None:
+        return ()
+    return tuple(takewhile(lambda job: job in old, state.head.decisions))
+
+
+def _without(state: HeadState, jobs: Collection[str]) -> HeadState:
+    rest = tuple(job for job in state.head.decisions if job not in jobs)
+    return replace(state, head=replace(state.head, decisions=rest))
+
+
+def _fold(
+    context: Context, state: HeadState, jobs: Collection[str], remembers: int
+) -> Step[HeadState | None]:
+    """The head as it is then; ``None``: not known."""
+    assert state.etag is not None
+    tidied = state.head.tidied(context.write_id(), state.etag, remembers)
+    new, key = yield from fold(context, state, tidied, jobs)
+    if key is None:
+        return state
+    outcome = yield from swap_head(context, state, new)
+    if isinstance(outcome, Swapped):
+        return outcome.state
+    if not isinstance(outcome, NotWritten) or isinstance(outcome.current, Absent):
+        return None
+    now = head_state(context, state.slot, outcome.current)
+    if key not in {it.key for it in now.head.manifests}:
+        yield Delete(key)
+    return now

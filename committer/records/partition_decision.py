@@ -1,0 +1,75 @@
+"""One partition in a commit decision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from .marks import LEFT_OUT, AtLeast, Count
+from .pending_file import PendingFile
+
+#: The base epoch of a partition that has no head and never will: coordination *none*.
+NO_HEAD = -1
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file that is there: adopted into a head, or listed for removal.
+
+    :param etag: its ETag when it was listed; a removal is carried out only if it still is.
+    """
+
+    key: str
+    etag: str
+    size: Count
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What a job did to one partition, in numbers; ``removed`` counts files."""
+
+    files: Count
+    rows: Count
+    bytes: Count
+    removed: Count
+
+
+@dataclass(frozen=True)
+class PartitionDecision:
+    """What a commit decision says of one partition.
+
+    :param base_epoch: the head's epoch that this job claimed; :data:`NO_HEAD` in a table of
+        coordination *none*.
+    :param replace: whether the partition's former content goes.
+    :param files: pending files to complete.
+    :param adopted: files that were there before the partition had a head; they stay.
+    :param removals: files to remove, each only if its ETag is still the listed one.
+    :param dropped_job: with ``on_repeat=replace_own``, the earlier job whose files go.
+    :param merged: jobs whose rows are in ``files``, written again with those of others.
+    :param lost: files that were decided and whose loss was accepted; nobody looks for them.
+    :param settled: in a settled decision, what its lists came to, which are empty there.
+    """
+
+    partition: str
+    base_epoch: Annotated[int, AtLeast(NO_HEAD)]
+    replace: bool
+    files: tuple[PendingFile, ...] = ()
+    adopted: tuple[StoredFile, ...] = ()
+    removals: tuple[StoredFile, ...] = ()
+    dropped_job: str | None = None
+    lost: Annotated[tuple[PendingFile, ...], LEFT_OUT] = ()
+    merged: Annotated[tuple[str, ...], LEFT_OUT] = ()
+    settled: Annotated[Sums | None, LEFT_OUT] = None
+
+    @property
+    def weight(self) -> int:
+        return len(self.files) + len(self.adopted) + len(self.removals) + len(self.lost)
+
+    @property
+    def sums(self) -> Sums:
+        return self.settled or Sums(
+            files=len(self.files),
+            rows=sum(file.rows for file in self.files),
+            bytes=sum(file.size for file in self.files),
+            removed=len(self.removals),
+        )

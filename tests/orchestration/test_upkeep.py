@@ -1,0 +1,35 @@
+"""Upkeep of a table: what it is told to do, it does in this order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from zero_rename.committer import GcReport, Table
+from zero_rename.orchestration.upkeep import as_markdown, look_after
+
+DATA = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})
+
+
+class OldTable(Table):
+    """A table whose records are all old."""
+
+    def gc(self, older_than: float = 0.0, apply: bool = False) -> GcReport:
+        return super().gc(-1.0, apply)
+
+
+def test_old_records_are_made_small_and_the_index_says_so(s3_bucket: Any) -> None:
+    table = OldTable(f"s3://{s3_bucket.name}/flights")
+    with table.job(DATA.schema, partition_by=["day"]) as job:
+        job.write(DATA)
+    options: dict[str, Any] = {"foreign_age": None, "patience": None}
+    planned = look_after(table, apply=False, **options)
+    assert planned.records == {"would-be-folded": 2, "would-be-settled": 1}
+    done = look_after(table, apply=True, **options)
+    assert done.records == {"folded": 2, "settled": 1}
+    assert "2 folded, 1 settled" in as_markdown([done], applied=True)
+    assert (done.person, done.again, done.findings) == ([], [], {})
+    assert sum(file.rows for file in table.snapshot().files) == 3
+    parts = [key for key in s3_bucket.keys("flights/_zero_rename/index/")]
+    assert len(parts) == 1

@@ -1,0 +1,79 @@
+"""gc, and who meets its work, with one rule broken in each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from zero_rename.committer.gc import collect, settle
+from zero_rename.committer.layout import job_of_part
+from zero_rename.committer.s3.listing import list_objects
+from zero_rename.committer.s3.requests import Delete
+from zero_rename.committer.state import partition_files
+from zero_rename.committer.state.decide import read_decision
+from zero_rename.committer.state.old_records import OldRecord
+
+
+def settles_what_is_not_finished(context):
+    return set()
+    yield
+
+
+def settles_what_heads_name(known):
+    return set()
+
+
+def removes_a_list_that_may_yet_be_named(origin, state):
+    return False
+
+
+def takes_a_settled_decision_for_a_whole_one(context, job):
+    decided = yield from read_decision(context, job)
+    assert decided is not None
+    return decided
+
+
+def never_reads_a_head_again(context, state, damage):
+    return damage
+    yield
+
+
+def removes_decisions(context, decided, apply):
+    yield Delete(context.root.decision_key(decided.decision.job))
+    return 0
+
+
+def forgets_what_a_run_did(context, decided, apply):
+    changes = tuple(replace(change, partition="day=9") for change in decided.decision.partitions)
+    forgotten = replace(decided, decision=replace(decided.decision, partitions=changes))
+    return (yield from _settle(context, forgotten, apply))
+
+
+_settle = settle._settle
+
+
+def removes_heads_of_runs(context, older_than, apply):
+    runs = yield from list_objects(context.root.once_prefix)
+    for key in runs.keys:
+        yield Delete(key)
+    return (yield from _gc(context, older_than, apply))
+
+
+_gc = collect.gc
+
+
+def removes_parts_that_a_decision_names(context, jobs, settling):
+    prefix = context.root.decisions_prefix
+    return [OldRecord(item, "") for item in jobs.objects if job_of_part(prefix, item.key)]
+
+
+def names_its_new_list_only(head, files, below):
+    _, merged = _merged(head, files, below)
+    return (), merged
+
+
+_merged = partition_files._merged
+
+
+def takes_up_a_list_that_stays(head, files, below):
+    kept, merged = _merged(head, files, below)
+    return kept, (*kept, *merged)
