@@ -64,7 +64,8 @@ class ZeroRenameEmrContainerOperator(AwsLoadOperator, EmrContainerOperator):
             virtual_cluster_id=self.virtual_cluster_id,
             job_id=job_id,
             waiter_delay=self.poll_interval,
-            waiter_max_attempts=self.max_polling_attempts or LONGEST_WAIT // self.poll_interval,
+            waiter_max_attempts=self.max_polling_attempts
+            or LONGEST_WAIT // max(1, self.poll_interval),
             aws_conn_id=self.aws_conn_id,
             region_name=self.region_name,
             verify=self.verify,

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 from ...committer.errors import InvalidInputError
-from .credentials import holds_credential, looks_like_credential
+from .credentials import looks_like_credential
 
 #: Python files among the words of spark-submit: by the option, or by the setting it stands for.
 _PY_FILES = re.compile(
@@ -64,9 +63,7 @@ def refuse_in_request(request: Any, where: str) -> None:
     :raises InvalidInputError: names the place, never the value.
     """
     for place, name, value in _texts(request, where):
-        if value.startswith(_REFERENCE):
-            continue
-        if looks_like_credential(name, value) or any(map(holds_credential, _words(value))):
+        if looks_like_credential(name, _without_references(value)):
             raise InvalidInputError(
                 f"{place} is or holds a credential, and the service keeps what it is asked to run "
                 "and shows it. Nothing was submitted.",
@@ -76,14 +73,12 @@ def refuse_in_request(request: Any, where: str) -> None:
             )
 
 
-def _words(text: str) -> list[str]:
-    """The words of a text, options with their values besides, but for references to secrets."""
-    try:
-        words = shlex.split(text)
-    except ValueError:
-        words = text.split()
-    kept = [word for word in words if f"={_REFERENCE}" not in word]
-    return [*kept, *(f"{first} {then}" for first, then in pairwise(kept) if first[:1] == "-")]
+def _without_references(text: str) -> str:
+    """A text without the words whose values are names of secrets."""
+    if _REFERENCE not in text:
+        return text
+    words = re.split(r"\s+", text)
+    return " ".join(w for w in words if not w.rpartition("=")[2].startswith(_REFERENCE))
 
 
 def _texts(request: Any, where: str, name: str = "") -> Iterator[tuple[str, str, str]]:

@@ -23,7 +23,7 @@ from zero_rename.committer import (
     SuccessMarkers,
     TableRoot,
 )
-from zero_rename.committer.handoff import LONGEST, Handoff
+from zero_rename.committer.handoff import HANDOFF, LONGEST, Handoff
 
 ROOT = TableRoot("bucket", "wh/flights")
 #: Whatever an environment can hold, and what is read with care more often than the rest.
@@ -81,6 +81,21 @@ def test_it_comes_back(handoff: Handoff) -> None:
     assert Handoff.decode({"PATH": "/bin", **variables}) == handoff
     said = {f.name for f in fields(Handoff) if getattr(handoff, f.name) not in (None, ())}
     assert set(variables) == {Handoff.variable(name) for name in said}
+
+
+@given(HANDOFFS)
+@example(FULL)
+def test_it_comes_back_as_one_word(handoff: Handoff) -> None:
+    word = handoff.pack()
+    assert re.fullmatch(r"[A-Za-z0-9_-]+", word)
+    assert Handoff.decode({HANDOFF: word}) == handoff
+    assert Handoff.decode({HANDOFF: word, "ZERO_RENAME_ONCE": "by hand"}).once == "by hand"
+
+
+@pytest.mark.parametrize("word", ["no handoff", "AAAA", "é", "eJwrBgAAdAB0"])
+def test_a_word_that_is_none(word: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"{HANDOFF} .* is not what a submitter"):
+        Handoff.decode({HANDOFF: word})
 
 
 @settings(max_examples=5)
@@ -216,4 +231,4 @@ def test_every_variable_is_documented() -> None:
     text = (Path(__file__).parents[2] / "docs" / "airflow.md").read_text("utf-8")
     table = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `ZERO_RENAME_")]
     documented = {name for cell in table for name in re.findall(r"`(\w+)`", cell)}
-    assert documented == {Handoff.variable(f.name) for f in fields(Handoff)}
+    assert documented == {Handoff.variable(f.name) for f in fields(Handoff)} | {HANDOFF}

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
+from botocore.stub import Stubber
 
 from support.airflow import Tables, run_task, task_context
 from support.aws_services import SERVICES, Killed, Service, killed, while_it_waits
@@ -17,7 +18,7 @@ from support.moto_server import ACCESS_KEY, SECRET_KEY
 from zero_rename.committer import InvalidInputError, Owner
 from zero_rename.committer.errors import CommitConflictError
 from zero_rename.committer.failures import failures_told
-from zero_rename.committer.handoff import HANDOFF, Handoff
+from zero_rename.committer.handoff import Handoff
 
 ONCE = "flights/scheduled__2013-02-02/load"
 every_service = pytest.mark.parametrize("service", SERVICES, indirect=True)
@@ -33,6 +34,7 @@ def operator(service: Service, **arguments: Any) -> Any:
         "mode": "overwrite",
         "aws_conn_id": "services",
         "retries": 2,
+        "ship_package": False,
     }
     return service.operator(**given | arguments)
 
@@ -50,7 +52,7 @@ def context(task: Any, try_number: int = 1, **members: Any) -> dict[str, Any]:
 
 @every_service
 def test_what_the_service_is_asked_to_run(service: Service, tables: Tables) -> None:
-    report = run(service, 2)
+    report = run(service, 2, ship_package=True)
     assert report["job"] == tables.table().once_job(ONCE)
     assert (report["rows"], report["partition"], report["repeated"]) == (1, "day=1", False)
     (sent,) = service.requests
@@ -70,8 +72,8 @@ def test_what_the_service_is_asked_to_run(service: Service, tables: Tables) -> N
 
 
 @one_service
-def test_a_package_that_is_there_is_not_sent(service: Service, tables: Tables) -> None:
-    run(service, ship_package=False)
+def test_a_package_that_the_image_has_is_not_sent(service: Service, tables: Tables) -> None:
+    run(service)
     assert service.packages(service.requests[0]) == ["s3://code/a.zip", "s3://code/b c.zip"]
     assert not tables.bucket.keys("_zero_rename_packages")
 
@@ -137,18 +139,6 @@ class TestTries:
         assert sum(file.rows for file in tables.table().files()) == 1
 
     @one_service
-    def test_jobs_of_others_are_let_be(
-        self, service: Service, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        service.goes_on = True
-        while_it_waits(monkeypatch, killed)
-        with pytest.raises(Killed):
-            run(service, task_id="other")
-        service.goes_on = False
-        assert run(service)["repeated"] is False
-        assert len(service.jobs) == 2
-
-    @one_service
     def test_what_the_application_said_is_the_task_s_error(
         self, service: Service, tables: Tables, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -164,15 +154,13 @@ class TestTries:
             run(service)
 
 
-@every_service
+@one_service
 class TestAKill:
     def test_cancels_the_job_and_aborts_what_it_writes(
         self, service: Service, tables: Tables, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         service.goes_on = True
         task = operator(service)
-        cancelled: list[str] = []
-        monkeypatch.setattr(task, "_cancel", cancelled.append)
         left: list[str] = []
 
         def on_kill() -> None:
@@ -185,8 +173,36 @@ class TestAKill:
         while_it_waits(monkeypatch, on_kill)
         with pytest.raises(Killed):
             run_task(task, context(task))
-        assert len(cancelled) == 1
+        assert service.jobs[0].state == "CANCELLED"
         assert tables.table().job_state(left[0]) == "aborted"
+
+
+@every_service
+def test_a_job_is_cancelled(service: Service) -> None:
+    """moto stops neither steps nor Glue's runs."""
+    requests: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+        "EmrServerless": (
+            "cancel_job_run",
+            {"applicationId": service.id, "jobRunId": "j-1"},
+            {"applicationId": service.id, "jobRunId": "j-1"},
+        ),
+        "EmrContainers": ("cancel_job_run", {}, {"virtualClusterId": service.id, "id": "j-1"}),
+        "EmrSteps": (
+            "cancel_steps",
+            {},
+            {
+                "ClusterId": service.id,
+                "StepIds": ["j-1"],
+                "StepCancellationOption": "TERMINATE_PROCESS",
+            },
+        ),
+        "Glue": ("batch_stop_job_run", {}, {"JobName": "flights", "JobRunIds": ["j-1"]}),
+    }
+    task = operator(service)
+    with Stubber(task.hook.conn) as stub:
+        stub.add_response(*requests[type(service).__name__])
+        task._cancel("j-1")
+        stub.assert_no_pending_responses()
 
 
 class TestDeferred:
@@ -264,15 +280,5 @@ class TestRefused:
 
     def test_a_place_that_is_none(self, service: Service) -> None:
         with pytest.raises(AirflowFailException, match="package_location='/tmp'"):
-            run(service, package_location="/tmp")
+            run(service, package_location="/tmp", ship_package=True)
         assert service.jobs == []
-
-
-def test_the_handoff_is_one_word(tables: Tables) -> None:
-    handoff = Handoff(table=tables.table().root, once="a/b c", partitions=('day="$x', "day=ü"))
-    packed = handoff.pack()
-    assert packed.replace("-", "").replace("_", "").isalnum()
-    assert Handoff.decode({HANDOFF: packed}) == handoff
-    assert Handoff.decode({HANDOFF: packed, "ZERO_RENAME_ONCE": "by hand"}).once == "by hand"
-    with pytest.raises(InvalidInputError, match=HANDOFF):
-        Handoff.decode({HANDOFF: "no handoff"})

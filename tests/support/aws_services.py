@@ -4,17 +4,20 @@ what the request that was really sent tells it, and its jobs end when a test say
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import boto3
 import pyarrow as pa
 import pytest
+from botocore.loaders import Loader
 from moto import mock_aws
 from moto.emr.models import Cluster
 from moto.emrcontainers.models import EMRContainersBackend
@@ -279,10 +282,19 @@ class Glue(Service):
 SERVICES = {kind.__name__: kind for kind in (EmrServerless, EmrSteps, EmrContainers, Glue)}
 
 
+@cache
+def _loader(search_path: str | None = None) -> Any:
+    """One for all sessions: each has the services' descriptions parsed, which are megabytes."""
+    return Loader(
+        extra_search_paths=search_path.split(os.pathsep) if search_path else None,
+    )
+
+
 @pytest.fixture
 def aws(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """moto in this process, and an AWS connection that leads to it; that of the tables leads to the
     S3 server as ever."""
+    monkeypatch.setattr("botocore.loaders.create_loader", _loader)
     fields = {"conn_type": "aws", "login": "an-id", "password": "a-secret"}
     extra = {"region_name": "us-east-1"}
     monkeypatch.setenv(*connection_variable("services", **fields, extra=extra))

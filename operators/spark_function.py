@@ -1,0 +1,109 @@
+"""Loads by a function in the DAG file: ``@task.zero_rename``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import DecoratedOperator, task_decorator_factory
+
+from ..orchestration.submit.function_script import write_function
+from ..orchestration.submit.private_folder import private_folder
+from ..provider.failures import final_where_refused
+from .loading.load import TableLoad
+from .spark_submit import ZeroRenameSparkSubmitOperator
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import TaskDecorator
+    from airflow.sdk import Context
+
+#: The parameter that gets the session.
+_SESSION = "spark"
+
+
+class SparkFunctionOperator(DecoratedOperator, ZeroRenameSparkSubmitOperator):
+    """Submit a function of a DAG file as an application that writes one table; made by
+    ``@task.zero_rename``, which takes every argument of :class:`ZeroRenameSparkSubmitOperator` but
+    ``application`` and its arguments.
+
+    The function's source is what runs, in Spark's driver: what it uses it imports itself. A
+    parameter ``spark`` gets the session, and one that is named as a member of the task's context
+    (``ds``, ``params``, ``partition_key``) gets that.
+    """
+
+    template_fields: Sequence[str] = (
+        *ZeroRenameSparkSubmitOperator.template_fields,
+        *DecoratedOperator.template_fields,
+    )
+    custom_operator_name = "@task.zero_rename"
+
+    def __init__(
+        self,
+        *,
+        python_callable: Callable[..., Any],
+        op_args: Collection[Any] | None = None,
+        op_kwargs: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self._takes_session = _SESSION in inspect.signature(python_callable).parameters
+        session = {_SESSION: None} if self._takes_session else {}
+        super().__init__(
+            python_callable=python_callable,
+            op_args=op_args,
+            op_kwargs={**(op_kwargs or {}), **session},
+            kwargs_to_upstream={"application": f"{python_callable.__name__}.py"},
+            **kwargs,
+        )
+
+    def _load(self, context: Context, load: TableLoad) -> dict[str, Any]:
+        given = {name: value for name, value in self.op_kwargs.items() if name != _SESSION}
+        with private_folder() as folder:
+            with final_where_refused():
+                self.application = str(
+                    write_function(
+                        folder,
+                        self.python_callable.__name__,
+                        self.get_python_source(),
+                        list(self.op_args),
+                        {**self._of_context(context), **given},
+                        self._takes_session,
+                    )
+                )
+            return super()._load(context, load)
+
+    def _of_context(self, context: Context) -> dict[str, Any]:
+        """The members of a task's context that the function has parameters for."""
+        signature = inspect.signature(self.python_callable)
+        positional = list(signature.parameters)[: len(list(self.op_args))]
+        known: Mapping[str, Any] = context  # pyright: ignore[reportAssignmentType]
+        return {
+            name: _plain(known[name])
+            for name in signature.parameters
+            if name in known and name not in positional
+        }
+
+
+def _plain(value: Any) -> Any:
+    """A member of a context without Airflow's and pendulum's own types."""
+    if isinstance(value, datetime):
+        return datetime.fromisoformat(value.isoformat())
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def zero_rename_task(
+    python_callable: Callable[..., Any] | None = None,
+    multiple_outputs: bool | None = None,
+    **kwargs: Any,
+) -> TaskDecorator:
+    """The decorator ``@task.zero_rename``.
+
+    :param kwargs: of :class:`SparkFunctionOperator`.
+    """
+    return task_decorator_factory(
+        python_callable=python_callable,
+        multiple_outputs=multiple_outputs,
+        decorated_operator_class=SparkFunctionOperator,
+        **kwargs,
+    )

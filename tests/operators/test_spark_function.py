@@ -1,0 +1,104 @@
+"""``@task.zero_rename``: a function of a DAG file is what runs."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG, task
+from airflow.sdk.exceptions import AirflowFailException
+
+from support.airflow import Tables, run_task, task_context
+from support.fake_spark import FakeSpark
+
+#: Runs what was submitted, with a stand-in for Spark's session.
+SUBMITTED = """
+import runpy, sys
+from types import ModuleType, SimpleNamespace
+
+session = SimpleNamespace(stop=lambda: print("the session is stopped"), name="a session")
+builder = SimpleNamespace(getOrCreate=lambda: session)
+builder.appName = lambda name: builder
+sql = ModuleType("pyspark.sql")
+sql.SparkSession = SimpleNamespace(builder=builder)
+sys.modules["pyspark.sql"] = sql
+application = next(word for word in sys.argv if word.endswith("load.py"))
+print("the script:", oct(__import__("os").stat(application).st_mode & 0o777))
+runpy.run_path(application, run_name="__main__")
+"""
+
+
+def loads(tables: Tables, **arguments: Any) -> Any:
+    given: dict[str, Any] = {"table": tables.url(), "partition": "day=1", "mode": "overwrite"}
+
+    @task.zero_rename(**given | arguments)
+    def load(day, *, spark, ds, params, data_interval_start, flight="none"):
+        import os
+
+        import pyarrow as pa
+
+        from zero_rename import committer
+        from zero_rename.spark.options import read_writer_options
+
+        assert spark.name == "a session"
+        assert type(params) is dict
+        assert type(data_interval_start).__module__ == "datetime"
+        url = os.environ["ZERO_RENAME_TABLE"]
+        options = read_writer_options({"path": url, "partitionBy": "day"}, os.environ)
+        job = committer.Table(url).job(
+            pa.schema([("day", pa.int64()), ("flight", pa.string())]),
+            mode="replace",
+            partition_by=options.partition_by,
+            replace_partitions=options.replace_partitions,
+            once=options.once,
+            owner=options.owner("test"),
+        )
+        with job:
+            job.write(pa.table({"day": [day], "flight": [f"{flight} of {ds}, {params['x']}"]}))
+
+    return load
+
+
+def run(made: Any) -> Any:
+    operator = made.operator
+    members = {"ds": "2013-02-01", "params": {"x": "y"}}
+    context: Any = task_context(operator, **members)
+    context["data_interval_start"] = datetime(2013, 2, 1, tzinfo=UTC)
+    return run_task(operator, context)
+
+
+def test_a_function_loads_a_table(tables: Tables, spark: FakeSpark) -> None:
+    spark.runs(SUBMITTED)
+    with DAG("flights"):
+        made = loads(tables)(1, flight="{{ params.x }}'s secret")
+    report = run(made)
+    assert (report["rows"], report["partition"], report["repeated"]) == (1, "day=1", False)
+    assert report == json.loads(json.dumps(report))
+    (row,) = tables.table().to_arrow().to_pylist()
+    assert row["flight"] == "y's secret of 2013-02-01, y"
+    words = spark.calls()[0]["argv"]
+    assert "secret" not in " ".join(words)
+    script = next(word for word in words if word.endswith("/load.py"))
+    assert not Path(script).exists()
+
+
+def test_a_retry_reports_what_an_earlier_try_committed(tables: Tables, spark: FakeSpark) -> None:
+    spark.runs(SUBMITTED)
+    with DAG("flights"):
+        made = loads(tables, retries=2)(1)
+    first = run(made)
+    context = task_context(made.operator, try_number=2, ds="", params={})
+    again = run_task(made.operator, context)
+    assert (again["job"], again["repeated"]) == (first["job"], True)
+    assert len(spark.calls()) == 1
+
+
+def test_what_no_other_process_can_have(tables: Tables, spark: FakeSpark) -> None:
+    with DAG("flights"):
+        made = loads(tables)(1, flight=lambda: 1)
+    with pytest.raises(AirflowFailException, match=r"The arguments of load\(\) cannot be taken"):
+        run(made)
+    assert spark.calls() == []

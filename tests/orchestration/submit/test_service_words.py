@@ -1,0 +1,117 @@
+"""Words of requests to services: what is added to a user's own, and what is refused."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+
+from zero_rename.committer import InvalidInputError
+from zero_rename.orchestration.submit.job_mark import JobMark
+from zero_rename.orchestration.submit.service_words import (
+    refuse_in_request,
+    with_arguments,
+    with_words,
+)
+
+ADDED = ["--conf", "spark.x=y"]
+
+
+@pytest.mark.parametrize(
+    ("given", "files"),
+    [
+        ("", "s3://p.zip"),
+        ("--conf spark.a=b", "s3://p.zip"),
+        ("--py-files s3://a.zip --conf spark.a=b", "s3://a.zip,s3://p.zip"),
+        ("--py-files=s3://a.zip", "s3://a.zip,s3://p.zip"),
+        (
+            "--conf spark.a=b --py-files 's3://a b.zip,s3://c.zip'",
+            "s3://a b.zip,s3://c.zip,s3://p.zip",
+        ),
+        ('--conf "spark.submit.pyFiles=s3://a.zip" --name x', "s3://a.zip,s3://p.zip"),
+        ("--conf spark.submit.pyFiles=s3://a.zip", "s3://a.zip,s3://p.zip"),
+    ],
+)
+def test_the_package_comes_behind_the_user_s_files(given: str, files: str) -> None:
+    words = shlex.split(with_words(given, {"spark.x": "y"}, "s3://p.zip"))
+    assert words[-2:] == ADDED
+    (found,) = [word.rpartition("=")[2] for word in words if word.endswith("s3://p.zip")]
+    assert found == files
+    kept = [word for word in shlex.split(given) if "://" not in word]
+    assert [word for word in words[:-2] if word in kept] == kept
+    assert shlex.split(with_words(given, {}, None)) == shlex.split(given)
+
+
+def test_words_of_a_step() -> None:
+    given = ["/usr/bin/spark-submit", "--py-files", "s3://a.zip", "s3://job.py", "--day", "1 2"]
+    assert with_arguments(given, {"spark.x": "y"}, "s3://p.zip") == [
+        *(given[0], *ADDED, "--py-files", "s3://a.zip,s3://p.zip", *given[3:])
+    ]
+    assert with_arguments(["spark-submit", "j.py"], {}, "s3://p.zip") == [
+        *("spark-submit", "--py-files", "s3://p.zip", "j.py")
+    ]
+    by_conf = ["spark-submit", "--conf", "spark.submit.pyFiles=s3://a.zip", "j.py"]
+    assert (
+        with_arguments(by_conf, {}, "s3://p.zip")[2] == "spark.submit.pyFiles=s3://a.zip,s3://p.zip"
+    )
+
+
+SECRET = "wJalrXUtnFEMI"
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {
+            "sparkSubmit": {
+                "sparkSubmitParameters": f"--conf spark.hadoop.fs.s3a.secret.key={SECRET}"
+            }
+        },
+        {"sparkSubmit": {"entryPointArguments": ["--token", SECRET]}},
+        {"sparkSubmit": {"entryPointArguments": [f"jdbc://user:{SECRET}@host"]}},
+        {"applicationConfiguration": [{"properties": {"spark.my.password": SECRET}}]},
+        [{"HadoopJarStep": {"Args": ["spark-submit", f"--conf=spark.x.password={SECRET}"]}}],
+        {"--db-password": SECRET},
+        {"--conf": f"spark.a=b --conf spark.db.password={SECRET}"},
+    ],
+)
+def test_a_credential_is_refused_and_not_shown(request_: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"^given\b.* is or holds a credential") as caught:
+        refuse_in_request(request_, "given")
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"sparkSubmitParameters": "--conf spark.my.password=EMR.secret@flights --conf spark.a=b"},
+        {"properties": {"spark.my.password": "EMR.secret@flights"}},
+        {"--enable-metrics": "true", "--TempDir": "s3://lake/tmp", "NumberOfWorkers": 2},
+        None,
+        "[{'Name': 'x'}]",
+    ],
+)
+def test_what_is_none(request_: Any) -> None:
+    refuse_in_request(request_, "given")
+
+
+class TestMarks:
+    def test_one_comes_back_out_of_a_name(self) -> None:
+        mark = JobMark.of("s3://b/t", "d/r/t", "2013 0 2", 3)
+        assert JobMark.find(mark.after("the flights", 256)) == mark
+        name = mark.after("a-very-long-name-of-a-dag.and-of-its-task-beside-it", 64, "-")
+        assert len(name) == 64
+        assert JobMark.find(name) == mark
+        assert JobMark.find("flights zr-1234") is None
+        assert len(str(mark)) <= 64
+
+    def test_what_tells_marks_apart(self) -> None:
+        marks = {
+            str(JobMark.of(table, once, series, number))
+            for table in ("s3://b/t", "s3://b/u")
+            for once in ("d/r/t", "d/r/u")
+            for series in (None, "x")
+            for number in (1, 2)
+        }
+        assert len(marks) == 16
