@@ -37,6 +37,7 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "operators": _modules(
             "operators.spark_submit",
+            "operators.spark_function",
             "operators.emr_serverless",
             "operators.emr_steps",
             "operators.emr_containers",
@@ -44,6 +45,12 @@ def get_provider_info() -> dict[str, Any]:
             "operators.maintenance",
             "operators.s3a_maintenance",
         ),
+        "task-decorators": [
+            {
+                "name": "zero_rename",
+                "class-name": "zero_rename.operators.spark_function.zero_rename_task",
+            }
+        ],
         "sensors": _modules("sensors.success_manifest"),
         "hooks": _modules("provider.hooks"),
         "triggers": _modules("provider.triggers"),

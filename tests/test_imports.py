@@ -50,7 +50,7 @@ def test_a_load_by_a_service_imports_nothing_heavy_beyond_the_stock_operators() 
 @pytest.mark.parametrize(
     "module",
     [
-        "zero_rename.operators.spark_submit",
+        "zero_rename.operators.spark_function",
         "zero_rename.operators.maintenance",
         "zero_rename.operators.s3a_maintenance",
         "zero_rename.sensors.success_manifest",

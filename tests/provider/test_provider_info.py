@@ -48,6 +48,7 @@ def test_all_it_names_exists() -> None:
             for module in entry["python-modules"]:
                 import_module(module)
     names = [info["connection-types"][0]["hook-class-name"], *info["extra-links"]]
+    names += [decorator["class-name"] for decorator in info["task-decorators"]]
     for name in names:
         module, _, member = name.rpartition(".")
         assert hasattr(import_module(module), member)
