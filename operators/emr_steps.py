@@ -17,8 +17,6 @@ from ..orchestration.submit.service_words import with_arguments
 from .loading.aws_load import LONGEST_WAIT, AwsLoadOperator
 
 _UNFINISHED = ("PENDING", "CANCEL_PENDING", "RUNNING")
-#: Characters of one of a step's words (EMR's API reference, HadoopJarStepConfig).
-_LONGEST_WORD = 10280
 
 
 class ZeroRenameEmrStepOperator(AwsLoadOperator, EmrAddStepsOperator):
@@ -70,14 +68,6 @@ class ZeroRenameEmrStepOperator(AwsLoadOperator, EmrAddStepsOperator):
         if _in_cluster_mode(jar_step["Args"]):
             settings[f"spark.yarn.appMasterEnv.{HANDOFF}"] = handed
         words = with_arguments(jar_step["Args"], settings, package)
-        longest = max(map(len, words))
-        if longest > _LONGEST_WORD:
-            raise InvalidInputError(
-                f"A word of the step would have {longest:,} characters, and EMR takes "
-                f"{_LONGEST_WORD:,}; nothing was submitted.",
-                remedy="Spread the partitions over several tasks; or submit with partition='*' and "
-                "let the application name them itself, by save(partitions=[...]).",
-            )
         self.steps = [
             {
                 **step,

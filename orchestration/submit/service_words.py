@@ -15,6 +15,9 @@ _PY_FILES = re.compile(
     r"""(?<!\S)(?P<before>--py-files(?:\s+|=)|--conf(?:\s+|=)["']?spark\.submit\.pyFiles=)"""
     r"""(?P<files>"[^"]*"|'[^']*'|\S+)"""
 )
+#: Characters of ``sparkSubmitParameters`` (API references of EMR Serverless and EMR on EKS), and of
+#: one of a step's words (that of EMR, HadoopJarStepConfig).
+_LONGEST_PARAMETERS, _LONGEST_WORD = 102_400, 10_280
 #: Values that EMR takes out of Secrets Manager itself.
 _REFERENCE = "EMR.secret@"
 
@@ -25,6 +28,7 @@ def with_words(parameters: str, settings: Mapping[str, str], package: str | None
     :param parameters: the user's.
     :param settings: names and values without blanks or quotes, which are given as they are.
     :param package: URL of a zip for ``--py-files``.
+    :raises InvalidInputError: they are more than a service takes.
     """
     if package:
         found = _PY_FILES.search(parameters)
@@ -34,13 +38,18 @@ def with_words(parameters: str, settings: Mapping[str, str], package: str | None
             end = found.end() - (found["files"][0] in "\"'")
             parameters = f"{parameters[:end]},{package}{parameters[end:]}"
     words = [parameters, *(f"--conf {name}={value}" for name, value in settings.items())]
-    return " ".join(words).strip()
+    text = " ".join(words).strip()
+    _check_length("sparkSubmitParameters", text, _LONGEST_PARAMETERS)
+    return text
 
 
 def with_arguments(
     arguments: Sequence[str], settings: Mapping[str, str], package: str | None
 ) -> list[str]:
-    """The words of a step that begins with spark-submit, with settings and the package."""
+    """The words of a step that begins with spark-submit, with settings and the package.
+
+    :raises InvalidInputError: one is longer than EMR takes.
+    """
     command, *rest = map(str, arguments)
     added = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
     if package and "--py-files" in rest[:-1]:
@@ -52,7 +61,19 @@ def with_arguments(
             added += ["--py-files", package]
         else:
             rest[rest.index(setting)] = f"{setting},{package}"
-    return [command, *added, *rest]
+    words = [command, *added, *rest]
+    _check_length("a word of the step", max(words, key=len), _LONGEST_WORD)
+    return words
+
+
+def _check_length(what: str, text: str, longest: int) -> None:
+    if len(text) > longest:
+        raise InvalidInputError(
+            f"With what the application is told, {what} would have {len(text):,} characters, and "
+            f"the service takes {longest:,}; nothing was submitted.",
+            remedy="Spread the partitions over several tasks; or submit with partition='*' and let "
+            "the application name them itself, by save(partitions=[...]).",
+        )
 
 
 def refuse_in_request(request: Any, where: str) -> None:

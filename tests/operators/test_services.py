@@ -6,9 +6,12 @@ import io
 import json
 import re
 import zipfile
+from collections.abc import Sequence
 from typing import Any
 
+import botocore.session
 import pytest
+from airflow.providers.amazon.aws.operators.glue import JOB_RUN_TERMINAL_STATES
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 from botocore.stub import Stubber
 
@@ -19,6 +22,7 @@ from zero_rename.committer import InvalidInputError, Owner
 from zero_rename.committer.errors import CommitConflictError
 from zero_rename.committer.failures import failures_told
 from zero_rename.committer.handoff import Handoff
+from zero_rename.operators import emr_containers, emr_serverless, emr_steps
 
 ONCE = "flights/scheduled__2013-02-02/load"
 every_service = pytest.mark.parametrize("service", SERVICES, indirect=True)
@@ -205,6 +209,26 @@ def test_a_job_is_cancelled(service: Service) -> None:
         stub.assert_no_pending_responses()
 
 
+@pytest.mark.parametrize(
+    ("name", "shape", "unfinished", "ended"),
+    [
+        ("emr-serverless", "JobRunState", emr_serverless._UNFINISHED, "SUCCESS FAILED CANCELLED"),
+        ("emr", "StepState", emr_steps._UNFINISHED, "COMPLETED FAILED CANCELLED INTERRUPTED"),
+        ("emr-containers", "JobRunState", emr_containers._UNFINISHED, "COMPLETED FAILED CANCELLED"),
+        (
+            *("glue", "JobRunState", ["STARTING", "RUNNING", "STOPPING", "WAITING"]),
+            " ".join(JOB_RUN_TERMINAL_STATES),
+        ),
+    ],
+)
+def test_a_job_has_ended_or_not(
+    name: str, shape: str, unfinished: Sequence[str], ended: str
+) -> None:
+    """No state of a service is overlooked, by boto's descriptions of them."""
+    known = botocore.session.get_session().get_service_model(name).shape_for(shape)
+    assert {*unfinished, *ended.split()} == set(known.enum)  # pyright: ignore
+
+
 class TestDeferred:
     @every_service
     def test_to_the_provider_s_trigger_and_resumed(self, service: Service) -> None:
@@ -233,9 +257,27 @@ class TestDeferred:
         with pytest.raises(AirflowException, match="ran out of memory"):
             self.resumed(service, 1, deferred, event)
 
-    def deferred(self, service: Service, try_number: int) -> TaskDeferred:
+    @one_service
+    def test_a_cleared_task_waits_for_the_job_of_before_and_loads_again(
+        self, service: Service
+    ) -> None:
+        service.goes_on = True
+        self.deferred(service, 1)
+        cleared: dict[str, Any] = {"clear_number": 1, "max_tries": 3}
+        waits = self.deferred(service, 2, **cleared)
+        assert len(service.jobs) == 1
+        service.end()
+        with pytest.raises(TaskDeferred) as loads:
+            self.resumed(service, 2, waits, **cleared)
+        assert len(service.jobs) == 2
+        service.end()
+        report = self.resumed(service, 2, loads.value, **cleared)
+        assert (report["repeated"], report["rows"], report["epoch"]) == (False, 1, 2)
+
+    def deferred(self, service: Service, try_number: int, **members: Any) -> TaskDeferred:
+        task = operator(service, deferrable=True)
         with pytest.raises(TaskDeferred) as caught:
-            run(service, try_number, deferrable=True)
+            run_task(task, context(task, try_number, **members))
         return caught.value
 
     def resumed(
@@ -244,10 +286,11 @@ class TestDeferred:
         try_number: int,
         deferred: TaskDeferred,
         event: dict[str, Any] | None = None,
+        **members: Any,
     ) -> dict[str, Any]:
         task = operator(service, deferrable=True)
         kwargs = json.loads(json.dumps(deferred.kwargs)) | {"event": event or {"status": "success"}}
-        ctx = context(task, try_number)
+        ctx: Any = context(task, try_number, **members)
         task.render_template_fields(ctx)
         return task.resume_execution(deferred.method_name, kwargs, ctx)
 

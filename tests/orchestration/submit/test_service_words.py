@@ -57,6 +57,13 @@ def test_words_of_a_step() -> None:
     )
 
 
+def test_more_than_a_service_takes() -> None:
+    with pytest.raises(InvalidInputError, match=r"sparkSubmitParameters would have 102,4.*'\*'"):
+        with_words("", {"spark.x": "y" * 102_400}, None)
+    with pytest.raises(InvalidInputError, match=r"a word of the step would have 10,2.*'\*'"):
+        with_arguments(["spark-submit"], {"spark.x": "y" * 10_280}, None)
+
+
 SECRET = "wJalrXUtnFEMI"
 
 
