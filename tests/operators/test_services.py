@@ -230,7 +230,7 @@ def test_a_job_has_ended_or_not(
 
 
 class TestDeferred:
-    @every_service
+    @one_service
     def test_to_the_provider_s_trigger_and_resumed(self, service: Service) -> None:
         service.goes_on = True
         deferred = self.deferred(service, 1)
