@@ -48,8 +48,7 @@ def committers(
     as_json: AsJson = False,
 ) -> None:
     """List the committers, or the settings of one of Hadoop's."""
-    from ..s3a.hadoop.committers import COMMITTERS
-    from ..s3a.hadoop.settings import S3ASettings
+    from ..s3a.hadoop.settings import COMMITTERS, S3ASettings
 
     if conf is None:
         rows = [(word, _ABOUT[word]) for word in COMMITTERS]

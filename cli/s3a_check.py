@@ -89,7 +89,6 @@ def _facts(
         committer=committer or _named(settings),
         settings=settings,
         destination=destination,
-        dropped=layers.dropped(given),
         is_cluster=None if master is None else not master.value.startswith("local"),
     )
 

@@ -15,7 +15,7 @@ from zero_rename.committer.records.success_marker import COMMITTER as NATIVE
 from zero_rename.committer.s3.clients import Keys, client_at
 from zero_rename.committer.table import Table
 from zero_rename.orchestration.table_names import table_url, urls_below
-from zero_rename.s3a.hadoop.committers import check_committer
+from zero_rename.s3a.hadoop.settings import check_committer
 
 from .asset_step import AssetStep
 from .asset_write import WritePolicy, write_asset

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -21,8 +20,7 @@ from ..provider.failures import explained, final_where_refused
 from ..provider.load_arguments import check_spark_submit
 from ..provider.masking_hook import MaskingSparkSubmitHook
 from ..provider.spark_connection import find_cluster
-from ..s3a.hadoop.committers import NATIVE
-from ..s3a.hadoop.settings import Committer
+from ..s3a.hadoop.settings import NATIVE, Committer
 from .loading.load import LoadOperator, TableLoad
 
 if TYPE_CHECKING:
@@ -135,14 +133,12 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
     def _spark_call(self) -> SparkCall:
         from ..orchestration.s3a.configuration import SparkCall
 
-        limit = self.execution_timeout
         return SparkCall(
             application=self.application,
             cluster=self._cluster(),
             conf=self.conf or {},
             env_vars=self.env_vars or {},
             properties_file=self.properties_file,
-            longest_seconds=limit.total_seconds() if isinstance(limit, timedelta) else limit,
         )
 
     def _submit(self, context: Context, load: TableLoad, handoff: Handoff) -> None:

@@ -237,7 +237,7 @@ class JobQuery:
 
     def _of_s3a(self, table: Table, found: dict[str, Any] | None) -> QueryResult:
         """The same for a job of one of Hadoop's committers."""
-        from .s3a.try_query import only
+        from .s3a.load_report import only
 
         if found is None:
             quiet = self.once is not None and not self._is_claimed(table)

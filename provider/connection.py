@@ -10,7 +10,7 @@ from typing import Any
 from ..committer.errors import InvalidInputError
 from ..orchestration.submit.credentials import looks_like_credential
 from ..orchestration.table_names import check_catalog, table_url
-from ..s3a.hadoop.committers import check_committer
+from ..s3a.hadoop.settings import check_committer
 from . import CONNECTION_TYPE, get_provider_info
 
 _CHOICES = {

@@ -12,7 +12,7 @@ from ..orchestration.runs.task_run import check_on_repeat
 from ..orchestration.s3a.options import check_options
 from ..orchestration.submit.credentials import refuse_in_arguments, refuse_in_settings
 from ..orchestration.table_names import check_catalog, check_table_name
-from ..s3a.hadoop.committers import check_committer
+from ..s3a.hadoop.settings import check_committer
 from .task_context import ANY, no_partition
 
 

@@ -14,7 +14,7 @@ from ..committer.s3.deletion import abort_until_gone
 from ..committer.s3.listing import list_objects
 from ..committer.s3.requests import ListedUpload, Step
 from ..committer.uploads.selection import UploadsPath
-from .hadoop.upload_owners import uploads_below
+from .hadoop.uploads import uploads_below
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from ..committer.failures import failures_told
 from ..committer.handoff import Handoff
 from ..committer.job_spec import Mode
 from ..committer.read_base import ReadBase
-from ..s3a.hadoop.committers import NATIVE
+from ..s3a.hadoop.settings import NATIVE
 from .pipes import pipes_session, report_commit
 from .startup.handed_over import take_handoff
 from .write_target import WriteTarget, resolve

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from ..committer.errors import InvalidInputError
 from ..committer.job_spec import Mode
 from ..committer.layout import TableRoot
-from ..s3a.hadoop.committers import NATIVE
+from ..s3a.hadoop.settings import NATIVE
 from .option_table import plain
 from .options import read_writer_options
 from .save_frame import save

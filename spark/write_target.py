@@ -9,7 +9,7 @@ from ..committer.errors import InvalidInputError
 from ..committer.handoff import Handoff
 from ..committer.job_spec import Mode
 from ..committer.layout import TableRoot
-from ..s3a.hadoop.committers import NATIVE, check_committer
+from ..s3a.hadoop.settings import NATIVE, check_committer
 
 
 @dataclass(frozen=True)

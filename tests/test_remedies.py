@@ -40,7 +40,7 @@ from zero_rename.orchestration.job_query import ON_FOREIGN_MARKER
 from zero_rename.orchestration.runs.task_run import ON_REPEAT
 from zero_rename.provider import get_provider_info
 from zero_rename.provider.connection import ConnectionSettings
-from zero_rename.s3a.hadoop.settings import CONFLICT_MODES, Committer, S3ASettings
+from zero_rename.s3a.hadoop.settings import CONFLICT_MODE_OF, Committer, S3ASettings
 from zero_rename.spark import load, save, stream
 from zero_rename.spark.option_table import camel
 from zero_rename.spark.options import ReaderOptions, WriterOptions
@@ -231,7 +231,7 @@ def choices() -> dict[str, set[str]]:
         **enumerations,
         "mode": {"append", "overwrite", "replace", "fail-if-exists"},
         "committer": {"zero_rename", *map(str, Committer)},
-        "conflict_mode": set(CONFLICT_MODES),
+        "conflict_mode": set(CONFLICT_MODE_OF),
         "on_repeat": set(ON_REPEAT),
         "on_foreign_marker": set(ON_FOREIGN_MARKER),
         "deploy_mode": {"client", "cluster"},

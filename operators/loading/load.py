@@ -26,7 +26,7 @@ from ...provider.load_arguments import check_load
 from ...provider.outlets import default_outlets, tell_outlets
 from ...provider.registered import register
 from ...provider.task_context import resolve_partitions, task_run
-from ...s3a.hadoop.committers import NATIVE, check_committer
+from ...s3a.hadoop.settings import NATIVE, check_committer
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -16,7 +16,7 @@ from ...orchestration.runs.outcomes import log_what_is_left, settle_killed
 from ...orchestration.submit.job_mark import JobMark, MarkedJob
 from ...orchestration.submit.service_words import refuse_in_request
 from ...provider.failures import explained, final_where_refused
-from ...s3a.hadoop.committers import NATIVE
+from ...s3a.hadoop.settings import NATIVE
 from .load import LoadOperator, TableLoad
 from .package_upload import uploaded_package
 

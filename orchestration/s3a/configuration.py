@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...committer.job_spec import Mode
 from ...committer.layout import TableRoot
 from ...s3a.checks.job_facts import JobFacts
-from ...s3a.checks.run import inspect, lifecycle_days, refuse, warnings
+from ...s3a.checks.run import inspect, refuse
 from ...s3a.hadoop import effective_settings as layers
 from ...s3a.hadoop.properties_file import read_properties
 from ...s3a.hadoop.settings import (
@@ -33,7 +32,6 @@ from .options import check_options
 if TYPE_CHECKING:
     from ...committer import Table
 
-_log = logging.getLogger(__name__)
 #: The AWS SDK's provider that reads ``AWS_ACCESS_KEY_ID`` and so on, as ``pass_credentials`` sets.
 ENVIRONMENT_PROVIDER = (
     "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider"
@@ -55,7 +53,6 @@ class SparkCall:
     conf: Mapping[str, Any]
     env_vars: Mapping[str, Any]
     properties_file: str | None = None
-    longest_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -71,12 +68,12 @@ class Load:
     partitions: tuple[str, ...]
 
     @property
-    def writes(self) -> tuple[PlannedWrite, ...]:
-        """What the application's ``save()`` will do, as far as it is known from here."""
+    def first_write(self) -> PlannedWrite | None:
+        """The first that the application's ``save()`` will do, where that is known from here."""
         columns = tuple(p.partition("=")[0] for p in "".join(self.partitions[:1]).split("/") if p)
         if self.mode is None or (self.mode is not Mode.APPEND and not self.partitions):
-            return ()
-        return plan(self.committer, self.mode, self.root, columns, self.partitions)
+            return None
+        return plan(self.committer, self.mode, self.root, columns, self.partitions)[0]
 
 
 def render(
@@ -95,16 +92,13 @@ def render(
     :raises InvalidInputError: an option that does not exist, or a value that it cannot have.
     """
     check_options(options)
-    given = dict(options)
-    if load.committer is Committer.PARTITIONED and load.mode is not None:
-        given.setdefault("conflict_mode", CONFLICT_MODE_OF[load.mode])
     # Where an application without save() leaves the report of its one write.
     reports = f"s3a://{load.root.bucket}/{ledger.report_prefix(load.root, run, 0)}"
-    given.setdefault("summary_report_dir", reports)
+    given: dict[str, Any] = {"summary_report_dir": reports, **options}
+    if load.committer is Committer.PARTITIONED and load.mode is not None:
+        given.setdefault("conflict_mode", CONFLICT_MODE_OF[load.mode])
     conf = S3ASettings(load.committer, uuid=run, **store, **given).spark_conf()
-    if passes_keys:
-        conf[PROVIDER_KEY] = ENVIRONMENT_PROVIDER
-    return conf
+    return conf | ({PROVIDER_KEY: ENVIRONMENT_PROVIDER} if passes_keys else {})
 
 
 def check_submission(load: Load, call: SparkCall, conf: Mapping[str, str], table: Table) -> None:
@@ -113,38 +107,32 @@ def check_submission(load: Load, call: SparkCall, conf: Mapping[str, str], table
     :param conf: of :func:`render`.
     :raises SettingsRefusedError: it would lose or double rows, or cannot work.
     """
+    if table.exists():
+        raise native_table_refused(load.root, load.committer)
+    cluster, named = call.cluster, call.properties_file
     environ = {**os.environ, **{k: str(v) for k, v in call.env_vars.items()}}
-    environ |= find_spark(environ, call.cluster.binary)
-    base = Path(call.properties_file) if call.properties_file else default_properties(environ)
+    environ |= find_spark(environ, cluster.binary)
+    base = Path(named) if named else default_properties(environ)
+    first = load.first_write
+    # What save() says by write: how it overwrites, always.
+    said = {PARTITION_OVERWRITE_KEY: "static", **(first.settings if first else {})}
+    prefixed = {k if k.startswith("spark.") else f"spark.hadoop.{k}": v for k, v in said.items()}
     in_force = [
-        ("save()", _write(load)),
+        ("save()", prefixed),
         (layers.DAG_CONF, {key: str(value) for key, value in call.conf.items()}),
         (f"settings of committer={load.committer}", conf),
         (layers.SPARK_DEFAULTS, {} if base is None else read_properties(base)),
+        *([] if cluster.runs_driver else [hadoop_layer(environ)]),
     ]
-    if not call.cluster.runs_driver:
-        in_force.append(hadoop_layer(environ))
-    if table.exists():
-        raise native_table_refused(load.root, load.committer)
-    writes = load.writes
-    first = writes[0] if writes else None
-    settings = layers.effective(in_force, load.root.bucket)
-    is_here = call.cluster.is_local
-    seen = JobFacts(
+    facts = JobFacts(
         committer=load.committer,
-        settings=settings,
-        dropped=layers.dropped(in_force),
+        settings=layers.effective(in_force, load.root.bucket),
         destination=first.path if first else f"s3a://{load.root.bucket}/{load.root.prefix}",
-        is_cluster=not is_here,
+        is_cluster=not cluster.is_local,
         save_mode=first.save_mode if first else None,
         overwrites_alone=bool(load.partitions) and _overwrites_alone(call.application),
-        lifecycle_days=table.run(lifecycle_days(load.root)),
-        longest_job_seconds=call.longest_seconds,
     )
-    findings = inspect(seen)
-    for finding in warnings(findings):
-        _log.warning("%s", finding)
-    refuse(findings)
+    refuse(inspect(facts))
 
 
 def _overwrites_alone(application: str) -> bool:
@@ -156,10 +144,3 @@ def _overwrites_alone(application: str) -> bool:
         return False
     own = re.search(r"\.write\b", text) and re.search(r"""["']overwrite["']""", text)
     return own is not None and "zero_rename" not in text
-
-
-def _write(load: Load) -> Mapping[str, str]:
-    """What ``save()`` says by write, by the names of settings: how it overwrites, always."""
-    said = load.writes[0].settings if load.writes else {}
-    named = {key if key.startswith("spark.") else f"spark.hadoop.{key}": said[key] for key in said}
-    return {PARTITION_OVERWRITE_KEY: "static", **named}

@@ -16,15 +16,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...committer.errors import OutcomeUnknownError, RefusedError, VerificationError
 from ...committer.layout import TableRoot
 from ...committer.s3.deletion import remove
-from ...s3a.hadoop.magic_paths import uuids_in_name
 from ...s3a.hadoop.settings import Committer
 from ...s3a.recovery.options import Action, RecoveryOptions
 from ...s3a.recovery.recover import JobOutcome, recover_jobs
@@ -95,27 +93,22 @@ class Tries:
 
         :raises OutcomeUnknownError: it sent one.
         """
-        seen = None
-        while known.may_be_writing or not self._fence(known):
-            record = known.record
-            if seen not in (None, record.beat_at):
+        first = known.record
+        while known.may_be_writing or not self._table.run(
+            ledger.swap(known, replace(known.record, state=FENCED))
+        ):
+            if known.record.beat_at != first.beat_at:
                 raise at_work(self._table, known)
-            rest = try_record.HEARTBEAT_TIMEOUT - known.silent_for
-            if seen is None:
-                _log.info(
-                    "Try %s of this run was at work a moment ago; if it sends no heartbeat for "
-                    "%.0f s more, its application has ended",
-                    record.owner.try_number,
-                    rest,
-                )
-            seen = record.beat_at
-            self._pause(max(0.0, min(rest, _LOOK_EVERY)))
-            known = self._look(record)
-        return self._look(known.record)
-
-    def _fence(self, known: Known) -> bool:
-        fenced = replace(known.record, state=FENCED)
-        return self._table.run(ledger.swap(known, fenced))
+            rest = max(0.0, try_record.HEARTBEAT_TIMEOUT - known.silent_for)
+            _log.info(
+                "Try %s of this run was at work a moment ago; if it sends no heartbeat for %.0f s "
+                "more, its application has ended",
+                first.owner.try_number,
+                rest,
+            )
+            self._pause(min(rest, _LOOK_EVERY))
+            known = self._look(first)
+        return self._look(first)
 
     def _look(self, record: TryRecord) -> Known:
         """The record as it is now.
@@ -133,35 +126,29 @@ class Tries:
             )
         return known
 
-    def _settled(self, fenced: Known) -> TryRecord:
-        record = fenced.record
+    def _settled(self, known: Known) -> TryRecord:
+        record = known.record
         writes = record.writes or (raw_write(self._table.root, record),)
         unsure = [w for w in writes if not is_committed(self._table, w)]
-        known = fenced
         if unsure:
             forward = self._recover(record, writes)
             # Maintenance may have rolled some forward before this try came.
             known = self._look(record)
             forward |= set(known.record.recovered)
-            unsure = [
-                w
-                for w in unsure
-                if (w.uuid not in forward or w.empties) and not is_committed(self._table, w)
-            ]
-        last = writes[-1]
-        report = self._reported(record, writes) if not unsure and last.part == last.parts else None
+            unsure = [w for w in unsure if w.uuid not in forward or w.empties]
+            unsure = [w for w in unsure if not is_committed(self._table, w)]
+        is_whole = not unsure and writes[-1].part == writes[-1].parts
+        report = self._reported(record, writes) if is_whole else None
         if report is not None:
             changes: dict[str, Any] = {"state": COMMITTED, "report": report, "writes": ()}
         else:
-            self._undo(record, writes, unsure)
+            if not self._insist:
+                self._undo(record, writes, unsure)
             replaced = tuple(w.uuid for w in writes if w not in unsure)
             changes = {"state": UNDONE, "replaced": replaced}
-        woken = known.record.beat_at != record.beat_at
-        done = (
-            None
-            if woken
-            else self._table.run(ledger.settle_try(self._table.root, known, **changes))
-        )
+        done = None
+        if known.record.beat_at == record.beat_at:
+            done = self._table.run(ledger.settle_try(self._table.root, known, **changes))
         if done is None:
             raise at_work(self._table, self._look(record))
         _log.info("Try %s of this run is %s", record.owner.try_number, done.state)
@@ -184,17 +171,16 @@ class Tries:
         """Roll what the try left forward or back. Returns the jobs rolled forward."""
         if record.committer == Committer.CLASSIC:
             return set()
-        forward = set()
         root = self._table.root
-        # Of a staging committer's job, this run's own files are known by their names.
-        staged = Committer(record.committer).is_staging
         options = RecoveryOptions(
             apply=True,
-            direction=Action.BACK if staged else None,
+            # Of a staging committer's job, this run's own files are known by their names.
+            direction=Action.BACK if Committer(record.committer).is_staging else None,
             dead=frozenset({record.uuid}),
             jobs=frozenset(w.uuid for w in writes),
             folders=tuple(sorted({w.partition for w in writes if w.partition})),
         )
+        forward = set()
         for job in self._table.run(recover_jobs(root, options)):
             _log.info("Job %s of an earlier try: %s: %s", job.job, job.outcome, job.reason)
             if job.outcome is JobOutcome.ROLLED_FORWARD:
@@ -217,8 +203,6 @@ class Tries:
 
         :raises RefusedError: it may have.
         """
-        if self._insist:
-            return
         done = [w.uuid for w in writes if w not in unsure and w.is_adding]
         if done:
             reports = ledger.reports_prefix(self._table.root, record.uuid)
@@ -230,37 +214,34 @@ class Tries:
                 "name, and submit with on_repeat='append'. Or add what is missing by hand, and "
                 "mark the task as successful.",
             )
-        for write in unsure:
-            if write.is_adding:
-                self._undo_write(record, write)
+        for write in (write for write in unsure if write.is_adding):
+            root = TableRoot.parse(write.destination)
+            if Committer(write.committer).is_staging:
+                # Their names carry the job's UUID, so they are no other's.
+                came = self._table.run(files_since(root, write.since_ms))
+                self._remove(record, write, [key for key in came if write.uuid in key])
+                continue
+            files = self._table.run(may_be_its(root, write.uuid, write.since_ms, write.among))
+            if files:
+                raise self._doubtful(
+                    record,
+                    f"since it began, {len(files)} files came to {root.url} that may be its own, "
+                    f"since the {write.committer} committer does not mark them: "
+                    f"{', '.join(sorted(files)[:_SHOWN])}",
+                    "They may hold all of its rows, none, or a part: a commit that fails half-way "
+                    "takes back some of its files only. Find out which are its own (Spark gives "
+                    "those of one write one UUID), remove them, and submit with "
+                    "on_repeat='append'; mark the task as successful only where every row is "
+                    "there. With mode='overwrite' and a partition a retry needs no such question.",
+                )
 
-    def _undo_write(self, record: TryRecord, write: WriteRecord) -> None:
-        root = TableRoot.parse(write.destination)
-        if Committer(write.committer).is_staging:
-            self._remove_own(record, write, self._table.run(files_since(root, write.since_ms)))
-            return
-        files = self._table.run(may_be_its(root, write.uuid, write.since_ms, write.among))
-        if files:
-            raise self._doubtful(
-                record,
-                f"since it began, files came to {root.url} that may be its own, since the "
-                f"{write.committer} committer does not mark them: {_by_write(files)}",
-                "They may hold all of its rows, none, or a part: a commit that fails half-way "
-                "takes back some of its files only. Find out which are its own, remove those, and "
-                "submit with on_repeat='append'; mark the task as successful only where every row "
-                "is there. With mode='overwrite' and a partition a retry needs no such question.",
-            )
-
-    def _remove_own(self, record: TryRecord, job: WriteRecord, files: Iterable[str]) -> None:
-        """Remove a staging job's files: their names carry its UUID, so they are no other's."""
-        mine = [key for key in files if job.uuid in key]
+    def _remove(self, record: TryRecord, job: WriteRecord, mine: Sequence[str]) -> None:
         left = self._table.run(remove((key, None) for key in mine))
         if left:
-            cause = next(iter(left.values()))
             raise self._doubtful(
                 record,
                 f"its job {job.uuid} left {len(mine)} files in {job.destination}, and the store "
-                f"did not confirm that they are removed ({cause})",
+                f"did not confirm that they are removed ({next(iter(left.values()))})",
                 "Let the task be retried when the store allows deletes.",
             )
         if mine:
@@ -274,15 +255,6 @@ class Tries:
             job=record.uuid,
             remedy=remedy,
         )
-
-
-def _by_write(files: Iterable[str]) -> str:
-    """Files by the UUID that Spark puts into the names of one write."""
-    writes = Counter(" ".join(uuids_in_name(key)[:1]) for key in files)
-    return ", ".join(
-        f"{count} with {uuid} in their names" if uuid else f"{count} without a UUID"
-        for uuid, count in writes.most_common(_SHOWN)
-    )
 
 
 def at_work(table: Table, known: Known) -> OutcomeUnknownError:

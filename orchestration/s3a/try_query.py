@@ -6,12 +6,14 @@ of one that no operator ran, the ``_SUCCESS`` with its UUID.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...committer.errors import RecordDamagedError, VerificationError
+from ...committer.errors import VerificationError
+from ...committer.job_spec import NOBODY
+from ...committer.layout import TableRoot
+from ...s3a.hadoop.job_reports import read_marker
 from ...s3a.runs import ledger
-from ...s3a.runs.try_record import COMMITTED, WriteRecord
+from ...s3a.runs.try_record import COMMITTED, TryRecord, WriteRecord
 from ...s3a.verification.contents import verified
 from .load_report import s3a_report
 
@@ -41,29 +43,14 @@ def report_of_job(table: Table, job: str, partition: str | None) -> dict[str, An
 
 
 def _by_marker(table: Table, job: str, place: str | None) -> dict[str, Any] | None:
-    try:
-        marker = table.marker(place)
-    except RecordDamagedError:
-        return None
-    if marker is None or marker.job != job or not marker.success:
-        return None
     folder = table.root.url if place is None else f"{table.root.url}/{place}"
-    write = WriteRecord(job, 0, marker.committer, folder, "", place)
+    said = table.run(read_marker(TableRoot.parse(folder).prefix)).said
+    if said is None or said.marker.job != job or not said.marker.success:
+        return None
+    committer, at = said.marker.committer, said.marker.timestamp_ms / 1000
+    write = WriteRecord(job, 0, committer, folder, "", place, ended_at=at)
     try:
         found = verified(table, table.root, write)
     except VerificationError:
         return None
-    return s3a_report(table, marker.committer, job, [found], marker.timestamp_ms / 1000)
-
-
-def only(report: dict[str, Any], partitions: Sequence[str]) -> dict[str, Any]:
-    """A report of these partitions alone; none leaves out nothing."""
-    if not partitions:
-        return report
-    kept = [entry for entry in report["partitions"] if entry["partition"] in partitions]
-    totals = {
-        name: None if any(e[name] is None for e in kept) else sum(e[name] for e in kept)
-        for name in ("files", "rows", "bytes")
-    }
-    alone = kept[0]["partition"] if len(kept) == 1 else None
-    return {**report, **totals, "partitions": kept, "partition": alone}
+    return s3a_report(table, TryRecord(job, job, NOBODY, committer, None), [write], [found])

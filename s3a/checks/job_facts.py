@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ...committer.job_spec import Mode
 from ..hadoop.effective_settings import Setting
@@ -18,7 +18,6 @@ class JobFacts:
     :param committer: the word that was chosen: ``zero_rename`` or a :class:`Committer`.
     :param settings: from :func:`~..hadoop.effective_settings.effective`, defaults included.
     :param destination: the path as Spark is given it, ``s3a://bucket/table``.
-    :param dropped: from :func:`~..hadoop.effective_settings.dropped`.
     :param is_cluster: whether tasks run on other machines than the driver; ``False`` for
         ``local[…]``.
     :param save_mode: what ``DataFrameWriter.mode`` is asked for. Replace, which it calls
@@ -26,21 +25,15 @@ class JobFacts:
     :param overwrites_alone: the task names partitions, and its application overwrites by Spark's
         own writer.
     :param missing_classes: those the committer needs that Spark cannot load.
-    :param lifecycle_days: days after which the bucket aborts uploads below the destination, the
-        least of its rules; infinite where there is none.
-    :param longest_job_seconds: how long the longest job may take.
     """
 
     committer: str
     settings: Mapping[str, Setting]
     destination: str = ""
-    dropped: Mapping[str, Setting] = field(default_factory=dict)
     is_cluster: bool | None = None
     save_mode: Mode | None = None
     overwrites_alone: bool = False
     missing_classes: tuple[str, ...] = ()
-    lifecycle_days: float | None = None
-    longest_job_seconds: float | None = None
 
     @property
     def s3a(self) -> Committer | None:
@@ -55,11 +48,6 @@ class JobFacts:
     def is_on(self, key: str) -> bool:
         """Whether an option is true, as Hadoop's ``Configuration.getBoolean`` reads it."""
         return self.value(key).strip().lower() == "true"
-
-    def number(self, key: str) -> int | None:
-        """An option as a whole number, ``None`` where it is none."""
-        text = self.value(key)
-        return int(text) if text.isdecimal() else None
 
     def describe(self, *keys: str) -> str:
         """Keys with their values and where each came from, for a finding."""

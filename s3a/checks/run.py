@@ -3,14 +3,12 @@ job once more, before its first write."""
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...committer.errors import InvalidInputError, SettingsRefusedError
-from ...committer.layout import TableRoot
-from ...committer.s3.lifecycle import least_abort_days
-from ...committer.s3.requests import ListLifecycleRules, Step, Unknown
 from .job_facts import JobFacts
 from .table import CHECKS, Check, Severity
 
@@ -22,11 +20,10 @@ __all__ = [
     "JobFacts",
     "Severity",
     "inspect",
-    "lifecycle_days",
     "refuse",
-    "warnings",
 ]
 
+_log = logging.getLogger("zero_rename.s3a.checks.run")
 #: A setting of Spark's with the ids of checks to pass over, separated by commas: it counts
 #: wherever settings do, so before submission and in the job.
 ACCEPT_KEY = "spark.zero_rename.s3a.accept"
@@ -62,22 +59,19 @@ def inspect(facts: JobFacts) -> tuple[CheckFinding, ...]:
         CheckFinding(check, detail)
         for check in CHECKS
         if facts.committer in check.committers and check.id not in accepted
-        for detail in check.details(facts)
+        if (detail := check.detail(facts)) is not None
     ]
     return tuple(sorted(found, key=lambda finding: finding.check.severity is not Severity.ERROR))
 
 
-def warnings(findings: Sequence[CheckFinding]) -> tuple[CheckFinding, ...]:
-    """Those that do not stop the job."""
-    return tuple(f for f in findings if f.check.severity is Severity.WARNING)
-
-
 def refuse(findings: Sequence[CheckFinding]) -> None:
-    """Let no job run whose settings are known to be wrong.
+    """Let no job run whose settings are known to be wrong; log the warnings.
 
     :raises SettingsRefusedError: names every error with its id, settings and remedy.
     """
     errors = [f for f in findings if f.check.severity is Severity.ERROR]
+    for finding in findings[len(errors) :]:
+        _log.warning("%s", finding)
     if not errors:
         return
     raise SettingsRefusedError(
@@ -87,12 +81,3 @@ def refuse(findings: Sequence[CheckFinding]) -> None:
         remedy="docs/s3a.md has the reason and the source of each check. One that does not hold "
         f"of your set-up is passed over by {ACCEPT_KEY}=<its id>.",
     )
-
-
-def lifecycle_days(root: TableRoot) -> Step[float | None]:
-    """Days after which the bucket aborts uploads below ``root``; infinite: never, ``None``: the
-    store does not tell."""
-    found = yield ListLifecycleRules()
-    if isinstance(found, Unknown):
-        return None
-    return least_abort_days(found.rules, f"{root.prefix}/")

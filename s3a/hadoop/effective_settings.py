@@ -4,8 +4,8 @@ A setting reaches a job by many ways. The first layer that has a key wins, as th
 them; on top of that, this module knows what Spark and Hadoop do with names:
 
 * ``spark.hadoop.X`` is Hadoop's ``X``. A bare ``X`` counts in a session and in Hadoop's own
-  files; from ``--conf`` and from properties files Spark drops it, with a warning only
-  (``SparkSubmit``, names without ``spark.``). :func:`dropped` tells those.
+  files; from ``--conf`` and from properties files Spark drops it, with a warning
+  (``SparkSubmit``, names without ``spark.``).
 * ``fs.s3a.bucket.NAME.X`` wins over ``fs.s3a.X`` for that bucket, when the file system is made
   (``S3AUtils.propagateBucketOptions``); but the committers ask the job's configuration first
   (``S3ACommitterFactory``, ``StagingCommitter``), which is not resolved by bucket. So there the
@@ -66,7 +66,6 @@ DEFAULTS: Mapping[str, str] = {
 HADOOP_KEYS: tuple[str, ...] = (
     *(key for key in DEFAULTS if not key.startswith("spark.")),
     "fs.s3a.committer.staging.abort.pending.uploads",
-    "fs.s3a.committer.summary.report.directory",
     "fs.s3a.committer.uuid",
 )
 
@@ -96,16 +95,6 @@ def effective(layers: Sequence[Layer], bucket: str | None = None) -> Mapping[str
             if name is not None:
                 flat.setdefault(name, Setting(str(value).strip(), origin))
     return flat if bucket is None else _for_bucket(flat, bucket)
-
-
-def dropped(layers: Sequence[Layer]) -> Mapping[str, Setting]:
-    """The settings that Spark drops: Hadoop's keys without ``spark.hadoop.``, where that counts."""
-    found: dict[str, Setting] = {}
-    for origin, settings in layers:
-        for key, value in settings.items():
-            if origin not in _BARE_COUNTS and not key.startswith("spark."):
-                found.setdefault(key, Setting(str(value), origin))
-    return found
 
 
 def _hadoop_name(origin: str, key: str) -> str | None:

@@ -1,4 +1,5 @@
-"""A job's own summary report (``fs.s3a.committer.summary.report.directory``).
+"""Reports that a job leaves of itself in the store: its ``_SUCCESS``, and its own summary
+(``fs.s3a.committer.summary.report.directory``).
 
 ``_SUCCESS`` is whichever job's that committed last, and each job deletes it when it begins: of two
 that load days of one table side by side, one finds none, or the other's. A report stays.
@@ -6,37 +7,58 @@ that load days of one table side by side, one finds none, or the other's. A repo
 
 from __future__ import annotations
 
-import re
+from dataclasses import dataclass
 
 from ...committer.errors import RecordDamagedError, VerificationError
 from ...committer.layout import TableRoot
 from ...committer.s3.listing import list_objects
-from ...committer.s3.requests import Absent, All, Get, Step
+from ...committer.s3.requests import All, Found, Get, Step
 from .commit_files import JobSummary
 
 
-def find_report(
-    root: TableRoot, job: str, report_dir: str, since_ms: int = 0
-) -> Step[tuple[JobSummary | None, tuple[str, ...]]]:
-    """A job's summary report, and a sentence where there is none to be seen.
+@dataclass(frozen=True)
+class Marker:
+    """The ``_SUCCESS`` of a destination; ``etag`` is ``""`` where there is none.
 
-    Its name has the id of the MapReduce job, which nobody was told; so all that are new enough
-    are read.
+    :param last_modified: by the store's clock, in whole seconds.
+    :param is_empty: as the classic rename committer writes it.
+    :param said: what it says; ``None`` where that is not what an S3A committer writes.
+    """
 
-    :param root: of a table; its bucket is the only one that is looked into.
-    :param report_dir: ``s3a://bucket/folder``.
-    :param since_ms: by the store's clock.
+    etag: str = ""
+    last_modified: float = 0.0
+    is_empty: bool = False
+    said: JobSummary | None = None
+
+    @property
+    def job(self) -> str | None:
+        return self.said.marker.job if self.said else None
+
+    def is_newer_than(self, moment: float) -> bool:
+        """Whether it is there and was not written before a moment, by the store's clock."""
+        return bool(self.etag) and int(self.last_modified) >= int(moment)
+
+
+def read_marker(destination: str) -> Step[Marker]:
+    """The marker of a destination, which is given without a slash at its end."""
+    found = yield Get(f"{destination}/_SUCCESS")
+    if not isinstance(found, Found):
+        return Marker()
+    return Marker(found.etag, found.last_modified, not found.body, _read(found))
+
+
+def find_report(root: TableRoot, job: str, folder: str) -> Step[JobSummary | None]:
+    """A job's summary report; ``None`` where there is none to be seen. Its name has the id of the
+    MapReduce job, which nobody was told, so all that are there are read.
+
+    :param folder: a prefix of the table's bucket, without a slash at its end.
     :raises VerificationError: several jobs of that UUID have committed.
     """
-    # Not a table's root: it may well lie in a folder that readers skip.
-    folder = re.fullmatch(r"s3[an]?://([^/]+)/(.*?)/*", report_dir)
-    if folder is None or folder[1] != root.bucket:
-        return None, (f"The report in {report_dir} was not read: it is not in the table's bucket.",)
-    listing = yield from list_objects(f"{folder[2]}/summary-".lstrip("/"))
-    recent = [item for item in listing.objects if int(item.last_modified) >= since_ms // 1000]
-    newest = sorted(recent, key=lambda item: item.last_modified, reverse=True)
-    read = yield All(tuple(_of_job(job, item.key) for item in newest))
-    own = [summary for summary in read if summary is not None]
+    listing = yield from list_objects(f"{folder}/summary-")
+    newest = sorted(listing.objects, key=lambda item: item.last_modified, reverse=True)
+    bodies = yield All(tuple(Get(item.key) for item in newest))
+    read = [_read(found) for found in bodies if isinstance(found, Found)]
+    own = [summary for summary in read if summary is not None and summary.marker.job == job]
     if sum(summary.marker.success for summary in own) > 1:
         raise VerificationError(
             "The application wrote more than once under the one UUID that it was given, so "
@@ -44,18 +66,13 @@ def find_report(
             table=root.url,
             job=job,
             remedy="Let it write with zero_rename.spark.save, which gives each write a UUID of its "
-            f"own. The reports below {report_dir} name the files of each.",
+            f"own. The reports below s3://{root.bucket}/{folder} name the files of each.",
         )
-    return (own[0], ()) if own else (None, (f"There is no report of the job in {report_dir}.",))
+    return own[0] if own else None
 
 
-def _of_job(job: str, key: str) -> Step[JobSummary | None]:
-    """A report, if it is a job's. One that is damaged is another job's, or as good as none."""
-    found = yield Get(key)
-    if isinstance(found, Absent):
-        return None
+def _read(found: Found) -> JobSummary | None:
     try:
-        summary = JobSummary.parse(found.body, key)
+        return JobSummary.parse(found.body, found.key)
     except RecordDamagedError:
         return None
-    return summary if summary.marker.job == job else None

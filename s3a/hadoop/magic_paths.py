@@ -28,7 +28,6 @@ _PATH = re.compile(
     r"(?:job-(?P=job)/(?P<attempt>\d{2,})/(?P<rest>.*))?",
     re.DOTALL,
 )
-_PARTS = ("tree", "destination", "job", "attempt", "rest")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 #: What this package puts into a magic tree to say what becomes of the job.
 DIRECTION_NAME = "zero_rename_recovery.json"
@@ -76,15 +75,25 @@ def is_magic(key: str) -> bool:
 def parse(key: str) -> MagicPath | None:
     """Take a key below a magic element apart; ``None`` for other keys."""
     found = _PATH.match(key)
-    if found is None:
-        return None
-    return MagicPath(*(found[name] or "" for name in _PARTS))
+    return None if found is None else MagicPath(**found.groupdict(""))
 
 
 def uuids_in_name(key: str) -> tuple[str, ...]:
     """The UUIDs in a key's last component, in lower case: Spark puts one of its own into the
     names of all files of one write, the staging committers add the job's."""
     return tuple(found.lower() for found in _UUID.findall(key.rsplit("/", 1)[-1]))
+
+
+def staging_job(key: str) -> str:
+    """The job in the name of a staging committer's file, ``""`` for none: it adds its UUID behind
+    Spark's, so the last is the job's."""
+    return (uuids_in_name(key) or ("",))[-1]
+
+
+def is_staged_name(key: str) -> bool:
+    """Whether a file has the name that a staging committer gives it: Spark's UUID of the write,
+    and the job's (``fs.s3a.committer.staging.unique-filenames``, which is on)."""
+    return len(uuids_in_name(key)) > 1
 
 
 def is_native(key: str) -> bool:
@@ -105,12 +114,10 @@ def why_outside(bucket: str, key: str, root: TableRoot, destination: str) -> str
     if not key.startswith(f"{destination}/"):
         return f"names the key {key!r}, which is outside the job's destination"
     parts = key[len(destination) + 1 :].split("/")
-    if any(part in ("", ".", "..") for part in parts):
-        return f"names the key {key!r}, which has an empty, '.' or '..' component"
-    if any(part == CONTROL or part.startswith("__magic") for part in parts):
-        return f"names the key {key!r}, among the records of committers"
-    if parts[-1] == "_SUCCESS":
-        return f"names the key {key!r}, a marker"
-    if not key.isprintable():
-        return f"names the key {key!r}, which has control characters"
-    return None
+    wrong = {
+        "which has an empty, '.' or '..' component": not {"", ".", ".."}.isdisjoint(parts),
+        "among the records of committers": any(p.startswith((CONTROL, "__magic")) for p in parts),
+        "a marker": parts[-1] == "_SUCCESS",
+        "which has control characters": not key.isprintable(),
+    }
+    return next((f"names the key {key!r}, {why}" for why, is_so in wrong.items() if is_so), None)

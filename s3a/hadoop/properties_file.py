@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 from ...committer.errors import InvalidInputError
 
-#: A key, up to the first separator that is not escaped, and its value.
-_PAIR = re.compile(r"((?:\\.|[^\s=:\\])+)\s*[=:\s]?\s*(.*)", re.DOTALL)
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
-_LETTERS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
+#: A comment; or a key, up to the first separator that is not escaped, and its value. A line that
+#: ends in a backslash goes on in the next.
+_LINE = re.compile(
+    r"""^[ \t\f]* (?: [#!].* |
+    (?P<key> (?: \\. | [^\s=:\\] )+ ) [ \t\f]* [=:]? [ \t\f]*
+    (?P<value> (?: \\\r?\n | \\. | [^\\\n] )* ) \\? )$""",
+    re.MULTILINE | re.VERBOSE,
+)
+_ESCAPED = re.compile(r"\\(?:\r?\n[ \t\f]*|(.))", re.DOTALL)
+_LETTERS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", None: ""}
 
 
 def read_properties(path: Path) -> dict[str, str]:
@@ -27,27 +32,8 @@ def read_properties(path: Path) -> dict[str, str]:
             "submitted.",
             remedy="Give a file that the worker's user can read.",
         ) from error
-    found: dict[str, str] = {}
-    for line in _lines(text):
-        match = _PAIR.match(line)
-        if match:
-            found[_unescape(match[1])] = _unescape(match[2]).strip()
-    return found
-
-
-def _lines(text: str) -> Iterator[str]:
-    """Logical lines: without comments, those that end in a backslash joined with the next."""
-    rest = ""
-    for line in text.splitlines():
-        line = rest + line.lstrip()
-        rest = ""
-        if line.startswith(("#", "!")):
-            continue
-        if (len(line) - len(line.rstrip("\\"))) % 2:
-            rest = line[:-1]
-            continue
-        yield line
-    yield rest
+    pairs = (found.group("key", "value") for found in _LINE.finditer(text) if found["key"])
+    return {_unescape(key): _unescape(value).strip() for key, value in pairs}
 
 
 def _unescape(text: str) -> str:

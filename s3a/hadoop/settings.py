@@ -8,12 +8,13 @@ committer. ``docs/s3a.md`` has the tables.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from ...committer.errors import InvalidInputError
 from ...committer.job_spec import Mode
+from ...committer.records.success_marker import COMMITTER as NATIVE
 
 #: Hadoop's factory, which reads ``fs.s3a.committer.name`` (``S3ACommitterFactory``).
 S3A_FACTORY = "org.apache.hadoop.fs.s3a.commit.S3ACommitterFactory"
@@ -43,6 +44,8 @@ STAGING_KEY = "fs.s3a.committer.staging.tmp.path"
 UUID_KEY = "fs.s3a.committer.uuid"
 REPORT_KEY = "fs.s3a.committer.summary.report.directory"
 IN_MEMORY_KEY = "fs.s3a.committer.magic.track.commits.in.memory.enabled"
+PURGE_KEY = "fs.s3a.multipart.purge"
+DIRECTORY_PURGE_KEY = "fs.s3a.directory.operations.purge.uploads"
 APP_ATTEMPTS_KEY = "spark.yarn.maxAppAttempts"
 
 #: The staging committers' conflict mode that carries out a mode.
@@ -51,7 +54,6 @@ CONFLICT_MODE_OF: Mapping[Mode, str] = {
     Mode.APPEND: "append",
     Mode.REPLACE: "replace",
 }
-CONFLICT_MODES = tuple(CONFLICT_MODE_OF.values())
 _ENCRYPTION = {"SSE-S3": "AES256", "SSE-KMS": "SSE-KMS", "DSSE-KMS": "DSSE-KMS"}
 
 
@@ -75,6 +77,10 @@ class Committer(StrEnum):
         return "file" if self is Committer.CLASSIC else self.value
 
 
+#: All words: this project's own committer, and Hadoop's.
+COMMITTERS = (NATIVE, *Committer)
+
+
 @dataclass(frozen=True)
 class S3ASettings:
     """What a job needs to write through S3A, and nothing that is secret. ``None`` leaves an option
@@ -89,8 +95,7 @@ class S3ASettings:
     :param conflict_mode: ``fail``, ``append`` or ``replace``: what the directory and partitioned
         committers do at job commit with files that are there. ``None`` is ``append``.
     :param uuid: the job's UUID, ``fs.s3a.committer.uuid``. One write, one UUID.
-    :param threads: ``fs.s3a.committer.threads``, above 0: for a negative one ``CommitContext``
-        commits the files of a task one after the other.
+    :param threads: ``fs.s3a.committer.threads``.
     :param buffer_dir: local folders for blocks and staged files, comma-separated.
     :param staging_dir: where the directory and partitioned committers keep what is pending, on
         the cluster's default file system.
@@ -98,6 +103,7 @@ class S3ASettings:
     :param encryption: ``SSE-S3``, ``SSE-KMS`` or ``DSSE-KMS``; ``None``: the bucket's own.
     :param encryption_key: the KMS key, by its ARN or alias.
     :param storage_class: of new objects, such as ``standard_ia``.
+    :raises InvalidInputError: a value that cannot be.
     """
 
     committer: Committer
@@ -115,50 +121,43 @@ class S3ASettings:
     storage_class: str | None = None
 
     def __post_init__(self) -> None:
-        if self.committer not in list(Committer):
-            raise _refused(f"There is no S3A committer {self.committer!r}.", Committer)
+        choices = {
+            "committer": (self.committer, tuple(Committer)),
+            "conflict_mode": (self.conflict_mode, (None, *CONFLICT_MODE_OF.values())),
+            "encryption": (self.encryption, (None, *_ENCRYPTION)),
+        }
+        for name, (value, known) in choices.items():
+            if value not in known:
+                named = ", ".join(str(one) for one in known if one is not None)
+                raise _refused(f"{name}={str(value)!r} is unknown", f"Choose one of {named}.")
         object.__setattr__(self, "committer", Committer(self.committer))
         for name, value in vars(self).items():
             if isinstance(value, str) and not value.isprintable():
-                raise InvalidInputError(
-                    f"{name} has control characters.", remedy="Settings are single lines."
-                )
-        if self.uuid is not None and not re.fullmatch(
-            r"[A-Za-z0-9][A-Za-z0-9_\-]{0,63}", self.uuid
-        ):
-            raise InvalidInputError(
-                f"uuid={self.uuid!r} cannot be a part of folder and file names.",
-                remedy="Give a UUID, or letters, digits and hyphens.",
+                raise _refused(f"{name} has control characters", "Settings are single lines.")
+        if self.uuid is not None and not re.fullmatch(r"[A-Za-z0-9][\w-]{0,63}", self.uuid, re.A):
+            raise _refused(
+                f"uuid={self.uuid!r} cannot be a part of folder and file names",
+                "Give a UUID, or letters, digits and hyphens.",
             )
-        if self.conflict_mode not in (None, *CONFLICT_MODES):
-            raise _refused(f"conflict_mode={self.conflict_mode!r} is unknown.", CONFLICT_MODES)
         if self.conflict_mode not in (None, "append") and not self.committer.is_staging:
-            raise InvalidInputError(
+            raise _refused(
                 f"conflict_mode={self.conflict_mode!r} means nothing to the committer "
-                f"{self.committer.value!r}, which only ever adds files.",
-                remedy="Use the directory or the partitioned committer, or leave it out.",
+                f"{self.committer.value!r}, which only ever adds files",
+                "Use the directory or the partitioned committer, or leave it out.",
             )
-        if self.threads is not None and self.threads < 1:
-            raise InvalidInputError(
-                f"threads={self.threads} is not a number above 0.",
-                remedy="Leave it out for Hadoop's 8.",
-            )
-        if self.encryption not in (None, *_ENCRYPTION):
-            raise _refused(f"encryption={self.encryption!r} is unknown.", _ENCRYPTION)
-        if self.encryption_key is not None and not (
-            self.encryption in ("SSE-KMS", "DSSE-KMS")
-            and re.match(r"arn:aws[\w-]*:kms:|alias/", self.encryption_key)
-        ):
-            raise InvalidInputError(
+        is_kms = self.encryption in ("SSE-KMS", "DSSE-KMS")
+        named_key = re.match(r"arn:aws[\w-]*:kms:|alias/", self.encryption_key or "")
+        if self.encryption_key is not None and not (is_kms and named_key):
+            raise _refused(
                 "encryption_key is no ARN and no alias of a KMS key, or encryption is neither "
-                "SSE-KMS nor DSSE-KMS.",
-                remedy="Give encryption='SSE-KMS' and arn:aws:kms:… or alias/…. Keys of SSE-C are "
+                "SSE-KMS nor DSSE-KMS",
+                "Give encryption='SSE-KMS' and arn:aws:kms:… or alias/…. Keys of SSE-C are "
                 "secrets, and refused.",
             )
         if self.endpoint and re.match(r"[^/]*//[^/@]*@", self.endpoint):
-            raise InvalidInputError(
-                "The endpoint holds a user name or password, and settings are logged.",
-                remedy="Take it out; credentials come from the environment.",
+            raise _refused(
+                "The endpoint holds a user name or password, and settings are logged",
+                "Take it out; credentials come from the environment.",
             )
 
     def spark_conf(self) -> dict[str, str]:
@@ -182,7 +181,7 @@ class S3ASettings:
 
     def _hadoop(self) -> dict[str, str | int | bool | None]:
         committer, engine = self.committer, self.committer is not Committer.CLASSIC
-        storage_class = self.storage_class.lower() if self.storage_class else None
+        by_endpoint = True if self.path_style is None and self.endpoint else self.path_style
         made: dict[str, str | int | bool | None] = {
             FACTORY_KEY: S3A_FACTORY,
             NAME_KEY: committer.hadoop_name,
@@ -195,19 +194,17 @@ class S3ASettings:
             # Without the marker nobody can tell which job committed.
             MARKER_KEY: True,
             # Both abort uploads that other jobs, and this project's own committer, still need.
-            "fs.s3a.multipart.purge": False,
-            "fs.s3a.directory.operations.purge.uploads": False,
+            PURGE_KEY: False,
+            DIRECTORY_PURGE_KEY: False,
             # Summary files would be written from a listing, at job commit.
             "parquet.summary.metadata.level": "NONE",
             "fs.s3a.endpoint": self.endpoint,
             "fs.s3a.endpoint.region": self.region,
-            "fs.s3a.path.style.access": (
-                True if self.path_style is None and self.endpoint else self.path_style
-            ),
+            "fs.s3a.path.style.access": by_endpoint,
             "fs.s3a.buffer.dir": self.buffer_dir,
             "fs.s3a.encryption.algorithm": _ENCRYPTION.get(self.encryption or ""),
             "fs.s3a.encryption.key": self.encryption_key,
-            "fs.s3a.create.storage.class": storage_class,
+            "fs.s3a.create.storage.class": (self.storage_class or "").lower() or None,
         }
         if engine:
             made |= {
@@ -235,5 +232,16 @@ class S3ASettings:
         return made
 
 
-def _refused(what: str, choices: Iterable[str]) -> InvalidInputError:
-    return InvalidInputError(what, remedy=f"Choose one of {', '.join(choices)}.")
+def check_committer(word: str) -> str:
+    """Return ``word`` if there is that committer.
+
+    :raises InvalidInputError: there is not.
+    """
+    if word in COMMITTERS:
+        return word
+    known = f"Choose one of {', '.join(COMMITTERS)}."
+    raise _refused(f"There is no committer {word!r}; nothing was written", known)
+
+
+def _refused(what: str, remedy: str) -> InvalidInputError:
+    return InvalidInputError(f"{what}.", remedy=remedy)

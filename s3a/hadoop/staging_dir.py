@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
     # Not when a DAG file is parsed.
     from pyarrow import fs
 
-_JOB = re.compile(r"(?P<tree>.*/(?P<uuid>[^/]+))/staging-uploads(?P<rest>/.*)?")
-_SET = re.compile(r"/_temporary/(?P<attempt>\d+)/(?P<task>task_[^/]+|_temporary/attempt_[^/]+)")
+_FILE = re.compile(
+    r"(?P<tree>.*/(?P<uuid>[^/]+))/staging-uploads"
+    r"(/_temporary/(?P<attempt>\d+)/(?P<task>task_|_temporary/attempt_)[^/]+)?(/.*)?"
+)
 
 
 @dataclass(frozen=True, order=True)
@@ -90,23 +93,18 @@ class StagingFolder:
         from pyarrow import fs
 
         self._folder = folder
-        try:
+        with self._seen():
             self._files, self._path = fs.FileSystem.from_uri(folder)
-            kind = self._files.get_file_info(self._path).type
-        except (ValueError, OSError) as error:
-            raise self._unseen(str(error).splitlines()[0]) from error
-        if kind is not fs.FileType.Directory:
-            raise self._unseen("there is no such folder")
+            if self._files.get_file_info(self._path).type is not fs.FileType.Directory:
+                raise OSError("there is no such folder")
 
     def jobs(self) -> tuple[StagedJob, ...]:
         """The jobs that have a folder there.
 
         :raises InvalidInputError: it cannot be listed, as where other users' folders are in it.
         """
-        try:
+        with self._seen():
             return self.below(self._path)
-        except OSError as error:
-            raise self._unseen(str(error).splitlines()[0]) from error
 
     def read(self, path: str) -> bytes:
         """:raises OSError: it cannot be read."""
@@ -115,40 +113,39 @@ class StagingFolder:
 
     def remove(self, tree: str) -> None:
         """:raises OSError: a folder that is there cannot be deleted."""
-        if self._files.get_file_info(tree).type.name == "NotFound":
-            return
-        with suppress(FileNotFoundError):  # Another recovery was quicker.
-            self._files.delete_dir(tree)
+        if self._files.get_file_info(tree).type.name != "NotFound":
+            with suppress(FileNotFoundError):  # Another recovery was quicker.
+                self._files.delete_dir(tree)
 
     def below(self, path: str) -> tuple[StagedJob, ...]:
         """:raises OSError: it cannot be listed."""
         from pyarrow import fs
 
-        found: dict[tuple[str, str], list[fs.FileInfo]] = defaultdict(list)
+        trees: dict[str, list[tuple[re.Match[str], fs.FileInfo]]] = defaultdict(list)
         selector = fs.FileSelector(path, recursive=True, allow_not_found=True)
         for item in self._files.get_file_info(selector):
-            match = _JOB.fullmatch(item.path)
-            if match is not None:
-                found[match["uuid"], match["tree"]].append(item)
-        return tuple(self._job(*name, items) for name, items in sorted(found.items()))
+            if match := _FILE.fullmatch(item.path):
+                trees[match["tree"]].append((match, item))
+        return tuple(self._job(tree, items) for tree, items in sorted(trees.items()))
 
-    def _job(self, uuid: str, tree: str, items: list[fs.FileInfo]) -> StagedJob:
-        files = []
-        for item in items:
-            match = _SET.fullmatch(item.path.removeprefix(f"{tree}/staging-uploads"))
-            if match is not None and item.is_file:
-                is_committed = match["task"].startswith("task_")
-                files.append(StagedFile(item.path, match["attempt"], is_committed, _mtime(item)))
-        return StagedJob(self, uuid, tree, tuple(sorted(files)), max(map(_mtime, items)))
+    def _job(self, tree: str, items: list[tuple[re.Match[str], fs.FileInfo]]) -> StagedJob:
+        files = [
+            StagedFile(item.path, match["attempt"], match["task"] == "task_", item.mtime_ns / 1e9)
+            for match, item in items
+            if item.is_file and match["task"]
+        ]
+        latest = max(item.mtime_ns / 1e9 for _, item in items)
+        return StagedJob(self, items[0][0]["uuid"], tree, tuple(sorted(files)), latest)
 
-    def _unseen(self, why: str) -> InvalidInputError:
-        return InvalidInputError(
-            f"The staging folder {self._folder!r} cannot be looked at from here: {why}.",
-            remedy="Name a folder of this machine, that of the user alone where others are not to "
-            "be read, or an hdfs:// URL (which needs Hadoop's client, libhdfs); or copy it: "
-            "hdfs dfs -get -p.",
-        )
-
-
-def _mtime(item: fs.FileInfo) -> float:
-    return (item.mtime_ns or 0) / 1e9
+    @contextmanager
+    def _seen(self) -> Iterator[None]:
+        try:
+            yield
+        except (ValueError, OSError) as error:
+            raise InvalidInputError(
+                f"The staging folder {self._folder!r} cannot be looked at from here: "
+                f"{str(error).splitlines()[0]}.",
+                remedy="Name a folder of this machine, that of the user alone where others are not "
+                "to be read, or an hdfs:// URL (which needs Hadoop's client, libhdfs); or copy it: "
+                "hdfs dfs -get -p.",
+            ) from error

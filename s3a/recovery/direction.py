@@ -7,7 +7,7 @@ reads it and goes the same way. It is deleted last of all.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 from ...committer.errors import OutcomeUnknownError
@@ -22,8 +22,8 @@ _KIND = "s3a-recovery"
 
 
 @dataclass(frozen=True)
-class _Said:
-    """As much of a direction as is stored."""
+class Direction:
+    """A direction, as it is stored; ``reason`` is for people."""
 
     job: str
     forward: bool
@@ -31,15 +31,11 @@ class _Said:
 
 
 @dataclass(frozen=True)
-class Direction(_Said):
-    """A direction.
+class StandingDirection:
+    """One that stands. ``is_own``: this recovery wrote it; on any other, others may be acting."""
 
-    :param reason: for people.
-    :param etag: as it lies in the store.
-    :param is_own: whether this recovery wrote it. Others may be acting on any other.
-    """
-
-    etag: str = ""
+    said: Direction
+    etag: str
     is_own: bool = False
 
 
@@ -47,42 +43,34 @@ def direction_key(tree: str) -> str:
     return f"{tree}{DIRECTION_NAME}"
 
 
-def read_direction(tree: str) -> Step[Direction | None]:
+def read_direction(tree: str) -> Step[StandingDirection | None]:
     """:raises RecordDamagedError: what is there cannot be read."""
     found = yield Get(direction_key(tree))
     return _decoded(found) if isinstance(found, Found) else None
 
 
-def _decoded(found: Found) -> Direction:
-    said = decode(found.body, _KIND, found.key).read(_Said)
-    return Direction(**vars(said), etag=found.etag)
+def _decoded(found: Found) -> StandingDirection:
+    return StandingDirection(decode(found.body, _KIND, found.key).read(Direction), found.etag)
 
 
 def decide(
     tree: str,
     wanted: Direction,
-    before: Direction | None,
+    before: StandingDirection | None,
     write_id: Callable[[], str] = new_write_id,
-) -> Step[Direction]:
-    """Write a direction, or learn that another one stands.
+) -> Step[StandingDirection]:
+    """Write a direction in the place of the one before, or learn which other one stands.
 
-    :param before: the direction this one replaces.
-    :returns: the direction that stands.
     :raises OutcomeUnknownError: the store does not say whether it was written; nothing was done.
     """
-    if before is not None and before.forward == wanted.forward:
+    if before is not None and before.said.forward == wanted.forward:
         return before
     made = write_id()
-    said = _Said(wanted.job, wanted.forward, wanted.reason)
-    put = Put(
-        direction_key(tree),
-        encode(_KIND, made, said),
-        if_none_match=before is None,
-        if_match=before.etag if before else None,
-    )
+    body, etag = encode(_KIND, made, wanted), before.etag if before else None
+    put = Put(direction_key(tree), body, if_none_match=etag is None, if_match=etag)
     outcome = yield from put_record(put, made)
     if isinstance(outcome, Written):
-        return replace(wanted, etag=outcome.etag, is_own=True)
+        return StandingDirection(wanted, outcome.etag, is_own=True)
     if isinstance(outcome, NotWritten) and isinstance(outcome.current, Found):
         return _decoded(outcome.current)
     raise OutcomeUnknownError(
@@ -93,11 +81,8 @@ def decide(
     )
 
 
-def withdraw(tree: str, direction: Direction) -> Step[bool]:
-    """Delete a direction, unless another took its place.
-
-    :returns: whether it is gone.
-    """
+def withdraw(tree: str, direction: StandingDirection) -> Step[bool]:
+    """Delete a direction, unless another took its place. Returns whether it is gone."""
     request = Delete(direction_key(tree), if_match=direction.etag)
     answer = yield request
     if isinstance(answer, Unknown):

@@ -7,11 +7,16 @@ go when nothing is left that they would be needed for.
 
 from __future__ import annotations
 
+import socket
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 
+from ...committer.records.success_marker import SuccessMarker, success_data
 from ...committer.s3.backoff import Backoff
+from ...committer.s3.conditional_put import Uncertain, Written, put_record
 from ...committer.s3.deletion import abort_until_gone, remove
 from ...committer.s3.listing import list_objects
 from ...committer.s3.requests import (
@@ -22,21 +27,25 @@ from ...committer.s3.requests import (
     Done,
     Found,
     Head,
+    Put,
     Refused,
     Step,
     Unknown,
 )
-from ..hadoop.upload_owners import uploads_below
+from ..hadoop.job_reports import read_marker
+from ..hadoop.uploads import uploads_below
 from ..runs.ledger import note_recovered
-from .direction import Direction, decide, direction_key, withdraw
+from .direction import Direction, StandingDirection, decide, direction_key, withdraw
 from .job_files import PlannedFile, Presence
 from .leftover_job import LeftoverJob
 from .leftovers import activity
-from .marker import MarkerOutcome, write_marker
 from .options import Action
 from .plan import Plan
 
 _TRIES = Backoff(tries=16, first=0.5, cap=8.0)
+_MARKER_UNKNOWN = "unknown"
+#: A job that committed later has its own there, or nobody can tell whose it is.
+_MARKER_KEPT = "another job's was kept"
 #: Rounds of clearing up: the second look comes at once.
 _ROUNDS = Backoff(tries=5, first=0.5, at_once=2)
 
@@ -45,12 +54,12 @@ class FileOutcome(StrEnum):
     """What became of one file."""
 
     COMPLETED = "completed"
-    THERE = "there already"
     ABORTED = "aborted"
     REMOVED = "removed"
     #: An object at the key that is not the job's was left.
     KEPT = "kept"
-    NOTHING = "nothing there"
+    #: It was as it should be already.
+    AS_IT_WAS = "as it was"
     LOST = "lost"
     REFUSED = "refused"
     UNKNOWN = "unknown"
@@ -73,27 +82,26 @@ class FileResult:
 class Execution:
     """What was done.
 
-    :param action: the direction taken: another recoverer's may have stood.
     :param files: one result for each file that the pending sets name.
     :param aborted: uploads aborted besides those.
+    :param marker: what became of the job's ``_SUCCESS``.
     :param problem: why the job is not settled; ``""`` where it is. ``unsure``: the store did not
         say what happened.
     :param moved: nothing was done, since the job had changed.
     """
 
-    action: Action
     files: tuple[FileResult, ...] = ()
     aborted: int = 0
-    marker: MarkerOutcome | None = None
+    marker: str | None = None
     problem: str = ""
     unsure: bool = False
     moved: bool = False
 
-    def count(self, *outcomes: FileOutcome) -> int:
-        return sum(1 for file in self.files if file.outcome in outcomes)
+    def keys(self, outcome: FileOutcome) -> tuple[str, ...]:
+        return tuple(file.key for file in self.files if file.outcome is outcome)
 
 
-NOTHING_DONE = Execution(Action.ASK)
+NOTHING_DONE = Execution()
 
 
 def carry_out(plan: Plan) -> Step[Execution]:
@@ -106,19 +114,18 @@ def carry_out(plan: Plan) -> Step[Execution]:
     if job.tree is not None:
         wanted = Direction(job.uuid, forward, plan.reason)
         stands = yield from decide(job.tree, wanted, plan.case.decided)
-        if stands.forward != forward:
-            why = f"another recovery decided to roll it {'forward' if stands.forward else 'back'}"
-            return Execution(plan.action, problem=f"{why}; run this again to help it")
+        if stands.said.forward != forward:
+            why = f"another recovery decided otherwise: {stands.said.reason}"
+            return Execution(problem=f"{why}; run this again to help it")
         if (yield from _has_moved(job)):
             # Not before the direction is written: until then another recovery may finish. What
             # another one has written, it may be acting on.
             if stands.is_own:
                 yield from withdraw(job.tree, stands)
-            return Execution(plan.action, moved=True)
+            return Execution(moved=True)
     treat = _complete if forward else _undo
-    files = tuple((yield All(tuple(treat(file) for file in plan.case.files))))
-    done = Execution(plan.action, files)
-    if left := [file for file in files if file.outcome in _OPEN]:
+    done = Execution(tuple((yield All(tuple(treat(file) for file in plan.case.files)))))
+    if left := [file for file in done.files if file.outcome in _OPEN]:
         why = f"{len(left)} files are {left[0].outcome}, as {left[0].key!r}: {left[0].detail}"
         unsure = any(file.outcome is FileOutcome.UNKNOWN for file in left)
         return replace(done, problem=why, unsure=unsure)
@@ -138,22 +145,62 @@ def _has_moved(job: LeftoverJob) -> Step[bool]:
     return is_newer or not {one.key for one in job.sets} <= set(listing.keys)
 
 
-def _published(plan: Plan, execution: Execution) -> Step[Execution]:
+def _published(plan: Plan, done: Execution) -> Step[Execution]:
     """Say that a job whose files are all there is committed."""
-    case, job, marker = plan.case, plan.case.job, None
+    case, job, record = plan.case, plan.case.job, plan.case.judgement.record
     if job.sets:  # Else an earlier recovery wrote it, before it deleted them.
         # Its name in Hadoop's settings; of the staging ones, the store does not say which it was.
-        record = case.judgement.record
         unsaid = "magic" if job.staged is None else "staging"
-        committer = record.committer if record is not None else unsaid
-        marker = yield from write_marker(job, committer, case.last_set)
-    if marker is MarkerOutcome.UNKNOWN:
+        marker = yield from write_marker(job, record.committer if record is not None else unsaid)
+        done = replace(done, marker=marker)
+    if done.marker == _MARKER_UNKNOWN:
         why = "all files are written, and whether its _SUCCESS is, the store did not say"
-        return replace(execution, marker=marker, problem=why, unsure=True)
-    if case.judgement.record is not None:
+        return replace(done, problem=why, unsure=True)
+    if record is not None:
         # Before the last trace of the job is gone: a retry of its run asks for this.
-        yield from note_recovered(case.root, case.judgement.record, job.uuid)
-    return replace(execution, marker=marker)
+        yield from note_recovered(case.root, record, job.uuid)
+    return done
+
+
+def write_marker(
+    job: LeftoverJob, committer: str, clock: Callable[[], float] = time.time
+) -> Step[str]:
+    """Write a job's marker, Hadoop's SuccessData, version 1, as the committer of this name fills
+    it; never over one that is newer than the job's last task. Its own committer would have
+    replaced any marker that was there then."""
+    commits = job.commits
+    counters = {
+        "committer_commits_completed": len(commits),
+        "committer_bytes_committed": sum(commit.length for commit in commits),
+        "committer_tasks_completed": len(job.sets),
+        "committer_jobs_completed": 1,
+    }
+    head = {
+        "hostname": socket.gethostname(),
+        "committer": committer,
+        "description": "Rolled forward by zero_rename after its driver died",
+        "jobId": job.uuid,
+        "jobIdSource": "zero_rename recovery",
+        "diagnostics": {"recovered_by": "zero_rename"},
+    }
+    body = success_data(head, clock(), [commit.key for commit in commits], counters)
+    for _ in range(3):
+        there = yield from read_marker(job.destination)
+        if there.job == job.uuid:
+            return "there already"
+        if there.is_newer_than(job.last_set):
+            return _MARKER_KEPT
+        none, etag = not there.etag, there.etag or None
+        put = Put(f"{job.destination}/_SUCCESS", body, if_none_match=none, if_match=etag)
+        outcome = yield from put_record(put, job.uuid, _job_of)
+        if isinstance(outcome, Written | Uncertain):
+            return "written" if isinstance(outcome, Written) else _MARKER_UNKNOWN
+    return _MARKER_KEPT
+
+
+def _job_of(body: bytes) -> str | None:
+    read = SuccessMarker.parse_or_none(body)
+    return read.job if read else None
 
 
 def _complete(file: PlannedFile) -> Step[FileResult]:
@@ -161,9 +208,8 @@ def _complete(file: PlannedFile) -> Step[FileResult]:
     was completed before, by the job itself or by another recoverer."""
     commit = file.commit
     if file.presence is not Presence.OUTSTANDING:
-        there = file.presence is Presence.WRITTEN
-        # A job whose own _SUCCESS stands is cleaned up whatever became of its files.
-        return FileResult(commit.key, FileOutcome.THERE if there else FileOutcome.NOTHING)
+        # Missing only of a job whose own _SUCCESS stands: cleaned up whatever became of its files.
+        return FileResult(commit.key, FileOutcome.AS_IT_WAS)
     detail, refused = "", False
     for attempt in _TRIES.attempts():
         yield from _TRIES.pause(attempt)
@@ -173,7 +219,7 @@ def _complete(file: PlannedFile) -> Step[FileResult]:
         found = yield Head(commit.key)
         # The upload was under way a moment ago: what came since in its place is it.
         if isinstance(found, Found) and file.whose(found) is not Presence.FOREIGN:
-            return FileResult(commit.key, FileOutcome.THERE)
+            return FileResult(commit.key, FileOutcome.AS_IT_WAS)
         refused = isinstance(answer, Refused)
         detail = answer.code if isinstance(answer, Refused) else answer.cause
         if isinstance(answer, Refused) and answer.code != "NoSuchUpload":
@@ -187,33 +233,29 @@ def _undo(file: PlannedFile) -> Step[FileResult]:
     In this order: an upload that is gone is never completed by anybody afterwards.
     """
     commit = file.commit
-    aborted = yield from _sent(AbortUpload(commit.key, commit.upload_id))
-    if isinstance(aborted, Unknown):
-        return FileResult(commit.key, FileOutcome.UNKNOWN, aborted.cause)
-    if isinstance(aborted, Done) and file.presence is Presence.OUTSTANDING:
-        return FileResult(commit.key, FileOutcome.ABORTED)
+    result = partial(FileResult, commit.key)
+    answer = yield from _sent(AbortUpload(commit.key, commit.upload_id))
+    if isinstance(answer, Unknown):
+        return result(FileOutcome.UNKNOWN, answer.cause)
+    if isinstance(answer, Done) and file.presence is Presence.OUTSTANDING:
+        return result(FileOutcome.ABORTED)
     found = yield Head(commit.key)
     if not isinstance(found, Found):
-        return FileResult(commit.key, FileOutcome.NOTHING)
-    return (yield from _remove(file, found))
-
-
-def _remove(file: PlannedFile, found: Found) -> Step[FileResult]:
-    commit = file.commit
+        return result(FileOutcome.AS_IT_WAS)
     whose = file.whose(found)
     if whose is Presence.FOREIGN:
-        return FileResult(commit.key, FileOutcome.KEPT, "it is not this job's")
+        return result(FileOutcome.KEPT)
     if whose is Presence.UNSURE and file.presence is not Presence.WRITTEN:
         why = "it came while the job was rolled back, and its ETag proves nothing"
-        return FileResult(commit.key, FileOutcome.UNSURE, why)
+        return result(FileOutcome.UNSURE, why)
     answer = yield from _sent(Delete(commit.key, if_match=found.etag))
     if isinstance(answer, Done):
-        return FileResult(commit.key, FileOutcome.REMOVED)
+        return result(FileOutcome.REMOVED)
     if isinstance(answer, Unknown):
-        return FileResult(commit.key, FileOutcome.UNKNOWN, answer.cause)
+        return result(FileOutcome.UNKNOWN, answer.cause)
     if answer.code in ("PreconditionFailed", "ConditionalRequestConflict"):
-        return FileResult(commit.key, FileOutcome.KEPT, "it was changed meanwhile")
-    return FileResult(commit.key, FileOutcome.REFUSED, answer.code)
+        return result(FileOutcome.KEPT)  # It was changed meanwhile.
+    return result(FileOutcome.REFUSED, answer.code)
 
 
 def _sent(request: AbortUpload | Delete) -> Step[Done | Refused | Unknown]:
@@ -227,25 +269,24 @@ def _sent(request: AbortUpload | Delete) -> Step[Done | Refused | Unknown]:
     return answer
 
 
-def _clean_up(plan: Plan, execution: Execution, stands: Direction | None) -> Step[Execution]:
+def _clean_up(plan: Plan, done: Execution, stands: StandingDirection | None) -> Step[Execution]:
     """Abort what no task committed, then delete the magic tree, the direction last."""
     root, job = plan.case.root, plan.case.job
     # Of a job that is rolled forward, nothing else is outstanding any more; of one that is rolled
     # back, a part that came late may have left some of them listed.
     doomed = {(upload.key, upload.upload_id) for upload in job.extra}
-    doomed |= job.listed if execution.action is Action.BACK else set()
+    doomed |= job.listed if plan.action is Action.BACK else set()
     listed = partial(uploads_below, f"{root.prefix}/")
-    there = yield from listed()
-    there = [upload for upload in there if (upload.key, upload.upload_id) in doomed]
+    there = [u for u in (yield from listed()) if (u.key, u.upload_id) in doomed]
     left = yield from abort_until_gone(there, listed)
     problem = f"{len(left)} of its uploads are still listed after being aborted" if left else ""
     if not problem and job.tree is not None and stands is not None:
         problem = job.staged.remove() if job.staged is not None else ""
         problem = problem or (yield from _delete_tree(job.tree, stands))
-    return replace(execution, aborted=len(job.extra), problem=problem)
+    return replace(done, aborted=len(job.extra), problem=problem)
 
 
-def _delete_tree(tree: str, stands: Direction) -> Step[str]:
+def _delete_tree(tree: str, stands: StandingDirection) -> Step[str]:
     """Delete a job's tree; the answer is the problem there was, ``""`` for none."""
     direction = direction_key(tree)
     for attempt in _ROUNDS.attempts():

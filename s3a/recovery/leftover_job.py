@@ -8,9 +8,8 @@ from enum import StrEnum
 from ...committer.layout import TableRoot
 from ...committer.s3.requests import ListedUpload
 from ..hadoop.commit_files import PendingCommit, PendingSet
-from ..hadoop.magic_paths import why_outside
+from ..hadoop.magic_paths import is_staged_name, staging_job, why_outside
 from ..hadoop.staging_dir import StagedJob
-from ..hadoop.upload_owners import is_staged_name, staging_job
 
 
 class Kind(StrEnum):
@@ -82,11 +81,9 @@ class LeftoverJob:
         return tuple(u for u in self.uploads if (u.key, u.upload_id) not in listed)
 
     @property
-    def unaccounted(self) -> tuple[ListedUpload, ...]:
-        """Those of :attr:`extra` whose file no committed task made: an attempt that lost to
-        another of the same task has the same key (HADOOP-17258)."""
-        keys = {commit.key for commit in self.commits}
-        return tuple(upload for upload in self.extra if upload.key not in keys)
+    def last_set(self) -> float:
+        """When its last task committed, by the store's clock."""
+        return max((one.last_modified for one in self.sets), default=0.0)
 
     def refusals(self, root: TableRoot) -> tuple[str, ...]:
         """Why its pending sets may not be carried out at all, neither way: they name what is

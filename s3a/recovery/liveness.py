@@ -30,16 +30,16 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a job is held for, and why.
-
-    :param record: of its run's try, where it is open.
-    :param owner: the run it belongs to, as far as known.
-    """
+    """What a job is held for, and why. ``record``: of its run's try, where that is open."""
 
     state: State
     reason: str
     record: TryRecord | None = None
-    owner: Owner = NOBODY
+
+    @property
+    def owner(self) -> Owner:
+        """The run it belongs to, as far as known."""
+        return self.record.owner if self.record is not None else NOBODY
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,8 @@ class Knowledge:
 
     tries: OpenTries = NO_TRIES
     dead: Collection[str] = frozenset()
-    ask: Callable[[TryRecord], State | None] | None = None
+    ask: Callable[[TryRecord], State | None] = lambda _: None
     patience: float | None = None
-
-    def says_dead(self, job: str, run: str = "") -> bool:
-        return (bool(run) and run in self.dead) or any(is_of(dead, job) for dead in self.dead)
-
-    def asked(self, record: TryRecord) -> State | None:
-        return self.ask(record) if self.ask else None
 
 
 def judge(job: LeftoverJob, now: float, known: Knowledge) -> Judgement:
@@ -72,42 +66,42 @@ def judge(job: LeftoverJob, now: float, known: Knowledge) -> Judgement:
     :param now: by the store's clock, as the job's times are.
     """
     quiet = max(0.0, now - job.newest)
+    is_dead = any(is_of(dead, job.uuid) for dead in known.dead)
     for read in known.tries.known:
         if is_of(read.record.uuid, job.uuid):
-            state, reason = _by_record(job, read, quiet, known)
-            return Judgement(state, reason, read.record, read.record.owner)
-    if known.says_dead(job.uuid):
+            is_dead = is_dead or read.record.uuid in known.dead
+            return Judgement(*_by_record(read, is_dead, quiet, known), read.record)
+    if is_dead:
         return Judgement(State.DEAD, "the caller says that it is dead")
     if known.tries.damage:
         why = f"a run's record cannot be read: {known.tries.damage}"
         return Judgement(State.UNKNOWN, why)
     for read in known.tries.known if job.kind is Kind.UPLOADS else ():
         # A try at work that may be this job's, which has no UUID of its own.
-        asked, owner = known.asked(read.record), read.record.owner
+        asked = known.ask(read.record)
         at_work = asked is State.LIVE or (asked is None and read.silent_for < PATIENCE)
         if at_work and job.newest >= read.record.opened_at:
-            why = f"it may be of {_name(owner)}, which is at work"
-            return Judgement(State.LIVE, why, owner=owner)
+            why = f"it may be of {_name(read.record.owner)}, which is at work"
+            return Judgement(State.LIVE, why)
     return Judgement(*_by_silence(quiet, known, "no run's record names it"))
 
 
-def _by_record(job: LeftoverJob, read: Known, quiet: float, known: Knowledge) -> tuple[State, str]:
-    record = read.record
-    run, said_dead = _name(record.owner), known.says_dead(job.uuid, record.uuid)
-    asked, later = known.asked(record), _later_try(record, known)
+def _by_record(read: Known, is_dead: bool, quiet: float, known: Knowledge) -> tuple[State, str]:
+    record, run = read.record, _name(read.record.owner)
+    asked, later = known.ask(record), _later_try(record, known)
     if asked is State.LIVE:
         return State.LIVE, f"{run} is at work"
-    if said_dead and later is None and asked is not State.SUPERSEDED:
+    is_superseded = later is not None or asked is State.SUPERSEDED
+    if is_dead and not is_superseded:
         return State.DEAD, "the caller says that it is dead"
     # Who knows that a task is over does not know that of its application, which sends them, too.
     is_asked = asked is not None or record.is_alone
-    if not said_dead and (read.may_be_writing if is_asked else read.silent_for < PATIENCE):
+    if not is_dead and (read.may_be_writing if is_asked else read.silent_for < PATIENCE):
         return State.LIVE, f"{run} sent a heartbeat {read.silent_for:.0f} s ago"
-    allowed = min(PATIENCE, PATIENCE if known.patience is None else known.patience)
-    if not said_dead and asked is not None and quiet < allowed:
-        wrote = f"it wrote something {quiet:.0f} s ago, within {allowed:.0f} s"
-        return State.LIVE, f"{run} is over, and {wrote}"
-    if asked is State.SUPERSEDED or later is not None:
+    allowed = PATIENCE if known.patience is None else min(PATIENCE, known.patience)
+    if not is_dead and asked is not None and quiet < allowed:
+        return State.LIVE, f"{run} is over, and it wrote something {quiet:.0f} s ago"
+    if is_superseded:
         what = f"try {later}" if later is not None else "another try"
         return State.SUPERSEDED, f"{run} is over, and {what} loads or loaded instead"
     if asked is State.DEAD:
@@ -119,13 +113,12 @@ def _by_record(job: LeftoverJob, read: Known, quiet: float, known: Knowledge) ->
 
 def _by_silence(quiet: float, known: Knowledge, why: str) -> tuple[State, str]:
     patience = QUIET if known.patience is None else known.patience
+    why = f"{why}, and it wrote nothing for {quiet:.0f} s"
     if quiet < patience:
-        wrote = f"it wrote something {quiet:.0f} s ago, within {patience:.0f} s"
-        return State.LIVE, f"{why}, and {wrote}"
+        return State.LIVE, f"{why}, which is less than {patience:.0f} s"
     if known.patience is None:
-        return State.UNKNOWN, f"{why}; it has been silent for {quiet:.0f} s"
-    allowed = f"it has been silent for {quiet:.0f} s of {patience:.0f} s allowed"
-    return State.DEAD, f"{why}, and {allowed}"
+        return State.UNKNOWN, why
+    return State.DEAD, f"{why}, of {patience:.0f} s allowed"
 
 
 def _later_try(record: TryRecord, known: Knowledge) -> int | None:
@@ -148,16 +141,3 @@ def _name(owner: Owner) -> str:
     mapped = f"[{owner.map_index}]" if owner.map_index not in (None, -1) else ""
     tried = f" try {owner.try_number}" if owner.try_number is not None else ""
     return f"{owner.dag_id}.{owner.task_id}{mapped} of run {owner.run_id}{tried}"
-
-
-def rival_of(job: LeftoverJob, judged: Collection[tuple[LeftoverJob, Judgement]]) -> str | None:
-    """A job that lives and began after this one's last task, within its destination or around
-    it."""
-    last = max((one.last_modified for one in job.sets), default=job.newest)
-    mine = f"{job.destination}/"
-    for other, judgement in judged:
-        theirs = f"{other.destination}/"
-        near = theirs.startswith(mine) or mine.startswith(theirs)
-        if other is not job and judgement.state is State.LIVE and near and other.oldest >= last:
-            return other.uuid or "of uploads that name none"
-    return None

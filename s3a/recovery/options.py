@@ -51,13 +51,16 @@ class RecoveryOptions:
 
     def check(self, root: TableRoot) -> None:
         """:raises InvalidInputError: options that cannot be right."""
+        parts = [part for folder in self.folders for part in folder.strip("/").split("/")]
         if self.patience is not None and self.patience < 0:
-            raise InvalidInputError(f"patience={self.patience} is negative.", table=root.url)
-        if self.direction not in (None, Action.FORWARD, Action.BACK):
-            raise InvalidInputError(f"{self.direction} is no direction.", table=root.url)
-        for folder in self.folders:
-            if any(part in ("", ".", "..") for part in folder.strip("/").split("/")):
-                raise InvalidInputError(f"{folder!r} is no folder of a table.", table=root.url)
+            wrong = f"patience={self.patience} is negative"
+        elif self.direction not in (None, Action.FORWARD, Action.BACK):
+            wrong = f"{self.direction} is no direction"
+        elif not {"", ".", ".."}.isdisjoint(parts):
+            wrong = f"{', '.join(self.folders)}: a folder of a table has no '..' or empty component"
+        else:
+            return
+        raise InvalidInputError(f"{wrong}.", table=root.url)
 
 
 #: Report all, and do nothing.

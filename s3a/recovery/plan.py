@@ -13,14 +13,13 @@ from dataclasses import dataclass, field, replace
 
 from ...committer.layout import TableRoot
 from ...committer.s3.requests import Step
-from ..hadoop.upload_owners import is_staged_name
-from .direction import Direction, read_direction
-from .job_files import PlannedFile, Presence, look_at_files
+from ..hadoop.job_reports import Marker, read_marker
+from ..hadoop.magic_paths import is_staged_name
+from .direction import StandingDirection, read_direction
+from .job_files import PlannedFile, Presence, look_at_files, unclaimed_files
 from .leftover_job import Kind, LeftoverJob
 from .liveness import Judgement, State
-from .marker import DestinationMarker, read_marker
 from .options import Action, RecoveryOptions
-from .unclaimed_files import Unclaimed, unclaimed_files
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Case:
         set-up has removed the marker of whoever committed before.
     :param files: where those are that its pending sets name.
     :param decided: what an earlier recovery began to do.
-    :param unclaimed: complete files that no readable pending set names and that carry its name.
+    :param unclaimed: :func:`unclaimed_files`, where its pending sets do not name all it wrote.
     """
 
     root: TableRoot
@@ -42,40 +41,18 @@ class Case:
     now: float
     rival: str | None = None
     files: tuple[PlannedFile, ...] = ()
-    marker: DestinationMarker = field(default_factory=DestinationMarker)
-    decided: Direction | None = None
-    unclaimed: Unclaimed = field(default_factory=Unclaimed)
-
-    @property
-    def is_vouched_for(self) -> bool:
-        """Whether files that cannot be compared may be taken for the job's: the caller says which
-        way, or an earlier recovery, which had compared what was there, completed them."""
-        went_forward = self.decided is not None and self.decided.forward
-        return self.options.direction is not None or went_forward
-
-    @property
-    def is_of_run(self) -> bool:
-        """Whether its run is known, and so, whether that has loaded again."""
-        return not (self.judgement.record is None or self.judgement.record.is_alone)
+    marker: Marker = field(default_factory=Marker)
+    decided: StandingDirection | None = None
+    unclaimed: tuple[str, ...] | None = ()
 
     def keys(self, *presences: Presence) -> tuple[str, ...]:
         """Of its files that are so."""
         return tuple(file.commit.key for file in self.files if file.presence in presences)
 
     @property
-    def lost(self) -> tuple[str, ...]:
-        """Keys of files that are neither uploads nor objects of the job."""
-        return self.keys(Presence.MISSING, Presence.FOREIGN)
-
-    @property
-    def last_set(self) -> float:
-        """When its last task committed, by the store's clock."""
-        return max((one.last_modified for one in self.job.sets), default=0.0)
-
-    @property
     def since(self) -> str:
-        """Who has come since then, a sentence; ``""`` for nobody."""
-        if self.marker.is_newer_than(self.last_set):
+        """Who has come since its last task, a sentence; ``""`` for nobody."""
+        if self.marker.is_newer_than(self.job.last_set):
             name = self.marker.job or "one that its _SUCCESS does not name"
             return f"another job ({name}) has committed here since"
         return f"another job ({self.rival}) has begun here since" if self.rival is not None else ""
@@ -85,45 +62,52 @@ class Case:
         """Whether the job's own marker is there, which its commit writes after all files. Readers
         rely on it: such a job is never rolled back, whatever became of its files since."""
         own = bool(self.job.uuid) and self.marker.job == self.job.uuid
-        own = own and self.marker.last_modified >= self.last_set
+        own = own and self.marker.is_newer_than(self.job.last_set)
         return own and not self.keys(Presence.OUTSTANDING)
+
+    @property
+    def others_won(self) -> bool:
+        """Whether uploads alone are of attempts that lost: each has its file, by another."""
+        keys = {upload.key for upload in self.job.uploads}
+        return self.job.kind is Kind.UPLOADS and keys <= set(self.unclaimed or ())
+
+    @property
+    def visible(self) -> tuple[str, ...]:
+        """Files with its UUID in their names that a roll-back leaves to a person."""
+        return () if self.others_won or self.is_committed else self.unclaimed or ()
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to become of a job.
-
-    :param reason: why this and not the other, sentences.
-    """
+    """What is to become of a job; ``reason``: why this and not the other, sentences."""
 
     case: Case
     action: Action
     reason: str
 
 
-def looked_at(case: Case) -> Step[Case]:
-    """A case with what the store shows of it.
+def plan_job(case: Case) -> Step[Plan]:
+    """Look at what the store shows of a job, and choose.
 
     :raises RecordDamagedError: an earlier recovery's direction cannot be read.
     """
     job = case.job
-    if job.refusals(case.root):
-        return case  # Nothing that untrusted metadata name is asked for.
-    marker = yield from read_marker(job.destination)
-    unclaimed = yield from unclaimed_files(job, marker)
-    case = replace(case, marker=marker, unclaimed=unclaimed)
-    if job.tree is None:
-        return case
-    decided = yield from read_direction(job.tree)
-    files = yield from look_at_files(job)
-    return replace(case, files=files, decided=decided)
-
-
-def plan_job(case: Case) -> Plan:
-    """Choose. Asks the store nothing."""
-    if case.is_vouched_for:
+    if refusals := job.refusals(case.root):  # Nothing that untrusted metadata name is asked for.
+        why = f"its metadata cannot be trusted: {'; '.join(refusals[:3])}. Nothing was asked of "
+        return Plan(case, Action.REFUSE, f"{why}the store for it")
+    case = replace(case, marker=(yield from read_marker(job.destination)))
+    if job.kind is Kind.UPLOADS or any(one.read is None for one in job.sets):
+        case = replace(case, unclaimed=(yield from unclaimed_files(job)))
+    if job.tree is not None:
+        decided = yield from read_direction(job.tree)
+        case = replace(case, files=(yield from look_at_files(job)), decided=decided)
+    went_forward = case.decided is not None and case.decided.said.forward
+    if case.options.direction is not None or went_forward:
+        # The caller vouches for files that cannot be compared; or an earlier recovery, which had
+        # compared what was there, completed them.
         case = replace(case, files=tuple(map(_vouched_for, case.files)))
-    return Plan(case, *_choose(case))
+    choose = _uploads_only if job.kind is Kind.UPLOADS else _choose
+    return Plan(case, *choose(case))
 
 
 def _vouched_for(file: PlannedFile) -> PlannedFile:
@@ -131,16 +115,8 @@ def _vouched_for(file: PlannedFile) -> PlannedFile:
 
 
 def _choose(case: Case) -> tuple[Action, str]:
-    job, files, decided, since = case.job, case.files, case.decided, case.since
-    wanted = case.options.direction
-    refusals = job.refusals(case.root)
-    if refusals:
-        return Action.REFUSE, (
-            f"its metadata cannot be trusted: {'; '.join(refusals[:3])}. Nothing was asked of "
-            "the store for it"
-        )
-    if job.kind is Kind.UPLOADS:
-        return _uploads_only(case)
+    job, files, since, wanted = case.job, case.files, case.since, case.options.direction
+    decided = case.decided.said if case.decided is not None else None
     if (decided is None or decided.forward) and case.is_committed:
         return Action.FORWARD, "its _SUCCESS is there: its commit is done but for the clean-up"
     if decided is not None and decided.job != job.uuid:
@@ -153,20 +129,36 @@ def _choose(case: Case) -> tuple[Action, str]:
             "other stores), so nothing proves that they are this job's. If they are, roll it "
             "forward; if its rows are loaded again, roll it back, which removes them"
         )
-    if decided is not None and not (decided.forward and case.lost and since):
-        return _go_on(case, decided)
-    if (doubt := _unclaimed(case)) and wanted is not Action.BACK:
-        return Action.ASK, f"{_unreadable(job)}, and {doubt}"
-    against = _against(case)
+    unreadable, lost = _unreadable(job), case.keys(Presence.MISSING, Presence.FOREIGN)
+    gone = f"neither an upload nor its own object is there for {len(lost)} files, such as "
+    broken = unreadable or (f"{gone}{lost[0]!r}" if lost else "")
+    if decided is not None and not (decided.forward and lost and since):
+        begun = f"an earlier recovery has begun to roll it {_way(decided.forward)}"
+        if decided.forward and broken:
+            return Action.BACK, f"{begun}, but {broken}"
+        return Action.FORWARD if decided.forward else Action.BACK, begun
+    if case.unclaimed != () and wanted is not Action.BACK:
+        return Action.ASK, f"{unreadable}, and {_told(case.unclaimed)}, and roll it back"
     written = len(case.keys(Presence.WRITTEN))
-    if since and written and wanted is None:
-        superseded = case.judgement.state is State.SUPERSEDED and written < len(files)
-        if not superseded and (not case.is_of_run or case.lost or against):
-            return Action.ASK, (
-                f"{written} of its {len(files)} files are written, and {since}. Where that one "
-                "loads the same rows again, or removed some of these, this one must be rolled "
-                "back, else forward: only you can tell"
-            )
+    superseded = case.judgement.state is State.SUPERSEDED
+    against = (
+        unreadable
+        or (not job.sets and "no task of it has committed")
+        or (not files and "its tasks have committed no file")
+        or broken
+        or (superseded and case.judgement.reason)
+        or (wanted is Action.BACK and "the caller wants it rolled back")
+        or ""
+    )
+    record = case.judgement.record
+    is_of_run = record is not None and not record.is_alone
+    doubtful = not is_of_run or lost or (against and not (superseded and written < len(files)))
+    if since and written and wanted is None and doubtful:
+        return Action.ASK, (
+            f"{written} of its {len(files)} files are written, and {since}. Where that one loads "
+            "the same rows again, or removed some of these, this one must be rolled back, else "
+            "forward: only you can tell"
+        )
     if not written and not against:
         against = "none of its files is written, so nothing shows that its commit had begun"
     if against and wanted is Action.FORWARD:
@@ -175,98 +167,62 @@ def _choose(case: Case) -> tuple[Action, str]:
         return Action.ASK, why
     if against:
         return Action.BACK, against
-    if job.staged is not None and job.unaccounted and wanted is None:
+    # An attempt that lost to another of the same task has the same key (HADOOP-17258).
+    strange = {u.key for u in job.extra} - {commit.key for commit in job.commits}
+    if job.staged is not None and strange and wanted is None:
         return Action.ASK, (
-            f"there are {len(job.unaccounted)} uploads of it that no pending set names, such as "
-            f"of {job.unaccounted[0].key!r}: is the folder a copy that is not whole? Else roll it "
-            "forward, which aborts them"
+            f"there are {len(strange)} uploads of it that no pending set names, such as of "
+            f"{min(strange)!r}: is the folder a copy that is not whole? Else roll it forward, "
+            "which aborts them"
         )
-    rest = len(files) - written
     left = f". {len(job.extra)} uploads of attempts that lost are aborted" if job.extra else ""
     return Action.FORWARD, (
-        f"all {len(job.sets)} pending sets load, {written} of {len(files)} files are written, "
-        "so its commit had passed its tests, and "
-        + (f"the uploads of the other {rest} are all there" if rest else "none is outstanding")
-        + left
+        f"all {len(job.sets)} pending sets load, {written} of {len(files)} files are written, so "
+        "its commit had passed its tests, and the uploads of the others are all there" + left
     )
 
 
-def _unclaimed(case: Case) -> str:
-    """What may be visible of a job some of whose pending sets cannot be read; ``""``: nothing."""
-    if case.unclaimed.is_unknown:
+def _way(forward: bool) -> str:
+    return "forward" if forward else "back"
+
+
+def _told(unclaimed: tuple[str, ...] | None) -> str:
+    """What may be visible of a job that no readable pending set names."""
+    if unclaimed is None:
         return (
             "nothing that can be read says what its files are called, so whether some are "
-            "visible is not known. See to them, and roll it back"
+            "visible is not known. See to them"
         )
-    named = f"{case.unclaimed.told} its UUID in their names: they may be its, which a name does "
-    return f"{named}not prove. Remove them or not, and roll it back" if case.unclaimed.keys else ""
+    return (
+        f"{len(unclaimed)} complete files, such as {unclaimed[0]!r}, carry its UUID in their "
+        "names: they may be its, which a name does not prove. Remove them or not"
+    )
 
 
 def _uploads_only(case: Case) -> tuple[Action, str]:
     """There is no metadata of it in the store, nor in a staging folder that was looked at."""
-    job, unclaimed = case.job, case.unclaimed
+    job, there = case.job, case.unclaimed or ()
     none = (
         "it left uploads and no metadata in the store: a staging committer keeps its pending "
         "sets on the cluster's file system, and a task that closed no file has none"
     )
-    if unclaimed.is_committed:
+    if case.is_committed or case.others_won:
         return Action.BACK, (
-            f"{none}. Other attempts won: its _SUCCESS is there, or files have its keys"
+            f"{none}. Other attempts won: its _SUCCESS is there, or each upload's file"
         )
     if case.options.direction is Action.BACK:
         return Action.BACK, f"{none}. The caller wants it rolled back"
-    if unclaimed.keys:
-        return Action.ASK, (
-            f"{none}. {unclaimed.told} the UUID of its uploads: it died in its commit. "
-            f"{_WHERE} Where the folder is lost, remove these files and roll it back"
-        )
-    if case.judgement.state is State.SUPERSEDED:
+    if not there and case.judgement.state is State.SUPERSEDED:
         return Action.BACK, f"{none}. {case.judgement.reason}"
-    if any(is_staged_name(upload.key) for upload in job.uploads):
+    if there or any(is_staged_name(upload.key) for upload in job.uploads):
+        seen = f"{_told(there)}. It may have died in its commit. " if there else ""
         return Action.ASK, (
-            f"the names of its uploads are a staging committer's, and {none}. What its tasks "
-            f"wrote is in these uploads alone. {_WHERE} Where it is loaded again, roll it back"
+            f"{none}. {seen}What its tasks wrote may be in these uploads alone. Name the staging "
+            "folder (--staging, staging=: fs.s3a.committer.staging.tmp.path) that holds its "
+            "pending sets: it may be rolled forward with them. Where its rows are loaded again, "
+            "or the folder is lost, roll it back"
         )
     return Action.BACK, none
-
-
-_WHERE = (
-    "Name the staging folder (--staging, staging=: fs.s3a.committer.staging.tmp.path) that holds "
-    "its pending sets: it may be rolled forward with them."
-)
-
-
-def _go_on(case: Case, decided: Direction) -> tuple[Action, str]:
-    begun = f"an earlier recovery has begun to roll it {'forward' if decided.forward else 'back'}"
-    against = _unreadable(case.job) or _lost(case)
-    if decided.forward and against:
-        return Action.BACK, f"{begun}, but {against}"
-    return Action.FORWARD if decided.forward else Action.BACK, begun
-
-
-def _lost(case: Case) -> str:
-    if not case.lost:
-        return ""
-    first, *others = case.lost
-    more = f" and {len(others)} more" if others else ""
-    return f"neither an upload nor its own object is there for {first!r}{more}"
-
-
-def _against(case: Case) -> str:
-    """What forbids to roll forward, whatever the mode; ``""`` for nothing."""
-    job = case.job
-    if unreadable := _unreadable(job):
-        return unreadable
-    if not job.sets:
-        return "no task of it has committed"
-    if not case.files:
-        return "its tasks have committed no file"
-    if case.lost:
-        return _lost(case)
-    if case.judgement.state is State.SUPERSEDED:
-        return case.judgement.reason
-    wants_back = case.options.direction is Action.BACK
-    return "the caller wants it rolled back" if wants_back else ""
 
 
 def _unreadable(job: LeftoverJob) -> str:

@@ -7,7 +7,7 @@ those of which nothing is known too; jobs that live are left alone in any case.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -26,11 +26,10 @@ from ..runs.try_record import TryRecord
 from .execute import NOTHING_DONE, Execution, FileOutcome, carry_out
 from .job_files import Presence
 from .leftover_job import Kind, LeftoverJob
-from .leftovers import Leftovers, find_jobs
-from .liveness import Judgement, Knowledge, State, judge, rival_of
-from .marker import MarkerOutcome
+from .leftovers import find_jobs
+from .liveness import Judgement, Knowledge, State, judge
 from .options import REPORT, Action, RecoveryOptions
-from .plan import Case, Plan, looked_at, plan_job
+from .plan import Case, Plan, plan_job
 
 _log = logging.getLogger(__name__)
 
@@ -105,15 +104,18 @@ class RecoveredJob:
     removed: int = 0
     aborted: int = 0
     kept: tuple[str, ...] = ()
-    marker: MarkerOutcome | None = None
+    marker: str | None = None
     silent_for: float = 0.0
     owner: Owner = field(default=NOBODY)
+
+
+_Judged = Sequence[tuple[LeftoverJob, Judgement]]
 
 
 def recover_jobs(
     root: TableRoot,
     options: RecoveryOptions = REPORT,
-    ask: Callable[[TryRecord], State | None] | None = None,
+    ask: Callable[[TryRecord], State | None] = lambda _: None,
 ) -> Step[tuple[RecoveredJob, ...]]:
     """Find the S3A jobs below a table, and report or settle each.
 
@@ -125,7 +127,7 @@ def recover_jobs(
     options.check(root)
     folders = tuple(f"{root.prefix}/{folder.strip('/')}" for folder in options.folders)
     staging = StagingFolder(options.staging) if options.staging is not None else None
-    found: Leftovers = yield from find_jobs(root, folders, options.deep, staging)
+    found = yield from find_jobs(root, folders, options.deep, staging)
     # Tries after jobs: a try says that it begins before its job leaves anything.
     tries = yield from open_tries(root)
     known = Knowledge(tries, options.dead, ask, options.patience)
@@ -134,7 +136,7 @@ def recover_jobs(
     for job, judgement in judged:
         if options.jobs is not None and job.uuid not in options.jobs:
             continue
-        rival = rival_of(job, judged)
+        rival = _rival_of(job, judged)
         result = yield from _settled(Case(root, job, judgement, options, found.now, rival))
         results.append(result)
         _log.info(
@@ -150,61 +152,72 @@ def recover_jobs(
     return tuple(results)
 
 
+def _rival_of(job: LeftoverJob, judged: _Judged) -> str | None:
+    """A job that lives and began after this one's last task, within its destination or around
+    it."""
+    last, mine = job.last_set or job.newest, f"{job.destination}/"
+    for other, judgement in judged:
+        theirs = f"{other.destination}/"
+        near = theirs.startswith(mine) or mine.startswith(theirs)
+        if other is not job and judgement.state is State.LIVE and near and other.oldest >= last:
+            return other.uuid or "of uploads that name none"
+    return None
+
+
 def _settled(case: Case) -> Step[RecoveredJob]:
     if case.judgement.state is State.LIVE:
         return _result(case, JobOutcome.LEFT, "it lives; nothing is done to it")
     try:
-        try:
-            plan = plan_job((yield from looked_at(case)))
-        except RecordDamagedError as error:
-            return _result(case, JobOutcome.REFUSED, str(error))
-        return _without_acting(plan) or _acted(plan, (yield from carry_out(plan)))
+        plan = yield from plan_job(case)
+        outcome, reason = _without_acting(plan)
+        if outcome is not None:
+            return _result(plan.case, outcome, reason, looked=True)
+        done = yield from carry_out(plan)
+        return _result(plan.case, *_acted(plan, done), looked=True, done=done)
+    except RecordDamagedError as error:
+        return _result(case, JobOutcome.REFUSED, str(error))
     except OutcomeUnknownError as error:
         return _result(case, JobOutcome.UNKNOWN, str(error))
     except ZeroRenameError as error:
         return _result(case, JobOutcome.FAILED, str(error))
 
 
-def _without_acting(plan: Plan) -> RecoveredJob | None:
-    """The result where nothing is done; ``None`` where the plan is to be carried out."""
+def _without_acting(plan: Plan) -> tuple[JobOutcome | None, str]:
+    """The outcome where nothing is done, and why; ``None`` where the plan is to be carried out."""
     case, options = plan.case, plan.case.options
-    is_forward = plan.action is Action.FORWARD
     if plan.action is Action.REFUSE:
-        return _result(case, JobOutcome.REFUSED, plan.reason, looked=True)
+        return JobOutcome.REFUSED, plan.reason
     if plan.action is Action.ASK:
-        return _result(case, JobOutcome.NEEDS_DECISION, plan.reason, looked=True)
+        return JobOutcome.NEEDS_DECISION, plan.reason
     if case.judgement.state is State.UNKNOWN and not options.force:
         is_seen = options.apply and case.keys(Presence.WRITTEN)
+        way = "forward" if plan.action is Action.FORWARD else "back"
+        reason = "whether it lives is not known, so it is left unless that is forced, which would "
         outcome = JobOutcome.NEEDS_DECISION if is_seen else JobOutcome.LEFT
-        reason = (
-            "whether it lives is not known, so it is left unless that is forced, which would roll "
-            f"it {'forward' if is_forward else 'back'}: {plan.reason}"
-        )
-        return _result(case, outcome, reason, looked=True)
+        return outcome, f"{reason}roll it {way}: {plan.reason}"
     if options.apply:
-        return None
+        return None, plan.reason
+    is_forward = plan.action is Action.FORWARD
     would = JobOutcome.WOULD_ROLL_FORWARD if is_forward else JobOutcome.WOULD_ROLL_BACK
-    return _result(case, would, plan.reason, looked=True)
+    return would, plan.reason
 
 
-def _acted(plan: Plan, execution: Execution) -> RecoveredJob:
-    case, reason = plan.case, plan.reason
-    outcome = JobOutcome.ROLLED_BACK
-    if execution.moved:
-        outcome = JobOutcome.LEFT
-        reason = "it changed while it was looked at: it may live, or be recovered by somebody else"
-    elif execution.problem:
-        outcome = JobOutcome.UNKNOWN if execution.unsure else JobOutcome.FAILED
-        reason = f"{execution.problem}. It is kept for a repeat. Meant to {plan.action}: {reason}"
-    elif execution.action is Action.FORWARD:
-        outcome = JobOutcome.ROLLED_FORWARD
-    elif kept := case.unclaimed.keys:
-        outcome = JobOutcome.FILES_LEFT
-        reason += (
-            f". {len(kept)} complete files carry its UUID in their names. A name is no proof, so "
-            "they are left to you to remove"
+def _acted(plan: Plan, done: Execution) -> tuple[JobOutcome, str]:
+    if done.moved:
+        why = "it changed while it was looked at: it may live, or be recovered by somebody else"
+        return JobOutcome.LEFT, why
+    if done.problem:
+        outcome = JobOutcome.UNKNOWN if done.unsure else JobOutcome.FAILED
+        why = f"{done.problem}. It is kept for a repeat. Meant to {plan.action}: {plan.reason}"
+        return outcome, why
+    if plan.action is Action.FORWARD:
+        return JobOutcome.ROLLED_FORWARD, plan.reason
+    if kept := plan.case.visible:
+        return JobOutcome.FILES_LEFT, (
+            f"{plan.reason}. {len(kept)} complete files carry its UUID in their names. A name is "
+            "no proof, so they are left to you to remove"
         )
-    return _result(case, outcome, reason, looked=True, execution=execution)
+    return JobOutcome.ROLLED_BACK, plan.reason
 
 
 def _result(
@@ -212,11 +225,11 @@ def _result(
     outcome: JobOutcome,
     reason: str,
     looked: bool = False,
-    execution: Execution = NOTHING_DONE,
+    done: Execution = NOTHING_DONE,
 ) -> RecoveredJob:
     job, judgement = case.job, case.judgement
-    kept = [file.key for file in execution.files if file.outcome is FileOutcome.KEPT]
-    kept += case.unclaimed.keys if outcome is JobOutcome.FILES_LEFT else ()
+    kept = done.keys(FileOutcome.KEPT)
+    kept += (case.unclaimed or ()) if outcome is JobOutcome.FILES_LEFT else ()
 
     def count(*presences: Presence) -> int | None:
         return len(case.keys(*presences)) if looked else None
@@ -237,11 +250,11 @@ def _result(
         missing=count(Presence.MISSING, Presence.FOREIGN),
         unsure=count(Presence.UNSURE),
         extra=len(job.extra),
-        completed=execution.count(FileOutcome.COMPLETED),
-        removed=execution.count(FileOutcome.REMOVED),
-        aborted=execution.aborted + execution.count(FileOutcome.ABORTED),
+        completed=len(done.keys(FileOutcome.COMPLETED)),
+        removed=len(done.keys(FileOutcome.REMOVED)),
+        aborted=done.aborted + len(done.keys(FileOutcome.ABORTED)),
         kept=tuple(map(_safe, kept)),
-        marker=execution.marker,
+        marker=done.marker,
         silent_for=max(0.0, case.now - job.newest),
         owner=judgement.owner,
     )
@@ -252,26 +265,19 @@ def _safe(text: str) -> str:
     return printable(text).replace("\n", "\\n")
 
 
-def _forget_tries(
-    root: TableRoot,
-    judged: Collection[tuple[LeftoverJob, Judgement]],
-    results: Collection[RecoveredJob],
-) -> Step[None]:
+def _forget_tries(root: TableRoot, judged: _Judged, results: Sequence[RecoveredJob]) -> Step[None]:
     """Close tries of which nothing stays. One of whose jobs was rolled forward stays open, and its
     record says so, for its run's next try to read; if there is to be one."""
-    outcomes = {result.job: result.outcome for result in results}
-    of_try: dict[str, tuple[TryRecord, list[JobOutcome | None]]] = {}
-    for job, judgement in judged:
-        record = judgement.record
-        if record is not None:
-            of_try.setdefault(record.uuid, (record, []))[1].append(outcomes.get(job.uuid))
-    for record, became in of_try.values():
+    became = {result.job: result.outcome for result in results}
+    of_try = {one.record.uuid: one.record for _, one in judged if one.record is not None}
+    for uuid, record in of_try.items():
+        jobs = [job.uuid for job, one in judged if one.record and one.record.uuid == uuid]
         done = {JobOutcome.ROLLED_BACK} | (
             {JobOutcome.ROLLED_FORWARD} if record.is_alone else set()
         )
-        if done.issuperset(became):
+        if done.issuperset(became.get(job) for job in jobs):
             try:
                 yield from forget_try(root, record)
             except ZeroRenameError as error:
                 # Its jobs are settled all the same, and its run's next try closes it.
-                _log.warning("Try %s could not be closed: %s", record.uuid, error)
+                _log.warning("Try %s could not be closed: %s", uuid, error)

@@ -66,6 +66,12 @@ def runs_prefix(root: TableRoot) -> str:
     return _beside(root, "s3a-runs")
 
 
+def run_prefix(root: TableRoot, once: str) -> str:
+    """Below which the tries of one run are."""
+    digest = hashlib.sha256(once.encode()).hexdigest()[:16]
+    return f"{runs_prefix(root)}{quote(once, safe='')[:80]}-{digest}/"
+
+
 def open_key(root: TableRoot, once: str, run: str) -> str:
     return f"{run_prefix(root, once)}{run}{_OPEN}"
 
@@ -74,27 +80,20 @@ def closed_key(root: TableRoot, once: str, run: str) -> str:
     return f"{run_prefix(root, once)}{run}{_CLOSED}"
 
 
-def report_prefix(root: TableRoot, run: str, number: int) -> str:
-    """Where the committer leaves its summary report of a write: it says that the job committed
-    also when the marker is a later job's. Without a slash at its end."""
-    return f"{reports_prefix(root, run)}{number}"
-
-
 def reports_prefix(root: TableRoot, run: str) -> str:
-    """Below which the reports of all of a try's writes are."""
+    """Below which the reports of all of a try's writes are, by their numbers. A report says that
+    a job committed also when the marker is a later job's."""
     return f"{_beside(root, 's3a-reports')}{run}/"
 
 
+def report_prefix(root: TableRoot, run: str, number: int) -> str:
+    """The folder of one write's report, without a slash at its end."""
+    return f"{reports_prefix(root, run)}{number}"
+
+
 def report_dir(root: TableRoot, write: WriteRecord) -> str:
-    """The folder of a write's report, ``s3a://bucket/key``."""
-    place = report_prefix(root, run_of(write.uuid), write.number)
-    return write.reports or f"s3a://{root.bucket}/{place}"
-
-
-def run_prefix(root: TableRoot, once: str) -> str:
-    """Below which the tries of one run are."""
-    digest = hashlib.sha256(once.encode()).hexdigest()[:16]
-    return f"{runs_prefix(root)}{quote(once, safe='')[:80]}-{digest}/"
+    """The same, ``s3a://bucket/key``."""
+    return f"s3a://{root.bucket}/{report_prefix(root, run_of(write.uuid), write.number)}"
 
 
 def _beside(root: TableRoot, kind: str) -> str:
@@ -156,15 +155,14 @@ def superseded(root: TableRoot, once: str, run: str) -> Step[str]:
 
 def read_report(root: TableRoot, write: WriteRecord) -> Step[JobSummary | None]:
     """The committer's report of a write; ``None`` where it left none of this job."""
-    place = report_dir(root, write)
-    report, _ = yield from find_report(root, write.uuid, place, write.since_ms)
-    return report
+    folder = report_prefix(root, run_of(write.uuid), write.number)
+    return (yield from find_report(root, write.uuid, folder))
 
 
 def _of_tries(keys: Sequence[str]) -> list[str]:
-    """One key for each try among those of its records."""
-    known = set(keys)
-    return [k for k in keys if k.endswith(_CLOSED) and (_closed(k) == k or _closed(k) not in known)]
+    """One key for each try among those of its records: the closed one where both are there."""
+    closed = {key for key in keys if not key.endswith(_OPEN)}
+    return [k for k in keys if k.endswith(_CLOSED) and (k in closed or _closed(k) not in closed)]
 
 
 def _closed(key: str) -> str:
@@ -233,6 +231,18 @@ def swap(known: Known, new: TryRecord) -> Step[bool]:
     return isinstance(outcome, Written)
 
 
+def change_open(root: TableRoot, record: TryRecord, **changes: Any) -> Step[None]:
+    """Change a try's record, unless it is settled.
+
+    :raises OutcomeUnknownError: the store does not say whether it was written.
+    """
+
+    def changed(found: TryRecord, _: float) -> TryRecord:
+        return found if found.state in SETTLED else replace(found, **changes)
+
+    yield from change(root, record, changed)
+
+
 def send_heartbeat(
     root: TableRoot, record: TryRecord, unless_within: float = 0.0
 ) -> Step[TryRecord | None]:
@@ -256,9 +266,8 @@ def note_recovered(root: TableRoot, record: TryRecord, job: str) -> Step[None]:
     """
 
     def noted(found: TryRecord, _: float) -> TryRecord:
-        if found.state in SETTLED or job in found.recovered:
-            return found
-        return replace(found, recovered=(*found.recovered, job))
+        known = found.state in SETTLED or job in found.recovered
+        return found if known else replace(found, recovered=(*found.recovered, job))
 
     yield from change(root, record, noted)
 
@@ -289,18 +298,20 @@ def forget_try(root: TableRoot, record: TryRecord) -> Step[None]:
 
 def remove_try(root: TableRoot, record: TryRecord) -> Step[Mapping[str, str]]:
     """Forget a try wholly. Returns as :func:`remove_reports`."""
-    listing = yield from list_objects(reports_prefix(root, record.uuid))
     own = [place(root, record.once, record.uuid) for place in (open_key, closed_key)]
-    return (yield from remove((key, None) for key in (*listing.keys, *own)))
+    return (yield from remove_reports(root, record.uuid, own))
 
 
-def remove_reports(root: TableRoot, run: str) -> Step[Mapping[str, str]]:
+def remove_reports(
+    root: TableRoot, run: str, others: Sequence[str] = ()
+) -> Step[Mapping[str, str]]:
     """Remove the reports of a try's writes, once its own record says what came of them.
 
+    :param others: keys to remove besides.
     :returns: those that may still be there, with the reason: they only take up room.
     """
     listing = yield from list_objects(reports_prefix(root, run))
-    return (yield from remove((key, None) for key in listing.keys))
+    return (yield from remove((key, None) for key in (*listing.keys, *others)))
 
 
 def _move(root: TableRoot, record: TryRecord) -> Step[TryRecord]:

@@ -74,8 +74,6 @@ class WriteRecord:
     :param opened_at: seconds by the store's clock; ``ended_at`` when it was said to be written.
     :param rows: how many Spark wrote; ``None`` while it writes, and where nobody counted them.
     :param among: the only partitions that its rows can be in; none for any.
-    :param reports: the folder of its committer's report, ``s3a://bucket/key``, where the session
-        names one; else it is :func:`report_prefix`.
     """
 
     uuid: str
@@ -92,7 +90,6 @@ class WriteRecord:
     ended_at: Annotated[float, LEFT_OUT] = 0.0
     rows: Annotated[int | None, LEFT_OUT] = None
     among: Annotated[tuple[str, ...], LEFT_OUT] = ()
-    reports: Annotated[str | None, LEFT_OUT] = None
 
     @property
     def since_ms(self) -> int:

@@ -9,20 +9,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 from ...committer.errors import VerificationError
-from ...committer.layout import UNPARTITIONED, TableRoot
-from ...committer.records.success_marker import FILENAMES_LIMIT, SuccessMarker
+from ...committer.layout import TableRoot
+from ...committer.records.success_marker import FILENAMES_LIMIT
 from ...committer.s3.listing import list_objects
-from ...committer.s3.requests import Absent, All, Found, Get, Head, Step
+from ...committer.s3.requests import All, Found, Head, Step
 from ..hadoop.commit_files import JobSummary
+from ..hadoop.job_reports import Marker, read_marker
 from ..hadoop.magic_paths import uuids_in_name, why_outside
-from ..hadoop.upload_owners import list_uploads
-from .expectation import Expectation
+from ..hadoop.uploads import uploads_below
 
 _SHOWN = 5
 _NOT_AGAIN = "Compare the table's rows with the source before loading anything again."
+_PROTOCOL = (
+    "Set spark.sql.sources.commitProtocolClass to PathOutputCommitProtocol, as the operator's "
+    "settings do: formats other than Parquet are bound to the committer by it alone."
+)
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """One write that verification holds the store to, which is one job of a committer.
+
+    :param committer: ``magic``, ``directory``, ``partitioned`` or ``classic``.
+    :param uuid: handed in as ``fs.s3a.committer.uuid``; ``None`` where the application writes
+        more than once under UUIDs of Spark's own: then any marker that is new enough is its.
+    :param since_ms: when the job began, milliseconds by the *store's* clock (the ``Date`` of an
+        answer): a marker that the store wrote in an earlier second is another job's.
+    :param rows: how many Spark wrote; ``None`` where nobody counted them.
+    :param partitions: the only ones that may have received rows; none where any may.
+    """
+
+    committer: str
+    uuid: str | None
+    since_ms: int
+    rows: int | None = None
+    partitions: tuple[str, ...] = ()
 
 
 def committed_files(
@@ -36,77 +61,44 @@ def committed_files(
     job = summary.marker.job
     named = [name.removeprefix("/") for name in summary.marker.filenames]
     for key in named:
-        outside = why_outside(root.bucket, key, root, root.prefix)
-        if outside:
-            raise VerificationError(
-                f"The _SUCCESS marker {outside}.", table=root.url, job=job, remedy=_NOT_AGAIN
-            )
-    if not named:
-        yield from _check_empty(root, summary, expectation)
+        if outside := why_outside(root.bucket, key, root, root.prefix):
+            raise _wrong(root, job, f"What the job left {outside}.")
+    if not named and not summary.files:
+        yield from _check_empty(root, job, expectation)
         return {}
     if len(named) < FILENAMES_LIMIT or summary.files == len(named):
         files = yield from _sizes(named)
     else:
         files = yield from _of_the_write(root, job, named)
-    missing = sorted(set(named) - files.keys())
-    if missing:
-        raise VerificationError(
-            f"{len(missing)} files that the job committed are not there: {_some(missing)}. A job "
-            "that replaced them since would have left its own marker.",
-            table=root.url,
-            job=job,
-            key=missing[0],
-            remedy=_NOT_AGAIN,
-        )
-    _check_totals(root, summary, files)
+    if missing := sorted(set(named) - files.keys()):
+        gone = f"{len(missing)} files that the job committed are not there: {_some(missing)}"
+        raise _wrong(root, job, f"{gone}. Another job may have replaced them since.", missing[0])
+    there = {"files": (summary.files, len(files)), "bytes": (summary.bytes, sum(files.values()))}
+    for what, (counted, is_there) in there.items():
+        # Markers of other makers, or of old releases, may not say.
+        if counted is not None and counted != is_there:
+            why = f"The job committed {counted} {what}, and {is_there} are there."
+            raise _wrong(root, job, why)
     return files
 
 
-def _check_totals(root: TableRoot, summary: JobSummary, files: Mapping[str, int]) -> None:
-    """What the job counted; markers of other makers, or of old releases, may not say."""
-    there = (len(files), sum(files.values()))
-    counted = (summary.files, summary.bytes)
-    for what, is_there, was in zip(("files", "bytes"), there, counted, strict=True):
-        if was is not None and was != is_there:
-            raise VerificationError(
-                f"The job committed {was} {what}, and {is_there} of it are there.",
-                table=root.url,
-                job=summary.marker.job,
-                remedy=_NOT_AGAIN,
-            )
-
-
-def _check_empty(root: TableRoot, summary: JobSummary, expectation: Expectation) -> Step[None]:
+def _check_empty(root: TableRoot, job: str, expectation: Expectation) -> Step[None]:
     """A committer without files to commit: nothing was written, or tasks went past it."""
-    job = summary.marker.job
-    if summary.files:
-        raise VerificationError(
-            f"The job committed {summary.files} files, and its marker names none.",
-            table=root.url,
-            job=job,
-            remedy=_NOT_AGAIN,
-        )
     if expectation.rows == 0:
-        # Whatever came since is of jobs beside this one.
-        return
+        return  # Whatever came since is of jobs beside this one.
     came = yield from may_be_its(root, job, expectation.since_ms, expectation.partitions)
     if came or expectation.rows:
         wrote = f", though Spark wrote {expectation.rows} rows" if expectation.rows else ""
         files = f"{len(came)} came since the job began: {_some(sorted(came))}" if came else "none"
-        raise VerificationError(
-            f"The committer committed no file{wrote}; of files, {files}. Tasks wrote directly "
-            "into the table, which nothing undoes when one of them fails; or another job wrote "
-            "beside this one.",
-            table=root.url,
-            job=job,
-            key=min(came) if came else None,
-            remedy="Set spark.sql.sources.commitProtocolClass to PathOutputCommitProtocol, as "
-            "the operator's settings do: formats other than Parquet are bound to the committer "
-            "by it alone.",
+        why = (
+            f"The committer committed no file{wrote}; of files, {files}. Tasks wrote directly into "
+            "the table, which nothing undoes when one of them fails; or another job wrote beside "
+            "this one."
         )
+        raise _wrong(root, job, why, min(came, default=None), _PROTOCOL)
 
 
-def _sizes(keys: Sequence[str]) -> Step[dict[str, int]]:
+def _sizes(keys: Iterable[str]) -> Step[dict[str, int]]:
     """Sizes of those of the keys that are there: one HEAD each."""
     answers = yield All(tuple(Head(key) for key in keys))
     return {found.key: found.size for found in answers if isinstance(found, Found)}
@@ -114,18 +106,16 @@ def _sizes(keys: Sequence[str]) -> Step[dict[str, int]]:
 
 def _of_the_write(root: TableRoot, job: str, named: Sequence[str]) -> Step[dict[str, int]]:
     """All files with a UUID that all the named ones have in their names, by a listing."""
-    common = set(uuids_in_name(named[0]))
-    for key in named:
-        common &= set(uuids_in_name(key))
+    common = _common_uuids(named)
     # Spark's own UUID is one write's; the committer's may have been handed to several.
     common = common - {job.lower()} or common
+    files = yield from files_since(root, 0)
     wanted = set(named)
-    listing = yield from list_objects(f"{root.prefix}/", wanted=root.is_data)
-    return {
-        item.key: item.size
-        for item in listing.objects
-        if item.key in wanted or common & set(uuids_in_name(item.key))
-    }
+    return {k: n for k, n in files.items() if k in wanted or common & set(uuids_in_name(k))}
+
+
+def _common_uuids(keys: Collection[str]) -> set[str]:
+    return set.intersection(*(set(uuids_in_name(key)) for key in keys)) if keys else set()
 
 
 def files_since(root: TableRoot, since_ms: int) -> Step[dict[str, int]]:
@@ -150,13 +140,12 @@ def may_be_its(
     :param partitions: the only ones that it may have written; none for any.
     """
     came = yield from files_since(root, since_ms)
-    found = yield Get(root.marker_key(UNPARTITIONED))
-    marker = None if isinstance(found, Absent) else SuccessMarker.parse_or_none(found.body)
+    marker: Marker = yield from read_marker(root.prefix)
     others: set[str] = set()
-    if marker is not None and marker.job != job:
-        others = {name.removeprefix("/") for name in marker.filenames}
+    if marker.said is not None and marker.job != job:
+        others = {name.removeprefix("/") for name in marker.said.marker.filenames}
     # Spark's own UUID of that write, which its unnamed files have in their names as well.
-    writes = set.intersection(*(set(uuids_in_name(key)) for key in others)) if others else set()
+    writes = _common_uuids(others)
     return {
         key: size
         for key, size in came.items()
@@ -166,41 +155,34 @@ def may_be_its(
     }
 
 
-def left_uploads(
-    root: TableRoot, job: str, files: Collection[str], warnings: list[str]
-) -> Step[None]:
+def left_uploads(root: TableRoot, job: str, files: Collection[str]) -> Step[list[str]]:
     """Uploads under way below the destination: the job's own should be none.
 
     :param files: the keys the job committed.
-    :param warnings: gets a sentence where uploads are left that no row depends on.
+    :returns: sentences about uploads that are left and that no row depends on.
     :raises VerificationError: an upload of the job whose file is not there.
     """
-    uploads = yield from list_uploads(root)
-    marks = {job.lower()}
-    for key in files:
-        marks |= set(uuids_in_name(key))
-    own = [upload for upload in uploads if marks & set(uuids_in_name(upload.key))]
-    there = yield from _sizes(sorted({upload.key for upload in own} - set(files)))
-    lost = sorted({upload.key for upload in own} - set(files) - there.keys())
-    if lost:
-        raise VerificationError(
-            f"{len(lost)} files of the job are uploaded, not completed and not there: "
-            f"{_some(lost)}. Their rows may be missing.",
-            table=root.url,
-            job=job,
-            key=lost[0],
-            remedy=_NOT_AGAIN,
-        )
-    if own:
-        warnings.append(
-            f"{len(own)} uploads of the job are left, of attempts that were repeated: their files "
-            "are there. `zero-rename s3a-recover` aborts them."
-        )
-    if len(uploads) > len(own):
-        warnings.append(
-            f"{len(uploads) - len(own)} other uploads are under way below the destination: of "
-            "jobs that are writing, or that died."
-        )
+    uploads = yield from uploads_below(f"{root.prefix}/")
+    marks = {job.lower()}.union(*(uuids_in_name(key) for key in files))
+    own = [upload.key for upload in uploads if marks & set(uuids_in_name(upload.key))]
+    open_keys = set(own) - set(files)
+    if lost := sorted(open_keys - (yield from _sizes(sorted(open_keys))).keys()):
+        some = f"uploaded, not completed and not there: {_some(lost)}"
+        why = f"{len(lost)} files of the job are {some}. Their rows may be missing."
+        raise _wrong(root, job, why, lost[0])
+    counts = {
+        "uploads of the job are left, of attempts that were repeated: their files are there. "
+        "`zero-rename s3a-recover` aborts them.": len(own),
+        "other uploads are under way below the destination: of jobs that are writing, or that "
+        "died.": len(uploads) - len(own),
+    }
+    return [f"{count} {what}" for what, count in counts.items() if count]
+
+
+def _wrong(
+    root: TableRoot, job: str, what: str, key: str | None = None, remedy: str = _NOT_AGAIN
+) -> VerificationError:
+    return VerificationError(what, table=root.url, job=job, key=key, remedy=remedy)
 
 
 def _some(keys: Sequence[str]) -> str:

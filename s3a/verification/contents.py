@@ -12,15 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...committer.errors import VerificationError
-from ...committer.layout import UNPARTITIONED, TableRoot
+from ...committer.layout import TableRoot
 from ...committer.parquet.footers import count_rows
-from ...committer.records.success_marker import SuccessMarker
-from ...committer.s3.requests import Absent, Get, Step
+from ...committer.s3.requests import Step
 from ...committer.table import Table
+from ..hadoop.job_reports import read_marker
 from ..hadoop.settings import Committer
 from ..runs.ledger import read_report, report_dir
 from ..runs.try_record import WriteRecord
-from .expectation import Expectation
+from .committed_files import Expectation
 from .verify import verify_job
 
 _log = logging.getLogger("zero_rename.s3a.verification.contents")
@@ -66,10 +66,9 @@ def verified(table: Table, records: TableRoot, write: WriteRecord) -> CommittedW
     found = table.run(verify_job(TableRoot.parse(write.destination), expected, report_dir=reports))
     for warning in found.warnings:
         _log.warning("Job %s: %s", write.uuid, warning)
-    files = found.sizes
     partitions = {name: Contents() for name in (write.partition, *write.emptied) if name}
-    rows = count_rows(table.driver, files)
-    for key, size in files.items():
+    rows = count_rows(table.driver, found.sizes)
+    for key, size in found.sizes.items():
         name = table.root.partition_of_data_key(key)
         if name is not None:
             one = Contents(1, None if rows is None else rows[key], size)
@@ -78,7 +77,7 @@ def verified(table: Table, records: TableRoot, write: WriteRecord) -> CommittedW
     # Files of a classic job do not say whose they are: those of others count, too.
     names_none = write.committer == Committer.CLASSIC
     check_rows(table.root, write.uuid, write.rows, hold, at_least=names_none)
-    return CommittedWrite(write.uuid, len(files), sum(files.values()), hold, partitions)
+    return CommittedWrite(write.uuid, found.files, found.bytes, hold, partitions)
 
 
 def check_rows(
@@ -114,8 +113,5 @@ def is_proved(records: TableRoot, write: WriteRecord) -> Step[bool]:
 
 def marker_job(root: TableRoot) -> Step[str | None]:
     """The job whose ``_SUCCESS`` lies at a destination."""
-    found = yield Get(root.marker_key(UNPARTITIONED))
-    if isinstance(found, Absent):
-        return None
-    marker = SuccessMarker.parse_or_none(found.body)
-    return marker.job if marker is not None and marker.success else None
+    marker = yield from read_marker(root.prefix)
+    return marker.job if marker.said is not None and marker.said.marker.success else None

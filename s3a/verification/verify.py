@@ -9,26 +9,29 @@ over is a warning, since a task that fails for it would load the rows again.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...committer.errors import InvalidInputError, RecordDamagedError, VerificationError
+from ...committer.errors import InvalidInputError, VerificationError
 from ...committer.layout import UNPARTITIONED, TableRoot
 from ...committer.records.success_marker import COMMITTER as NATIVE
-from ...committer.records.success_marker import SuccessMarker
-from ...committer.s3.requests import Absent, Found, Get, Step
+from ...committer.s3.requests import Step
 from ..hadoop.commit_files import JobSummary
-from ..hadoop.job_reports import find_report
+from ..hadoop.job_reports import Marker, find_report, read_marker
 from ..hadoop.settings import MARKER_KEY, Committer
-from .committed_files import committed_files, files_since, left_uploads
-from .expectation import Expectation
+from .committed_files import Expectation, committed_files, files_since, left_uploads
 
 _NO_MARKER = (
     "Nothing should read this load before its files were looked at. A marker is not written "
     f"where {MARKER_KEY} is false, with dynamic partition overwrite (SPARK-35279), where the "
     "application wrote elsewhere or not at all, and by commits that failed."
 )
-_SETTINGS = "`zero-rename checks` names what half-configures a committer."
+_LOOK = (
+    "Look at the application's log and its settings (`zero-rename checks` names what "
+    "half-configures a committer), and for files with this job's UUID, before anything reads the "
+    "table or the rows are loaded again: they may all be there."
+)
 
 
 @dataclass(frozen=True)
@@ -72,115 +75,80 @@ def verify_job(
         that committer; files are missing or of other sizes; or uploads are left whose files are
         not there.
     """
-    if expectation.committer not in list(Committer):
+    asked = expectation.committer
+    if asked not in list(Committer):
         raise InvalidInputError(
-            f"There is no S3A committer {expectation.committer!r} whose job could be verified.",
+            f"There is no S3A committer {asked!r} whose job could be verified.",
             remedy=f"Choose one of {', '.join(Committer)}.",
         )
-    if expectation.committer == Committer.CLASSIC:
+    if asked == Committer.CLASSIC:
         return (yield from _count_classic(root, expectation))
     report, warnings = None, list[str]()
-    if expectation.uuid is not None and report_dir is not None:
-        report, notes = yield from find_report(
-            root, expectation.uuid, report_dir, expectation.since_ms
-        )
-        warnings += notes
+    # Not a table's root: it may well lie in a folder that readers skip.
+    folder = re.fullmatch(rf"s3[an]?://{re.escape(root.bucket)}/(.*?)/*", report_dir or "")
+    if folder is not None and expectation.uuid is not None:
+        report = yield from find_report(root, expectation.uuid, folder[1])
+    if report_dir and report is None:
+        warnings.append(f"There is no report of the job in {report_dir} that can be read.")
     if report is not None and report.marker.success:
         summary = report
     else:
-        summary = yield from _of_marker(root, expectation, _says(report))
-    marker = summary.marker
-    if marker.committer != expectation.committer:
-        raise _another_ran(root, marker, expectation)
+        summary = yield from _of_marker(root, expectation, report)
+    if summary.marker.committer != asked:
+        raise _another_ran(root, summary.marker.committer, expectation)
     sizes = yield from committed_files(root, summary, expectation)
-    yield from left_uploads(root, marker.job, sizes, warnings)
-    return Verified(marker.job, marker.committer, sizes, tuple(warnings))
+    warnings += yield from left_uploads(root, summary.marker.job, sizes)
+    return Verified(summary.marker.job, asked, sizes, tuple(warnings))
 
 
-def _says(report: JobSummary | None) -> str:
-    """What the report of a job that failed says, a sentence; ``""`` for none."""
-    if report is None:
-        return ""
-    reason = report.exception.splitlines()[0][:300] if report.exception else "no reason"
-    stage = report.stage or "unknown"
-    return f" The job's own report says that it failed at stage {stage!r}: {reason}"
-
-
-def _of_marker(root: TableRoot, expectation: Expectation, failed: str) -> Step[JobSummary]:
+def _of_marker(
+    root: TableRoot, expectation: Expectation, failed: JobSummary | None
+) -> Step[JobSummary]:
     """What the marker says, if it is this job's, and a successful one's.
 
-    :param failed: what the job's own report says against it.
+    :param failed: the job's own report, if it says that the job failed.
     """
-    found = yield Get(root.marker_key(UNPARTITIONED))
-
-    def wrong(what: str, remedy: str) -> VerificationError:
-        key = root.marker_key(UNPARTITIONED)
-        job = expectation.uuid
-        return VerificationError(f"{what}{failed}", table=root.url, job=job, key=key, remedy=remedy)
-
-    if isinstance(found, Absent):
+    marker: Marker = yield from read_marker(root.prefix)
+    said, since = marker.said, expectation.since_ms / 1000
+    is_new = marker.is_newer_than(since)
+    is_own = said is not None and expectation.uuid in (None, marker.job)
+    if said is not None and is_new and is_own and said.marker.success and failed is None:
+        return said
+    remedy = _LOOK
+    if not marker.etag:
         came = yield from files_since(root, expectation.since_ms)
-        files = f"{len(came)} files came since it began" if came else "no file came"
-        raise wrong(f"The job left no _SUCCESS marker, and {files}.", _NO_MARKER)
-    is_old = _is_old(found, expectation)
-    if not found.body:
-        rows = f"The rows are likely all there; compare them with the source. {_SETTINGS}"
-        if is_old:
-            by = "an earlier job of the classic rename committer wrote it, and this one wrote none"
-            raise wrong(f"The _SUCCESS marker is empty and older than the job: {by}.", rows)
-        ran = f"the classic rename committer ran instead of {expectation.committer}"
-        raise wrong(
-            f"The _SUCCESS marker is empty: {ran}. Files were renamed one after the other, which "
-            "S3 does by copying: a failure half-way would have left some of them in the table.",
-            rows,
-        )
-    look = "Look at the application's log and its settings before anything reads the table."
-    try:
-        summary = JobSummary.parse(found.body, found.key)
-    except RecordDamagedError as error:
-        what = f"The _SUCCESS marker is not what an S3A committer writes. {error.message}"
-        raise wrong(what, look) from error
-    marker = summary.marker
-    wrote = f"The _SUCCESS marker is of job {marker.job or 'unknown'} of {marker.hostname!r}"
-    is_ours = expectation.uuid in (None, marker.job)
-    if is_old:
-        same = ", which used the same UUID" if marker.job == expectation.uuid else ""
-        left = "this job left no marker of its own, and nothing says that it committed"
-        raise wrong(f"{wrote} and older than this job{same}: {left}.", _NO_MARKER)
-    if not is_ours:
-        raise wrong(
-            f"{wrote}, not of this one. Either another job committed to the same destination "
-            "since, and this job's files may be there too; or the application did not use the "
-            "UUID it was given.",
-            "Let one job at a time write to one destination. Look for files with this job's UUID "
-            "before running it again.",
-        )
-    if failed:
-        raise wrong(
-            "There is a marker. A commit that fails while it cleans up has written its marker "
-            "before, and its files are there.",
-            "Look at the application's log. Do not load the rows again before: they may all be in "
-            "the table.",
-        )
-    if not marker.success:
-        raise wrong("The marker itself says that the job failed.", look)
-    return summary
+        what, remedy = f"left no _SUCCESS marker, and {len(came)} files came since", _NO_MARKER
+    elif marker.is_empty:
+        what = f"_SUCCESS is empty: the classic rename committer ran, not {expectation.committer}"
+    elif said is None:
+        what = "_SUCCESS is not what an S3A committer writes"
+    elif not is_own:
+        what = f"_SUCCESS is of job {marker.job} of {said.marker.hostname!r}, not of this one"
+    else:
+        what = "_SUCCESS is of this UUID"
+    if marker.etag and not is_new:
+        what, remedy = f"{what}, and older than this job, which left none", _NO_MARKER
+    if failed is None and is_own and is_new:
+        what += ", and says that the job failed"
+    elif failed is not None:
+        reason = failed.exception.splitlines()[0][:300] if failed.exception else "no reason"
+        stage = failed.stage or "unknown"
+        what += f". The job's own report says that it failed at stage {stage!r}: {reason}"
+    raise VerificationError(
+        f"Nothing says that the job committed: {what}.",
+        table=root.url,
+        job=expectation.uuid,
+        key=root.marker_key(UNPARTITIONED),
+        remedy=remedy,
+    )
 
 
-def _is_old(found: Found, expectation: Expectation) -> bool:
-    # The store's own times have whole seconds.
-    return int(found.last_modified) < expectation.since_ms // 1000
-
-
-def _another_ran(
-    root: TableRoot, marker: SuccessMarker | None, expectation: Expectation
-) -> VerificationError:
-    ran = marker.committer if marker else "of another kind"
+def _another_ran(root: TableRoot, ran: str, expectation: Expectation) -> VerificationError:
     own = ", this project's own" if ran == NATIVE else ""
     return VerificationError(
         f"The committer {ran!r} ran{own}, and {expectation.committer!r} was asked for.",
         table=root.url,
-        job=marker.job if marker else None,
+        job=expectation.uuid,
         remedy="Its files are committed. Find out which setting won: `zero-rename checks` names "
         "those that decide, and a setting in the application wins over the operator's.",
     )
@@ -189,10 +157,11 @@ def _another_ran(
 def _count_classic(root: TableRoot, expectation: Expectation) -> Step[Verified]:
     """The files that came since the job began: classic's marker is empty, and says neither which
     job wrote it nor which files belong to it."""
-    found = yield Get(root.marker_key(UNPARTITIONED))
-    if isinstance(found, Found) and found.body:
-        raise _another_ran(root, SuccessMarker.parse_or_none(found.body), expectation)
-    if isinstance(found, Absent) or _is_old(found, expectation):
+    marker: Marker = yield from read_marker(root.prefix)
+    if marker.etag and not marker.is_empty:
+        ran = marker.said.marker.committer if marker.said else "of another kind"
+        raise _another_ran(root, ran, expectation)
+    if not marker.is_newer_than(expectation.since_ms / 1000):
         raise VerificationError(
             "The job left no _SUCCESS marker, or one that is older than this job.",
             table=root.url,

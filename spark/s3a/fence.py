@@ -16,10 +16,9 @@ GIVE_UP = HEARTBEAT_TIMEOUT - 30.0
 class Fence:
     """One write's heartbeats, and its end where they came too late.
 
-    Nothing in an S3A committer refuses the commit of a job that others hold for dead and have
-    replaced. So the application looks itself: with each heartbeat, for a later try of its run;
-    and it ends its write when it cannot send one in time, since then it cannot know. What is
-    left open is a commit that has begun already: Spark cannot cancel that.
+    Nothing in an S3A committer refuses the commit of a job that others hold for dead. So the
+    application looks itself, with each heartbeat, for a later try of its run; and it ends its
+    write when it cannot send one in time. A commit that has begun Spark cannot cancel.
 
     :param beat: sends a heartbeat; says why the try may not write any more, a sentence, ``""``
         where it may.

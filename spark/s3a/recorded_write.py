@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 from ...committer.errors import (
     DestinationExistsError,
     JobFencedError,
     OutcomeUnknownError,
-    SettingsRefusedError,
     UnfinishedCommitError,
     VerificationError,
     ZeroRenameError,
@@ -51,7 +51,6 @@ _lock = threading.Lock()
 _numbers: dict[str, int] = {}
 #: What this process has entered, by try and number.
 _writes: dict[str, dict[int, WriteRecord]] = {}
-_REMOVED = "The record of this try was removed, as that of a dead one"
 
 
 def save_by_s3a(frame: DataFrame, target: WriteTarget, handoff: Handoff) -> None:
@@ -101,7 +100,6 @@ class _Application:
         target = self._target
         if self._table.exists():
             raise native_table_refused(target.root, target.committer)
-        self._check_unique(target)
         facts = {
             "committer": target.committer,
             "destination": writes[0].path,
@@ -119,18 +117,6 @@ class _Application:
                         key=there.key,
                         remedy="Use mode overwrite or append, or another table.",
                     )
-
-    def _check_unique(self, target: WriteTarget) -> None:
-        """An overwrite of named partitions by the partitioned committer finds out by the UUID in
-        file names which of them got no row."""
-        if target.committer != Committer.PARTITIONED or not target.partitions:
-            return
-        if target.mode is Mode.REPLACE and (self._view.hadoop(UNIQUE_KEY) or "true") != "true":
-            raise SettingsRefusedError(
-                f"{UNIQUE_KEY} is off, so the files of this job could not be told from older "
-                "ones in the partitions to replace; nothing was written.",
-                remedy="Leave it on.",
-            )
 
     def write(self, frame: DataFrame, write: PlannedWrite, part: int, parts: int) -> None:
         """Carry out one write, on record from before its start until after its end."""
@@ -154,11 +140,20 @@ class _Application:
                 self._note(replace(record, state=FAILED))
                 self.end()
             if fence.reason:
-                raise self._fenced(record, fence.reason) from error
+                why = f"{fence.reason}. So this write was ended; its job was aborted"
+                remedy = "Nothing is to be done: that try, or the next, loads the rows."
+                raise self._fenced(record, why, remedy) from error
             raise
-        done = self._enter(replace(done, emptied=emptied)) or done
+        self._enter(replace(done, emptied=emptied))
         if fence.reason:
-            raise self._too_late(done, fence.reason)
+            raise OutcomeUnknownError(
+                f"{fence.reason}, and this write was to end; but its commit had begun already, "
+                "which Spark cannot cancel, and went through. Its rows may be in the table twice.",
+                table=self._target.root.url,
+                job=record.uuid,
+                remedy="See what the later try loaded: its operator says so, too. Its _SUCCESS and "
+                "report name its files; those of this job have to go where both are there.",
+            )
         logger.info("Written: %s, job %s", write.path, record.uuid)
 
     def end(self) -> None:
@@ -187,29 +182,14 @@ class _Application:
             part=part,
             parts=parts,
             among=() if write.partition else self._target.partitions,
-            reports=self._own_reports(),
         )
         if number == 1:
             self._check_alone()
-        entered = self._enter(record)
-        superseded = self._superseded() if entered is not None else _REMOVED
-        if superseded:
+        if reason := self._heartbeat(record):
             self._note(replace(record, state=FAILED))
-            raise JobFencedError(
-                f"{superseded}; nothing was written.",
-                table=self._target.root.url,
-                job=record.uuid,
-                remedy="Nothing is to be done: that try loads the rows.",
-            )
-        assert entered is not None
-        return entered
-
-    def _own_reports(self) -> str | None:
-        """The folder that the session names for reports; ``None`` where it is the one in which
-        the operator looks for that of an application without ``save()``, or there is none."""
-        given = self._view.hadoop(REPORT_KEY) or ""
-        ours = ledger.report_prefix(self._beside, self._try.uuid, 0)
-        return None if given in ("", f"s3a://{self._beside.bucket}/{ours}") else given
+            remedy = "Nothing is to be done: that try loads the rows."
+            raise self._fenced(record, f"{reason}; nothing was written", remedy)
+        return _writes[self._try.uuid][number]
 
     def _check_alone(self) -> None:
         """See that no other driver writes as this try, and that it is on record. One that YARN has
@@ -218,16 +198,14 @@ class _Application:
         if known is None:
             self._records.run(ledger.open_try(self._beside, self._try))
             return
-        mine = _writes[self._try.uuid]
-        others = [write for write in known.record.writes if write.number not in mine]
+        others = [w for w in known.record.writes if w.number not in _writes[self._try.uuid]]
         if others:
-            raise JobFencedError(
+            raise self._fenced(
+                others[0],
                 "Another driver of this try has written already: the cluster has started the "
-                "driver again. Nothing was written by this one.",
-                table=self._target.root.url,
-                job=others[0].uuid,
-                remedy="Set spark.yarn.maxAppAttempts=1; the operator's next try settles what the "
-                "first driver left.",
+                "driver again. Nothing was written by this one",
+                "Set spark.yarn.maxAppAttempts=1; the operator's next try settles what the first "
+                "driver left.",
             )
 
     def _enter(self, write: WriteRecord) -> WriteRecord | None:
@@ -256,6 +234,8 @@ class _Application:
             options[UUID_KEY] = record.uuid
             # It outlives the marker, whose place the next job's takes.
             options[REPORT_KEY] = ledger.report_dir(self._beside, record)
+            # By it files are known for a staging committer's, and partitions that got no row.
+            options[UNIQUE_KEY] = "true"
         writer = frame.write.format("parquet").mode(SAVE_MODES[write.save_mode]).options(**options)
         if write.partition_by:
             writer = writer.partitionBy(*write.partition_by)
@@ -267,46 +247,30 @@ class _Application:
 
         :raises VerificationError: they do not hold them, or are not all there.
         """
-        proved = record.committer == Committer.CLASSIC
+        is_classic = record.committer == Committer.CLASSIC
         try:
-            if proved or self._table.run(is_proved(self._beside, record)):
+            if is_classic or self._table.run(is_proved(self._beside, record)):
                 verified(self._table, self._beside, record)
-                return
-            why = "no report of it is to be seen"
+            else:
+                # Spark says that it committed; another job's marker may stand for this one's.
+                logger.warning("No report of job %s is to be seen: not compared", record.uuid)
         except VerificationError:
             raise
         except ZeroRenameError as error:
-            why = str(error)
-        # Spark says that it committed; another job's marker may stand for this one's.
-        logger.warning("The rows of job %s could not be compared: %s", record.uuid, why)
+            logger.warning("The rows of job %s could not be compared: %s", record.uuid, error)
 
     def _heartbeat(self, record: WriteRecord) -> str:
         """Why this try may not write any more: a sentence, or nothing."""
-        return self._superseded() if self._enter(record) is not None else _REMOVED
-
-    def _superseded(self) -> str:
-        if self._try.is_alone:
-            return ""
+        if self._enter(record) is None:
+            return "The record of this try was removed, as that of a dead one"
         mine = self._try
+        if mine.is_alone:
+            return ""
         return self._records.run(ledger.superseded(self._beside, mine.once, mine.uuid))
 
-    def _fenced(self, record: WriteRecord, reason: str) -> JobFencedError:
-        return JobFencedError(
-            f"{reason}. So this write was ended; its job was aborted.",
-            table=self._target.root.url,
-            job=record.uuid,
-            remedy="Nothing is to be done: that try, or the next, loads the rows.",
-        )
-
-    def _too_late(self, record: WriteRecord, reason: str) -> OutcomeUnknownError:
-        return OutcomeUnknownError(
-            f"{reason}, and this write was to end; but its commit had begun already, which Spark "
-            "cannot cancel, and went through. Its rows may be in the table twice.",
-            table=self._target.root.url,
-            job=record.uuid,
-            remedy="See what the later try loaded: its operator says so, too. Its _SUCCESS and "
-            "report name its files; those of this job have to go where both are there.",
-        )
+    def _fenced(self, record: WriteRecord, why: str, remedy: str) -> JobFencedError:
+        table = self._target.root.url
+        return JobFencedError(f"{why}.", table=table, job=record.uuid, remedy=remedy)
 
     def _empty_the_rest(self, record: WriteRecord) -> tuple[str, ...]:
         """Empty the partitions named that no row arrived for, which the partitioned committer
@@ -320,8 +284,17 @@ class _Application:
             if not files or any(record.uuid in item.key for item in files):
                 continue
             left = self._table.run(remove((item.key, None) for item in files))
-            if left:
-                raise _not_emptied(target, record, name, left)
+            for key, cause in left.items():
+                raise UnfinishedCommitError(
+                    f"The job's rows are committed, and the partition {name}, which got none of "
+                    f"them, could not be emptied: {len(left)} of its old files may still be there "
+                    f"({cause}).",
+                    table=target.root.url,
+                    job=record.uuid,
+                    key=key,
+                    remedy="Load the partitions again when the store allows deletes: an overwrite "
+                    "adds nothing twice. Or delete the partition's files.",
+                )
             emptied.append(name)
         return tuple(emptied)
 
@@ -340,9 +313,7 @@ def _rows(frame: DataFrame, target: WriteTarget, write: PlannedWrite) -> DataFra
 
     if not target.partitions:
         return frame
-    among = _is_in(target.partitions[0])
-    for name in target.partitions[1:]:
-        among = among | _is_in(name)
+    among = reduce(or_, map(_is_in, target.partitions))
     mine = F.lit(True) if write.partition is None else _is_in(write.partition)
     refused = F.raise_error(
         F.lit(f"A row belongs to none of the partitions {', '.join(target.partitions[:5])} …")
@@ -363,21 +334,6 @@ def _is_in(partition: str) -> Column:
         else:
             found = found & text.eqNullSafe(unescape(raw))
     return found
-
-
-def _not_emptied(
-    target: WriteTarget, record: WriteRecord, name: str, left: Mapping[str, str]
-) -> UnfinishedCommitError:
-    key, cause = next(iter(left.items()))
-    return UnfinishedCommitError(
-        f"The job's rows are committed, and the partition {name}, which got none of them, could "
-        f"not be emptied: {len(left)} of its old files may still be there ({cause}).",
-        table=target.root.url,
-        job=record.uuid,
-        key=key,
-        remedy="Load the partitions again when the store allows deletes: an overwrite adds nothing "
-        "twice. Or delete the partition's files.",
-    )
 
 
 def _next_number(run: str) -> int:

@@ -45,6 +45,5 @@ class RowCount:
     def _ask(self) -> None:
         try:
             self._rows = self._observation.get.get("rows")
-        except Exception as error:
-            # Of the JVM, and about a number: what was written stays written.
-            logger.warning("Spark could not say how many rows it wrote: %s", error)
+        except Exception:  # Of the JVM, and about a number: what was written stays written.
+            logger.warning("Spark could not count the rows that it wrote", exc_info=True)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...s3a.checks.job_facts import JobFacts
-from ...s3a.checks.run import CheckFinding, inspect, refuse, warnings
+from ...s3a.checks.run import inspect, refuse
 from ...s3a.hadoop import effective_settings as layers
 from ...s3a.hadoop.settings import BINDING_PARQUET, PATH_PROTOCOL, Committer
 
@@ -51,9 +51,7 @@ class SessionView:
     def hadoop(self, key: str) -> str | None:
         """An option of Hadoop's, as a write of this session would find it."""
         own = self._session.conf.get(key, None)
-        if own is not None or self._hadoop is None:
-            return own
-        return self._hadoop.get(key)
+        return own if own is not None or self._hadoop is None else self._hadoop.get(key)
 
     def for_bucket(self, bucket: str, key: str) -> str | None:
         """An option of S3A's as the file system of a bucket finds it: one of the bucket's own
@@ -76,36 +74,25 @@ class SessionView:
     def settings(
         self, options: Mapping[str, str], bucket: str | None = None
     ) -> Mapping[str, layers.Setting]:
-        """All settings in force for a write, Spark's and Hadoop's.
+        """All settings in force for a write, Spark's and Hadoop's; of Hadoop's those that the
+        checks read, by their bare names, and no credentials.
 
         :param options: of the write; they win.
         :param bucket: it writes to.
         """
-        return layers.effective(
-            [(layers.SESSION, {**self._hadoop_settings(), **self._spark_settings(), **options})],
-            bucket,
-        )
-
-    def _hadoop_settings(self) -> dict[str, str]:
-        """Hadoop's options that the checks read, by their bare names; no credentials."""
-        if self._hadoop is None:
-            return {}
-        keys = list(layers.HADOOP_KEYS)
-        of_buckets = self._hadoop.getPropsWithPrefix(_BUCKET)
-        keys += [f"{_BUCKET}{key}" for key in of_buckets if not _SECRET.search(key)]
-        values = {key: self._hadoop.get(key) for key in keys}
-        return {key: value for key, value in values.items() if value is not None}
-
-    def _spark_settings(self) -> dict[str, str]:
-        """Spark's settings. Where Hadoop's configuration can be seen, the ``spark.hadoop.…`` ones
-        were taken into it when the context was made, and may have been changed there since."""
-        found: dict[str, str] = {}
+        found: dict[str, str | None] = {}
         if self._hadoop is not None:
+            # The spark.hadoop.… settings were taken into Hadoop's when the context was made, and
+            # may have been changed there since.
             found |= dict(self._session.sparkContext.getConf().getAll())
         found |= {str(key): str(value) for key, value in self._session.conf.getAll.items()}
-        if self._hadoop is None:
-            return found
-        return {key: value for key, value in found.items() if not key.startswith(_HADOOP)}
+        if self._hadoop is not None:
+            found = {key: value for key, value in found.items() if not key.startswith(_HADOOP)}
+            of_buckets = self._hadoop.getPropsWithPrefix(_BUCKET)
+            keys = [f"{_BUCKET}{key}" for key in of_buckets if not _SECRET.search(key)]
+            found = {key: self._hadoop.get(key) for key in (*layers.HADOOP_KEYS, *keys)} | found
+        said = {key: value for key, value in (found | dict(options)).items() if value is not None}
+        return layers.effective([(layers.SESSION, said)], bucket)
 
     def has_class(self, name: str) -> bool | None:
         """Whether Spark can load a class; ``None`` where that cannot be seen."""
@@ -116,12 +103,10 @@ class SessionView:
 
     def missing_classes(self, committer: str) -> tuple[str, ...]:
         """Those that a committer needs and Spark cannot load, as far as that can be seen."""
-        needed = [_S3A_CLASS]
-        if committer != Committer.CLASSIC:
-            needed += [PATH_PROTOCOL, BINDING_PARQUET]
-        missing = [name for name in needed if self.has_class(name) is False]
+        binding = [] if committer == Committer.CLASSIC else [PATH_PROTOCOL, BINDING_PARQUET]
+        missing = [name for name in (_S3A_CLASS, *binding) if self.has_class(name) is False]
         # Which of the two S3A wants depends on its release (HADOOP-18073: version 2 since 3.4).
-        if not missing and not any(self.has_class(name) is not False for name in _SDK_CLASSES):
+        if not missing and all(self.has_class(name) is False for name in _SDK_CLASSES):
             missing = [" or ".join(_SDK_CLASSES)]
         return tuple(missing)
 
@@ -136,27 +121,21 @@ def check_session(
     facts: Mapping[str, Any],
     options: Mapping[str, str],
     bucket: str | None = None,
-) -> tuple[CheckFinding, ...]:
-    """Look at a session before a write.
+) -> None:
+    """Look at a session before a write. Logs the warnings.
 
     :param facts: members of :class:`JobFacts` besides the settings.
     :param options: the write's.
-    :return: the warnings, which are logged.
     :raises SettingsRefusedError: it would lose or double rows; nothing was written.
     """
-    settings = view.settings(options, bucket)
-    # The driver's machine; of executors elsewhere nothing is known here.
     seen = JobFacts(
-        settings=settings,
+        settings=view.settings(options, bucket),
+        # The driver's machine; of executors elsewhere nothing is known here.
         missing_classes=view.missing_classes(facts["committer"]),
         is_cluster=view.is_cluster,
         **facts,
     )
-    findings = inspect(seen)
-    for finding in warnings(findings):
-        logger.warning("%s", finding)
-    refuse(findings)
-    return warnings(findings)
+    refuse(inspect(seen))
 
 
 def _of_bucket(bucket: str, key: str) -> str:

@@ -10,8 +10,7 @@ from typer.testing import CliRunner, Result
 
 from zero_rename.cli import app
 from zero_rename.s3a.checks.run import CHECKS
-from zero_rename.s3a.hadoop.committers import COMMITTERS
-from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
+from zero_rename.s3a.hadoop.settings import COMMITTERS, Committer, S3ASettings
 
 
 def invoke(*arguments: str) -> Result:

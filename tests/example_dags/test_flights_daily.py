@@ -102,7 +102,7 @@ def job() -> Any:
 
 
 def test_the_word_for_the_committer_is_one_of_those_there_are(dags: dict[str, Any]) -> None:
-    from zero_rename.s3a.hadoop.committers import COMMITTERS
+    from zero_rename.s3a.hadoop.settings import COMMITTERS
 
     word = dags["flights_daily"].params.get_param("committer")
     assert (word.value, tuple(word.schema["enum"])) == ("zero_rename", COMMITTERS)

@@ -277,7 +277,7 @@ class TestVerification:
         """The retry does not take it for committed, nor add the rows again."""
         stage("written", empty_marker="1")
         for number in (1, 2):
-            with pytest.raises(VerificationError, match="classic rename committer ran instead"):
+            with pytest.raises(VerificationError, match="classic rename committer ran, not magic"):
                 run(operator(tables), try_number=number)
         assert len(spark.calls()) == 1
 
@@ -285,7 +285,7 @@ class TestVerification:
         self, tables: Tables, stage: Callable[..., None], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         stage("written", empty_marker="1")
-        with pytest.raises(VerificationError, match="classic rename committer ran instead"):
+        with pytest.raises(VerificationError, match="classic rename committer ran, not magic"):
             run(operator(tables, mode="overwrite"))
         monkeypatch.delenv("TEST_EMPTY_MARKER")
         assert run(operator(tables, mode="overwrite"), try_number=2)["repeated"] is False
@@ -440,8 +440,8 @@ class TestTries:
             run(task, try_number=2)
         assert len(spark.calls()) == 1
         # A part of its rows may be there: neither loading again nor leaving it so is right then.
-        assert "1 without a UUID" in str(e.value)
-        assert "remove those, and submit with on_repeat='append'" in str(e.value)
+        assert "1 files came to" in str(e.value)
+        assert "remove them, and submit with on_repeat='append'" in str(e.value)
         insists = operator(tables, on_repeat="append")
         assert run(insists, try_number=3)["repeated"] is False
         assert rows(tables) == ["1", "3"]

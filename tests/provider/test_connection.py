@@ -8,7 +8,7 @@ import pytest
 from zero_rename.committer import InvalidInputError
 from zero_rename.provider import get_provider_info
 from zero_rename.provider.connection import ConnectionSettings, config_number
-from zero_rename.s3a.hadoop.committers import COMMITTERS, check_committer
+from zero_rename.s3a.hadoop.settings import COMMITTERS, check_committer
 
 
 def connection(extra: dict[str, Any] | None = None, **fields: Any) -> SimpleNamespace:

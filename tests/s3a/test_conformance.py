@@ -35,7 +35,7 @@ from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
 from zero_rename.s3a.recovery.liveness import State
 from zero_rename.s3a.recovery.options import Action, RecoveryOptions
 from zero_rename.s3a.recovery.recover import JobOutcome, RecoveredJob, recover_jobs
-from zero_rename.s3a.verification.expectation import Expectation
+from zero_rename.s3a.verification.committed_files import Expectation
 from zero_rename.s3a.verification.verify import Verified, verify_job
 
 HADOOP = "spark.hadoop."
@@ -92,7 +92,7 @@ class TestChecks:
             (
                 "magic",
                 {f"{S3A}multipart.purge": "true", f"{S3A}multipart.purge.age": "60"},
-                {"longest_job_seconds": 3600.0},
+                {},
                 "multipart-purge",
             ),
             # S3A conformance 108
@@ -253,8 +253,8 @@ class TestSuccess:
     @pytest.mark.parametrize(
         ("changes", "why"),
         [
-            ({"name": "other/1"}, "not Hadoop's SuccessData"),
-            ({"success": False}, "itself says that the job failed"),
+            ({"name": "other/1"}, "not what an S3A committer writes"),
+            ({"success": False}, "says that the job failed"),
             ({"jobId": ""}, "not of this one"),
         ],
     )

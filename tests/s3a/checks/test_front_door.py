@@ -17,7 +17,6 @@ from support.session_stand_in import CIRCUMSTANCES, configured, session
 from zero_rename.cli import app
 from zero_rename.committer import Mode, SettingsRefusedError, Table
 from zero_rename.committer.layout import TableRoot
-from zero_rename.committer.s3.lifecycle import LifecycleRule
 from zero_rename.orchestration.s3a.configuration import Load, SparkCall, check_submission
 from zero_rename.orchestration.submit.submission import Cluster
 from zero_rename.s3a.checks.run import CHECKS
@@ -48,8 +47,6 @@ class Submitted:
     partitions: tuple[str, ...] = ()
     master: str = "local[2]"
     options: Mapping[str, Any] = field(default_factory=dict)
-    rules: tuple[LifecycleRule, ...] = ()
-    seconds: float | None = None
 
 
 #: One submission for each check that the operator can meet.
@@ -66,7 +63,6 @@ SUBMITTED: dict[str, Submitted] = {
     "magic-disabled": Submitted(conf={f"{S3A}committer.magic.enabled": "false"}),
     # Hadoop's page on third-party stores, for stores without multipart uploads.
     "tripwire-off": Submitted(conf={ALGORITHM: "2"}),
-    "hadoop-keys-dropped": Submitted(defaults={"fs.s3a.committer.name": "magic"}),
     "overwrite-removes-table": Submitted(
         source=OWN, mode=Mode.REPLACE, partitions=("day=1", "day=2")
     ),
@@ -81,16 +77,11 @@ SUBMITTED: dict[str, Submitted] = {
     # Hadoop's page on third-party stores recommends the purge where there are no rules.
     "multipart-purge": Submitted(conf={f"{S3A}multipart.purge": "true"}),
     "directory-purge": Submitted(conf={f"{S3A}directory.operations.purge.uploads": "true"}),
-    "lifecycle-too-short": Submitted(rules=(LifecycleRule("a", "", 1),), seconds=30 * 3600),
-    "lifecycle-missing": Submitted(),
     "marker-off": Submitted(
         conf={f"{HADOOP}mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
     ),
     "in-memory-tracking": Submitted(
         conf={f"{S3A}committer.magic.track.commits.in.memory.enabled": "true"}
-    ),
-    "report-in-table": Submitted(
-        conf={f"{S3A}committer.summary.report.directory": "s3a://bucket/wh/flights/reports"}
     ),
     "staging-not-shared": Submitted(
         "directory", {f"{HADOOP}fs.defaultFS": "file:///"}, master="spark://host:7077"
@@ -108,7 +99,6 @@ def findings(given: Submitted, folder: Path, caplog: pytest.LogCaptureFixture) -
     application.write_text(given.source)
     defaults.write_text("".join(f"{k} {v}\n" for k, v in given.defaults.items()))
     store = MemoryStore()
-    store.rules = given.rules
     word = Committer(given.word)
     call = SparkCall(
         str(application),
@@ -116,7 +106,6 @@ def findings(given: Submitted, folder: Path, caplog: pytest.LogCaptureFixture) -
         given.conf,
         {"HADOOP_CONF_DIR": str(folder)},
         properties_file=str(defaults),
-        longest_seconds=given.seconds,
     )
     load = Load(word, ROOT, given.mode, given.partitions)
     caplog.set_level(logging.WARNING)
@@ -191,8 +180,7 @@ def test_what_is_right_is_not_refused(
 ) -> None:
     said = findings(RIGHT[name], tmp_path, caplog)
     assert "nothing was submitted" not in said
-    quiet = {"lifecycle-missing", "staging-unknown"}
-    assert {check.id for check in CHECKS if f"[{check.id}]" in said} <= quiet
+    assert {check.id for check in CHECKS if f"[{check.id}]" in said} <= {"staging-unknown"}
 
 
 class TestInTheJob:
@@ -208,7 +196,7 @@ class TestTheCommand:
     def file(self, tmp_path: Path) -> Path:
         """As in Hadoop's page, and then changed."""
         conf = dict(RIGHT["Hadoop, Committing work to S3"].conf)
-        conf |= {f"{S3A}committer.magic.enabled": "false", "fs.s3a.endpoint": "http://dropped"}
+        conf |= {f"{S3A}committer.magic.enabled": "false"}
         made = tmp_path / "spark-defaults.conf"
         made.write_text("# ours\n" + "".join(f"{key}   {value}\n" for key, value in conf.items()))
         return made
@@ -221,7 +209,6 @@ class TestTheCommand:
     def test_a_file_of_defaults(self, file: Path) -> None:
         said = self.run("--conf-file", str(file), code=1)
         assert "magic-disabled" in said
-        assert "hadoop-keys-dropped" in said
         on = f"{S3A}committer.magic.enabled=true"
         assert "magic-disabled" not in self.run("--conf-file", str(file), "--conf", on)
 
@@ -232,14 +219,12 @@ class TestTheCommand:
 
     def test_what_is_written_and_by_which_committer(self, file: Path) -> None:
         marker = f"{HADOOP}mapreduce.fileoutputcommitter.marksuccessfuljobs=false"
-        reports = f"{S3A}committer.summary.report.directory=s3a://bucket/t/reports"
         dynamic = f"{OVERWRITE}=dynamic"
         said = self.run(
             *("--conf-file", str(file), "--destination", "s3a://bucket/t"),
-            *("--conf", marker, "--conf", reports, "--conf", dynamic),
+            *("--conf", marker, "--conf", dynamic),
             code=1,
         )
-        assert "report-in-table" in said
         assert "marker-off" in said
         assert "dynamic-partition-overwrite" in said
         assert "committer-name" in self.run(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf
 
 import pytest
 
@@ -16,13 +15,11 @@ from zero_rename.s3a.checks.run import (
     Severity,
     inspect,
     refuse,
-    warnings,
 )
 from zero_rename.s3a.hadoop.effective_settings import (
     CORE_SITE,
     DAG_CONF,
     HADOOP_KEYS,
-    dropped,
     effective,
 )
 from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
@@ -45,7 +42,6 @@ DEFAULT_FS = f"{HADOOP}fs.defaultFS"
 IN_MEMORY = f"{COMMITTER}magic.track.commits.in.memory.enabled"
 #: Options of one bucket are found by their prefix.
 BUCKET = "fs.s3a.bucket."
-HOUR = 3600.0
 FACTORY_CLASS = f"{HADOOP}mapreduce.outputcommitter.factory.class"
 S3A_COMMIT = "org.apache.hadoop.fs.s3a.commit"
 
@@ -65,7 +61,6 @@ def job(
         committer,
         effective(layers, "bucket"),
         "s3a://bucket/table",
-        dropped(layers),
     )
     return replace(made, **known)  # pyright: ignore[reportArgumentType]
 
@@ -128,10 +123,6 @@ CASES: dict[str, tuple[list[JobFacts], list[JobFacts]]] = {
         ],
         [job("magic"), job("classic")],
     ),
-    "hadoop-keys-dropped": (
-        [job(conf={"fs.s3a.committer.name": "directory"})],
-        [job(core_site={"fs.s3a.committer.name": "directory"}), job(conf={"spark.app.name": "x"})],
-    ),
     "classes-missing": ([job(missing_classes=("x.Y",))], [job()]),
     "dynamic-partition-overwrite": (
         [job(conf=DYNAMIC), job(conf=DYNAMIC, save_mode=Mode.REPLACE)],
@@ -175,39 +166,18 @@ CASES: dict[str, tuple[list[JobFacts], list[JobFacts]]] = {
         [
             job(conf={PURGE: "true"}),
             job("zero_rename", {PURGE: "true"}),
-            job(conf={PURGE: "true", f"{PURGE}.age": "3600"}, longest_job_seconds=HOUR),
-            job(conf={PURGE: "true", f"{PURGE}.age": "soon"}),
+            job(conf={PURGE: "true", f"{PURGE}.age": "30d"}),
         ],
-        [job(), job(conf={PURGE: "true", f"{PURGE}.age": "3d"})],
+        [job(), job("zero_rename")],
     ),
     "directory-purge": (
         [job(conf={DIRECTORY_PURGE: "true"}), job("zero_rename", {DIRECTORY_PURGE: "true"})],
         [job(), job("zero_rename")],
     ),
-    "lifecycle-too-short": (
-        [job(lifecycle_days=1, longest_job_seconds=30 * HOUR)],
-        [
-            job(lifecycle_days=1, longest_job_seconds=HOUR),
-            job(lifecycle_days=1, longest_job_seconds=24 * HOUR),
-            job(lifecycle_days=None),
-        ],
-    ),
-    "lifecycle-missing": (
-        [job(lifecycle_days=inf), job("directory", lifecycle_days=inf)],
-        [job(), job(lifecycle_days=7), job(conf={ABORT: "true"}, lifecycle_days=inf)],
-    ),
     "marker-off": ([job(conf={MARKER: "false"})], [job()]),
     "in-memory-tracking": (
         [job(conf={IN_MEMORY: "true"})],
         [job(), job("directory", {IN_MEMORY: "true"})],
-    ),
-    "report-in-table": (
-        [job(conf={f"{COMMITTER}summary.report.directory": "s3a://bucket/table/reports"})],
-        [
-            job(conf={f"{COMMITTER}summary.report.directory": "s3a://bucket/table/_reports"}),
-            job(conf={f"{COMMITTER}summary.report.directory": "s3a://bucket/table-reports"}),
-            job(),
-        ],
     ),
     "staging-not-shared": (
         [
@@ -282,7 +252,6 @@ def test_the_settings_of_a_committer_raise_nothing(committer: str, mode: Mode) -
         core_site={"fs.defaultFS": "hdfs://namenode"},
         save_mode=mode,
         is_cluster=True,
-        lifecycle_days=7,
     )
     left = {"overwrite-removes-first"} if mode is Mode.REPLACE else set()
     left &= {check.id for check in CHECKS if committer in check.committers}
@@ -324,12 +293,14 @@ def test_the_options_that_are_read_are_those_a_session_looks_up() -> None:
     assert hadoop == set(HADOOP_KEYS)
 
 
-def test_errors_are_refused_by_name_and_warnings_are_not() -> None:
+def test_errors_are_refused_by_name_and_warnings_are_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     found = inspect(job(conf={MAGIC: "false", IN_MEMORY: "true"}))
     assert [finding.check.id for finding in found] == ["magic-disabled", "in-memory-tracking"]
-    assert [finding.check.id for finding in warnings(found)] == ["in-memory-tracking"]
     with pytest.raises(SettingsRefusedError) as refused:
         refuse(found)
+    assert "[in-memory-tracking]" in caplog.text
     text = str(refused.value)
     assert "magic-disabled" in text
     assert "'false' (DAG conf)" in text
@@ -359,11 +330,7 @@ def test_no_finding_shows_a_secret() -> None:
             layers = [(DAG_CONF, secrets)]
             added = {k: v for k, v in effective(layers).items() if v.value in secrets.values()}
             assert len(added) == 3
-            changed = replace(
-                facts,
-                settings={**facts.settings, **added},
-                dropped={**facts.dropped, **dropped(layers)},
-            )
+            changed = replace(facts, settings={**facts.settings, **added})
             text = " ".join(map(str, inspect(changed)))
             assert text
             assert not any(secret in text for secret in secrets.values())

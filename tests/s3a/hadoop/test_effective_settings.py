@@ -9,7 +9,6 @@ from zero_rename.s3a.hadoop.effective_settings import (
     SESSION,
     SPARK_DEFAULTS,
     Setting,
-    dropped,
     effective,
 )
 
@@ -32,11 +31,9 @@ def test_the_first_layer_wins_and_is_named() -> None:
 def test_bare_hadoop_keys_count_only_where_hadoop_reads_them() -> None:
     for origin in (SESSION, CORE_SITE):
         assert effective([(origin, {NAME: "magic"})])[NAME] == Setting("magic", origin)
-        assert dropped([(origin, {NAME: "magic"})]) == {}
     for origin in (DAG_CONF, SPARK_DEFAULTS, "connection"):
         layers = [(origin, {NAME: "magic", "spark.app.name": "x"})]
         assert effective(layers)[NAME] == Setting("file", DEFAULT)
-        assert dropped(layers) == {NAME: Setting("magic", origin)}
 
 
 def test_a_bucket_has_its_own() -> None:

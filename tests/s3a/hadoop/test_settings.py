@@ -132,7 +132,6 @@ def test_encryption_and_storage_class(given: str, algorithm: str) -> None:
     [
         ("magic", {"conflict_mode": "replace"}, "conflict_mode"),
         ("directory", {"conflict_mode": "overwrite"}, "fail, append, replace"),
-        ("magic", {"threads": -4}, "threads"),
         ("magic", {"encryption": "SSE-C"}, "SSE-KMS"),
         ("magic", {"encryption": "SSE-C", "encryption_key": "secret"}, "encryption"),
         ("magic", {"encryption_key": "arn:aws:kms:eu-west-1:1:key/1"}, "SSE-C"),

@@ -160,7 +160,6 @@ def test_without_markers_the_old_one_stays(
     assert "left no _SUCCESS marker" in objection(fresh, committer, 0)
 
 
-@shows("report-in-table")
 @pytest.mark.parametrize(("folder", "partition_by"), [("", ()), ("/reports", ("day",))])
 def test_reports_among_the_tables_files(
     application: Application, place: Place, folder: str, partition_by: tuple[str, ...]

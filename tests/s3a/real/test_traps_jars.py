@@ -86,7 +86,7 @@ def run(application: Application, place: Place, folder: Path, without: str) -> d
     return json.loads(lines[0].removeprefix("ANSWER"))
 
 
-@shows("classes-missing", "hadoop-keys-dropped")
+@shows("classes-missing")
 def test_without_the_binding_classes(
     application: Application, place: Place, tmp_path: Path
 ) -> None:
