@@ -68,8 +68,7 @@ def _facts(
     from ..s3a.checks.run import ACCEPT_KEY, JobFacts
     from ..s3a.checks.table import ALL
     from ..s3a.hadoop import effective_settings as layers
-    from ..s3a.hadoop.properties_file import read_properties
-    from ..s3a.hadoop.site_files import hadoop_layer
+    from ..s3a.hadoop.setting_files import hadoop_layer, read_properties
 
     if conf_file is None and not conf and hadoop_conf is None:
         raise InvalidInputError(

@@ -169,7 +169,7 @@ class _Listing:
         from ..committer.s3.driver import connect
         from ..committer.uploads.selection import UploadsPath
         from ..committer.uploads.sweep import UploadSweep
-        from ..s3a.live_uploads import spare_live_runs
+        from ..s3a.outstanding_uploads import spare_live_runs
 
         place: UploadsPath = UploadsPath.parse(path)
         spared = spare_live_runs(place.bucket)

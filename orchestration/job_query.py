@@ -164,7 +164,7 @@ class JobQuery:
         :raises ZeroRenameError: the store refused or did not answer, or a record is damaged.
         """
         # On use: DAG files are parsed by processes that ask nothing.
-        from .s3a.try_query import report_of_job, report_of_run
+        from .s3a.load_report import report_of_job, report_of_run
 
         if self.job is not None and _is_uuid(self.job):
             return self._of_s3a(table, report_of_job(table, self.job, self.partition))

@@ -1,23 +1,13 @@
 """Writes that one call of ``zero_rename.spark.save`` makes with an S3A committer: pure decisions.
 
-==================  =======================  ============================  =====================
-committer           append                   overwrite                     fail-if-exists
-==================  =======================  ============================  =====================
-partitioned         append at the root       append at the root, conflict  the same with conflict
-                                             mode *replace*: at job        mode *fail*
-                                             commit, the partitions that
-                                             rows arrived for
-directory           append at the root       append into the folder of     the same with conflict
-                                             each partition named,         mode *fail*
-                                             conflict mode *replace*
-magic, classic      append at the root       Spark's overwrite of the      append into a folder
-                                             folder of each partition      seen to be empty
-                                             named: **deletes first**
-==================  =======================  ============================  =====================
+An append is one write at the root. An overwrite is, with partitioned, one at the root with
+conflict mode *replace*, which at job commit removes the partitions that rows arrived for; with
+directory one into the folder of each partition named, with the same mode; with magic and classic
+Spark's own overwrite of each of these folders, which **deletes first**. Fail-if-exists is an append
+with conflict mode *fail*, or into folders seen to be empty. An unpartitioned table is one folder.
 
-An overwrite of an unpartitioned table is one of the table's root. Where nobody names the
-partitions, only partitioned can overwrite: Spark's own overwrite would empty the whole table, and
-its dynamic one is refused by S3A's committers (PathOutputCommitProtocol).
+Where nobody names the partitions, only partitioned can overwrite: Spark's own overwrite would empty
+the whole table, and its dynamic one is refused by S3A's committers (PathOutputCommitProtocol).
 """
 
 from __future__ import annotations

@@ -103,8 +103,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         "verification": {"hadoop", "runs"},
         "recovery": {"hadoop", "runs", "verification"},
         "write_plan": {"hadoop"},
-        "outstanding_uploads": {"hadoop"},
-        "live_uploads": {"runs", "recovery"},
+        "outstanding_uploads": {"hadoop", "runs"},
     },
     "spark": {
         "startup": set(),

@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from ...committer.job_spec import Mode
 from ...committer.layout import TableRoot
-from ...s3a.checks.job_facts import JobFacts
-from ...s3a.checks.run import inspect, refuse
+from ...s3a.checks.run import JobFacts, inspect, refuse
 from ...s3a.hadoop import effective_settings as layers
-from ...s3a.hadoop.properties_file import read_properties
+from ...s3a.hadoop.setting_files import hadoop_layer, read_properties
 from ...s3a.hadoop.settings import (
     CONFLICT_MODE_OF,
     PARTITION_OVERWRITE_KEY,
     Committer,
     S3ASettings,
 )
-from ...s3a.hadoop.site_files import hadoop_layer
 from ...s3a.runs import ledger
 from ...s3a.write_plan import PlannedWrite, native_table_refused, plan
 from ..submit.preflight import find_spark

@@ -1,6 +1,9 @@
-"""Report of a load by one of Hadoop's committers, in the shape of a native report.
+"""Report of a load by one of Hadoop's committers, in the shape of a native report: made by its
+operator, and asked for by sensors.
 
 A committer does not count rows: they are read from the files' footers. A partition has no epoch.
+There is no decision and no head: what its operator put on record says that a job committed, and of
+one that no operator ran, the ``_SUCCESS`` with its UUID.
 """
 
 from __future__ import annotations
@@ -9,9 +12,11 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...committer.errors import VerificationError
+from ...committer.job_spec import NOBODY
 from ...committer.layout import TableRoot
-from ...s3a.runs.ledger import read_report
-from ...s3a.runs.try_record import TryRecord, WriteRecord
+from ...s3a.hadoop.job_reports import read_marker
+from ...s3a.runs import ledger
+from ...s3a.runs.try_record import COMMITTED, TryRecord, WriteRecord
 from ...s3a.verification.contents import CommittedWrite, Contents, marker_job, verified
 
 if TYPE_CHECKING:
@@ -29,7 +34,7 @@ def described(table: Table, write: WriteRecord) -> CommittedWrite:
     except VerificationError:
         if table.run(marker_job(TableRoot.parse(write.destination))) in (None, write.uuid):
             raise
-    report = table.run(read_report(table.root, write))
+    report = table.run(ledger.read_report(table.root, write))
     if report is None:
         return CommittedWrite(write.uuid, None, None)
     return CommittedWrite(write.uuid, report.files, report.bytes)
@@ -62,6 +67,41 @@ def s3a_report(
         "committer": record.committer,
         "jobs": [job.uuid for job in jobs],
     }
+
+
+def report_of_run(table: Table, once: str) -> dict[str, Any] | None:
+    """The report of the latest of a run's tries that committed."""
+    tries = table.run(ledger.tries_of(table.root, once))
+    done = [known.record for known in tries if known.record.state == COMMITTED]
+    return dict(done[-1].report or {}) if done else None
+
+
+def report_of_job(table: Table, job: str, partition: str | None) -> dict[str, Any] | None:
+    """The report of a job that committed, by its UUID."""
+    known = table.run(ledger.find_try(table.root, job))
+    if known is not None and known.record.state == COMMITTED:
+        report = dict(known.record.report or {})
+        if job == report.get("job") or job in report.get("jobs", ()):
+            return report
+    for place in dict.fromkeys((partition, None)):
+        report = _by_marker(table, job, place)
+        if report is not None:
+            return report
+    return None
+
+
+def _by_marker(table: Table, job: str, place: str | None) -> dict[str, Any] | None:
+    folder = table.root.url if place is None else f"{table.root.url}/{place}"
+    said = table.run(read_marker(TableRoot.parse(folder).prefix)).said
+    if said is None or said.marker.job != job or not said.marker.success:
+        return None
+    committer, at = said.marker.committer, said.marker.timestamp_ms / 1000
+    write = WriteRecord(job, 0, committer, folder, "", place, ended_at=at)
+    try:
+        found = verified(table, table.root, write)
+    except VerificationError:
+        return None
+    return s3a_report(table, TryRecord(job, job, NOBODY, committer, None), [write], [found])
 
 
 def only(report: dict[str, Any], partitions: Sequence[str]) -> dict[str, Any]:

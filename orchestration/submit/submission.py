@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from ...committer.errors import InvalidInputError
-from ...s3a.hadoop.properties_file import read_properties
+from ...s3a.hadoop.setting_files import read_properties
 from .package_zip import build_zip
 from .preflight import check_python, choose_python, find_spark
 from .properties import (

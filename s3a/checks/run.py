@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...committer.errors import InvalidInputError, SettingsRefusedError
-from .job_facts import JobFacts
-from .table import CHECKS, Check, Severity
+from .table import CHECKS, Check, JobFacts, Severity
 
 __all__ = [
     "ACCEPT_KEY",

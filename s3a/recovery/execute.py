@@ -71,18 +71,15 @@ class FileOutcome(StrEnum):
 _OPEN = (FileOutcome.LOST, FileOutcome.REFUSED, FileOutcome.UNKNOWN, FileOutcome.UNSURE)
 
 
-@dataclass(frozen=True)
-class FileResult:
-    key: str
-    outcome: FileOutcome
-    detail: str = ""
+#: A file's key, what became of it, and why.
+_Treated = tuple[str, FileOutcome, str]
 
 
 @dataclass(frozen=True)
 class Execution:
     """What was done.
 
-    :param files: one result for each file that the pending sets name.
+    :param files: key, outcome and detail of each file that the pending sets name.
     :param aborted: uploads aborted besides those.
     :param marker: what became of the job's ``_SUCCESS``.
     :param problem: why the job is not settled; ``""`` where it is. ``unsure``: the store did not
@@ -90,7 +87,7 @@ class Execution:
     :param moved: nothing was done, since the job had changed.
     """
 
-    files: tuple[FileResult, ...] = ()
+    files: tuple[_Treated, ...] = ()
     aborted: int = 0
     marker: str | None = None
     problem: str = ""
@@ -98,7 +95,7 @@ class Execution:
     moved: bool = False
 
     def keys(self, outcome: FileOutcome) -> tuple[str, ...]:
-        return tuple(file.key for file in self.files if file.outcome is outcome)
+        return tuple(key for key, became, _ in self.files if became is outcome)
 
 
 NOTHING_DONE = Execution()
@@ -125,9 +122,10 @@ def carry_out(plan: Plan) -> Step[Execution]:
             return Execution(moved=True)
     treat = _complete if forward else _undo
     done = Execution(tuple((yield All(tuple(treat(file) for file in plan.case.files)))))
-    if left := [file for file in done.files if file.outcome in _OPEN]:
-        why = f"{len(left)} files are {left[0].outcome}, as {left[0].key!r}: {left[0].detail}"
-        unsure = any(file.outcome is FileOutcome.UNKNOWN for file in left)
+    if left := [file for file in done.files if file[1] in _OPEN]:
+        key, outcome, detail = left[0]
+        why = f"{len(left)} files are {outcome}, as {key!r}: {detail}"
+        unsure = any(outcome is FileOutcome.UNKNOWN for _, outcome, _ in left)
         return replace(done, problem=why, unsure=unsure)
     if forward:
         done = yield from _published(plan, done)
@@ -203,59 +201,56 @@ def _job_of(body: bytes) -> str | None:
     return read.job if read else None
 
 
-def _complete(file: PlannedFile) -> Step[FileResult]:
+def _complete(file: PlannedFile) -> Step[_Treated]:
     """Complete one upload, or see that it is done: NoSuchUpload is the answer, too, of one that
     was completed before, by the job itself or by another recoverer."""
-    commit = file.commit
+    key, answer = file.commit.key, None
     if file.presence is not Presence.OUTSTANDING:
         # Missing only of a job whose own _SUCCESS stands: cleaned up whatever became of its files.
-        return FileResult(commit.key, FileOutcome.AS_IT_WAS)
-    detail, refused = "", False
+        return key, FileOutcome.AS_IT_WAS, ""
     for attempt in _TRIES.attempts():
         yield from _TRIES.pause(attempt)
-        answer = yield CompleteUpload(commit.key, commit.upload_id, commit.etags)
+        answer = yield CompleteUpload(key, file.commit.upload_id, file.commit.etags)
         if isinstance(answer, Done):
-            return FileResult(commit.key, FileOutcome.COMPLETED)
-        found = yield Head(commit.key)
+            return key, FileOutcome.COMPLETED, ""
+        found = yield Head(key)
         # The upload was under way a moment ago: what came since in its place is it.
         if isinstance(found, Found) and file.whose(found) is not Presence.FOREIGN:
-            return FileResult(commit.key, FileOutcome.AS_IT_WAS)
-        refused = isinstance(answer, Refused)
-        detail = answer.code if isinstance(answer, Refused) else answer.cause
+            return key, FileOutcome.AS_IT_WAS, ""
         if isinstance(answer, Refused) and answer.code != "NoSuchUpload":
-            return FileResult(commit.key, FileOutcome.REFUSED, detail)
-    return FileResult(commit.key, FileOutcome.LOST if refused else FileOutcome.UNKNOWN, detail)
+            return key, FileOutcome.REFUSED, answer.code
+    if isinstance(answer, Refused):
+        return key, FileOutcome.LOST, answer.code
+    return key, FileOutcome.UNKNOWN, answer.cause if answer else ""
 
 
-def _undo(file: PlannedFile) -> Step[FileResult]:
+def _undo(file: PlannedFile) -> Step[_Treated]:
     """Abort one upload; where it was completed, remove the object if it is provably the job's.
 
     In this order: an upload that is gone is never completed by anybody afterwards.
     """
-    commit = file.commit
-    result = partial(FileResult, commit.key)
-    answer = yield from _sent(AbortUpload(commit.key, commit.upload_id))
+    key = file.commit.key
+    answer = yield from _sent(AbortUpload(key, file.commit.upload_id))
     if isinstance(answer, Unknown):
-        return result(FileOutcome.UNKNOWN, answer.cause)
+        return key, FileOutcome.UNKNOWN, answer.cause
     if isinstance(answer, Done) and file.presence is Presence.OUTSTANDING:
-        return result(FileOutcome.ABORTED)
-    found = yield Head(commit.key)
+        return key, FileOutcome.ABORTED, ""
+    found = yield Head(key)
     if not isinstance(found, Found):
-        return result(FileOutcome.AS_IT_WAS)
+        return key, FileOutcome.AS_IT_WAS, ""
     whose = file.whose(found)
     if whose is Presence.FOREIGN:
-        return result(FileOutcome.KEPT)
+        return key, FileOutcome.KEPT, ""
     if whose is Presence.UNSURE and file.presence is not Presence.WRITTEN:
         why = "it came while the job was rolled back, and its ETag proves nothing"
-        return result(FileOutcome.UNSURE, why)
-    answer = yield from _sent(Delete(commit.key, if_match=found.etag))
-    if isinstance(answer, Done):
-        return result(FileOutcome.REMOVED)
+        return key, FileOutcome.UNSURE, why
+    answer = yield from _sent(Delete(key, if_match=found.etag))
     if isinstance(answer, Unknown):
-        return result(FileOutcome.UNKNOWN, answer.cause)
-    if answer.code in ("PreconditionFailed", "ConditionalRequestConflict"):
-        return result(FileOutcome.KEPT)  # It was changed meanwhile.
-    return result(FileOutcome.REFUSED, answer.code)
+        return key, FileOutcome.UNKNOWN, answer.cause
+    if isinstance(answer, Done):
+        return key, FileOutcome.REMOVED, ""
+    changed = answer.code in ("PreconditionFailed", "ConditionalRequestConflict")
+    return key, FileOutcome.KEPT if changed else FileOutcome.REFUSED, answer.code
 
 
 def _sent(request: AbortUpload | Delete) -> Step[Done | Refused | Unknown]:

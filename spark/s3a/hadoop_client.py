@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 from ...committer.s3.clients import ANONYMOUS, Keys, client_at
+from .session import SessionView
 
 #: ``fs.s3a.aws.credentials.provider`` of ``core-default.xml``, the part that matters here.
 _DEFAULT_PROVIDERS = (
@@ -26,19 +27,7 @@ _ACCESS_VARIABLE = "AWS_ACCESS_KEY_ID"
 _OF_THE_SDK = ("", "sdk")
 
 
-class StoreSettings(Protocol):
-    """Hadoop's settings, as a write of a session would find them."""
-
-    def for_bucket(self, bucket: str, key: str) -> str | None:
-        """The value of ``fs.s3a.bucket.NAME.X``, else that of ``fs.s3a.X``, the key given."""
-        ...
-
-    def secret(self, bucket: str, key: str) -> str | None:
-        """The same, from Hadoop's credential providers as well."""
-        ...
-
-
-def client_of(settings: StoreSettings, bucket: str) -> Any:
+def client_of(settings: SessionView, bucket: str) -> Any:
     """A client for a bucket; ``None``, for boto3's own chain, where Hadoop says nothing of it.
 
     :raises StoreRefusedError: the settings cannot be right.
@@ -56,7 +45,7 @@ def client_of(settings: StoreSettings, bucket: str) -> Any:
     return client_at(endpoint, region, path_style=path_style, keys=keys)
 
 
-def _endpoint(settings: StoreSettings, bucket: str) -> str | None:
+def _endpoint(settings: SessionView, bucket: str) -> str | None:
     """The endpoint's URL. Without a scheme it is one of TLS unless that is switched off."""
     said = (settings.for_bucket(bucket, "fs.s3a.endpoint") or "").strip()
     if not said or "://" in said:
@@ -65,7 +54,7 @@ def _endpoint(settings: StoreSettings, bucket: str) -> str | None:
     return f"{'https' if _is_true(secure, default=True) else 'http'}://{said}"
 
 
-def _keys(settings: StoreSettings, bucket: str) -> Keys | None:
+def _keys(settings: SessionView, bucket: str) -> Keys | None:
     """The keys that S3A signs with, by the first of its providers that has some; ``None`` where
     that is one that boto3 has as well."""
     listed = settings.for_bucket(bucket, "fs.s3a.aws.credentials.provider") or _DEFAULT_PROVIDERS

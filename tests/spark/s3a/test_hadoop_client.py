@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from support.session_stand_in import session
 from zero_rename.committer.s3.clients import S3Clients
 from zero_rename.spark.s3a.hadoop_client import client_of
+from zero_rename.spark.s3a.session import SessionView
 
 SIMPLE = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
 TEMPORARY = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
@@ -15,17 +17,9 @@ ENVIRONMENT = "software.amazon.awssdk.auth.credentials.EnvironmentVariableCreden
 KEYS = {"fs.s3a.access.key": "HADOOPS", "fs.s3a.secret.key": "s3cr3t"}
 
 
-class Settings:
+def settings(**given: str) -> SessionView:
     """Hadoop's, of a bucket or of all."""
-
-    def __init__(self, **settings: str) -> None:
-        self._settings = settings
-
-    def for_bucket(self, bucket: str, key: str) -> str | None:
-        own = self._settings.get(f"fs.s3a.bucket.{bucket}.{key.removeprefix('fs.s3a.')}")
-        return self._settings.get(key) if own is None else own
-
-    secret = for_bucket
+    return SessionView(session({}, given))
 
 
 @pytest.fixture(autouse=True)
@@ -39,9 +33,9 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
-def made(**settings: str) -> Any:
+def made(**given: str) -> Any:
     """What the package's own requests go through."""
-    return S3Clients.derived_from(client_of(Settings(**settings), "bucket")).client
+    return S3Clients.derived_from(client_of(settings(**given), "bucket")).client
 
 
 def signs_with(client: Any) -> tuple[str, str, str | None] | None:
@@ -50,7 +44,7 @@ def signs_with(client: Any) -> tuple[str, str, str | None] | None:
 
 
 def test_where_hadoop_says_nothing_the_environment_counts() -> None:
-    assert client_of(Settings(), "bucket") is None
+    assert client_of(settings(), "bucket") is None
 
 
 @pytest.mark.parametrize(
@@ -146,7 +140,7 @@ def test_keys(
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "ENVIRONS")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "3nv")
-    client = client_of(Settings(**{"fs.s3a.endpoint": "http://store:9000"} | said), "bucket")
+    client = client_of(settings(**{"fs.s3a.endpoint": "http://store:9000"} | said), "bucket")
     assert signs_with(S3Clients.derived_from(client).client) == signs
 
 
