@@ -76,73 +76,53 @@ def plan(
     :raises InvalidInputError: the partitions are not the table's.
     :raises SettingsRefusedError: the committer cannot do it.
     """
-    _check_partitions(partition_by, partitions)
-    path = f"s3a://{root.bucket}/{root.prefix}"
-    whole = PlannedWrite(path, Mode.APPEND, partition_by=partition_by)
-    folders = tuple(
-        PlannedWrite(f"{path}/{name}", Mode.APPEND, partition=name) for name in partitions
-    )
-    if mode is Mode.APPEND:
-        return (_with(whole, committer, mode),)
-    if committer is Committer.PARTITIONED:
-        return (_partitioned(whole, mode, partition_by),)
-    if mode is Mode.FAIL_IF_EXISTS:
-        return tuple(_into_empty(committer, root, write) for write in folders or (whole,))
-    if partition_by and not folders:
-        raise _unnamed(committer)
-    return tuple(_replacing(committer, write) for write in folders or (whole,))
-
-
-def _check_partitions(partition_by: tuple[str, ...], partitions: tuple[str, ...]) -> None:
     for name in partitions:
-        columns = tuple(column for column, _ in parse_partition(name))
-        if columns != partition_by:
+        if tuple(column for column, _ in parse_partition(name)) != partition_by:
             raise InvalidInputError(
                 f"{name!r} is no partition of a table partitioned by "
                 f"{', '.join(partition_by) or 'nothing'}; nothing was written.",
                 remedy="Name a value for each partition column, in their order.",
             )
-
-
-def _with(write: PlannedWrite, committer: Committer, mode: Mode) -> PlannedWrite:
-    options = {CONFLICT_KEY: CONFLICT_MODE_OF[mode]} if committer.is_staging else {}
-    return replace(write, options=options)
-
-
-def _partitioned(whole: PlannedWrite, mode: Mode, partition_by: tuple[str, ...]) -> PlannedWrite:
-    """By partition, at job commit: what this committer is for."""
-    if not partition_by:
+    path = f"s3a://{root.bucket}/{root.prefix}"
+    conflict = {CONFLICT_KEY: CONFLICT_MODE_OF[mode]} if committer.is_staging else {}
+    whole = PlannedWrite(path, Mode.APPEND, partition_by=partition_by, options=conflict)
+    by_partition = committer is Committer.PARTITIONED
+    if mode is not Mode.APPEND and by_partition and not partition_by:
         raise SettingsRefusedError(
             f"The partitioned committer settles {mode} by partition, and this table has no "
             "partition columns; nothing was written.",
             remedy="Use committer='directory' for an unpartitioned table.",
         )
-    return _with(whole, Committer.PARTITIONED, mode)
+    if mode is Mode.APPEND or by_partition:
+        return (whole,)
+    writes = tuple(
+        PlannedWrite(f"{path}/{name}", Mode.APPEND, partition=name, options=conflict)
+        for name in partitions
+    )
+    if mode is Mode.FAIL_IF_EXISTS:
+        return tuple(_into_empty(root, write) for write in writes or (whole,))
+    if partition_by and not writes:
+        raise SettingsRefusedError(
+            f"[overwrite-unnamed-partitions] With the {committer} committer an overwrite has to "
+            "name its partitions: Spark would empty the whole table first, and replaces only the "
+            "partitions that have rows (dynamic overwrite) by renaming. Nothing was written.",
+            remedy="Name them (partition= or partition_format= of the operator, partitions= of "
+            "save()), or use committer='partitioned' or 'zero_rename'.",
+        )
+    if committer is Committer.DIRECTORY:
+        return writes or (whole,)
+    static = {OVERWRITE_OPTION: "static"}
+    return tuple(replace(w, save_mode=Mode.REPLACE, options=static) for w in writes or (whole,))
 
 
-def _into_empty(committer: Committer, root: TableRoot, write: PlannedWrite) -> PlannedWrite:
+def _into_empty(root: TableRoot, write: PlannedWrite) -> PlannedWrite:
     """Look before, since Spark's own mode *error* asks only whether the path exists, and an empty
     folder does; directory's conflict mode looks again at job set-up. A root with an earlier job's
     _SUCCESS or directory marker exists without holding rows."""
     below = f"{root.prefix}/{write.partition}/" if write.partition else f"{root.prefix}/"
-    mode = Mode.FAIL_IF_EXISTS if write.partition else Mode.APPEND
-    return replace(_with(write, committer, mode), must_be_empty=(below,))
-
-
-def _unnamed(committer: Committer) -> SettingsRefusedError:
-    return SettingsRefusedError(
-        f"[overwrite-unnamed-partitions] With the {committer} committer an overwrite has to name "
-        "its partitions: Spark would empty the whole table first, and replaces only the "
-        "partitions that have rows (dynamic overwrite) by renaming. Nothing was written.",
-        remedy="Name them (partition= or partition_format= of the operator, partitions= of "
-        "save()), or use committer='partitioned' or 'zero_rename'.",
-    )
-
-
-def _replacing(committer: Committer, write: PlannedWrite) -> PlannedWrite:
-    if committer is Committer.DIRECTORY:
-        return _with(write, committer, Mode.REPLACE)
-    return replace(write, save_mode=Mode.REPLACE, options={OVERWRITE_OPTION: "static"})
+    appends = dict.fromkeys(write.options, CONFLICT_MODE_OF[Mode.APPEND])
+    options = write.options if write.partition else appends
+    return replace(write, options=options, must_be_empty=(below,))
 
 
 def native_table_refused(root: TableRoot, committer: str) -> SettingsRefusedError:
