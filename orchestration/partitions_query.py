@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import InvalidInputError
 from ..committer.layout import TableRoot
-from ..s3a.hadoop.committers import NATIVE, check_committer
+from ..s3a.hadoop.settings import NATIVE, check_committer
 from .job_query import READY, WAITING, JobQuery, QueryResult, check_least
 from .look import State, look
 from .runs.partitions import MOST_PARTITIONS, check_partition
