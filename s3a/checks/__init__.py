@@ -1,1 +1,1 @@
-"""Checks of S3A settings that lose, double or half show rows, a theme a module."""
+"""Checks of S3A settings that lose, double or half show rows: one table."""

@@ -117,7 +117,7 @@ def _of_marker(
     remedy = _LOOK
     if not marker.etag:
         came = yield from files_since(root, expectation.since_ms)
-        what, remedy = f"left no _SUCCESS marker, and {len(came)} files came since", _NO_MARKER
+        what, remedy = f"it left no _SUCCESS marker, and {len(came)} files came since", _NO_MARKER
     elif marker.is_empty:
         what = f"_SUCCESS is empty: the classic rename committer ran, not {expectation.committer}"
     elif said is None:
@@ -128,14 +128,15 @@ def _of_marker(
         what = "_SUCCESS is of this UUID"
     if marker.etag and not is_new:
         what, remedy = f"{what}, and older than this job, which left none", _NO_MARKER
-    if failed is None and is_own and is_new:
-        what += ", and says that the job failed"
-    elif failed is not None:
+    if is_own and is_new:
+        clean_up = ", as of a commit that failed in its clean-up"
+        what += ", and says that the job failed" if failed is None else clean_up
+    if failed is not None:
         reason = failed.exception.splitlines()[0][:300] if failed.exception else "no reason"
         stage = failed.stage or "unknown"
         what += f". The job's own report says that it failed at stage {stage!r}: {reason}"
     raise VerificationError(
-        f"Nothing says that the job committed: {what}.",
+        f"The job is not known to have committed: {what}.",
         table=root.url,
         job=expectation.uuid,
         key=root.marker_key(UNPARTITIONED),
