@@ -63,6 +63,17 @@ def jobs_on_record(prefix: str, keys: Iterable[str]) -> list[str]:
     return [name for name in names if is_job_id(name)]
 
 
+def jobs_begun(first: float, last: float) -> list[str]:
+    """What the ids of jobs begin with that began between two times, and a few days around: an id's
+    first ten characters after its prefix are the milliseconds.
+
+    :param first: seconds since the epoch, by the clocks of the jobs' drivers.
+    """
+    # Six characters less: 2**30 ms, twelve days.
+    begin, end = (int(at * 1000) >> 30 for at in (first, last))
+    return [f"zr1-{_crockford(period, 4)}" for period in range(begin, end + 1)]
+
+
 def job_in_key(key: str) -> str | None:
     """The job id in a data file's name, or ``None`` for a foreign key."""
     found = JOB_ID.search(key.rsplit("/", 1)[-1])

@@ -1,9 +1,6 @@
 """Sensor that tells Dagster of commits, whoever made them."""
 
-import hashlib
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import dagster as dg
@@ -12,66 +9,17 @@ from dagster._core.definitions.data_version import DATA_VERSION_TAG
 from zero_rename.committer.errors import TableNotFoundError
 from zero_rename.committer.layout import UNPARTITIONED, TableRoot
 from zero_rename.committer.records.head import HeadState
-from zero_rename.committer.s3.requests import ListedObject
 from zero_rename.committer.schema.hive_paths import parse_partition, unescape
 from zero_rename.committer.state.job_state import Committed
 from zero_rename.committer.table import Table
+from zero_rename.orchestration.listing_cursor import ListingCursor
 
 from .asset_reference import RESOURCE, AssetLike, AssetReference
 from .event_metadata import commit_metadata, partition_metadata, table_metadata
 from .heads import list_heads, read_heads
 
-#: Seconds by which a store may show what it was sent late, or date it early.
-OVERLAP = 300.0
 #: Heads read in one tick; the next goes on with the rest.
 LIMIT = 200
-
-
-@dataclass(frozen=True)
-class HeadCursor:
-    """How far a sensor has read a table's heads, as their listing dates them.
-
-    :param at: the last date of a head that was read, by the store's clock.
-    :param seen: digests of the states read that are not older than :data:`OVERLAP` before.
-    """
-
-    at: float = 0.0
-    seen: frozenset[str] = field(default_factory=frozenset)
-
-    @staticmethod
-    def decode(text: str | None) -> "HeadCursor":
-        """Of a text by :meth:`encode`; the beginning, where it is none."""
-        try:
-            found = json.loads(text or "{}")
-            return HeadCursor(float(found.get("at", 0.0)), frozenset(found.get("seen", ())))
-        except (AttributeError, TypeError, ValueError):
-            return HeadCursor()
-
-    def encode(self) -> str:
-        return json.dumps({"at": self.at, "seen": sorted(self.seen)}, separators=(",", ":"))
-
-    def unread(self, heads: Sequence[ListedObject]) -> list[ListedObject]:
-        """The states that were not read yet, oldest first."""
-        new = [
-            head
-            for head in heads
-            if head.last_modified >= self.at - OVERLAP and _digest(head) not in self.seen
-        ]
-        return sorted(new, key=lambda head: (head.last_modified, head.key))
-
-    def after(self, read: Sequence[ListedObject], heads: Sequence[ListedObject]) -> "HeadCursor":
-        """The cursor once some of the unread are read.
-
-        :param heads: the whole listing: what is no longer in it need not be remembered.
-        """
-        at = max((self.at, *(head.last_modified for head in read)))
-        seen = self.seen | {_digest(head) for head in read}
-        recent = {_digest(head) for head in heads if head.last_modified >= at - OVERLAP}
-        return HeadCursor(at, seen & recent)
-
-
-def _digest(head: ListedObject) -> str:
-    return hashlib.sha256(f"{head.key} {head.etag}".encode()).hexdigest()[:12]
 
 
 def heads_sensor(
@@ -118,7 +66,7 @@ def heads_sensor(
 def _tick(
     reference: AssetReference, table: Table, context: dg.SensorEvaluationContext
 ) -> dg.SensorResult | dg.SkipReason:
-    cursor = HeadCursor.decode(context.cursor)
+    cursor = ListingCursor.decode(context.cursor)
     heads = table.run(list_heads(table.root)).objects
     unread = cursor.unread(heads)[:LIMIT]
     if not unread:

@@ -7,7 +7,7 @@ from airflow.plugins_manager import AirflowPlugin
 from ..orchestration.runs.task_run import once_key
 
 try:
-    from .partition_mapper import PartitionPathMapper
+    from .assets.partition_mapper import PartitionPathMapper
 except ImportError:  # before Airflow 3.2
     _MAPPERS = []
 else:

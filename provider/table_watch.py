@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context as Variables
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from ..committer.errors import StoreRefusedError, StoreUnreachableError, ZeroRenameError
@@ -25,6 +25,7 @@ from .task_states import states_of_tasks
 if TYPE_CHECKING:
     from ..committer import Table
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 #: Seconds after which a connection is read again: keys are changed, and a triggerer lives long.
 REFRESH = 300.0
@@ -228,6 +229,27 @@ _tables = SharedTables()
 _watches: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, str], TableWatch]] = (
     WeakKeyDictionary()
 )
+
+
+async def look_at(conn_id: str, name: str, ask: Callable[[Table], T]) -> T:
+    """Ask a table something, in a thread of those that look and with the clients they share.
+
+    :param name: the table's, whole or below the connection's table root.
+    :raises ZeroRenameError: what asking raises; the connection is read again then, where the store
+        refused.
+    """
+
+    def look() -> T:
+        table = _tables.table(conn_id, name)
+        try:
+            return ask(table)
+        except StoreRefusedError:
+            _tables.forget(conn_id, table)
+            raise
+        finally:
+            table.driver.close()
+
+    return await asyncio.get_running_loop().run_in_executor(_LOOKERS, look)
 
 
 def watch(conn_id: str, url: str) -> TableWatch:

@@ -123,6 +123,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         "look": set(),
     },
     "provider": {
+        "assets": {"hooks", "table_watch"},
         "hooks": {"connection"},
         "table_watch": {"hooks", "task_states"},
         "triggers": {"table_watch"},

@@ -91,8 +91,14 @@ def committed(context: Context, decided: Decided, repeated: bool = False) -> Com
         )
         for change in decided.decision.partitions
     )
+    changes = decided.decision.partitions
     return Committed(
-        decided.decision.job, context.root.url, partitions, decided.date, repeated=repeated
+        decided.decision.job,
+        context.root.url,
+        partitions,
+        decided.date,
+        repeated=repeated,
+        rewritten=bool(changes) and all(change.merged for change in changes),
     )
 
 

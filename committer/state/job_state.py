@@ -49,6 +49,7 @@ class Committed:
 
     :param decided_at: when, by the store's clock, seconds since the epoch.
     :param repeated: nothing was written now: an earlier try of the run had committed ``job``.
+    :param rewritten: its rows were there before, and were only written again: a compaction.
     :param retries: requests that got no usable answer and were sent again, as far as the processes
         tell that took part: the tasks, and the one that commits. Where a process has several jobs
         at once, those of the others too. 0 in a report of another process.
@@ -60,6 +61,7 @@ class Committed:
     decided_at: float
     repeated: bool = False
     retries: int = 0
+    rewritten: bool = False
 
     @property
     def version(self) -> str:

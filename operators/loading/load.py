@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
+from ...committer.errors import ZeroRenameError
 from ...committer.job_spec import Mode, OnConflict, OnRepeat, SuccessMarkers
 from ...orchestration.runs.living import wait_for_living
 from ...orchestration.runs.outcomes import (
@@ -19,16 +20,18 @@ from ...orchestration.runs.outcomes import (
 )
 from ...orchestration.runs.partitions import stored_partitions
 from ...orchestration.runs.reports import commit_report, one_line, opening, partitions_line, summary
+from ...provider.assets.lineage import load_lineage
+from ...provider.assets.outlets import default_outlets, tell_outlets
 from ...provider.failures import final_where_refused
 from ...provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ...provider.links import TableConsoleLink
 from ...provider.load_arguments import check_load
-from ...provider.outlets import default_outlets, tell_outlets
 from ...provider.registered import register
 from ...provider.task_context import resolve_partitions, task_run
 from ...s3a.hadoop.settings import NATIVE, check_committer
 
 if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage  # pyright: ignore
     from airflow.sdk import Context
 
     from ...committer import Table
@@ -132,6 +135,7 @@ class LoadOperator(BaseOperator):
         self.asset_partitions = asset_partitions
         self.zero_rename_conn_id = zero_rename_conn_id
         self._submitted: tuple[Table, TaskRun] | None = None
+        self._published_load: tuple[Table, dict[str, Any]] | None = None
         self._console_url = ""
         self._check_arguments(parsing=True)
 
@@ -228,7 +232,24 @@ class LoadOperator(BaseOperator):
         if registered is not None:
             report["catalog"] = registered
         tell_outlets(self, context, report)
+        self._published_load = load.table, report
         return report
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage | None:
+        """What the OpenLineage provider, where it is installed, tells of this task: the table, with
+        its columns and what the job wrote.
+
+        Named and called as ``airflow.providers.openlineage.extractors.base`` says.
+        """
+        if self._published_load is None:
+            return None
+        table, report = self._published_load
+        try:
+            schema = table.schema
+        except ZeroRenameError as error:
+            self.log.info("OpenLineage is not told the columns: %s", error)
+            schema = None
+        return load_lineage(report, schema)
 
     def _handoff(self, load: TableLoad) -> Handoff:
         """What the application is told, whichever committer writes."""

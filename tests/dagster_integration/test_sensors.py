@@ -10,9 +10,9 @@ from dagster._core.definitions.observe import observe
 
 from dagster_zero_rename import ZeroRenameResource, heads_sensor, observable_table
 from dagster_zero_rename.asset_reference import AssetReference
-from dagster_zero_rename.heads_sensor import OVERLAP, HeadCursor
 from support.dagster_loads import DAYS, SCHEMA, Load, days, flights
 from zero_rename.committer.s3.requests import ListedObject
+from zero_rename.orchestration.listing_cursor import OVERLAP, ListingCursor
 
 SPEC = dg.AssetSpec("flights", partitions_def=DAYS, metadata={"partition_expr": "day"})
 
@@ -155,29 +155,29 @@ def listed(*heads: tuple[str, float]) -> list[ListedObject]:
 
 def test_a_cursor_that_is_cut_off_goes_on_where_it_was() -> None:
     heads = listed(("c", 2.0), ("a", 1.0), ("b", 1.0))
-    first = HeadCursor().unread(heads)
+    first = ListingCursor().unread(heads)
     assert [head.key for head in first] == ["a", "b", "c"]
-    cursor = HeadCursor.decode(HeadCursor().after(first[:2], heads).encode())
+    cursor = ListingCursor.decode(ListingCursor().after(first[:2], heads).encode())
     assert [head.key for head in cursor.unread(heads)] == ["c"]
 
 
 def test_a_head_that_a_listing_shows_late_is_not_missed() -> None:
     heads = listed(("a", 1000.0))
-    cursor = HeadCursor().after(heads, heads)
+    cursor = ListingCursor().after(heads, heads)
     late = listed(("b", 1000.0 - OVERLAP + 1))
     assert cursor.unread([*heads, *late]) == late
 
 
 def test_a_cursor_forgets_what_is_old() -> None:
     old, new = listed(("a", 1.0)), listed(("b", 2.0 + OVERLAP))
-    cursor = HeadCursor().after(old, old).after(new, [*old, *new])
+    cursor = ListingCursor().after(old, old).after(new, [*old, *new])
     assert (cursor.at, len(cursor.seen)) == (2.0 + OVERLAP, 1)
     assert cursor.unread([*old, *new]) == []
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "5", "no JSON", '{"at": "x"}', '{"seen": 5}'])
 def test_a_cursor_that_cannot_be_read_is_the_beginning(text: str) -> None:
-    assert HeadCursor.decode(text) == HeadCursor()
+    assert ListingCursor.decode(text) == ListingCursor()
 
 
 def observed(asset: Any, zero: ZeroRenameResource, instance: dg.DagsterInstance) -> dict[Any, str]:

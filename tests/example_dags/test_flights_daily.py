@@ -31,6 +31,7 @@ def test_which_there_are(dags: dict[str, Any]) -> None:
         "flights_daily",
         "flights_emr_serverless",
         "flights_maintenance",
+        "flights_watch",
         "zero_rename_maintenance",
     }
     for dag in dags.values():
@@ -47,6 +48,7 @@ def test_airflow_parses_no_application() -> None:
     assert parsed == {
         "flights_daily.py",
         "flights_emr_serverless.py",
+        "flights_watch.py",
         "zero_rename_maintenance.py",
     }
     assert not might_contain_dag(str(APPLICATION), safe_mode=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import threading
 import zipfile
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
@@ -138,8 +140,48 @@ def test_each_partition_is_an_event_that_starts_dags(
     wanted = {("of_a_partition", "day=1"), ("of_a_partition", "day=2"), ("of_a_load", None)}
     assert set(started) == wanted
     second = started["of_a_partition", "day=2"]
-    run_tasks(consumer, second)
+    second = run_tasks(consumer, second)
     assert xcom(second, "wait")["rows"] == 2
+
+
+def test_the_example_that_a_commit_by_anybody_starts(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The trigger as the DAG processor put it into the database, and what the scheduler makes of
+    its events."""
+    from airflow.dag_processing.dagbag import DagBag
+    from airflow.models.trigger import Trigger
+    from airflow.utils.session import create_session
+
+    name = "flights_watch.py"
+    file = migrate() / "dags" / name
+    shutil.copy(EXAMPLES / name, file)
+    extra = {"table_root": tables.url("").rstrip("/")}
+    monkeypatch.setenv(
+        *connection_variable("zero_rename_default", conn_type="zero_rename", extra=extra)
+    )
+    let_run("flights_watch")
+    with create_session() as session:
+        (row,) = [it for it in session.query(Trigger) if it.classpath.endswith("CommitTrigger")]
+        number, trigger = row.id, resolve_name(row.classpath)(**row.kwargs)
+    tables.load(1)
+    tables.load(1, 2, rows=3)
+
+    trigger.since = "2013-01-01"
+    Trigger.submit_event(number, asyncio.run(first_event(trigger)))
+    started = started_by_assets()
+    dag = DagBag(str(file)).dags["flights_watch"]
+    run = run_tasks(dag, started["flights_watch", None])
+    file.unlink()
+    assert str(run.state) == "success"
+    assert [(it["partition"], it["epoch"], it["rows"]) for it in xcom(run, "changed")] == [
+        ("day=1", 2, 3),
+        ("day=2", 1, 3),
+    ]
+
+
+async def first_event(trigger: Any) -> Any:
+    return await anext(trigger.run())
 
 
 def test_a_deferred_sensor_wakes_up_when_the_job_commits(

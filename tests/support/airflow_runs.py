@@ -78,6 +78,7 @@ def let_run(*dag_ids: str) -> None:
     with create_session() as session:
         for dag in session.query(DagModel).filter(DagModel.dag_id.in_(dag_ids)):
             dag.is_paused = False
+    sync_bag_to_db(bag, bundle.name, None)  # Only now what their assets' watchers run.
 
 
 def started_by_assets() -> dict[tuple[str, str | None], Any]:
@@ -99,9 +100,30 @@ def started_by_assets() -> dict[tuple[str, str | None], Any]:
     return {(run.dag_id, run.partition_key): run for run in made}
 
 
-def run_tasks(dag: Any, run: Any) -> None:
-    """Run the tasks of a run that the scheduler made, in this process, one by one."""
-    from airflow.sdk.definitions.dag import _run_task
+def run_tasks(dag: Any, run: Any) -> Any:
+    """Run the tasks of a run that the scheduler made, in this process, as ``dag.test`` does.
 
-    for ti in run.get_task_instances():
-        _run_task(ti=ti, task=dag.task_dict[ti.task_id])
+    :return: the run as it ended.
+    """
+    from airflow.models.serialized_dag import SerializedDagModel
+    from airflow.sdk.definitions.dag import _run_task
+    from airflow.utils.session import create_session
+    from airflow.utils.state import DagRunState, TaskInstanceState
+
+    with create_session() as session:
+        run = session.merge(run)
+        known = SerializedDagModel.get(run.dag_id, session=session)
+        assert known is not None
+        run.dag = known.dag
+        run.state = DagRunState.RUNNING
+        while run.state == DagRunState.RUNNING:
+            ready, _ = run.update_state(session=session)
+            assert ready or run.state != DagRunState.RUNNING, run.get_task_instances()
+            for ti in ready:
+                ti.state = TaskInstanceState.SCHEDULED
+            session.commit()
+            for ti in ready:
+                _run_task(ti=ti, task=dag.task_dict[ti.task_id])
+            session.expire_all()
+        session.expunge_all()
+    return run

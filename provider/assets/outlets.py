@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import Asset, AssetAlias
 from airflow.sdk.definitions.asset import AssetRef
 from airflow.sdk.exceptions import AirflowRuntimeError
 
-from ..committer.layout import UNPARTITIONED
+from ...committer.layout import UNPARTITIONED
 
 _log = logging.getLogger(__name__)
 #: Characters of a partition key: Airflow's column is no wider (``airflow.models.base.ID_LEN``).

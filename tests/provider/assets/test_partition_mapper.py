@@ -11,7 +11,7 @@ from airflow.serialization.decoders import decode_partition_mapper
 from airflow.serialization.encoders import coerce_to_core_timetable, encode_partition_mapper
 
 from zero_rename.committer import InvalidInputError
-from zero_rename.provider.partition_mapper import PartitionPathMapper
+from zero_rename.provider.assets.partition_mapper import PartitionPathMapper
 
 DAYS = "year=%Y/month=%-m/day=%-d"
 

@@ -12,7 +12,7 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow.sdk.execution_time.task_runner import _serialize_outlet_events
 
-from zero_rename.provider.outlets import (
+from zero_rename.provider.assets.outlets import (
     MOST_EVENTS,
     default_outlets,
     partition_key,

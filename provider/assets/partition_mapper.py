@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from airflow.partition_mappers.base import PartitionMapper
 
-from ..committer.errors import InvalidInputError
-from ..orchestration.runs.partitions import check_partition_format
+from ...committer.errors import InvalidInputError
+from ...orchestration.runs.partitions import check_partition_format
 
 #: A code of ``strftime`` without padding; ``strptime`` takes such numbers by the code itself.
 _UNPADDED = re.compile(r"%-(?=[A-Za-z])")

@@ -1,0 +1,97 @@
+"""Commits to a table since somebody last looked, whoever made them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ..committer.layout import TableRoot, jobs_begun, jobs_on_record
+from ..committer.s3.listing import list_objects
+from ..committer.s3.requests import All, ListedObject, Step
+from .listing_cursor import OVERLAP, ListingCursor
+from .runs.reports import commit_report
+
+if TYPE_CHECKING:
+    from ..committer import Table
+
+#: Commits read in one look; the next goes on with the rest.
+LIMIT = 200
+#: Seconds for which a job may be open before it commits, and still be noticed.
+LONGEST = 7 * 86_400.0
+
+
+@dataclass(frozen=True)
+class NewCommits:
+    """What a look found.
+
+    :param reports: of the commits (:func:`.reports.commit_report`), oldest first, each with its
+        ``owner``.
+    :param cursor: for the next look, once these are told.
+    """
+
+    reports: tuple[dict[str, Any], ...]
+    cursor: ListingCursor
+
+
+def present(table: Table, since: float | None, now: float) -> ListingCursor:
+    """Where to begin: what has been committed so far is not told.
+
+    :param since: tell what was committed after this time, seconds since the epoch.
+    """
+    listed, left = table.run(_decisions(table.root, now))
+    old = [it for it in listed if it not in left and (since is None or it.last_modified < since)]
+    return ListingCursor().after(old, listed, left)
+
+
+def new_commits(
+    table: Table, cursor: ListingCursor, now: float, wanted: Callable[[str], bool]
+) -> NewCommits:
+    """The commits that were made since, and are to be seen by readers that list.
+
+    Three listings, and two requests for each commit. Not told are compactions, which bring no rows,
+    and jobs that were open for longer than :data:`LONGEST`.
+
+    :param now: seconds since the epoch.
+    :param wanted: whether a partition is; a commit that changed no such one is not told.
+    """
+    listed, left = table.run(_decisions(table.root, now))
+    unread = [item for item in cursor.unread(listed) if item not in left][:LIMIT]
+    reports = []
+    for item in unread:
+        (job,) = jobs_on_record(table.root.decisions_prefix, [item.key])
+        committed = table.result(job)
+        # What was written anew keeps its date.
+        if committed is None or committed.rewritten or committed.decided_at < cursor.at - OVERLAP:
+            continue
+        names = [it.partition for it in committed.partitions if wanted(it.partition)]
+        if not names:
+            continue
+        owner = table.owner_of(job)
+        told = {name: value for name, value in asdict(owner).items() if value} if owner else {}
+        reports.append(commit_report(committed, names) | {"owner": told})
+    return NewCommits(tuple(reports), cursor.after(unread, listed, left))
+
+
+def _decisions(root: TableRoot, now: float) -> Step[tuple[list[ListedObject], list[ListedObject]]]:
+    """The decisions of jobs that began lately, and those of them that are not applied to their end
+    or not known to be: a job is open before it decides, so the open ones are listed afterwards."""
+    prefixes = jobs_begun(now - LONGEST, now + 86_400.0)
+    listings = yield All(
+        tuple(list_objects(f"{root.decisions_prefix}{prefix}") for prefix in prefixes)
+    )
+    opened = yield from list_objects(root.open_prefix)
+    items = [item for listing in listings for item in listing.objects]
+    # One that is settled, or in which a loss is accepted, is written anew: it is the same commit.
+    decisions = [
+        replace(item, etag="")
+        for item in items
+        if jobs_on_record(root.decisions_prefix, [item.key])
+    ]
+    still_open = set(jobs_on_record(root.open_prefix, opened.keys))
+    left = [
+        item
+        for item in decisions
+        if jobs_on_record(root.decisions_prefix, [item.key])[0] in still_open
+    ]
+    return decisions, left

@@ -1,0 +1,140 @@
+"""Event trigger that starts DAGs on commits to a table, whoever makes them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import AsyncIterator, Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+
+from ...committer.errors import ZeroRenameError
+from ...orchestration.listing_cursor import ListingCursor
+from ...orchestration.new_commits import NewCommits, new_commits, present
+from ...orchestration.runs.partitions import check_partition, moment
+from ...orchestration.table_names import check_table_name
+from ..hooks import DEFAULT_CONN_ID
+from ..table_watch import look_at
+
+if TYPE_CHECKING:
+    from ...committer import Table
+
+#: Seconds between an event and the note that it was told: until then a triggerer that dies has not
+#: told it. The triggerer hands events over every second.
+HANDED_OVER = 5.0
+
+
+class TableCommitTrigger(BaseEventTrigger):
+    """Events of commits to a table, by whichever process: an operator, Spark, a notebook.
+
+    For an asset's watcher, whose events start DAGs::
+
+        Asset("flights commits", watchers=[
+            AssetWatcher(name="flights", trigger=TableCommitTrigger(table="s3://lake/wh/flights"))
+        ])
+
+    The event's payload has ``table`` and ``commits``, oldest first: the report of each job, as of
+    the load operators, with ``job``, ``rows``, ``files``, ``bytes``, ``decided_at``, ``partitions``
+    with ``epoch`` and numbers of each, for a single one ``partition`` and ``epoch``; and ``owner``,
+    who ran it. What one look finds is one event: of several at once Airflow starts one run, by the
+    first, and leaves the others to the run after it. A commit is told when readers that list see
+    all of it. Compactions, which bring no rows, are none, nor are jobs of Hadoop's committers.
+
+    How far it has come is noted in the asset's state store (Airflow 3.3), some seconds after the
+    event: a triggerer that dies in between tells it again, with the same jobs, and none is missed.
+    Before Airflow 3.3 a triggerer that starts anew begins with what is committed then.
+
+    :param table: ``s3://bucket/prefix``, or a name below the connection's table root.
+    :param partition: only commits that changed this partition, or some below it (``region=eu``).
+    :param since: begin with what was committed after this time, ISO 8601; left out, with what is
+        committed from now on. It matters at the very first start only.
+    :param zero_rename_conn_id: connection of type ``zero_rename``.
+    :param poke_interval: seconds between looks, each of three listings.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        partition: str | None = None,
+        since: str | datetime | None = None,
+        zero_rename_conn_id: str = DEFAULT_CONN_ID,
+        poke_interval: float = 60.0,
+    ) -> None:
+        super().__init__()
+        self.table = check_table_name(table)
+        self.partition = None if partition is None else check_partition(partition)
+        self.since = None if since is None else moment("since", since).isoformat()
+        self.zero_rename_conn_id = zero_rename_conn_id
+        self.poke_interval = poke_interval
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        names = ("table", "partition", "since", "zero_rename_conn_id", "poke_interval")
+        return (
+            f"{type(self).__module__}.{type(self).__qualname__}",
+            {name: getattr(self, name) for name in names},
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yields an event for each look that finds commits; does not end."""
+        noted = await self._noted()
+        cursor = None if noted is None else ListingCursor.decode(noted)
+        while True:
+            try:
+                found = await look_at(self.zero_rename_conn_id, self.table, self._look(cursor))
+            except ZeroRenameError as error:
+                self.log.warning("Looked in vain for commits to %s: %s", self.table, error)
+                await asyncio.sleep(self.poke_interval)
+                continue
+            cursor = found.cursor
+            if found.reports:
+                yield TriggerEvent({"table": self.table, "commits": list(found.reports)})
+            pause = min(HANDED_OVER, self.poke_interval) if found.reports else 0.0
+            await asyncio.sleep(pause)
+            if cursor.encode() != noted:
+                noted = cursor.encode()
+                await self._note(noted)
+            await asyncio.sleep(self.poke_interval - pause)
+
+    def _look(self, cursor: ListingCursor | None) -> Callable[[Table], NewCommits]:
+        """One look, for a thread."""
+
+        def ask(table: Table) -> NewCommits:
+            now = time.time()
+            begun = cursor
+            if begun is None:
+                since = None if self.since is None else moment("since", self.since).timestamp()
+                begun = present(table, since, now)
+            return new_commits(table, begun, now, self._wants)
+
+        return ask
+
+    def _wants(self, partition: str) -> bool:
+        return self.partition is None or f"{partition}/".startswith(f"{self.partition}/")
+
+    async def _noted(self) -> str | None:
+        """How far an earlier triggerer came, as far as anybody knows."""
+        for store in self._stores():
+            noted = await store.aget(self._note_key)
+            if isinstance(noted, str):
+                return noted
+        return None
+
+    async def _note(self, cursor: str) -> None:
+        for store in self._stores():
+            await store.aset(self._note_key, cursor)
+
+    @property
+    def _note_key(self) -> str:
+        """Of this trigger, where an asset has several."""
+        about = f"{self.zero_rename_conn_id} {self.table} {self.partition or ''}"
+        return f"zero_rename_commits_{hashlib.sha256(about.encode()).hexdigest()[:16]}"
+
+    def _stores(self) -> list[Any]:
+        """Where each asset that is watched keeps notes: several have the same trigger where it is
+        made of the same arguments, and the accessors offer no way to go through them."""
+        known = getattr(self, "asset_state_store", None)
+        by_name, by_uri = getattr(known, "_by_name", {}), getattr(known, "_by_uri", {})
+        return [*by_name.values(), *by_uri.values()]

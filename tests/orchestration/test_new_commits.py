@@ -1,0 +1,119 @@
+"""Commits since the last look, on a real S3 server, with clocks passed in."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from support.airflow import Tables
+from zero_rename.orchestration.listing_cursor import OVERLAP, ListingCursor
+from zero_rename.orchestration.new_commits import LONGEST, new_commits, present
+
+NOW = time.time()
+
+
+def everything(_: str) -> bool:
+    return True
+
+
+def look(
+    tables: Tables, cursor: ListingCursor, wanted: Any = everything, now: float = NOW
+) -> tuple[list[dict[str, Any]], ListingCursor]:
+    found = new_commits(tables.table(), cursor, now, wanted)
+    return list(found.reports), ListingCursor.decode(found.cursor.encode())
+
+
+def jobs(found: list[dict[str, Any]]) -> list[str]:
+    return [report["job"] for report in found]
+
+
+def test_each_commit_is_told_once(tables: Tables) -> None:
+    before = tables.load(1)
+    cursor = present(tables.table(), None, NOW)
+    assert look(tables, cursor)[0] == []
+    first, second = tables.load(1).job, tables.load(1, 2, rows=3, once="d/r/t").job
+    found, cursor = look(tables, cursor)
+    assert jobs(found) == [first, second]
+    assert before.job not in jobs(found)
+    report = found[1]
+    assert [(it["partition"], it["epoch"], it["rows"]) for it in report["partitions"]] == [
+        ("day=1", 3, 3),
+        ("day=2", 1, 3),
+    ]
+    assert found[0]["partition"] == "day=1"
+    assert report["owner"]["host"]
+    assert look(tables, cursor) == ([], cursor)
+
+
+def test_a_table_that_is_not_there_yet(tables: Tables) -> None:
+    cursor = present(tables.table(), None, NOW)
+    assert look(tables, cursor)[0] == []
+    job = tables.load(1).job
+    assert jobs(look(tables, cursor)[0]) == [job]
+
+
+def test_since_a_time(tables: Tables) -> None:
+    committed = tables.load(1)
+    at = committed.decided_at
+    assert jobs(look(tables, present(tables.table(), at, NOW))[0]) == [committed.job]
+    assert look(tables, present(tables.table(), at + 1, NOW))[0] == []
+
+
+def test_a_commit_is_told_when_it_can_be_seen(tables: Tables) -> None:
+    """However long its owner has been dead, and however many came after it."""
+    tables.load(9)
+    dead = tables.decided(1)
+    cursor = present(tables.table(), None, NOW)
+    after = tables.load(2).job
+    found, cursor = look(tables, cursor)
+    assert jobs(found) == [after]
+    decision = tables.table().root.decision_key(dead)
+    written = tables.bucket.client.head_object(Bucket=tables.bucket.name, Key=decision)
+    assert cursor.at <= written["LastModified"].timestamp()
+    tables.table().recover()
+    found, cursor = look(tables, cursor)
+    assert jobs(found) == [dead]
+    assert look(tables, cursor)[0] == []
+
+
+def test_aborted_jobs_and_compactions_are_none(tables: Tables) -> None:
+    tables.load(1)
+    tables.load(1)
+    cursor = present(tables.table(), None, NOW)
+    tables.undecided(2)
+    tables.table().recover(patience=0.0)
+    tables.table().compact(apply=True)
+    assert len(tables.table().files("day=1")) == 1
+    found, after = look(tables, cursor)
+    assert found == []
+    assert len(after.seen) > len(cursor.seen)
+
+
+def test_only_some_partitions(tables: Tables) -> None:
+    cursor = present(tables.table(), None, NOW)
+    tables.load(1)
+    job = tables.load(1, 2).job
+    found, _ = look(tables, cursor, lambda partition: partition == "day=2")
+    assert jobs(found) == [job]
+    assert [it["partition"] for it in found[0]["partitions"]] == ["day=2"]
+
+
+def test_a_job_that_began_just_before_ids_change_their_beginning(tables: Tables) -> None:
+    """Ids sort by when jobs began, so that old ones need not be listed."""
+    cursor = present(tables.table(), None, NOW)
+    job = tables.load(1).job
+    assert jobs(look(tables, cursor, now=NOW + LONGEST)[0]) == [job]
+    assert jobs(look(tables, cursor, now=NOW - 80_000)[0]) == [job]
+    assert look(tables, cursor, now=NOW + 40 * 86_400)[0] == []
+
+
+def test_a_decision_that_is_written_anew_is_no_commit(tables: Tables) -> None:
+    """It is settled, or a loss is accepted: right after it was told, or long after."""
+    cursor = present(tables.table(), None, NOW)
+    job = tables.load(1).job
+    found, cursor = look(tables, cursor)
+    assert jobs(found) == [job]
+    key = tables.table().root.decision_key(job)
+    tables.bucket.put(key, tables.bucket.read(key) + b"\n")
+    assert look(tables, cursor)[0] == []
+    assert look(tables, ListingCursor(at=NOW + 2 * OVERLAP))[0] == []

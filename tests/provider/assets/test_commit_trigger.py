@@ -1,0 +1,180 @@
+"""The trigger of an asset's watcher, in its own loop, with the notes of one triggerer or two."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from support.airflow import Tables
+from zero_rename.committer import InvalidInputError, StoreUnreachableError
+from zero_rename.orchestration.new_commits import new_commits
+from zero_rename.provider.assets import commit_trigger
+from zero_rename.provider.assets.commit_trigger import TableCommitTrigger
+
+
+class Notes:
+    """An asset's state store; the real one asks the triggerer's supervisor."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Any] = {}
+        self.asset_state_store = SimpleNamespace(_by_name={"flights": self}, _by_uri={})
+
+    async def aget(self, key: str) -> Any:
+        return self.kept.get(key)
+
+    async def aset(self, key: str, value: Any) -> None:
+        self.kept[key] = value
+
+
+@pytest.fixture(autouse=True)
+def soon_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit_trigger, "HANDED_OVER", 0.01)
+
+
+def trigger(tables: Tables, notes: Notes | None, **more: Any) -> TableCommitTrigger:
+    made = TableCommitTrigger(tables.url(), poke_interval=0.05, **more)
+    _, kwargs = made.serialize()
+    again = TableCommitTrigger(**kwargs)
+    again.asset_state_store = None if notes is None else notes.asset_state_store  # pyright: ignore
+    return again
+
+
+class Triggerer:
+    """A process that runs a trigger, and has handed over what it was given."""
+
+    def __init__(self, run: TableCommitTrigger) -> None:
+        self.told: list[dict[str, Any]] = []
+        self._task = asyncio.create_task(self._run(run))
+
+    async def _run(self, run: TableCommitTrigger) -> None:
+        async for event in run.run():
+            self.told += event.payload["commits"]
+
+    async def until(self, condition: Any) -> None:
+        async with asyncio.timeout(60):
+            while not condition():
+                assert not self._task.done(), self._task.result()
+                await asyncio.sleep(0.02)
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+def test_each_commit_fires_once_across_triggerers(tables: Tables) -> None:
+    tables.load(9)
+    notes = Notes()
+
+    async def play() -> list[dict[str, Any]]:
+        first = Triggerer(trigger(tables, notes))
+        await first.until(lambda: notes.kept)
+        (before,) = notes.kept.values()
+        one = (await asyncio.to_thread(tables.load, 1)).job
+        await first.until(lambda: first.told)
+        await first.until(lambda: [*notes.kept.values()] != [before])
+        await first.stop()
+        two = (await asyncio.to_thread(tables.load, 1, 2)).job
+        second = Triggerer(trigger(tables, notes))
+        await second.until(lambda: second.told)
+        three = (await asyncio.to_thread(tables.load, 3)).job
+        await second.until(lambda: len(second.told) == 2)
+        await second.stop()
+        told = first.told + second.told
+        assert [report["job"] for report in told] == [one, two, three]
+        return told
+
+    told = asyncio.run(play())
+    assert (told[0]["partition"], told[0]["epoch"], told[0]["rows"]) == ("day=1", 1, 2)
+    assert [it["epoch"] for it in told[1]["partitions"]] == [2, 1]
+
+
+def test_a_triggerer_that_dies_before_its_note_tells_again(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow has the event or not: nobody can tell. None is lost."""
+    monkeypatch.setattr(commit_trigger, "HANDED_OVER", 60.0)
+    notes = Notes()
+
+    async def play() -> None:
+        first = Triggerer(trigger(tables, notes))
+        await first.until(lambda: notes.kept)
+        job = (await asyncio.to_thread(tables.load, 1)).job
+        await first.until(lambda: first.told)
+        await first.stop()
+        second = Triggerer(trigger(tables, notes))
+        await second.until(lambda: second.told)
+        await second.stop()
+        assert [report["job"] for report in first.told + second.told] == [job, job]
+
+    asyncio.run(play())
+
+
+def test_without_notes_it_begins_now_or_at_a_time(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = tables.load(1).job
+    looks: list[Any] = []
+
+    def looked(*given: Any) -> Any:
+        looks.append(new_commits(*given))
+        return looks[-1]
+
+    monkeypatch.setattr(commit_trigger, "new_commits", looked)
+
+    async def play(**more: Any) -> list[str]:
+        looks.clear()
+        running = Triggerer(trigger(tables, None, **more))
+        await running.until(lambda: len(looks) > 2)
+        await running.stop()
+        return [report["job"] for report in running.told]
+
+    assert asyncio.run(play(since="2013-01-01")) == [job]
+    assert asyncio.run(play()) == []
+
+
+def test_a_store_out_of_reach_does_not_end_it(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [StoreUnreachableError("no answer"), StoreUnreachableError("no answer")]
+
+    def flaky(*given: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return new_commits(*given)
+
+    monkeypatch.setattr(commit_trigger, "new_commits", flaky)
+    job = tables.load(1).job
+
+    async def play() -> str:
+        running = Triggerer(trigger(tables, Notes(), since="2013-01-01"))
+        await running.until(lambda: running.told)
+        await running.stop()
+        return running.told[0]["job"]
+
+    assert asyncio.run(play()) == job
+    assert failures == []
+
+
+@pytest.mark.parametrize(
+    ("partition", "wanted"), [("region=eu", True), ("region=eu/day=1", True), ("region=e", False)]
+)
+def test_partitions_below_a_path(partition: str, wanted: bool) -> None:
+    asked = TableCommitTrigger("s3://lake/wh/flights", partition=partition)
+    assert asked._wants("region=eu/day=1") is wanted
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"table": " "}, "names no table"),
+        ({"partition": "eu"}, "not a partition path"),
+        ({"since": "soon"}, "since='soon' is no time"),
+    ],
+)
+def test_what_cannot_be_right_breaks_the_import(given: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {"table": "s3://lake/wh/flights"} | given
+    with pytest.raises(InvalidInputError, match=message):
+        TableCommitTrigger(**arguments)
