@@ -5,7 +5,7 @@ PY := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help environment setup demo servers s3a-jars older-spark test tests test-s3a torture proof growth lint lock clean
+.PHONY: help environment setup demo servers s3a-jars older-spark test tests test-s3a test-older-spark torture proof growth lint lock clean
 
 help:            ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## */make \1\t/p' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ test-s3a: s3a-jars ## All tests with Hadoop's S3A committers, on a real S3 serve
 	@$(PY) tools/s3_servers.py s3mock
 	@$(PY) tools/s3a_class_archive.py
 	@S3A_WHOLE=1 $(PY) -m pytest tests/s3a/real --numprocesses 3 --dist loadscope --no-loadscope-reorder
+
+test-older-spark: setup older-spark ## All tests of save() on the oldest Spark
+	@OLDER_SPARK_WHOLE=1 $(PY) -m pytest tests/spark/saving/test_older_spark.py
 
 torture: setup   ## Kill writers and check every row; KILLS=200, SERVER=ceph. Or bad weather: WEATHER=all
 	@PYTHONPATH=tests $(PY) -m torture --kills $(or $(KILLS),200) $(if $(WEATHER),--weather $(WEATHER))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,8 @@ settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 
 descriptions.read_once()
+# A run begun in the background ignores Ctrl-C, and so would what tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 #: Servers for a whole run; which worker runs what; how far the simulation went, printed below the
 #: results.

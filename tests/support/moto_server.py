@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,7 @@ def serve(port: int, latency: float, serialise: bool) -> None:
     from werkzeug.serving import make_server
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    _find_once()
     app = CountingMiddleware(DomainDispatcherApplication(create_backend_app), latency, serialise)
     server = make_server("127.0.0.1", port, app, threaded=True, request_handler=MotoRequestHandler)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
@@ -123,6 +125,17 @@ def serve(port: int, latency: float, serialise: bool) -> None:
 
     threading.Thread(target=follow, daemon=True).start()
     server.serve_forever()
+
+
+def _find_once() -> None:
+    """What moto finds out anew with each request: its services, and how a date is written."""
+    from botocore.utils import parse_to_aware_datetime
+    from moto import backends
+    from moto.core import serialize
+
+    services = tuple(backends.list_of_moto_modules())
+    backends.list_of_moto_modules = lambda: services
+    setattr(serialize, "parse_to_aware_datetime", cache(parse_to_aware_datetime))  # noqa: B010
 
 
 def main() -> None:

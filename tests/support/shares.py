@@ -16,12 +16,7 @@ TESTS = Path(__file__).resolve().parents[1]
 #: Shares of one worker each, by what their files' paths begin with; the first that fits counts.
 #: A process has one Spark at a time: with Hadoop's jars, or without.
 _SHARES = {
-    "s3a/real/test_flights.py": "submissions and recovery with Hadoop's committers",
-    "s3a/real/test_killed_driver.py": "submissions and recovery with Hadoop's committers",
-    "s3a/real/test_recovery.py": "submissions and recovery with Hadoop's committers",
-    "s3a/real/test_saving.py": "submissions and recovery with Hadoop's committers",
-    "s3a/real/test_verified.py": "submissions and recovery with Hadoop's committers",
-    "s3a/real/": "writes with Hadoop's committers",
+    "s3a/real/": "Hadoop's committers",
     "spark/reading/": "one Spark session",
     "spark/saving/test_save.py": "one Spark session",
     "spark/test_": "one Spark session",

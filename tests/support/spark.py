@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from support.moto_server import S3Server
+from support.preloaded_daemon import preloading_python
 from zero_rename.spark.startup.launch import jvm_options, worker_python
 
 #: Settings of every session in tests: nothing but loopback, nothing to clean up.
@@ -85,12 +86,14 @@ def spark(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iter
     from zero_rename.spark import register
 
     end_of_sessions()
+    folder = tmp_path_factory.mktemp("spark")
     before = dict(os.environ)
     os.environ.update(environment(s3_server))
+    os.environ["PYSPARK_PYTHON"] = preloading_python(os.environ["PYSPARK_PYTHON"], folder)
     try:
         # The JVM and all its workers keep the environment of this moment.
         builder = SparkSession.builder.master("local[2,3]").appName("tests")
-        for name, value in settings(tmp_path_factory.mktemp("spark")).items():
+        for name, value in settings(folder).items():
             builder = builder.config(name, value)
         session = builder.getOrCreate()
     finally:

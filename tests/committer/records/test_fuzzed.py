@@ -26,7 +26,7 @@ from zero_rename.committer.records.success_marker import marker_write_id
 from zero_rename.committer.records.table_record import TableRecord
 from zero_rename.committer.s3.conditional_put import write_id_of
 
-EXAMPLES = 500
+EXAMPLES = 300
 JOB = "zr1-0123456789ABCDEFGHJKMNPQRS"
 Parser = Callable[[bytes], Any]
 

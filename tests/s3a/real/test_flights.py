@@ -124,7 +124,7 @@ if first and where == "end":
 """
 
 
-@pytest.mark.thinned(committer=("magic",), where=("task",))
+@pytest.mark.of_the_jars
 @pytest.mark.parametrize(
     ("committer", "where", "repeated"),
     [("magic", "task", False), ("directory", "task", False), ("magic", "end", True)],

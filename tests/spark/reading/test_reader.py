@@ -178,7 +178,7 @@ def test_many_small_files_make_few_tasks(spark, s3_bucket):
     assert Table(url).to_arrow().num_rows == 40
 
 
-PREDICATES = 60
+PREDICATES = 25
 
 
 @pytest.mark.spark

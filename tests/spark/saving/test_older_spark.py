@@ -20,8 +20,16 @@ __all__ = ["wheel"]
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 TESTS = Path(__file__).resolve().parents[2]
-#: Every test of that module runs there, and none is skipped.
-_SAID = re.compile(r"^(\d+) passed(?:, \d+ warnings?)? in ", re.MULTILINE)
+#: Set by `make test-older-spark`: every test of that module runs there.
+WHOLE = "OLDER_SPARK_WHOLE"
+#: What differs by Spark's version: its types, how it repeats tasks and ends jobs, a whole pipeline.
+_KEPT = (
+    *("test_append_overwrite_and_named_partitions", "test_types", "test_the_flights_pipeline"),
+    *("test_a_retried_task_counts_once", "test_a_stage_that_is_run_again", "test_a_killed_worker"),
+    *("test_an_error_of_ours_keeps_its_class", "test_a_job_group"),
+)
+#: None is skipped.
+_SAID = re.compile(r"^(\d+) passed(?:, \d+ deselected)?(?:, \d+ warnings?)? in ", re.MULTILINE)
 _INI = """
 [pytest]
 addopts = --import-mode=importlib --strict-markers -W ignore
@@ -50,7 +58,7 @@ def variables(server: S3Server, python: Path, *path: Path) -> dict[str, str]:
     }
 
 
-def test_all_tests_of_save(python: Path, s3_server: S3Server, wheel: Path, tmp_path: Path) -> None:
+def test_save(python: Path, s3_server: S3Server, wheel: Path, tmp_path: Path) -> None:
     """One session, from the wheel: unpacked as pip does it, since Python keeps no compiled modules
     of a zip, and each worker would compile them anew."""
     package = tmp_path / "package"
@@ -59,6 +67,8 @@ def test_all_tests_of_save(python: Path, s3_server: S3Server, wheel: Path, tmp_p
     ini.write_text(_INI)
     here = TESTS / "spark" / "saving"
     command = [python, "-m", "pytest", "-q", "-c", ini, "--rootdir", TESTS, "--confcutdir", here]
+    if not os.environ.get(WHOLE):
+        command += ["-k", " or ".join(_KEPT)]
     command += ["-p", "support.older_spark", "-p", "no:cacheprovider", "--basetemp", tmp_path / "t"]
     done = subprocess.run(
         [*map(str, command), str(here / "test_save.py")],
@@ -71,4 +81,4 @@ def test_all_tests_of_save(python: Path, s3_server: S3Server, wheel: Path, tmp_p
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     found = _SAID.search(done.stdout)
     assert found is not None, done.stdout
-    assert int(found[1]) >= 20
+    assert int(found[1]) >= (20 if os.environ.get(WHOLE) else len(_KEPT))
