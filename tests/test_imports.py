@@ -53,11 +53,11 @@ def test_the_package_imports_nothing_heavy() -> None:
 @pytest.mark.airflow
 def test_dag_files_import_nothing_heavy_beyond_the_stock_operator() -> None:
     loaded = loaded_by(STOCK, *OURS)
-    assert {name: loaded[name] & HEAVY for name in OURS} == dict.fromkeys(OURS, set())
+    assert not set().union(*(loaded[name] for name in OURS)) & HEAVY
 
 
 @pytest.mark.airflow
 def test_a_load_by_a_service_imports_nothing_heavy_beyond_the_stock_operators() -> None:
     ours = [f"zero_rename.operators.{name}" for name in ("emr_serverless", "emr_steps", "glue")]
     loaded = loaded_by(STOCK_EMR, STOCK_GLUE, *ours)
-    assert {name: loaded[name] & HEAVY for name in ours} == dict.fromkeys(ours, set())
+    assert not set().union(*(loaded[name] for name in ours)) & HEAVY
