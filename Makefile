@@ -5,7 +5,7 @@ PY := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help environment setup demo servers s3a-jars older-spark test tests test-s3a test-older-spark torture proof growth lint lock clean
+.PHONY: help environment setup demo servers s3a-jars s3a-archive older-spark test tests test-s3a test-older-spark torture proof growth lint lock clean
 
 help:            ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## */make \1\t/p' $(MAKEFILE_LIST)
@@ -30,12 +30,14 @@ older-spark: environment ## The oldest Spark that save() runs on, 700 MB, once
 
 test: lint tests ## Lint, types and all tests; those of s3a/real where make s3a-jars was run
 
-tests: setup $(if $(CI),servers s3a-jars older-spark) # at once with lint where there are --jobs
+s3a-archive: setup s3a-jars # halves the start of JVMs with Hadoop's jars
+	@$(PY) tools/s3a_class_archive.py
+
+tests: setup $(if $(CI),servers s3a-archive older-spark) # at once with lint where there are --jobs
 	@$(PY) -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder
 
-test-s3a: s3a-jars ## All tests with Hadoop's S3A committers, on a real S3 server
+test-s3a: s3a-archive ## All tests with Hadoop's S3A committers, on a real S3 server
 	@$(PY) tools/s3_servers.py s3mock
-	@$(PY) tools/s3a_class_archive.py
 	@S3A_WHOLE=1 $(PY) -m pytest tests/s3a/real --numprocesses 3 --dist loadscope --no-loadscope-reorder
 
 test-older-spark: setup older-spark ## All tests of save() on the oldest Spark

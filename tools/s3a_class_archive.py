@@ -2,7 +2,7 @@
 
 ``python tools/s3a_class_archive.py`` runs a Spark application that writes to moto by magic and by
 directory, and lets its JVM write the classes it loaded: about 210 MB, in a minute, once per Java,
-Spark and checkout (its path is in the class path). Such a JVM's start with two writes then takes
+Spark and jars. Such a JVM's start with two writes then takes
 14 s of CPU instead of 23; where there is no archive it is only slower.
 """
 
