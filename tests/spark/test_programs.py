@@ -6,9 +6,9 @@ import json
 import os
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from support.spark import environment, run_program, settings
@@ -17,7 +17,8 @@ from zero_rename.orchestration.submit.package_zip import build_zip
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-_SITE = Path(sysconfig.get_path("purelib"))
+#: Where the packages are installed.
+_SITE = Path(pyspark.__file__).parents[1]
 
 DISCOVERED = """
 import json, sys

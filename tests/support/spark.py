@@ -24,6 +24,9 @@ SETTINGS = {
     "spark.sql.timeType.enabled": "true",
     "spark.sql.session.timeZone": "America/New_York",
     "spark.log.level": "ERROR",
+    # Spark takes the host of a lost shuffle file for lost. A local executor is its driver's only
+    # one and cannot come back: it would end the JVM after 60 heartbeats, ten minutes later.
+    "spark.executor.heartbeat.maxFailures": "1000000",
 }
 
 
