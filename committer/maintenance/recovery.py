@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import islice
 
 from ..errors import (
     DamagedError,
@@ -28,6 +30,9 @@ from ..state.heads import all_heads
 from ..state.job_state import Aborted, Committed
 from ..state.open_jobs import list_open
 from ..state.tolerance import or_damage
+
+#: Jobs that are settled at once: their decisions are in memory together.
+_AT_ONCE = 64
 
 
 class Outcome(StrEnum):
@@ -140,15 +145,24 @@ def recover(context: Context, patience: float | None = None) -> Step[list[Recove
         return (yield from _report_only(context))
     if found is not None and found.counts:
         yield from confirm(context, found)
-    outcomes = []
-    for job in sorted((yield from list_open(context))):
-        try:
-            outcome = yield from _recover_one(context, job, patience)
-        except ZeroRenameError as error:
-            outcome = Recovered.failed(job, error)
-        if outcome is not None:
-            outcomes.append(outcome)
-    return outcomes
+    outcomes: list[Recovered | None] = []
+    for chunk in _chunks(sorted((yield from list_open(context)))):
+        outcomes += yield All(tuple(_recover_or_say(context, job, patience) for job in chunk))
+    return [outcome for outcome in outcomes if outcome is not None]
+
+
+def _chunks(jobs: list[str]) -> Iterator[list[str]]:
+    left = iter(jobs)
+    while chunk := list(islice(left, _AT_ONCE)):
+        yield chunk
+
+
+def _recover_or_say(context: Context, job: str, patience: float | None) -> Step[Recovered | None]:
+    """What became of one job, also where it could not be settled: the others are."""
+    try:
+        return (yield from _recover_one(context, job, patience))
+    except ZeroRenameError as error:
+        return Recovered.failed(job, error)
 
 
 def plan_recovery(context: Context, patience: float | None = None) -> Step[list[Recovered]]:

@@ -92,6 +92,7 @@ def _claim_in_order(
     context: Context, opened: OpenedJob, requests: list[ClaimRequest]
 ) -> Step[dict[Slot, HeadState]]:
     held: dict[Slot, HeadState] = {}
+    waits = 0
     for request in requests:
         while request.slot not in held:
             yield from _refuse_if_fenced(context, opened)
@@ -101,13 +102,13 @@ def _claim_in_order(
                     held[request.slot] = outcome.state
                 case Conflict():
                     raise _conflict(opened, [outcome])
-                case Busy() if outcome.job == opened.job:
-                    state = outcome.state
-                    yield from outwait(context, state.slot.key, state.etag, outcome.job)
                 case Busy():
                     state = outcome.state
-                    waiting = outwait(context, state.slot.key, state.etag, outcome.job)
-                    yield from about_other(context.root, opened.job, outcome.job, waiting)
+                    waiting = outwait(context, state.slot.key, state.etag, outcome.job, waits)
+                    waits += 1
+                    if outcome.job != opened.job:
+                        waiting = about_other(context.root, opened.job, outcome.job, waiting)
+                    yield from waiting
     return held
 
 

@@ -49,10 +49,12 @@ def about_other(root: TableRoot, job: str, other: str, step: Step[Any]) -> Step[
         ) from error
 
 
-def outwait(context: Context, key: str, etag: str | None, job: str) -> Step[None]:
+def outwait(context: Context, key: str, etag: str | None, job: str, before: int = 0) -> Step[None]:
     """Wait until a job decides or what it holds changes; fence a job that is silent too long.
 
     :param key: the record that it holds, a head or ``table.json``; ``etag`` its state.
+    :param before: how many jobs this one has waited for before. Who has waited for many looks more
+        often than who has just come, so that nobody is overtaken for ever.
     """
     waiting = context.waiting
     end = yield from Deadline.after(waiting.cap)
@@ -71,4 +73,4 @@ def outwait(context: Context, key: str, etag: str | None, job: str) -> Step[None
         if open_etag is None or (yield from silent.is_over()) or (yield from end.is_over()):
             yield from decide(context, Decision.abort(job, context.write_id()))
             return
-        yield Wait(waiting.poll)
+        yield Wait(max(waiting.least, waiting.poll / (1 + before)), spread=0.5)

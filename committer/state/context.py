@@ -25,12 +25,14 @@ class Waiting:
     :param silence: fence the other job when nothing of it changed for so long, by this
         process's own monotonic clock.
     :param cap: fence it after so long in any case.
-    :param poll: time between looks.
+    :param poll: time between looks, of who has waited for no other job before; ``least``: of who
+        has for many.
     """
 
     silence: float = 120.0
     cap: float = 1800.0
     poll: float = 2.0
+    least: float = 0.2
 
 
 @dataclass(frozen=True)

@@ -699,3 +699,19 @@ class TestPurge:
         report = world.purge(apply=False)
         assert [str(e.action) for e in report.entries] == ["would-abort"]
         assert (dict(world.store.objects), dict(world.store.uploads)) == before
+
+
+def test_many_dead_jobs_are_settled_side_by_side() -> None:
+    """One that waits for the store keeps none of the others."""
+    world = World()
+    world.load(DAY1)
+    jobs = [world.open().job for _ in range(100)]
+    world.driver.requests.clear()
+    assert [it.job for it in world.recover(patience=0.0)] == sorted(jobs)
+    world.assert_clean()
+    keys = [(type(it), getattr(it, "key", "")) for it in world.driver.requests]
+    begun = {job: keys.index((Get, ROOT.open_key(job))) for job in jobs}
+    ended = {job: keys.index((Delete, ROOT.open_key(job))) for job in jobs}
+    first = sorted(jobs)[:64]
+    assert max(begun[job] for job in first) < min(ended[job] for job in first)
+    assert len(keys) <= 11 * len(jobs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,9 @@ from support.memory_store import ManualClock, MemoryDriver
 from support.protocol import DAY1, DAY2, DAY3, ROOT, World
 from zero_rename.committer import Mode
 from zero_rename.committer.protocol.claim import ClaimRequest, claim_all
+from zero_rename.committer.protocol.others import outwait
 from zero_rename.committer.records.head import Slot
+from zero_rename.committer.s3.requests import All, Found, Head, Wait
 from zero_rename.committer.state.heads import read_head
 from zero_rename.committer.state.job_state import OpenedJob
 
@@ -61,3 +64,25 @@ def test_who_waits_holds_only_what_comes_before(order: tuple[str, ...]) -> None:
     assert held_while_waiting == [[DAY1]]
     assert sorted(slot.name for slot in held) == [DAY1, DAY2, DAY3]
     assert _claimed_by(world, ours.job) == [DAY1, DAY2, DAY3]
+
+
+@pytest.mark.parametrize(("before", "pause"), [(0, 2.0), (3, 0.5), (100, 0.2)])
+def test_who_has_waited_for_many_looks_more_often(before: int, pause: float) -> None:
+    """Else a job that claims several partitions is overtaken again and again by those that have
+    just come."""
+    world = World()
+    world.load(DAY1)
+    opened = world.open()
+    waiting = outwait(world.context, ROOT.head_key(DAY1), "another", opened.job, before)
+    pauses: list[float] = []
+    answer: Any = None
+    while len(pauses) < 2:
+        request = waiting.send(answer)
+        if isinstance(request, Wait):
+            pauses.append(request.seconds)
+        if isinstance(request, All):
+            head = Found(ROOT.head_key(DAY1), "another", 1, 0.0, 0.0)
+            answer = [head, world.driver.perform(Head(ROOT.open_key(opened.job)))]
+        else:
+            answer = world.driver.perform(request)
+    assert pauses == [pause, pause]

@@ -1,0 +1,177 @@
+"""docs/stores.md: what each store keeps, by the probe that a table's first job sends to it.
+
+``PYTHONPATH=tests:. python tests/support/stores_docs.py > docs/stores.md`` asks moto, S3Mock and
+Ceph, and MinIO and versitygw where they are on PATH. A store that cannot be started here keeps the
+row that the page has of it, where it was asked before; others have rows by their documentation.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from torture.servers import serving
+
+from tools.server_process import ServerError
+from zero_rename.committer.errors import StoreUnfitError
+from zero_rename.committer.layout import TableRoot, new_write_id
+from zero_rename.committer.records.store_facts import StoreFacts
+from zero_rename.committer.s3.driver import connect
+from zero_rename.committer.state.probe import probe
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "stores.md"
+ASKED = ("moto", "s3mock", "ceph", "minio", "versitygw")
+
+
+@dataclass(frozen=True)
+class Promise:
+    """Something that a store may keep.
+
+    :param fact: the field of :class:`StoreFacts` that says so.
+    :param good: the field's value where it does.
+    :param coping: what is done where it does not.
+    """
+
+    title: str
+    fact: str
+    coping: str
+    good: bool = True
+
+
+PROMISES = (
+    Promise(
+        "If-None-Match and If-Match of PUT",
+        "conditional_put",
+        "A table of coordination *store* is refused. With `coordination=none` there is one writer "
+        "at a time, no conflict detection and no recovery by others "
+        "([protocol.md](protocol.md#tables-of-coordination-none)).",
+    ),
+    Promise(
+        "… in one step, where writers race",
+        "atomic",
+        "One writer at a time: a second job is refused while one is open. A race that nobody loses "
+        "proves nothing, so stores known to check and write in two steps are known by name.",
+    ),
+    Promise(
+        "If-Match of DELETE",
+        "conditional_delete",
+        "A replace removes what it has listed without a condition: a file that a stranger puts at "
+        "the same key meanwhile goes, too.",
+    ),
+    Promise(
+        "uploads listed by prefix",
+        "uploads_by_prefix",
+        "The bucket's uploads are listed and sorted out here: dearer in a bucket of many tables.",
+    ),
+    Promise(
+        "uploads listed at all",
+        "uploads_listed",
+        "The store is refused: what a killed task leaves could never be found.",
+    ),
+    Promise(
+        "a second Complete leaves a deleted file deleted",
+        "complete_resurrects",
+        "Who completes an upload looks at the head afterwards, and removes the file again where it "
+        "is of a former state.",
+        good=False,
+    ),
+)
+_TITLES = {
+    "minio": "MinIO",
+    "versitygw": "versitygw (posix)",
+    "ceph": "Ceph RGW",
+    "s3mock": "S3Mock",
+}
+_SAID = tomllib.loads(Path(__file__).with_name("stores.toml").read_text("utf-8"))
+_HEAD = """\
+# Stores
+
+What each store keeps of what the protocol asks for, as the probe finds it that a table's first job
+sends, and that `zero-rename doctor` sends again; else by documentation or source. Written by
+`PYTHONPATH=tests:. python tests/support/stores_docs.py > docs/stores.md`.
+"""
+_TAIL = """\
+What a request gets where the store is throttled, away or full: [protocol.md](protocol.md#weather).
+Which tests run on which store: [contributing.md](contributing.md#tests).
+"""
+
+
+def row(title: str, facts: StoreFacts | None, source: str) -> str:
+    """A line of the table; ``facts`` of a store that is refused: ``None``."""
+    if facts is None:
+        cells = ["" for _ in PROMISES]
+        return f"| {title} | {' | '.join(cells)} | refused | {source} |"
+    kept = [getattr(facts, promise.fact) == promise.good for promise in PROMISES]
+    if not facts.conditional_put:
+        fit = "`coordination=none`"
+    elif not facts.uploads_listed:
+        fit = "refused"
+    else:
+        fit = "many writers" if facts.atomic else "one writer at a time"
+    return f"| {title} | {' | '.join('yes' if it else 'no' for it in kept)} | {fit} | {source} |"
+
+
+def asked_now() -> Iterator[tuple[str, str]]:
+    """Rows of the stores that start here, by title."""
+    for name in ASKED:
+        title = _TITLES.get(name, name)
+        try:
+            with serving(name) as store:
+                client, bucket = store.client(), f"facts-{uuid.uuid4().hex[:12]}"
+                client.create_bucket(Bucket=bucket)
+                source = f"asked: {store.origin}"
+                driver = connect(bucket, client)
+                try:
+                    facts = driver.run(probe(TableRoot(bucket, "table"), new_write_id))
+                except StoreUnfitError as error:
+                    facts, source = None, f"{source}. {error.message.split(': ')[0]}"
+                yield title, row(title, facts, source)
+        except ServerError:
+            continue
+
+
+def page(rows: Mapping[str, str], before: str) -> str:
+    """The page.
+
+    :param rows: of the stores that were asked now; ``before``: the page as it was.
+    """
+    kept = {
+        found[1]: found[0]
+        for found in re.finditer(r"^\| ([^|]+) \|.*\| asked: .*\|$", before, re.M)
+    }
+    documented = {
+        it["store"]: row(it["store"], StoreFacts(**it.get("facts", {})), it["source"])
+        for it in _SAID["documented"]
+    }
+    rows = {**documented, **kept, **rows}
+    titles = [promise.title for promise in PROMISES]
+    lines = [
+        _HEAD,
+        f"| store | {' | '.join(titles)} | tables | known from |",
+        f"|---|{'---|' * len(PROMISES)}---|---|",
+        *(rows[title] for title in sorted(rows, key=str.lower)),
+        "",
+        "## How a missing promise is coped with",
+        "",
+        "| missing | what is done |",
+        "|---|---|",
+        *(f"| {promise.title} | {promise.coping} |" for promise in PROMISES),
+        "",
+        "## Oddities that are met",
+        "",
+        "| store | what it does | so |",
+        "|---|---|---|",
+        *(f"| {it['store']} | {it['does']} | {it['so']} |" for it in _SAID["oddity"]),
+        "",
+        _TAIL,
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    former = DOCUMENT.read_text("utf-8") if DOCUMENT.exists() else ""
+    print(page(dict(asked_now()), former), end="")
