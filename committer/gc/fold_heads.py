@@ -10,9 +10,14 @@ from ..records.head import TRAIL_LENGTH, HeadState
 from ..s3.conditional_put import NotWritten
 from ..s3.requests import Absent, All, Delete, Step
 from ..state.context import Context
+from ..state.decide import Decided
 from ..state.heads import Swapped, head_state, swap_head
 from ..state.old_records import ReadHeads
-from ..state.partition_files import fold
+from ..state.partition_files import fold, read_commit
+from ..state.tolerance import or_damage
+
+#: Heads that are folded at once: what they name is in memory together.
+_AT_ONCE = 500
 
 
 @dataclass(frozen=True)
@@ -41,16 +46,25 @@ def fold_heads(
     if not apply:
         would = {name: _without(heads.states[name], jobs) for name, jobs in due.items()}
         return FoldedHeads({**heads.states, **would}, len(due))
-    steps = [
-        _fold(
-            context,
-            heads.states[name],
-            jobs,
-            1 if heads.listed[name].last_modified < cutoff else TRAIL_LENGTH,
-        )
-        for name, jobs in due.items()
-    ]
-    found = dict(zip(due, (yield All(tuple(steps))), strict=True))
+    found: dict[str, HeadState | None] = {}
+    names = sorted(due)
+    for start in range(0, len(names), _AT_ONCE):
+        chunk = names[start : start + _AT_ONCE]
+        # Each decision once: a job of five thousand partitions is named by all of their heads.
+        jobs = sorted({job for name in chunk for job in due[name]})
+        read = yield All(tuple(or_damage(read_commit(context, job)) for job in jobs))
+        known = [it for it in read if isinstance(it, Decided)]
+        steps = [
+            _fold(
+                context,
+                heads.states[name],
+                due[name],
+                known,
+                1 if heads.listed[name].last_modified < cutoff else TRAIL_LENGTH,
+            )
+            for name in chunk
+        ]
+        found.update(zip(chunk, (yield All(tuple(steps))), strict=True))
     states = {
         name: found.get(name, state)
         for name, state in heads.states.items()
@@ -73,12 +87,16 @@ def _without(state: HeadState, jobs: Collection[str]) -> HeadState:
 
 
 def _fold(
-    context: Context, state: HeadState, jobs: Collection[str], remembers: int
+    context: Context,
+    state: HeadState,
+    jobs: Collection[str],
+    known: Collection[Decided],
+    remembers: int,
 ) -> Step[HeadState | None]:
     """The head as it is then; ``None``: not known."""
     assert state.etag is not None
     tidied = state.head.tidied(context.write_id(), state.etag, remembers)
-    new, key = yield from fold(context, state, tidied, jobs)
+    new, key = yield from fold(context, state, tidied, jobs, known)
     if key is None:
         return state
     outcome = yield from swap_head(context, state, new)

@@ -146,6 +146,18 @@ class TestSettling:
         assert read == []
 
 
+def test_a_job_of_many_partitions_is_read_once_for_all_of_their_heads(
+    world: World, clock: ManualClock
+) -> None:
+    report = world.load(*(f"day={n}" for n in range(40)))
+    clock.advance(8 * DAY)
+    world.driver.requests.clear()
+    assert collect(world).folded == 40
+    key = ROOT.decision_key(report.job)
+    # Once to fold, once to settle.
+    assert sum(isinstance(r, Get) and r.key == key for r in world.driver.requests) == 2
+
+
 class TestPromises:
     """What was promised before holds after it."""
 
