@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from ..committer.errors import InvalidInputError
+from ..committer.uploads.storage_price import STANDARD, monthly_cost
 from .ages import seconds_of
 from .output import DRY, EXIT_CODES, Apply, Exit, refusals, say, sheet_of
 
@@ -50,10 +51,6 @@ Price = Annotated[
     float, typer.Option(help="Of the store, per GiB and month, for what is told of costs.", min=0.0)
 ]
 
-#: S3 Standard, the first 50 TB in us-east-1; parts are paid for as objects are.
-_PRICE = 0.023
-_GIB = 2.0**30
-
 
 @app.command("list")
 def list_(
@@ -65,7 +62,7 @@ def list_(
     sizes: Annotated[
         bool, typer.Option("--sizes/--no-sizes", help="Ask how much each holds, a request each.")
     ] = True,
-    price: Price = _PRICE,
+    price: Price = STANDARD,
     as_json: Lines = False,
 ) -> None:
     """List them: whose each is, how old, how much it holds, and whether anybody needs it."""
@@ -84,7 +81,7 @@ def abort(
     sizes: Annotated[
         bool, typer.Option("--sizes/--no-sizes", help="Ask how much each holds, a request each.")
     ] = False,
-    price: Price = _PRICE,
+    price: Price = STANDARD,
     apply: Apply = False,
     as_json: Lines = False,
 ) -> None:
@@ -120,7 +117,7 @@ def expect(
     """Count them; exit code 1 unless there are so many."""
     with refusals():
         selection = _selection(older_than, job, ours, foreign)
-        listing = _Listing(None, _PRICE)
+        listing = _Listing(None, STANDARD)
         listing.run(path, selection)
     found = listing.counts.total()
     if as_json:
@@ -226,6 +223,6 @@ class _Listing:
         told = ", ".join(f"{number:,} {action}" for action, number in sorted(self.counts.items()))
         cost = ""
         if self.bytes is not None:
-            month = self.bytes / _GIB * self.price
+            month = monthly_cost(self.bytes, self.price)
             cost = f" They hold {self.bytes:,} bytes: {month:,.2f} a month at {self.price} per GiB."
         say(f"{count:,} uploads{': ' if told else ''}{told}.{cost}")

@@ -54,6 +54,20 @@ def examine(context: Context, max_duration: float | None = None) -> Step[list[Pr
     return problems + (yield from _about_lifecycle(context, max_duration))
 
 
+def complaints(context: Context) -> Step[list[Problem]]:
+    """As much of an examination as writes nothing and reads no head: jobs left open, uploads left
+    over, lifecycle rules. For pages that are looked at often.
+    """
+    table = yield from _table(context)
+    coordination = Coordination.STORE
+    found: list[Problem] = []
+    if table is not None:
+        context, coordination = replace(context, facts=table.facts), table.coordination
+        found += yield from _about_uploads(context, table)
+    found += yield from about_jobs(context, coordination)
+    return found + (yield from _about_lifecycle(context, None))
+
+
 def _table(context: Context) -> Step[TableRecord | None]:
     try:
         return (yield from read_table(context))

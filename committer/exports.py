@@ -48,6 +48,13 @@ from .maintenance.purge import PurgeAction, PurgeEntry, PurgeReport
 from .maintenance.recovery import OpenJob, Outcome, Recovered
 from .maintenance.repair import RepairAction, Repaired
 from .maintenance.verify import Finding, FindingKind
+from .overview.left_overs import LeftOvers
+from .overview.partition_history import HistoryEntry, PartitionHistory
+from .overview.recent_jobs import JobManifest, PartitionChange, SeenJob
+from .overview.run_failures import RunFailure
+from .overview.seen_partitions import SeenPartition, SeenState
+from .overview.table_overview import TableOverview
+from .overview.under_way import JobUnderWay
 from .parquet.task_writer import TaskWriter
 from .protocol.snapshot import Snapshot
 from .read_base import ReadBase
@@ -82,11 +89,15 @@ __all__ = [
     "Finding",
     "FindingKind",
     "GcReport",
+    "HistoryEntry",
     "InvalidInputError",
     "JobFencedError",
     "JobInterrupted",
+    "JobManifest",
     "JobSpec",
     "JobState",
+    "JobUnderWay",
+    "LeftOvers",
     "ManifestReference",
     "Mode",
     "OnConflict",
@@ -97,7 +108,9 @@ __all__ = [
     "Outcome",
     "OutcomeUnknownError",
     "Owner",
+    "PartitionChange",
     "PartitionCommit",
+    "PartitionHistory",
     "PendingFile",
     "Problem",
     "Progress",
@@ -110,6 +123,10 @@ __all__ = [
     "RefusedError",
     "RepairAction",
     "Repaired",
+    "RunFailure",
+    "SeenJob",
+    "SeenPartition",
+    "SeenState",
     "SettingsRefusedError",
     "Snapshot",
     "SnapshotGoneError",
@@ -124,6 +141,7 @@ __all__ = [
     "Table",
     "TableMismatchError",
     "TableNotFoundError",
+    "TableOverview",
     "TableRoot",
     "TableScan",
     "TaskResult",

@@ -7,7 +7,7 @@ An error of this package is put on record below the table besides, with class, m
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from .errors import ZeroRenameError
@@ -21,17 +21,22 @@ logger = logging.getLogger("zero_rename.committer.failures")
 
 
 @contextmanager
-def failures_told(root: TableRoot | None, once: str | None, owner: Owner) -> Iterator[None]:
+def failures_told(
+    root: TableRoot | None, once: str | None, owner: Owner, partitions: Iterable[str] = ()
+) -> Iterator[None]:
     """Put an error of this package that leaves the block on record; it goes on as it is.
 
     Does nothing where nobody submitted the application as a task's run: without a table, a ``once``
     key or a task. What keeps the record from being written is logged.
+
+    :param partitions: that it was to write; none: any.
     """
     try:
         yield
     except ZeroRenameError as error:
         if root is not None and once is not None and owner.task_id is not None:
-            _tell(root, Failure.of(error, root, once, owner, new_write_id()))
+            failure = Failure.of(error, root, once, owner, new_write_id(), partitions)
+            _tell(root, failure)
         raise
 
 

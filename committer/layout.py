@@ -47,6 +47,16 @@ def new_job_id() -> str:
     return f"zr1-{new_ulid()}"
 
 
+def job_ids_begin(at: float, digits: int) -> str:
+    """What the ids of jobs begin with that were made about a time: a listing of jobs by it is
+    bounded in time.
+
+    :param at: seconds since the epoch.
+    :param digits: of the ten of an id's time; each one less spans 32 times as long.
+    """
+    return f"zr1-{_crockford(max(0, int(at * 1000)), 10)[:digits]}"
+
+
 def is_job_id(text: str) -> bool:
     return JOB_ID.fullmatch(text) is not None
 

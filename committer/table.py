@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from .doctor import examine
+from .doctor import complaints, examine
 from .errors import CommitConflictError, SnapshotGoneError
 from .gc.collect import GcReport, gc
 from .index.write_index import write_index_now
@@ -228,6 +228,14 @@ class Table(ReadableTable):
             or an open job's own where that is longer.
         """
         return self.driver.run(examine(self._context, max_duration))
+
+    def complaints(self) -> list[Problem]:
+        """Those problems of :meth:`doctor` that can be told without a probe of the store or a
+        request for each head. Changes nothing at all.
+
+        :raises StoreRefusedError: a right to look is missing.
+        """
+        return self.driver.run(complaints(self._context))
 
     def renew_facts(self) -> StoreFacts:
         """Probe the store, and record what it does not keep any more, for all jobs to come."""

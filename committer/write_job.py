@@ -193,7 +193,9 @@ class WriteJob:
             self._heartbeats.enter_context(repeating(send, every, first, _LINGER))
 
     def _failures_told(self) -> AbstractContextManager[None]:
-        return failures_told(self._context.root, self._spec.once, self._spec.owner)
+        spec = self._spec
+        named = spec.allowed_partitions or ()
+        return failures_told(self._context.root, spec.once, spec.owner, named)
 
     def _refuse_children(self) -> None:
         if self._pid != os.getpid():

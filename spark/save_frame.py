@@ -80,7 +80,7 @@ def save(
     given = dict(options or {})
     if base is not None:
         given["base"] = _text(base)
-    with failures_told(handoff.table, handoff.once, handoff.owner):
+    with failures_told(handoff.table, handoff.once, handoff.owner, handoff.partitions):
         target = resolve(table, partition_by, mode, partitions, committer, given, handoff)
         if target.committer == NATIVE:
             session = pipes_session()

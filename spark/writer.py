@@ -55,7 +55,8 @@ def open_writer(schema: StructType, overwrite: bool, given: Mapping[str, str]) -
     check_data_source_versions()
     table, options = writer_options(given)
     name = application()
-    with failures_told(table.root, options.once, options.owner(name)):
+    named = (*options.replace_partitions, *options.only_partitions)
+    with failures_told(table.root, options.once, options.owner(name), named):
         return _opened(planned_job(table, schema, overwrite, options, given, name))
 
 
@@ -96,7 +97,8 @@ class TableWriter(DataSourceArrowWriter):
 
     def _failures_told(self) -> AbstractContextManager[None]:
         spec = self.opened.spec
-        return failures_told(self.opened.root, spec.once, spec.owner)
+        named = spec.allowed_partitions or ()
+        return failures_told(self.opened.root, spec.once, spec.owner, named)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Make the job visible. Runs on the driver's host when all tasks have succeeded."""

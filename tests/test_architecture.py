@@ -67,6 +67,10 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
             *("errors", "job_spec", "s3", "layout", "records", "state"),
             *("protocol", "maintenance"),
         },
+        "overview": {
+            *("errors", "job_spec", "s3", "layout", "records", "state"),
+            *("index", "protocol", "maintenance", "uploads"),
+        },
         "parquet": {"errors", "job_spec", "s3", "layout", "schema", "records"},
         "failures": {"errors", "job_spec", "layout", "records", "s3"},
         "interrupted": {
@@ -88,7 +92,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         },
         "scan": {
             *("errors", "s3", "layout", "records", "state", "protocol", "maintenance", "parquet"),
-            "job_states",
+            *("job_states", "overview"),
         },
         "table": {
             *("errors", "job_spec", "read_base", "s3", "layout", "schema", "records", "state"),
@@ -127,6 +131,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         "hooks": {"connection"},
         "table_watch": {"hooks", "task_states"},
         "triggers": {"table_watch"},
+        "page": {"hooks", "table_watch"},
     },
 }
 #: The third parties that only some folders may know.

@@ -30,7 +30,7 @@ from ..state.partition_files import files_of_decision
 from ..state.tolerance import or_damage
 
 #: Errors of a run that gave way to another.
-_GAVE_WAY = ("CommitConflictError", "DestinationExistsError", "JobFencedError", "OtherJobError")
+GAVE_WAY = ("CommitConflictError", "DestinationExistsError", "JobFencedError", "OtherJobError")
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ def _gave_way(context: Context, start: float) -> Step[list[GaveWay]]:
     listing = yield from list_objects(context.root.failures_prefix)
     keys = [item.key for item in listing.objects if item.last_modified >= start]
     found = yield All(tuple(or_damage(_failure(key)) for key in keys))
-    failures = [it for it in found if isinstance(it, Failure) and it.error in _GAVE_WAY]
+    failures = [it for it in found if isinstance(it, Failure) and it.error in GAVE_WAY]
     return [
         GaveWay(it.job, it.owner, it.once, _partition(context.root, it.key), it.error, it.message)
         for it in failures

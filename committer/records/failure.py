@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Annotated
 
 from ..errors import (
     CommitConflictError,
@@ -13,10 +15,13 @@ from ..errors import (
 from ..job_spec import Owner
 from ..layout import TableRoot
 from .codec import decode, encode
+from .marks import LEFT_OUT
 
 #: Errors that the next try would meet again, or hide: a conflict under on_conflict=fail is gone in
 #: a try that begins on what is there now, and that try would overwrite it.
 _FINAL = (InvalidInputError, TableMismatchError, CommitConflictError)
+#: Partitions that are kept of a run; one of more is a backfill, which its owner tells.
+_MOST_NAMED = 1_000
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,7 @@ class Failure:
 
     :param error: the class of the error.
     :param final: whether running the same again cannot mend it, or would hide it.
+    :param partitions: that the run was to write; empty: any, or more than are kept.
     """
 
     write_id: str
@@ -36,10 +42,16 @@ class Failure:
     job: str | None
     key: str | None
     final: bool
+    partitions: Annotated[tuple[str, ...], LEFT_OUT] = ()
 
     @staticmethod
     def of(
-        error: ZeroRenameError, root: TableRoot, once: str, owner: Owner, write_id: str
+        error: ZeroRenameError,
+        root: TableRoot,
+        once: str,
+        owner: Owner,
+        write_id: str,
+        partitions: Iterable[str] = (),
     ) -> Failure:
         """What an error says, on record.
 
@@ -47,6 +59,7 @@ class Failure:
         next one reports.
         """
         over_once = (error.key or "").startswith(root.once_prefix)
+        named = tuple(sorted(partitions))
         return Failure(
             write_id,
             once,
@@ -57,6 +70,7 @@ class Failure:
             error.job,
             error.key,
             isinstance(error, _FINAL) and not over_once,
+            named if len(named) <= _MOST_NAMED else (),
         )
 
     def encode(self) -> bytes:

@@ -16,6 +16,10 @@ from ..maintenance.current_table import (
     stored_names,
     table_exists,
 )
+from ..overview.left_overs import LeftOvers, find_left_overs
+from ..overview.partition_history import PartitionHistory, look_back
+from ..overview.recent_jobs import JobManifest, SeenJob, read_job_manifest
+from ..overview.table_overview import TableOverview, look_over
 from ..parquet.foreign_table import ListedTable
 from ..parquet.reader import read_batches
 from ..parquet.row_filter import Filter
@@ -155,6 +159,40 @@ class ReadableTable(JobStates):
     ) -> Iterator[pa.RecordBatch]:
         """Read one file of a snapshot as Arrow batches, partition columns attached."""
         return read_batches(self.driver, snapshot.schema, snapshot.partition_by, file, columns)
+
+    # What happened to the table
+
+    def overview(self, most_jobs: int = 100) -> TableOverview:
+        """All partitions with their states, the jobs decided last, those under way, and failures
+        that stand: for a page that is looked at often. Changes nothing at all.
+
+        Reads the index, a request for each head that has changed since, and one for each job.
+
+        :param most_jobs: how many of the jobs decided last.
+        :raises TableNotFoundError: no table, and no record of any job.
+        """
+        return self.driver.run(look_over(self._context, most_jobs))
+
+    def history(self, partition: str, recent: Sequence[SeenJob] = ()) -> PartitionHistory:
+        """The jobs that changed a partition, as far as records lead back, and what it holds.
+
+        :param partition: a name as :meth:`overview` gives it.
+        :param recent: jobs of an overview, which need not be read again.
+        :raises TableNotFoundError: no table.
+        """
+        return self.driver.run(look_back(self._context, partition, recent))
+
+    def manifest(self, job: str) -> JobManifest | None:
+        """A job's decision, with all files that it names; ``None`` where it has none.
+
+        :raises InvalidInputError: it is no id of a job.
+        """
+        return self.driver.run(read_job_manifest(self._context, job))
+
+    def left_overs(self) -> LeftOvers:
+        """Uploads below the table that nobody will complete, and how much they hold: a request
+        an upload. Changes nothing; :meth:`.table.Table.purge` aborts them."""
+        return self.driver.run(find_left_overs(self.root))
 
     def marker(self, partition: str | None = None) -> SuccessMarker | None:
         """The ``_SUCCESS`` of a partition, or the table's; ``None`` where there is none.

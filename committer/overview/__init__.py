@@ -1,0 +1,1 @@
+"""Overview of a table for who looks at it: partitions, jobs, failures, left-overs. Only reads."""

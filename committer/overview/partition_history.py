@@ -1,0 +1,127 @@
+"""History of a partition: the jobs that changed it, as far as records lead back.
+
+A head names the jobs whose files the partition holds, and the one that moved it last. What a
+decision removed carries the names of those who had written it: so one leads to the next, and no
+other decision need be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from ..errors import DamagedError, TableNotFoundError
+from ..records.data_file import DataFile
+from ..records.head import HeadState, Slot
+from ..s3.requests import All, Step
+from ..state.context import Context
+from ..state.decide import Decided, read_decision
+from ..state.found_table import find_table
+from ..state.heads import read_head
+from ..state.partition_files import files_of_head
+from ..state.tolerance import or_damage
+from .recent_jobs import PartitionChange, SeenJob, seen_job
+
+#: Decisions that are read of one partition.
+_MOST = 200
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """What one job did to the partition.
+
+    :param epoch: the partition's since; 0 where the table has no heads.
+    :param visible: how many of the files that it wrote the partition still holds.
+    """
+
+    job: SeenJob
+    change: PartitionChange
+    epoch: int
+    visible: int
+
+
+@dataclass(frozen=True)
+class PartitionHistory:
+    """A partition's past and present.
+
+    :param epoch: how many jobs have moved it; 0: none has.
+    :param claim: the job about to change it.
+    :param files: what it holds, oldest first.
+    :param entries: newest first. Epochs that are missing among them are of jobs that left nothing
+        which leads to them: they only emptied it, or wrote nothing.
+    :param damage: why what it holds cannot be read; ``""`` where it can.
+    """
+
+    partition: str
+    epoch: int
+    claim: str | None
+    files: tuple[DataFile, ...]
+    entries: tuple[HistoryEntry, ...]
+    damage: str = ""
+
+
+def look_back(
+    context: Context, partition: str, recent: Iterable[SeenJob] = ()
+) -> Step[PartitionHistory]:
+    """The past of a partition: one request a job, and a few. Changes nothing.
+
+    :param recent: jobs that need not be read, and may have left no trace in the head.
+    :raises TableNotFoundError: no table.
+    """
+    found = yield from find_table(context)
+    if found is None:
+        raise TableNotFoundError(
+            "There is no zero_rename table here.",
+            table=context.root.url,
+            remedy="Check the root; a first write makes the table.",
+        )
+    context = replace(context, facts=found.record.facts)
+    jobs = {job.job: job for job in recent if any(c.partition == partition for c in job.changes)}
+    state = yield from or_damage(read_head(context, Slot.partition(context.root, partition)))
+    if isinstance(state, DamagedError):
+        return PartitionHistory(partition, 0, None, (), _entries(jobs, partition, ()), str(state))
+    files = yield from or_damage(files_of_head(context, state))
+    damage = str(files) if isinstance(files, DamagedError) else ""
+    held: tuple[DataFile, ...] = () if isinstance(files, DamagedError) else files
+    yield from _follow(context, partition, _named(state, held, jobs), jobs)
+    entries = _entries(jobs, partition, held)
+    return PartitionHistory(partition, state.head.epoch, state.head.claim, held, entries, damage)
+
+
+def _named(state: HeadState, files: Iterable[DataFile], jobs: Iterable[str]) -> set[str]:
+    head = state.head
+    named = {head.last_job, head.claim, *head.decisions, *(file.job for file in files), *jobs}
+    return {job for job in named if job}
+
+
+def _follow(
+    context: Context, partition: str, named: set[str], jobs: dict[str, SeenJob]
+) -> Step[None]:
+    """Read the decisions of jobs, and of those whose files they removed, and so on."""
+    asked: set[str] = set()
+    while named and len(asked) < _MOST:
+        new = sorted(job for job in named - asked if job not in jobs)[-_MOST:]
+        asked |= named
+        found = yield All(tuple(or_damage(read_decision(context, job)) for job in new))
+        read = [seen_job(it) for it in found if isinstance(it, Decided)]
+        jobs |= {job.job: job for job in read if job.changes}
+        named = {
+            former
+            for job in jobs.values()
+            for change in job.changes
+            if change.partition == partition
+            for former in change.removed_jobs
+        } - asked
+
+
+def _entries(
+    jobs: dict[str, SeenJob], partition: str, files: Iterable[DataFile]
+) -> tuple[HistoryEntry, ...]:
+    held = list(files)
+    entries = [
+        HistoryEntry(job, change, change.base_epoch + 1, sum(f.job == job.job for f in held))
+        for job in jobs.values()
+        for change in job.changes
+        if change.partition == partition
+    ]
+    return tuple(sorted(entries, key=lambda it: (it.job.decided_at, it.epoch), reverse=True))

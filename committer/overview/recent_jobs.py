@@ -1,0 +1,162 @@
+"""Recent jobs of a table: the decisions that were written last, and what each says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import DamagedError, InvalidInputError
+from ..job_spec import Owner
+from ..layout import is_job_id, job_ids_begin, job_in_key, jobs_on_record
+from ..records.decision import Verdict
+from ..records.partition_decision import PartitionDecision
+from ..records.pending_file import PendingFile
+from ..s3.listing import list_objects
+from ..s3.requests import All, Step
+from ..state.context import Context
+from ..state.decide import Decided, read_decision
+from ..state.tolerance import or_damage
+
+#: Digits of their time by which jobs are listed, one after the other until there are enough: those
+#: of two to four weeks, of one to two years, and all.
+_DIGITS = (4, 3, 0)
+
+
+@dataclass(frozen=True)
+class PartitionChange:
+    """What a committed job did to one partition.
+
+    :param base_epoch: the partition's epoch before; -1 in a table without heads.
+    :param replaced: it took the place of what was there.
+    :param files: that it wrote, of ``rows`` and ``bytes``.
+    :param adopted: files from before the table that it took over.
+    :param removed: files that it removed.
+    :param removed_jobs: who had written those, as far as their names tell.
+    """
+
+    partition: str
+    base_epoch: int
+    replaced: bool
+    files: int
+    rows: int
+    bytes: int
+    adopted: int
+    removed: int
+    removed_jobs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SeenJob:
+    """A job with a decision.
+
+    :param decided_at: seconds since the epoch, by the store's clock.
+    :param changes: empty for an aborted job: its decision says no more than that.
+    """
+
+    job: str
+    verdict: Verdict
+    owner: Owner
+    once: str | None
+    decided_at: float
+    changes: tuple[PartitionChange, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(change.rows for change in self.changes)
+
+    @property
+    def files(self) -> int:
+        return sum(change.files for change in self.changes)
+
+    @property
+    def bytes(self) -> int:
+        return sum(change.bytes for change in self.changes)
+
+
+@dataclass(frozen=True)
+class JobManifest:
+    """A job's decision, with all files that it names.
+
+    :param is_settled: it was applied long ago, and says how many files there were, and of whom
+        none.
+    """
+
+    job: SeenJob
+    files: tuple[PendingFile, ...]
+    lost: tuple[PendingFile, ...]
+    is_settled: bool = False
+
+
+def read_job_manifest(context: Context, job: str) -> Step[JobManifest | None]:
+    """What a job has decided; ``None`` where it has no decision.
+
+    :raises InvalidInputError: it is no id of a job.
+    """
+    if not is_job_id(job):
+        raise InvalidInputError(
+            f"{job!r} is no job id; nothing was read.",
+            table=context.root.url,
+            remedy="Name it as zr1- and 26 letters and digits.",
+        )
+    decided = yield from read_decision(context, job)
+    if decided is None:
+        return None
+    lost = tuple(file for change in decided.decision.partitions for file in change.lost)
+    settled = any(change.settled is not None for change in decided.decision.partitions)
+    return JobManifest(seen_job(decided), decided.decision.files, lost, settled)
+
+
+def seen_job(decided: Decided) -> SeenJob:
+    """A decision as the overview shows it."""
+    decision = decided.decision
+    changes = tuple(_change(change) for change in decision.partitions)
+    return SeenJob(
+        decision.job, decision.verdict, decision.owner, decision.once, decided.date, changes
+    )
+
+
+def _change(change: PartitionDecision) -> PartitionChange:
+    gone = {job_in_key(file.key) for file in change.removals} | {change.dropped_job}
+    return PartitionChange(
+        change.partition,
+        change.base_epoch,
+        change.replace,
+        change.sums.files,
+        change.sums.rows,
+        change.sums.bytes,
+        len(change.adopted),
+        change.sums.removed,
+        tuple(sorted(job for job in gone if job)),
+    )
+
+
+def recent_jobs(
+    context: Context, now: float, most: int
+) -> Step[tuple[list[SeenJob], list[DamagedError]]]:
+    """The jobs decided last, newest first, and what of them cannot be read.
+
+    One request a job, and one for each thousand decisions of the time that is listed.
+
+    :param now: the store's time.
+    :param most: so many at most.
+    """
+    listed: set[str] = set()
+    for digits in _DIGITS:
+        listed = yield from _opened_about(context, now, digits)
+        if len(listed) >= most:
+            break
+    # By the time in their ids: a decision that was settled has been written again since.
+    newest = sorted(listed, reverse=True)[:most]
+    found = yield All(tuple(or_damage(read_decision(context, job)) for job in newest))
+    seen = [seen_job(it) for it in found if isinstance(it, Decided)]
+    seen.sort(key=lambda job: (job.decided_at, job.job), reverse=True)
+    return seen, [it for it in found if isinstance(it, DamagedError)]
+
+
+def _opened_about(context: Context, now: float, digits: int) -> Step[set[str]]:
+    """Jobs with a decision that were opened about then."""
+    span = 32 ** (10 - digits) / 1000
+    begin = sorted({job_ids_begin(at, digits) for at in (now - span, now)})
+    prefix = context.root.decisions_prefix
+    listings = yield All(tuple(list_objects(f"{prefix}{it}") for it in begin))
+    keys = (key for listing in listings for key in listing.keys)
+    return set(jobs_on_record(prefix, keys))

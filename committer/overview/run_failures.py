@@ -1,0 +1,104 @@
+"""Failures of runs that nothing has made good since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..errors import DamagedError
+from ..job_spec import Owner
+from ..maintenance.conflicts import GAVE_WAY
+from ..records.failure import Failure
+from ..records.head import HeadState, Slot
+from ..s3.listing import list_objects
+from ..s3.requests import Absent, All, Get, ListedObject, Step
+from ..state.context import Context
+from ..state.decide import Decided, read_decision
+from ..state.heads import read_head
+from ..state.tolerance import or_damage
+from .recent_jobs import SeenJob
+
+#: Seconds before now that are looked at: purges keep failures as long.
+_SINCE = 7 * 24 * 3600.0
+#: Failures that are read; the newest.
+_MOST = 100
+
+
+@dataclass(frozen=True)
+class RunFailure:
+    """The last failure of a run that has committed nothing after it.
+
+    :param at: when it was put on record, by the store's clock.
+    :param partitions: that the run was to load, or the one it was refused; empty: not known.
+    """
+
+    once: str
+    owner: Owner
+    job: str | None
+    error: str
+    message: str
+    remedy: str | None
+    at: float
+    partitions: tuple[str, ...]
+
+    @property
+    def gave_way(self) -> bool:
+        """Whether it wrote nothing for another job's sake."""
+        return self.error in GAVE_WAY
+
+
+def standing_failures(
+    context: Context, now: float, recent: Iterable[SeenJob]
+) -> Step[list[RunFailure]]:
+    """Failures of the last seven days that stand, newest first.
+
+    One LIST, one request a failure, and two more for one that no recent job tells about.
+
+    :param recent: jobs that are known to have been decided.
+    """
+    listing = yield from list_objects(context.root.failures_prefix)
+    young = [item for item in listing.objects if item.last_modified >= now - _SINCE]
+    young.sort(key=lambda item: item.last_modified, reverse=True)
+    done: dict[str, float] = {}
+    for job in recent:
+        if job.once is not None and job.verdict == "commit":
+            done[job.once] = max(done.get(job.once, 0.0), job.decided_at)
+    found = yield All(tuple(_standing(context, item, done) for item in young[:_MOST]))
+    return [failure for failure in found if failure is not None]
+
+
+def _standing(
+    context: Context, item: ListedObject, done: dict[str, float]
+) -> Step[RunFailure | None]:
+    found = yield Get(item.key)
+    if isinstance(found, Absent):
+        return None
+    try:
+        failure = Failure.decode(found.body, item.key)
+    except DamagedError:
+        return None  # Whoever can write there can write anything; the run's own log has it.
+    since = done.get(failure.once)
+    if since is None:
+        since = yield from _committed_at(context, failure.once)
+    if since is not None and since >= item.last_modified:
+        return None
+    head = None if failure.key is None else context.root.partition_of_head_key(failure.key)
+    return RunFailure(
+        failure.once,
+        failure.owner,
+        failure.job,
+        failure.error,
+        failure.message,
+        failure.remedy,
+        item.last_modified,
+        failure.partitions or ((head,) if head else ()),
+    )
+
+
+def _committed_at(context: Context, once: str) -> Step[float | None]:
+    """When the run's work was done last; ``None``: it is not, or nobody can tell."""
+    state = yield from or_damage(read_head(context, Slot.once(context.root, once)))
+    if not isinstance(state, HeadState) or state.head.last_job is None:
+        return None
+    decided = yield from or_damage(read_decision(context, state.head.last_job))
+    return decided.date if isinstance(decided, Decided) else None

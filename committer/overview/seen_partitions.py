@@ -1,0 +1,174 @@
+"""Partitions of a table as they are seen at one look: what each holds, by index or head."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ..errors import DamagedError
+from ..index.read_index import read_index, still_true
+from ..job_spec import Coordination
+from ..protocol.uncoordinated import list_files
+from ..records.data_file import DataFile
+from ..records.head import HeadState
+from ..records.table_record import TableRecord
+from ..s3.requests import All, ListedObject, Step
+from ..state.context import Context
+from ..state.data_listing import list_older, older_files
+from ..state.heads import ListedHead, list_heads_and_index, read_head
+from ..state.partition_files import files_of_heads
+from ..state.tolerance import or_damage
+
+
+class SeenState(StrEnum):
+    """What is to be said of a partition first, the most pressing last.
+
+    * ``listed``: no head; it holds what a listing shows.
+    * ``emptied``: its last job left it without files.
+    * ``committed``: it holds what all its jobs brought.
+    * ``replaced``: it holds what a later job put in the place of earlier files.
+    * ``running``: a job under way writes it.
+    * ``conflicted``: two runs wrote it within an hour, the later one over the former's rows; or a
+      run gave way there, and nothing has made that good.
+    * ``failed``: a run or a job that was to write it has failed, and nothing has made that good.
+    * ``unreadable``: what says which files it holds cannot be read.
+    """
+
+    LISTED = "listed"
+    EMPTIED = "emptied"
+    COMMITTED = "committed"
+    REPLACED = "replaced"
+    RUNNING = "running"
+    CONFLICTED = "conflicted"
+    FAILED = "failed"
+    UNREADABLE = "unreadable"
+
+    @property
+    def pressing(self) -> int:
+        """How pressing it is, beside others."""
+        return list(SeenState).index(self)
+
+
+@dataclass(frozen=True)
+class SeenPartition:
+    """A partition, and what is to be said of it first.
+
+    :param epoch: how many jobs have moved it; ``None``: it has no head.
+    :param rows: ``None`` where nobody counted those of some file.
+    :param job: the last that wrote files it holds.
+    :param changed_at: when its head was written last; ``None`` without one. A claim counts.
+    :param why: a sentence, for the states that want one.
+    """
+
+    name: str
+    state: SeenState
+    epoch: int | None
+    files: int
+    rows: int | None
+    bytes: int
+    job: str | None
+    changed_at: float | None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class PartitionsThere:
+    """What the heads of a table name, without a look at its jobs.
+
+    :param claims: the claiming job by partition.
+    :param behind_index: heads that were read because the index does not know them.
+    """
+
+    partitions: Mapping[str, SeenPartition]
+    claims: Mapping[str, str]
+    behind_index: int = 0
+
+
+def partitions_there(context: Context, table: TableRecord | None) -> Step[PartitionsThere]:
+    """The partitions of a table, each as its head says.
+
+    :param table: ``None`` where its first job has not made it yet.
+    """
+    if table is None:
+        return PartitionsThere({}, {})
+    if table.coordination is Coordination.NONE:
+        files = yield from list_files(context, table.partition_by, None)
+        return PartitionsThere(_listed(files), {})
+    older: dict[str, list[ListedObject]] = {}
+    if table.unadopted:
+        older = yield from list_older(context, table, None)
+    listing = yield from list_heads_and_index(context)
+    seen: dict[str, SeenPartition] = {}
+    if listing.index is not None:
+        index = yield from read_index(context)
+        for name, it in still_true(index, listing.heads).items():
+            seen[name] = _seen(listing.heads[name], it.epoch, it.files)
+    changed = [head for name, head in listing.heads.items() if name not in seen]
+    claims = yield from _read(context, changed, seen)
+    unmoved = {name: items for name, items in older.items() if name not in seen}
+    files = yield from older_files(context, unmoved)
+    seen |= _listed(file for of_it in files.values() for file in of_it)
+    return PartitionsThere(seen, claims, len(changed))
+
+
+def _read(
+    context: Context, heads: Iterable[ListedHead], seen: dict[str, SeenPartition]
+) -> Step[dict[str, str]]:
+    """Read heads, and add what they name to ``seen``. Returns their claims."""
+    listed = list(heads)
+    found = yield All(tuple(or_damage(read_head(context, head.slot)) for head in listed))
+    states = [state for state in found if isinstance(state, HeadState)]
+    named = yield from files_of_heads(context, states)
+    files = {state.slot.name: of_it for state, of_it in zip(states, named, strict=True)}
+    claims = {}
+    for head, state in zip(listed, found, strict=True):
+        name = head.slot.name
+        if isinstance(state, HeadState) and state.head.claim is not None:
+            claims[name] = state.head.claim
+        of_it = files[name] if isinstance(state, HeadState) else state
+        if isinstance(of_it, DamagedError):
+            why, at = str(of_it), head.last_modified
+            kind = SeenState.UNREADABLE
+            seen[name] = SeenPartition(name, kind, None, 0, None, 0, None, at, why)
+        elif state.head.epoch:
+            seen[name] = _seen(head, state.head.epoch, of_it)
+    return claims
+
+
+def _seen(head: ListedHead, epoch: int, files: tuple[DataFile, ...]) -> SeenPartition:
+    jobs = {file.job for file in files}
+    state = SeenState.COMMITTED
+    if not files:
+        state = SeenState.EMPTIED
+    elif epoch > len(jobs):
+        # Each job moves a head once: what one of them brought is there no more.
+        state = SeenState.REPLACED
+    last = max(jobs, default="") or None
+    return _counted(head.slot.name, state, epoch, files, last, head.last_modified)
+
+
+def _listed(files: Iterable[DataFile]) -> dict[str, SeenPartition]:
+    by_name: dict[str, list[DataFile]] = {}
+    for file in files:
+        by_name.setdefault(file.partition, []).append(file)
+    return {
+        name: _counted(name, SeenState.LISTED, None, of_it, None, None)
+        for name, of_it in by_name.items()
+    }
+
+
+def _counted(
+    name: str,
+    state: SeenState,
+    epoch: int | None,
+    files: Iterable[DataFile],
+    job: str | None,
+    changed_at: float | None,
+) -> SeenPartition:
+    rows: int | None = 0
+    count = size = 0
+    for file in files:
+        count, size = count + 1, size + file.size
+        rows = None if rows is None or file.is_foreign else rows + file.rows
+    return SeenPartition(name, state, epoch, count, rows, size, job, changed_at)
