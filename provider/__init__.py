@@ -54,7 +54,10 @@ def get_provider_info() -> dict[str, Any]:
         "sensors": _modules("sensors.success_manifest"),
         "hooks": _modules("provider.hooks"),
         "triggers": _modules("provider.triggers", "provider.assets.commit_trigger"),
-        "extra-links": ["zero_rename.provider.links.TableConsoleLink"],
+        "extra-links": [
+            f"zero_rename.provider.links.{name}"
+            for name in ("PartitionPageLink", "ManifestLink", "TableConsoleLink")
+        ],
         "connection-types": [_connection_type()],
         "config": {CONNECTION_TYPE: _config_section()},
     }

@@ -44,19 +44,32 @@ class SharedTables:
         self._lock = threading.Lock()
         self._hooks: dict[str, tuple[float, ZeroRenameHook, dict[str, Table]]] = {}
 
+    def hook(self, conn_id: str) -> ZeroRenameHook:
+        """The hook of a connection as it was :data:`REFRESH` seconds ago at most."""
+        with self._lock:
+            return self._made(conn_id)[1]
+
     def table(self, conn_id: str, url: str) -> Table:
         """The table at ``url``, by the connection as it was :data:`REFRESH` seconds ago at most.
 
         :raises InvalidInputError: the connection cannot be used.
         """
         with self._lock:
-            made = self._hooks.get(conn_id)
-            if made is None or self._clock() - made[0] >= REFRESH:
-                made = self._hooks[conn_id] = (self._clock(), ZeroRenameHook(conn_id), {})
-            _, hook, tables = made
+            _, hook, tables = self._made(conn_id)
             if url not in tables:
                 tables[url] = hook.get_table(url)
             return tables[url]
+
+    def _made(self, conn_id: str) -> tuple[float, ZeroRenameHook, dict[str, Table]]:
+        made = self._hooks.get(conn_id)
+        if made is None or self._clock() - made[0] >= REFRESH:
+            made = self._hooks[conn_id] = (self._clock(), ZeroRenameHook(conn_id), {})
+        return made
+
+    def drop(self, conn_id: str) -> None:
+        """Read the connection again next time."""
+        with self._lock:
+            self._hooks.pop(conn_id, None)
 
     def forget(self, conn_id: str, table: Table) -> bool:
         """Read the connection again next time. ``False``: it was read for this table already."""

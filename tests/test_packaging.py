@@ -115,6 +115,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
         for folder in package_folders()
         for path in (ROOT / folder).glob("*.py")
     }
+    page = Path("provider/page/files")
+    expected |= {f"zero_rename/{page}/{path.name}" for path in (ROOT / page).iterdir()}
     assert names - info == expected
     assert any(name.endswith("licenses/LICENSE") for name in info)
 

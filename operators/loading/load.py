@@ -24,7 +24,13 @@ from ...provider.assets.lineage import load_lineage
 from ...provider.assets.outlets import default_outlets, tell_outlets
 from ...provider.failures import final_where_refused
 from ...provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
-from ...provider.links import TableConsoleLink
+from ...provider.links import (
+    ManifestLink,
+    PartitionPageLink,
+    TableConsoleLink,
+    link_to_report,
+    link_to_table,
+)
 from ...provider.load_arguments import check_load
 from ...provider.registered import register
 from ...provider.task_context import resolve_partitions, task_run
@@ -101,7 +107,7 @@ class LoadOperator(BaseOperator):
         "catalog",
         "zero_rename_conn_id",
     )
-    operator_extra_links = (TableConsoleLink(),)
+    operator_extra_links = (PartitionPageLink(), ManifestLink(), TableConsoleLink())
     ui_color = "#e6f2ec"
 
     def __init__(
@@ -136,7 +142,6 @@ class LoadOperator(BaseOperator):
         self.zero_rename_conn_id = zero_rename_conn_id
         self._submitted: tuple[Table, TaskRun] | None = None
         self._published_load: tuple[Table, dict[str, Any]] | None = None
-        self._console_url = ""
         self._check_arguments(parsing=True)
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -178,7 +183,7 @@ class LoadOperator(BaseOperator):
             hook = ZeroRenameHook(self.zero_rename_conn_id)
             committer = check_committer(self.committer or hook.settings.committer)
             table = hook.get_table(self.table)
-            self._console_url = TableConsoleLink.url(table.root.url, hook)
+            link_to_table(self, hook, table.root.url, partitions, committer == NATIVE)
             mode = Mode.parse(self.mode) if self.mode else None
         return TableLoad(run, hook, table, mode, partitions, committer)
 
@@ -228,6 +233,7 @@ class LoadOperator(BaseOperator):
         self, context: Context, load: TableLoad, report: dict[str, Any]
     ) -> dict[str, Any]:
         """Tell the catalog and the outlets; the report, with what the catalog was told."""
+        link_to_report(self, report, load.hook.settings.conn_id)
         registered = register(load.hook, load.table, self.catalog)
         if registered is not None:
             report["catalog"] = registered

@@ -1,0 +1,97 @@
+"""Access to the page: Airflow's own users, and what they may see."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.api_fastapi.auth.managers.models.resource_details import (
+    AccessView,
+    ConnectionDetails,
+    DagAccessEntity,
+    DagDetails,
+)
+from airflow.configuration import conf
+from airflow.models import Connection, DagModel
+from airflow.utils.session import create_session
+from sqlalchemy import select
+
+from .. import CONNECTION_TYPE
+
+_VARIABLE = "AIRFLOW_CONN_"
+
+
+class NotAllowedError(Exception):
+    """The user may not see this."""
+
+
+class Visitor:
+    """Who looks at the page, and what of Airflow they may read.
+
+    :param user: as Airflow's auth manager knows them.
+    """
+
+    def __init__(self, user: BaseUser) -> None:
+        self._user = user
+        self._dags: dict[str, bool] = {}
+
+    def check_page(self) -> None:
+        """:raises NotAllowedError: they may not see what plugins add."""
+        allowed = get_auth_manager().is_authorized_view
+        if not allowed(access_view=AccessView.PLUGINS, user=self._user):
+            raise NotAllowedError("You may not see pages of plugins.")
+
+    def check_connection(self, conn_id: str) -> None:
+        """:raises NotAllowedError: they may not read the connection, by which tables are read."""
+        if not self._may_read(conn_id):
+            raise NotAllowedError(
+                f"You may not read the connection {conn_id!r}, nor what it leads to."
+            )
+
+    def _may_read(self, conn_id: str) -> bool:
+        team = Connection.get_team_name(conn_id) if _has_teams() else None
+        return get_auth_manager().is_authorized_connection(
+            method="GET",
+            details=ConnectionDetails(conn_id=conn_id, team_name=team),
+            user=self._user,
+        )
+
+    def connections(self) -> list[str]:
+        """Ids of the connections of our type that they may read: of the database, and of the API
+        server's environment. Secrets backends do not tell theirs."""
+        with create_session() as session:
+            wanted = select(Connection.conn_id).where(Connection.conn_type == CONNECTION_TYPE)
+            known = set(session.scalars(wanted))
+        variables = (name for name in os.environ if name.startswith(_VARIABLE))
+        for conn_id in (name.removeprefix(_VARIABLE).lower() for name in variables):
+            if _is_ours(os.environ[f"{_VARIABLE}{conn_id.upper()}"]):
+                known.add(conn_id)
+        return [conn_id for conn_id in sorted(known) if self._may_read(conn_id)]
+
+    def may_see_dag(self, dag_id: str) -> bool:
+        """Whether they may see a DAG's task instances; asked once for each DAG."""
+        if dag_id not in self._dags:
+            team = DagModel.get_team_name(dag_id) if _has_teams() else None
+            self._dags[dag_id] = get_auth_manager().is_authorized_dag(
+                method="GET",
+                access_entity=DagAccessEntity.TASK_INSTANCE,
+                details=DagDetails(id=dag_id, team_name=team),
+                user=self._user,
+            )
+        return self._dags[dag_id]
+
+
+def _has_teams() -> bool:
+    return conf.getboolean("core", "multi_team", fallback=False)
+
+
+def _is_ours(text: str) -> bool:
+    """Whether a connection's text, JSON or URI, is of our type."""
+    if not text.lstrip().startswith("{"):
+        return text.partition("://")[0].replace("-", "_") == CONNECTION_TYPE
+    try:
+        return json.loads(text).get("conn_type", "").replace("-", "_") == CONNECTION_TYPE
+    except (ValueError, AttributeError):
+        return False  # Airflow will say so where it is used.

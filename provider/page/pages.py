@@ -1,0 +1,207 @@
+"""Pages as HTML: what each template is given. Templates escape all they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from ...committer import (
+    JobManifest,
+    LeftOvers,
+    Owner,
+    PartitionHistory,
+    Problem,
+    SeenPartition,
+    SeenState,
+    TableOverview,
+    Verdict,
+)
+from . import wording
+from .access import Visitor
+from .addresses import relative, task_address
+from .day_calendar import calendar_of, day_of
+from .drawing import drawn, weekday_marks
+
+#: Lines that a list has before it says how many more there are.
+_LINES = 25
+#: Partitions without a day that are drawn.
+_SQUARES = 3_000
+_FILES_SHOWN = 500
+
+
+@cache
+def _templates() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "files"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "count": wording.count_text,
+        "size": wording.size_text,
+        "span": wording.span_text,
+        "moment": wording.moment_text,
+        "cost": wording.cost_text,
+        "owner": wording.owner_text,
+        "partition": wording.partition_text,
+    }
+    made.globals |= {"to": relative, "price": wording.price_text(), "states": list(SeenState)}
+    return made
+
+
+def _page(template: str, **content: Any) -> str:
+    return _templates().get_template(template).render(**content)
+
+
+def connections(known: Sequence[str], default: str) -> str:
+    """Connections to choose from."""
+    return _page("connections.html", known=known, default=default)
+
+
+def tables(conn: str, root: str | None, names: Sequence[str]) -> str:
+    """The tables of a connection; what became of each comes after."""
+    return _page("tables.html", conn=conn, root=root, names=names)
+
+
+def glance(conn: str, name: str, overview: TableOverview) -> str:
+    """A table's cells in that list."""
+    newest = [it for it in overview.partitions if day_of(it.name)]
+    newest.sort(key=lambda it: day_of(it.name) or date.min)
+    return _page(
+        "glance.html",
+        conn=conn,
+        name=name,
+        overview=overview,
+        verdict=wording.verdict_on(overview),
+        newest=newest[-28:],
+        **_sums(overview),
+    )
+
+
+def table(
+    visitor: Visitor,
+    conn: str,
+    name: str,
+    overview: TableOverview,
+    year: int | None,
+    day: date | None,
+) -> str:
+    """A table at one look."""
+    calendar = calendar_of(overview.partitions)
+    shown = calendar.year(day.year if day else year)
+    return _page(
+        "table.html",
+        conn=conn,
+        name=name,
+        overview=overview,
+        verdict=wording.verdict_on(overview),
+        owners=_Owners(visitor),
+        calendar=calendar,
+        year=shown,
+        drawn=None if shown is None else drawn(shown, calendar.by_month),
+        weekdays=weekday_marks(),
+        day=shown.day(day) if day and shown else None,
+        pressing=_pressing(overview.partitions)[:_LINES],
+        pressing_count=len(_pressing(overview.partitions)),
+        others=calendar.others[:_SQUARES],
+        lines=_LINES,
+        failed={it.job: it for it in overview.failures},
+        **_sums(overview),
+    )
+
+
+def partition(
+    visitor: Visitor, conn: str, name: str, overview: TableOverview, history: PartitionHistory
+) -> str:
+    """A partition: its state, what it holds, and the jobs that changed it."""
+    seen = next((it for it in overview.partitions if it.name == history.partition), None)
+    failures = [it for it in overview.failures if history.partition in it.partitions]
+    under_way = [it for it in overview.under_way if history.partition in it.partitions]
+    return _page(
+        "partition.html",
+        conn=conn,
+        name=name,
+        overview=overview,
+        history=history,
+        seen=seen,
+        failures=failures,
+        under_way=under_way,
+        gaps=history.epoch - len({it.epoch for it in history.entries if it.epoch}),
+        owners=_Owners(visitor),
+        files=history.files[:_FILES_SHOWN],
+        neighbours=_neighbours(overview.partitions, history.partition),
+    )
+
+
+def job(visitor: Visitor, conn: str, name: str, job: str, found: JobManifest | None) -> str:
+    """A job's manifest."""
+    files = () if found is None else found.files[:_FILES_SHOWN]
+    owners = _Owners(visitor)
+    return _page("job.html", conn=conn, name=name, job=job, found=found, files=files, owners=owners)
+
+
+def upkeep(
+    conn: str, name: str, url: str, left: LeftOvers, problems: Sequence[Problem], part: bool
+) -> str:
+    """Left-over uploads and problems, as a part of a page or a page of its own."""
+    template = "upkeep_part.html" if part else "upkeep.html"
+    return _page(template, conn=conn, name=name, url=url, left=left, problems=problems)
+
+
+def problem(status: int, title: str, said: str, remedy: str | None) -> str:
+    """What is the matter, and what to do."""
+    return _page("problem.html", status=status, title=title, said=said, remedy=remedy)
+
+
+class _Owners:
+    """Owners of jobs as a visitor may see them."""
+
+    def __init__(self, visitor: Visitor) -> None:
+        self._visitor = visitor
+
+    def hidden(self, owner: Owner) -> bool:
+        """Whether a job is of a DAG that the visitor may not see."""
+        return owner.dag_id is not None and not self._visitor.may_see_dag(owner.dag_id)
+
+    def address(self, owner: Owner) -> str | None:
+        """The task instance's page."""
+        return None if self.hidden(owner) else task_address(owner)
+
+
+def _sums(overview: TableOverview) -> dict[str, Any]:
+    counted = [it.rows for it in overview.partitions if it.rows is not None]
+    return {
+        "rows": sum(counted) if len(counted) == len(overview.partitions) else None,
+        "bytes": sum(it.bytes for it in overview.partitions),
+        "files": sum(it.files for it in overview.partitions),
+        "last": next((job for job in overview.jobs if job.verdict is Verdict.COMMIT), None),
+    }
+
+
+def _pressing(partitions: Sequence[SeenPartition]) -> list[SeenPartition]:
+    """Those that want a look, the most pressing first, the newest of them first."""
+    least = SeenState.RUNNING.pressing
+    found = [it for it in partitions if it.state.pressing >= least]
+    found.sort(key=lambda it: (day_of(it.name) or date.min, it.name), reverse=True)
+    return sorted(found, key=lambda it: -it.state.pressing)
+
+
+def _neighbours(
+    partitions: Sequence[SeenPartition], name: str
+) -> tuple[SeenPartition | None, SeenPartition | None]:
+    """The partitions before and after one."""
+    ordered = sorted(partitions, key=lambda it: (day_of(it.name) or date.min, it.name))
+    place = next((n for n, it in enumerate(ordered) if it.name == name), None)
+    if place is None:
+        return None, None
+    return (
+        ordered[place - 1] if place else None,
+        ordered[place + 1] if place + 1 < len(ordered) else None,
+    )

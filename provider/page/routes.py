@@ -1,0 +1,223 @@
+"""Routes of the page. All of them read; none takes anything but GET."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any
+from uuid import uuid4
+
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.api_fastapi.core_api.security import get_user
+from fastapi import Depends, FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException as StarletteHTTPException
+
+from ...committer.errors import (
+    InvalidInputError,
+    StoreRefusedError,
+    TableNotFoundError,
+    ZeroRenameError,
+)
+from ..hooks import DEFAULT_CONN_ID
+from . import pages
+from .access import NotAllowedError, Visitor
+from .addresses import relative
+from .tables_read import hook_of, name_in, read, table_of
+
+_log = logging.getLogger(__name__)
+_FILES = Path(__file__).parent / "files"
+_STATIC = {
+    "page.css": "text/css",
+    "page.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+    "icon-dark.svg": "image/svg+xml",
+}
+#: Nothing from elsewhere, no script within a page, shown in Airflow's own frame only.
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
+    "connect-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'self'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+#: What HTTP calls the errors of a table.
+_STATUS: dict[type[ZeroRenameError], int] = {
+    TableNotFoundError: 404,
+    InvalidInputError: 400,
+    StoreRefusedError: 502,
+}
+
+
+def visitor(user: Annotated[BaseUser, Depends(get_user)]) -> Visitor:
+    """Who asks; 401 for nobody, 403 for who may not see pages of plugins."""
+    found = Visitor(user)
+    found.check_page()
+    return found
+
+
+VisitorDep = Annotated[Visitor, Depends(visitor)]
+
+
+def page_routes() -> FastAPI:
+    """The application that Airflow mounts."""
+    app = FastAPI(title="Zero Rename", docs_url=None, redoc_url=None, openapi_url=None)
+    app.middleware("http")(_with_headers)
+    for kind, handler in _HANDLERS.items():
+        app.add_exception_handler(kind, handler)
+    for path, route in _ROUTES.items():
+        app.get(path, response_class=HTMLResponse)(route)
+    app.get("/files/{name}")(_static)
+    return app
+
+
+async def _with_headers(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Any:
+    try:
+        response = await go_on(request)
+    except Exception as error:
+        response = _unexpected(error)
+    response.headers.update(_HEADERS)
+    return response
+
+
+async def _static(name: str) -> Response:
+    """Style, script and icons, which tell nothing and are for everybody."""
+    if name not in _STATIC:
+        raise HTTPException(404)
+    return FileResponse(_FILES / name, media_type=_STATIC[name])
+
+
+async def _connections(visitor: VisitorDep) -> Response:
+    known = await run_in_threadpool(visitor.connections)
+    if len(known) == 1:
+        return RedirectResponse(relative("tables", conn=known[0]), status_code=303)
+    return HTMLResponse(pages.connections(known, DEFAULT_CONN_ID))
+
+
+async def _tables(visitor: VisitorDep, conn: str) -> Response:
+    def look() -> str:
+        hook = hook_of(conn)
+        root = hook.settings.table_root
+        return pages.tables(
+            conn, root, [name_in(root, it) for it in hook.table_urls()] if root else []
+        )
+
+    return await _read(visitor, conn, look)
+
+
+async def _glance(visitor: VisitorDep, conn: str, table: str) -> Response:
+    """A table's line in the list, asked for when the list is there."""
+
+    def look() -> str:
+        return pages.glance(conn, table, table_of(conn, table).overview())
+
+    return await _read(visitor, conn, look)
+
+
+async def _table(
+    visitor: VisitorDep,
+    conn: str,
+    table: str,
+    year: int | None = None,
+    day: date | None = None,
+) -> Response:
+    def look() -> str:
+        overview = table_of(conn, table).overview()
+        return pages.table(visitor, conn, table, overview, year, day)
+
+    return await _read(visitor, conn, look)
+
+
+async def _partition(visitor: VisitorDep, conn: str, table: str, partition: str) -> Response:
+    def look() -> str:
+        asked = table_of(conn, table)
+        overview = asked.overview()
+        history = asked.history(partition, overview.jobs)
+        return pages.partition(visitor, conn, table, overview, history)
+
+    return await _read(visitor, conn, look)
+
+
+async def _job(visitor: VisitorDep, conn: str, table: str, job: str) -> Response:
+    def look() -> str:
+        return pages.job(visitor, conn, table, job, table_of(conn, table).manifest(job))
+
+    return await _read(visitor, conn, look)
+
+
+async def _upkeep(visitor: VisitorDep, conn: str, table: str, part: bool = False) -> Response:
+    """Left-over uploads and problems: a part of the table's page, asked for when that is there."""
+
+    def look() -> str:
+        asked = table_of(conn, table)
+        left, problems = asked.left_overs(), asked.complaints()
+        return pages.upkeep(conn, table, asked.root.url, left, problems, part)
+
+    return await _read(visitor, conn, look)
+
+
+async def _read(visitor: Visitor, conn: str, look: Callable[[], str]) -> Response:
+    """What a look at a connection's tables makes a page of, for who may have it."""
+    await run_in_threadpool(visitor.check_connection, conn)
+    return HTMLResponse(await read(conn, look))
+
+
+_ROUTES: dict[str, Callable[..., Awaitable[Response]]] = {
+    "/": _connections,
+    "/tables": _tables,
+    "/glance": _glance,
+    "/table": _table,
+    "/partition": _partition,
+    "/job": _job,
+    "/upkeep": _upkeep,
+}
+
+
+async def _told(request: Request, error: Any) -> Response:
+    """An error of this package: what happened, and what to do."""
+    kinds = (_STATUS[kind] for kind in _STATUS if isinstance(error, kind))
+    return _problem(next(kinds, 502), "The table cannot be shown", error.message, error.remedy)
+
+
+async def _refused(request: Request, error: Any) -> Response:
+    return _problem(403, "Not allowed", str(error), "Ask who looks after this Airflow.")
+
+
+async def _http(request: Request, error: Any) -> Response:
+    if error.status_code == 401:
+        return _problem(401, "Not logged in", "This page is for users of this Airflow.", "Log in.")
+    if error.status_code == 403:
+        return _problem(403, "Not allowed", "Airflow does not let you in.", "Log in again.")
+    return _problem(error.status_code, "No such page", "There is nothing here.", None)
+
+
+async def _unfit(request: Request, error: Any) -> Response:
+    names = ", ".join(sorted({str(it["loc"][-1]) for it in error.errors()}))
+    said = f"The address lacks what it must say, or says it wrongly: {names}."
+    return _problem(400, "No such page", said, "Begin at the list of tables.")
+
+
+def _unexpected(error: BaseException) -> Response:
+    """An error of Airflow, boto3 or ours: what it says may quote a connection."""
+    number = uuid4().hex[:8]
+    _log.error("Page error %s", number, exc_info=error)
+    said = f"Something went wrong that this page does not know ({type(error).__name__})."
+    remedy = f"The API server's log has the whole of it, as page error {number}."
+    return _problem(500, "The table cannot be shown", said, remedy)
+
+
+def _problem(status: int, title: str, said: str, remedy: str | None) -> Response:
+    return HTMLResponse(pages.problem(status, title, said, remedy), status_code=status)
+
+
+_HANDLERS: dict[type[Exception], Any] = {
+    ZeroRenameError: _told,
+    NotAllowedError: _refused,
+    StarletteHTTPException: _http,
+    RequestValidationError: _unfit,
+}

@@ -1,0 +1,112 @@
+"""Wording of the page: numbers, sizes, times, and what is to be said first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from ...committer import Owner, SeenState, TableOverview
+from ...committer.layout import UNPARTITIONED
+from ...committer.uploads.storage_price import STANDARD, monthly_cost
+
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
+#: Seconds a unit has, the largest that fits is taken.
+_SPANS = ((86_400.0, "day"), (3_600.0, "hour"), (60.0, "minute"), (1.0, "second"))
+#: States that want a look, the most pressing first.
+_PRESSING = (
+    SeenState.UNREADABLE,
+    SeenState.FAILED,
+    SeenState.CONFLICTED,
+    SeenState.RUNNING,
+)
+
+
+def size_text(size: int) -> str:
+    """Bytes as ``3.2 MiB``."""
+    number, unit = float(size), 0
+    while number >= 1024 and unit < len(_UNITS) - 1:
+        number, unit = number / 1024, unit + 1
+    return f"{number:,.0f} {_UNITS[unit]}" if unit == 0 else f"{number:,.1f} {_UNITS[unit]}"
+
+
+def count_text(count: int | None) -> str:
+    """A number with its thousands apart; a dash where nobody counted."""
+    return "-" if count is None else f"{count:,}"
+
+
+def span_text(seconds: float) -> str:
+    """A time in its largest whole unit, as ``3 hours``."""
+    for length, name in _SPANS:
+        if seconds >= length or length == 1.0:
+            number = int(max(0.0, seconds) // length)
+            return f"{number:,} {name}{'' if number == 1 else 's'}"
+    raise AssertionError("the last span fits")
+
+
+def moment_text(at: float) -> str:
+    """A time in UTC, as ``2013-02-01 02:14:07``."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def cost_text(size: int) -> str:
+    """What bytes cost a month, in dollars."""
+    cost = monthly_cost(size)
+    if 0 < cost < 0.01:
+        return "less than $0.01"
+    return f"${cost:,.2f}"
+
+
+def price_text() -> str:
+    """What that is reckoned by."""
+    return f"${STANDARD} per GiB and month, as S3 Standard in us-east-1"
+
+
+def owner_text(owner: Owner) -> str:
+    """Who ran a job, in a few words."""
+    if owner.dag_id:
+        return ".".join(part for part in (owner.dag_id, owner.task_id) if part)
+    place = f" on {owner.host}" if owner.host else ""
+    return f"{owner.application or 'somebody'}{place}"
+
+
+def partition_text(name: str) -> str:
+    """A partition's name as it is shown."""
+    return "the whole table" if name == UNPARTITIONED else name
+
+
+@dataclass(frozen=True)
+class TableVerdict:
+    """What is to be said of a table first.
+
+    :param level: ``failed``, ``conflicted``, ``running`` or ``quiet``: its colour.
+    """
+
+    level: str
+    text: str
+
+
+def verdict_on(overview: TableOverview) -> TableVerdict:
+    """What whoever is woken at night wants to know first."""
+    counts = Counter(partition.state for partition in overview.partitions)
+    pressing = ", ".join(f"{counts[it]:,} {it}" for it in _PRESSING if counts[it])
+    said = [f"Partitions: {pressing}"] if pressing else []
+    dead = [job for job in overview.under_way if job.is_dead or job.damage]
+    if dead:
+        said.append(f"{_many(dead, 'job')} left open by a dead process")
+    astray = [it for it in overview.failures if not it.partitions]
+    if astray:
+        said.append(f"{_many(astray, 'failed run')} of no known partition")
+    if dead or astray or counts[SeenState.FAILED] or counts[SeenState.UNREADABLE]:
+        return TableVerdict("failed", "; ".join(said))
+    if counts[SeenState.CONFLICTED]:
+        return TableVerdict("conflicted", "; ".join(said))
+    if overview.under_way:
+        running = f"{_many(overview.under_way, 'job')} under way"
+        return TableVerdict("running", "; ".join(said) or running)
+    return TableVerdict("quiet", "Nothing wants a look")
+
+
+def _many(things: Sequence[object], name: str) -> str:
+    return f"{len(things):,} {name}{'' if len(things) == 1 else 's'}"

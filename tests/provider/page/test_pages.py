@@ -1,0 +1,280 @@
+"""What the pages say, and that nothing of a bucket is taken for markup."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from html.parser import HTMLParser
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from support.memory_store import ManualClock, MemoryStore
+from support.protocol import DAY1, ROOT, World
+from zero_rename.committer import InvalidInputError, Owner, Problem, TableOverview
+from zero_rename.committer.job_spec import Mode
+from zero_rename.committer.layout import new_write_id
+from zero_rename.committer.overview.left_overs import find_left_overs
+from zero_rename.committer.overview.partition_history import look_back
+from zero_rename.committer.overview.recent_jobs import read_job_manifest
+from zero_rename.committer.overview.table_overview import look_over
+from zero_rename.committer.records.failure import Failure
+from zero_rename.committer.s3.requests import Put
+from zero_rename.provider.page import pages, wording
+from zero_rename.provider.page.addresses import task_address
+
+TASK = Owner(dag_id="flights", run_id="scheduled__2013-02-02T00:00:00+00:00", task_id="load")
+EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7 * 7 }}"
+#: All that the templates themselves have.
+TAGS = {
+    *("html", "head", "meta", "title", "link", "script", "body", "header", "nav", "div", "main"),
+    *("section", "h1", "h2", "h3", "p", "b", "i", "small", "span", "a", "time", "code", "ul", "li"),
+    *("table", "thead", "tbody", "tr", "th", "td", "svg", "text", "line", "rect", "details"),
+    *("summary", "form", "label", "input", "button"),
+}
+
+
+class Read(HTMLParser):
+    """What a browser would make of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.said: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.said += data.split()
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.said)
+
+    def links(self) -> dict[str, str]:
+        return {(it.get("href") or ""): tag for tag, it in self.tags if it.get("href")}
+
+
+def visitor(sees: bool = True) -> Any:
+    return SimpleNamespace(may_see_dag=lambda dag_id: sees)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def world(clock: ManualClock) -> World:
+    return World(MemoryStore(clock))
+
+
+def look(world: World) -> TableOverview:
+    return world.driver.run(look_over(world.context, 100))
+
+
+def table_page(world: World, sees: bool = True, **asked: Any) -> Read:
+    asked = {"year": None, "day": None, **asked}
+    return Read(pages.table(visitor(sees), "lake", "flights", look(world), **asked))
+
+
+def partition_page(world: World, partition: str) -> str:
+    overview = look(world)
+    history = world.driver.run(look_back(world.context, partition, overview.jobs))
+    return pages.partition(visitor(), "lake", "flights", overview, history)
+
+
+def fail(world: World, *partitions: str, owner: Owner = TASK, text: str = "no such column") -> None:
+    error = InvalidInputError(text, remedy="Name it.")
+    failure = Failure.of(error, ROOT, "once", owner, new_write_id(), partitions)
+    world.store.apply(Put(ROOT.failure_key("once"), failure.encode()))
+
+
+class TestTable:
+    def test_a_quiet_night(self, world: World, clock: ManualClock) -> None:
+        world.load(DAY1, rows=842, owner=TASK)
+        clock.advance(7200.0)
+        page = table_page(world)
+        assert "Nothing wants a look" in page.text
+        assert "Last commit 2 hours ago : 842 rows into day=1" in page.text
+        assert "Wants a look" not in page.text.replace("Nothing wants a look", "")
+
+    def test_a_night_that_is_not(self, world: World, clock: ManualClock) -> None:
+        for day in (1, 2, 3):
+            world.load(f"date=2013-02-0{day}", schema=_dated(), partition_by=("date",))
+        fail(world, "date=2013-02-02", "date=2013-02-04")
+        world.write(
+            world.open(schema=_dated(), partition_by=("date",), owner=TASK), "date=2013-02-03"
+        )
+        page = table_page(world)
+        assert "Partitions: 2 failed, 1 running" in page.text
+        assert "InvalidInputError : no such column Name it." in page.text
+        squares = [it.get("class") for tag, it in page.tags if tag == "rect" and it.get("rx")]
+        assert squares == ["s-committed", "s-failed", "s-running", "s-failed"]
+
+    def test_who_ran_a_job_leads_to_its_task(self, world: World) -> None:
+        world.load(DAY1, owner=TASK)
+        address = "../dags/flights/runs/scheduled__2013-02-02T00%3A00%3A00%2B00%3A00/tasks/load"
+        page = table_page(world)
+        assert address in page.links()
+        assert "flights.load" in page.text
+        hidden = table_page(world, sees=False)
+        assert address not in hidden.links()
+        assert "flights.load" not in hidden.text
+        assert "a DAG you may not see" in hidden.text
+
+    def test_a_mapped_tasks_try(self) -> None:
+        owner = Owner(dag_id="d/e", run_id="r", task_id="t", map_index=3, try_number=2)
+        assert task_address(owner) == "../dags/d%2Fe/runs/r/tasks/t/mapped/3?try_number=2"
+        assert task_address(Owner(application="a.py")) is None
+
+    def test_partitions_without_a_day(self, world: World) -> None:
+        world.load(DAY1, "day=2")
+        page = table_page(world)
+        assert "partition?conn=lake&table=flights&partition=day%3D1" in page.links()
+        assert "svg" not in dict(page.tags)
+
+    def test_a_day_of_several_partitions_lists_them(self, world: World) -> None:
+        names = [f"date=2013-02-01/day={hour}" for hour in (1, 2)]
+        world.load(*names, schema=_dated(), partition_by=("date", "day"))
+        page = table_page(world)
+        assert "table?conn=lake&table=flights&day=2013-02-01#day" in page.links()
+        from datetime import date
+
+        shown = str(table_page(world, day=date(2013, 2, 1)).links())
+        assert "partition=date%3D2013-02-01%2Fday%3D1" in shown
+        assert "partition=date%3D2013-02-01%2Fday%3D2" in shown
+
+    def test_a_table_that_is_not_made_yet(self, world: World) -> None:
+        world.write(world.open(), DAY1)
+        page = table_page(world)
+        assert "its first job is not committed" in page.text
+        assert "No job has committed lately" in page.text
+
+
+def _dated() -> Any:
+    import pyarrow as pa
+
+    return pa.schema([("value", pa.int64()), ("date", pa.string()), ("day", pa.int32())])
+
+
+class TestPartition:
+    def test_its_history(self, world: World, clock: ManualClock) -> None:
+        first = world.load(DAY1, rows=3, owner=TASK).job
+        clock.advance(60.0)
+        second = world.load(DAY1, mode=Mode.REPLACE, rows=5).job
+        page = Read(partition_page(world, DAY1))
+        rows = page.text.partition("History")[2]
+        assert rows.index(second) < rows.index(first)
+        assert "replaced" in rows
+        assert f"job?conn=lake&table=flights&job={first}" in page.links()
+
+    def test_one_that_nobody_wrote(self, world: World) -> None:
+        world.load(DAY1)
+        assert "No job has written this partition" in Read(partition_page(world, "day=9")).text
+
+
+class TestJob:
+    def page(self, world: World, job: str) -> Read:
+        found = world.driver.run(read_job_manifest(world.context, job))
+        return Read(pages.job(visitor(), "lake", "flights", job, found))
+
+    def test_its_manifest(self, world: World) -> None:
+        done = world.load(DAY1, rows=7, owner=TASK)
+        page = self.page(world, done.job)
+        (file,) = world.snapshot().files
+        assert file.key in page.text
+        assert file.checksum in page.text
+
+    def test_an_aborted_one_and_one_without_a_decision(self, world: World) -> None:
+        world.load(DAY1)
+        opened = world.open()
+        assert "no decision of it" in self.page(world, opened.job).text
+        world.abort(opened)
+        assert "Nothing of it is visible" in self.page(world, opened.job).text
+
+    def test_what_is_no_job(self, world: World) -> None:
+        with pytest.raises(InvalidInputError, match="no job id"):
+            self.page(world, "../../secrets")
+
+
+def test_left_overs_in_bytes_and_dollars(world: World, clock: ManualClock) -> None:
+    world.load(DAY1)
+    opened = world.open(max_duration=1.0)
+    world.write(opened, DAY1)
+    clock.advance(2.0)
+    left = world.driver.run(find_left_overs(ROOT))
+    page = Read(pages.upkeep("lake", "flights", ROOT.url, left, [], True))
+    assert "Leaked uploads 1" in page.text
+    assert "less than $0.01 a month" in page.text
+    assert f"zero-rename purge {ROOT.url} --apply" in page.text
+    assert "No complaints" in page.text
+    assert "html" not in dict(page.tags)
+
+
+@pytest.mark.parametrize(
+    ("size", "cost"), [(0, "$0.00"), (2**30, "$0.02"), (2**40, "$23.55"), (1, "less than $0.01")]
+)
+def test_what_bytes_cost(size: int, cost: str) -> None:
+    assert wording.cost_text(size) == cost
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0 seconds"), (1, "1 second"), (7200, "2 hours"), (90_000, "1 day"), (-5, "0 seconds")],
+)
+def test_how_long_ago(seconds: float, text: str) -> None:
+    assert wording.span_text(seconds) == text
+
+
+class TestStrangers:
+    """Whoever writes into the bucket says what he likes in names, owners and messages."""
+
+    @pytest.fixture
+    def evil(self, world: World, clock: ManualClock) -> World:
+        owner = Owner(
+            dag_id=EVIL, run_id=EVIL, task_id=EVIL, application=EVIL, host=EVIL, try_number=1
+        )
+        by: dict[str, Any] = {"owner": owner, "schema": _dated(), "partition_by": ("date",)}
+        world.load(f"date={EVIL.replace('/', '%2F')}", **by)
+        world.load("date=2013-02-01", **by, once=EVIL)
+        world.load("date=2013-02-01", **by, once="x", mode=Mode.REPLACE)
+        world.load("date=2013-02-01", **dict(by, owner=Owner(application=EVIL, host=EVIL)))
+        fail(world, f"date={EVIL}", owner=owner, text=EVIL)
+        world.write(world.open(**by, max_duration=1.0), f"date={EVIL.replace('/', '%2F')}")
+        clock.advance(2.0)
+        return world
+
+    def pages(self, world: World) -> dict[str, Callable[[], str]]:
+        overview = look(world)
+        name = overview.partitions[0].name
+        job = overview.jobs[0].job
+        left = world.driver.run(find_left_overs(ROOT))
+        problems = [Problem(EVIL, EVIL, EVIL, EVIL)]
+        found = world.driver.run(read_job_manifest(world.context, job))
+        return {
+            "table": lambda: pages.table(visitor(), EVIL, EVIL, overview, None, None),
+            "glance": lambda: pages.glance(EVIL, EVIL, overview),
+            "partition": lambda: partition_page(world, name),
+            "unknown": lambda: partition_page(world, EVIL),
+            "job": lambda: pages.job(visitor(), EVIL, EVIL, job, found),
+            "upkeep": lambda: pages.upkeep(EVIL, EVIL, EVIL, left, problems, False),
+            "tables": lambda: pages.tables(EVIL, EVIL, [EVIL]),
+            "connections": lambda: pages.connections([EVIL], EVIL),
+            "problem": lambda: pages.problem(400, EVIL, EVIL, EVIL),
+        }
+
+    def test_nothing_of_it_is_markup(self, evil: World) -> None:
+        for name, page in self.pages(evil).items():
+            read = Read(page())
+            assert "alert(1)" in page(), name
+            assert {tag for tag, _ in read.tags} <= TAGS, name
+            scripts = [it for tag, it in read.tags if tag == "script"]
+            assert all(it.get("src") == "files/page.js" for it in scripts), name
+            attributes = {attribute for _, it in read.tags for attribute in it}
+            assert not {it for it in attributes if it.startswith("on")}, name
+            addresses = [it for link in read.links() for it in [link.split(":")[0].lower()]]
+            assert "javascript" not in addresses, name
+            assert "49" not in read.said, name
