@@ -1,0 +1,1 @@
+"""``make screenshots``: the page in Airflow, as headless Chromium shows it, for the docs."""
