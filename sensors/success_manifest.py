@@ -23,7 +23,7 @@ from ..orchestration.partitions_query import TableQuery
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.task_states import states_of_tasks
 from ..provider.triggers import SuccessManifestTrigger
-from .wait_arguments import check_wait_arguments, wait_query
+from ..provider.wait_arguments import check_wait_arguments, wait_query
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

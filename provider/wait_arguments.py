@@ -17,8 +17,8 @@ from ..orchestration.runs.partitions import (
 )
 from ..orchestration.runs.task_run import once_key
 from ..orchestration.table_names import check_table_name
-from ..provider.task_context import resolve_partitions, task_run
 from ..s3a.hadoop.settings import NATIVE
+from .task_context import resolve_partitions, task_run
 
 #: What is asked of partitions, whichever job committed them.
 _OF_PARTITIONS = ("partitions", "from_date", "to_date", "newer_than", "committer", "check_files")
