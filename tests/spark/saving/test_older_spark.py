@@ -13,7 +13,7 @@ import pytest
 from support.moto_server import S3Server
 from support.spark import environment
 from support.wheel import wheel
-from tools.older_spark import older_python, spark_version
+from tools.older_spark import OLDER_SPARK
 from tools.s3_servers import in_ci
 
 __all__ = ["wheel"]
@@ -40,9 +40,9 @@ markers =
 
 @pytest.fixture(scope="module")
 def python() -> Path:
-    found = older_python()
+    found = OLDER_SPARK.python
     if not found.exists():
-        why = f"there is no Spark {spark_version()}: run make older-spark"
+        why = f"there is no Spark {OLDER_SPARK.version}: run make older-spark"
         if in_ci():
             pytest.fail(why)
         pytest.skip(why)
