@@ -8,10 +8,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowException
-from airflow.sdk.exceptions import AirflowRuntimeError
 
 from ..committer.errors import InvalidInputError
 from ..orchestration.runs.reports import text_table
+from ..provider.compat import AirflowRuntimeError, asks_states
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..s3a.recovery.liveness import State
 from ..s3a.recovery.options import Action, RecoveryOptions
@@ -153,14 +153,18 @@ def task_states(ti: Any, warn: Callable[..., Any]) -> Callable[[TryRecord], Stat
     :param warn: called, as a logger's method, where they cannot be had.
     """
 
+    get_task_states = asks_states(ti)
+
     def ask(record: TryRecord) -> State | None:
         owner = record.owner
-        if owner.dag_id is None or owner.run_id is None or owner.task_id is None:
+        if get_task_states is None or owner.dag_id is None:
+            return None
+        if owner.run_id is None or owner.task_id is None:
             return None
         mapped = owner.map_index is not None and owner.map_index >= 0
         name = f"{owner.task_id}_{owner.map_index}" if mapped else owner.task_id
         try:
-            states = ti.get_task_states(
+            states = get_task_states(
                 dag_id=owner.dag_id, task_ids=[owner.task_id], run_ids=[owner.run_id]
             )
         except (AirflowException, AirflowRuntimeError) as error:

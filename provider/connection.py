@@ -109,7 +109,7 @@ def config_number(option: str) -> float:
 
     :raises InvalidInputError: the configured value is no number, or negative.
     """
-    from airflow.sdk.configuration import conf
+    from airflow.providers.common.compat.sdk import conf
 
     options = get_provider_info()["config"][CONNECTION_TYPE]["options"]
     value = conf.get(CONNECTION_TYPE, option, fallback=options[option]["default"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +84,24 @@ class ZeroRenameHook(BaseHook):
         from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
 
         return AwsBaseHook(aws_conn_id=self.s3.aws_conn_id, client_type="glue").get_conn()
+
+    def register(self, table: Table, catalog: str | None) -> dict[str, Any] | None:
+        """Tell a catalog what a table is now that a job of it is committed.
+
+        A failure is a warning with what to do, never a failure of the task: the next load, retry
+        or ``zero-rename catalog sync`` tells the catalog all that it has missed.
+
+        :param catalog: ``glue://database/table``, or without the table's name; ``None``: the
+            connection's; empty: none.
+        :return: what the catalog was told; ``None``: nothing.
+        """
+        from ..catalog import sync_after_commit
+
+        chosen = self.settings.catalog if catalog is None else catalog
+        if not chosen:
+            return None
+        report = sync_after_commit(table, chosen, connect=self.get_glue)
+        return None if report is None else asdict(report)
 
     def table_url(self, table: str) -> str:
         """The whole root, ``s3://bucket/prefix``, of a table named whole or relative."""

@@ -10,10 +10,14 @@ from airflow.configuration import conf
 from airflow.providers.common.compat.sdk import BaseOperatorLink
 
 from ..committer.layout import UNPARTITIONED, is_job_id
+from .compat import keep_link, kept_link
 from .page.addresses import page_address
 
 if TYPE_CHECKING:
     from .hooks import ZeroRenameHook
+
+#: The XCom that has the address where Airflow does not keep it itself.
+CONSOLE_KEY = "s3_console"
 
 
 class TableConsoleLink(BaseOperatorLink):
@@ -30,7 +34,8 @@ class TableConsoleLink(BaseOperatorLink):
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
         """The address, or an empty text where there is none."""
-        return getattr(operator, "_console_url", "")
+        found = getattr(operator, "_console_url", None)
+        return kept_link(ti_key, CONSOLE_KEY) if found is None else found
 
     @staticmethod
     def url(table: str, hook: ZeroRenameHook, partition: str | None = None) -> str:
@@ -77,16 +82,23 @@ class ManifestLink(BaseOperatorLink):
 
 
 def link_to_table(
-    operator: Any, hook: ZeroRenameHook, table: str, partitions: Sequence[str], has_page: bool
+    operator: Any,
+    ti: Any,
+    hook: ZeroRenameHook,
+    table: str,
+    partitions: Sequence[str],
+    has_page: bool,
 ) -> None:
     """Leave the addresses that are known before a load on its operator.
 
+    :param ti: the running task's instance.
     :param table: ``s3://bucket/prefix``.
     :param partitions: that it loads; none for any.
     :param has_page: whether the page can tell of it: not of what Hadoop's committers write.
     """
     one = partitions[0] if len(partitions) == 1 else None
     operator._console_url = TableConsoleLink.url(table, hook, one)
+    keep_link(ti, CONSOLE_KEY, operator._console_url)
     if has_page:
         operator._page_url = _partition_page(hook.settings.conn_id, table, one)
 

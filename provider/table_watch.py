@@ -12,13 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context as Variables
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary
 
 from ..committer.errors import StoreRefusedError, StoreUnreachableError, ZeroRenameError
 from ..orchestration.job_query import FAILED, WAITING, QueryResult, ReadMarker
 from ..orchestration.look import State, look
 from ..orchestration.partitions_query import PartitionsQuery, TableQuery
+from .compat import AskStates, asks_states
 from .hooks import ZeroRenameHook
 from .task_states import states_of_tasks
 
@@ -230,12 +231,12 @@ def _answer(
         return QueryResult(FAILED, str(error))
 
 
-def _task_states() -> Callable[..., dict[str, Any]] | None:
+def _task_states() -> AskStates | None:
     """Asks Airflow for states of tasks; ``None`` where nobody is there to be asked."""
     runner = sys.modules.get("airflow.sdk.execution_time.task_runner")
     if runner is None or not hasattr(runner, "SUPERVISOR_COMMS"):
-        return None
-    return runner.RuntimeTaskInstance.get_task_states
+        return asks_states(None)
+    return asks_states(runner.RuntimeTaskInstance)
 
 
 _tables = SharedTables()

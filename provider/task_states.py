@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 from airflow.providers.common.compat.sdk import AirflowException
-from airflow.sdk.exceptions import AirflowRuntimeError
 
 from ..orchestration.runs.task_run import task_of
+from .compat import AirflowRuntimeError, AskStates
 
 _log = logging.getLogger(__name__)
 
 
-def states_of_tasks(
-    ask: Callable[..., dict[str, Any]] | None, onces: Iterable[str]
-) -> dict[str, str]:
+def states_of_tasks(ask: AskStates | None, onces: Iterable[str]) -> dict[str, str]:
     """The state of each run's task, by the run's ``once`` key, as far as it is known.
 
-    :param ask: ``get_task_states`` of a task instance; ``None`` where nobody can be asked. Called
-        once for each DAG.
+    :param ask: :func:`.compat.asks_states`; called once for each DAG.
     """
     if ask is None:
         return {}

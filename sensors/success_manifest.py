@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import (
     AirflowException,
     AirflowFailException,
+    AirflowSensorTimeout,
     AirflowSkipException,
     BaseSensorOperator,
     PokeReturnValue,
     conf,
 )
-from airflow.sdk.exceptions import AirflowSensorTimeout
 
 from ..committer.errors import InvalidInputError, StoreUnreachableError, ZeroRenameError
 from ..orchestration.job_query import FAILED, READY, WAITING, QueryResult
 from ..orchestration.partitions_query import TableQuery
+from ..provider.compat import asks_states
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.task_states import states_of_tasks
 from ..provider.triggers import SuccessManifestTrigger
@@ -175,7 +176,7 @@ class SuccessManifestSensor(BaseSensorOperator):
             if self._table is None:
                 self._table = ZeroRenameHook(self.zero_rename_conn_id).get_table(query.table)
             # Before the look: a task that has ended by now has committed by now.
-            ask = getattr(context["ti"], "get_task_states", None)  # pyright: ignore
+            ask = asks_states(context["ti"])  # pyright: ignore
             state = states_of_tasks(ask, [query.once] if query.once else ()).get(query.once or "")
             result = query.after(query.ask(self._table), state)
         except InvalidInputError as error:

@@ -129,7 +129,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
     "provider": {
         "assets": {"hooks", "table_watch"},
         "hooks": {"connection"},
-        "table_watch": {"hooks", "task_states"},
+        "table_watch": {"compat", "hooks", "task_states"},
         "triggers": {"table_watch"},
         "page": {"hooks", "table_watch"},
     },

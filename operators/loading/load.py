@@ -32,7 +32,6 @@ from ...provider.links import (
     link_to_table,
 )
 from ...provider.load_arguments import check_load
-from ...provider.registered import register
 from ...provider.task_context import resolve_partitions, task_run
 from ...s3a.hadoop.settings import NATIVE, check_committer
 
@@ -183,7 +182,9 @@ class LoadOperator(BaseOperator):
             hook = ZeroRenameHook(self.zero_rename_conn_id)
             committer = check_committer(self.committer or hook.settings.committer)
             table = hook.get_table(self.table)
-            link_to_table(self, hook, table.root.url, partitions, committer == NATIVE)
+            link_to_table(
+                self, context["ti"], hook, table.root.url, partitions, committer == NATIVE
+            )
             mode = Mode.parse(self.mode) if self.mode else None
         return TableLoad(run, hook, table, mode, partitions, committer)
 
@@ -234,7 +235,7 @@ class LoadOperator(BaseOperator):
     ) -> dict[str, Any]:
         """Tell the catalog and the outlets; the report, with what the catalog was told."""
         link_to_report(self, report, load.hook.settings.conn_id)
-        registered = register(load.hook, load.table, self.catalog)
+        registered = load.hook.register(load.table, self.catalog)
         if registered is not None:
             report["catalog"] = registered
         tell_outlets(self, context, report)

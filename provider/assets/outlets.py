@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from airflow.providers.common.compat.sdk import Asset, AssetAlias
-from airflow.sdk.definitions.asset import AssetRef
-from airflow.sdk.exceptions import AirflowRuntimeError
 
 from ...committer.layout import UNPARTITIONED
+from ..compat import AirflowRuntimeError, AssetRef
 
 _log = logging.getLogger(__name__)
 #: Characters of a partition key: Airflow's column is no wider (``airflow.models.base.ID_LEN``).

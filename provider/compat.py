@@ -1,0 +1,74 @@
+"""Compatibility with Airflow 2.11: what it lacks of Airflow 3, or does otherwise. What only has
+another place there comes from ``airflow.providers.common.compat.sdk``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
+
+if TYPE_CHECKING or AIRFLOW_V_3_0_PLUS:
+    from airflow.sdk.definitions.asset import AssetRef
+    from airflow.sdk.exceptions import AirflowRuntimeError
+else:
+
+    class AssetRef:
+        """Airflow 3's asset by its name or address alone; nothing is one here."""
+
+    class AirflowRuntimeError(Exception):
+        """What Airflow 3's API server refuses; nobody is asked here."""
+
+
+#: Asks for states of tasks, as ``RuntimeTaskInstance.get_task_states`` of Airflow 3.
+AskStates = Callable[..., dict[str, Any]]
+
+
+def asks_states(ti: Any) -> AskStates | None:
+    """Who can be asked for states of tasks; ``None``: nobody.
+
+    :param ti: a running task's instance.
+    """
+    return getattr(ti, "get_task_states", None) or (
+        None if AIRFLOW_V_3_0_PLUS else states_in_database
+    )
+
+
+def states_in_database(
+    *, dag_id: str, task_ids: list[str], run_ids: list[str]
+) -> dict[str, dict[str, str | None]]:
+    """As ``get_task_states``: by run, then by task, with the map index where it has one.
+
+    For Airflow 2.11, whose workers and triggerers reach the database.
+    """
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.utils.session import create_session
+
+    of: Any = TaskInstance
+    with create_session() as session:
+        found = session.query(of.run_id, of.task_id, of.map_index, of.state).filter(
+            of.dag_id == dag_id, of.task_id.in_(task_ids), of.run_id.in_(run_ids)
+        )
+        states: dict[str, dict[str, str | None]] = {run_id: {} for run_id in run_ids}
+        for run_id, task_id, map_index, state in found:
+            states[run_id][task_id if map_index < 0 else f"{task_id}_{map_index}"] = state
+    return states
+
+
+def keep_link(ti: Any, key: str, url: str) -> None:
+    """Keep the address of a link that a task has found while it ran.
+
+    Airflow 3 asks the operator for it when the task has ended, and keeps it itself.
+    """
+    if not AIRFLOW_V_3_0_PLUS:
+        ti.xcom_push(key=key, value=url)
+
+
+def kept_link(ti_key: Any, key: str) -> str:
+    """That address, for the web server of Airflow 2.11; empty where there is none."""
+    if AIRFLOW_V_3_0_PLUS:
+        return ""
+    from airflow.models.xcom import XCom
+
+    known: Any = XCom
+    return known.get_value(ti_key=ti_key, key=key) or ""

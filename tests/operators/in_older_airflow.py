@@ -1,0 +1,202 @@
+"""Loads and sensors on the oldest Airflow, run there by ``test_older_airflow.py``: its Python has
+that Airflow, pytest and the wheel, and the environment an S3 server and a home with a database."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import pkgutil
+import stat
+import sys
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import airflow
+import pytest
+
+import zero_rename
+from zero_rename.provider.hooks import ZeroRenameHook
+
+BUCKET = "older-airflow"
+TABLE = f"s3://{BUCKET}/wh/flights"
+DAY = "year=2013/month=2/day=1"
+EXAMPLES = Path(zero_rename.__file__).parent / "example_dags"
+#: Writes a row of a day, by the options and variables of the data source, with no Spark.
+APPLICATION = """
+import os
+import pyarrow as pa
+from zero_rename import committer
+from zero_rename.spark.options import read_writer_options
+
+url = os.environ["ZERO_RENAME_TABLE"]
+options = read_writer_options({"path": url, "partitionBy": "year,month,day"}, os.environ)
+day = int(options.replace_partitions[0].rsplit("=")[-1])
+row = {"year": [2013], "month": [2], "day": [day], "flight": ["f1"]}
+columns = [("year", pa.int32()), ("month", pa.int32()), ("day", pa.int32()), ("flight", "string")]
+table = pa.table(row).cast(pa.schema(columns))
+job = committer.Table(url).job(
+    table.schema,
+    mode=options.mode(bool(options.replace_partitions)),
+    partition_by=options.partition_by,
+    replace_partitions=options.replace_partitions,
+    once=options.once,
+    on_repeat=options.on_repeat,
+    owner=options.owner("test"),
+)
+with job:
+    job.write(table)
+raise SystemExit(int(os.environ.get("TEST_STATUS", "0")))
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def submits(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    script = tmp_path_factory.mktemp("bin") / "spark-submit"
+    script.write_text(f"#!{sys.executable}\n{APPLICATION}")
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PATH", f"{script.parent}{os.pathsep}{os.environ['PATH']}")
+        yield
+
+
+@pytest.fixture(scope="module")
+def dags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The example DAGs that this Airflow can have, and one with a dataset of a user's own."""
+    from airflow.models.dagbag import DagBag
+
+    folder = tmp_path_factory.mktemp("dags")
+    (folder / "own.py").write_text(
+        "from datetime import datetime\n"
+        "from airflow import DAG, Dataset\n"
+        "from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator\n"
+        "with DAG('own', schedule=None, start_date=datetime(2013, 1, 1)):\n"
+        "    ZeroRenameSparkSubmitOperator(task_id='load', application=__file__, retries=1,\n"
+        f"        retry_delay=0, table={TABLE!r}, partition={DAY!r}, mode='overwrite',\n"
+        f"        asset_partitions=True, outlets=[Dataset({TABLE!r})])\n"
+    )
+    found: dict[str, Any] = {}
+    for path in (folder / "own.py", *map(EXAMPLES.joinpath, WITH_2_11)):
+        bag = DagBag(str(path), include_examples=False)
+        assert bag.import_errors == {}
+        bag.sync_to_db()
+        found |= bag.dags
+    return found
+
+
+WITH_2_11 = ("flights_daily.py", "zero_rename_maintenance.py")
+
+
+@pytest.fixture(scope="module")
+def daily(dags: dict[str, Any]) -> Any:
+    return dags["flights_daily"].test(execution_date=at(2))
+
+
+@pytest.fixture(scope="module")
+def retried(dags: dict[str, Any]) -> Any:
+    """Its application commits, and ends badly each time."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("TEST_STATUS", "3")
+        return dags["own"].test(execution_date=at(2))
+
+
+def at(day: int) -> datetime:
+    return datetime(2013, 2, day, tzinfo=timezone.utc)  # noqa: UP017
+
+
+def xcom(run: Any, task_id: str, key: str = "return_value") -> Any:
+    return run.get_task_instance(task_id).xcom_pull(task_ids=task_id, key=key)
+
+
+def events(run: Any) -> list[tuple[str, dict[str, Any]]]:
+    from airflow.models.dataset import DatasetEvent  # pyright: ignore[reportMissingImports]
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        found = session.query(DatasetEvent).filter_by(source_run_id=run.run_id)
+        mine = [event for event in found if event.source_dag_id == run.dag_id]
+        return [(event.dataset.uri, dict(event.extra)) for event in mine]
+
+
+def test_every_module_imports() -> None:
+    assert airflow.__version__.startswith("2.11.")
+    seen = []
+    for room in ("provider", "operators", "sensors"):
+        package = importlib.import_module(f"zero_rename.{room}")
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith(".partition_mapper"):  # there are none before 3.2
+                seen.append(importlib.import_module(module.name))
+    assert len(seen) >= 17
+
+
+def test_the_daily_example(dags: dict[str, Any], daily: Any) -> None:
+    """A load, and a sensor that finds its job by its task."""
+    assert str(daily.state) == "success"
+    report = xcom(daily, "load")
+    assert (report["partition"], report["rows"], report["repeated"]) == (DAY, 1, False)
+    assert xcom(daily, "committed")["job"] == report["job"]
+    # A table that is a template has no outlets.
+    assert events(daily) == []
+    again = dags["flights_maintenance"].test(execution_date=at(2), run_conf={"table": TABLE})
+    assert xcom(again, "purge")["tables"][0]["failed"] == 0
+
+
+def test_a_retry_reports_what_the_try_before_has_committed(retried: Any) -> None:
+    assert str(retried.state) == "success"
+    report = xcom(retried, "load")
+    assert report["repeated"] is True
+    # No partition keys here: one event, with the totals.
+    ((uri, extra),) = events(retried)
+    assert uri == TABLE
+    assert (extra["job"], extra["rows"], extra["partition"]) == (report["job"], 1, DAY)
+
+
+def test_the_trigger_of_a_deferred_sensor(daily: Any) -> None:
+    """It asks the database for the task's state, too."""
+    from zero_rename.orchestration.job_query import JobQuery
+    from zero_rename.provider.compat import states_in_database
+    from zero_rename.provider.triggers import SuccessManifestTrigger
+
+    states = states_in_database(
+        dag_id="flights_daily", task_ids=["load", "committed"], run_ids=[daily.run_id, "none"]
+    )
+    assert states == {daily.run_id: {"load": "success", "committed": "success"}, "none": {}}
+
+    async def answer(once: str) -> Any:
+        query = JobQuery(table=TABLE, once=once).as_dict()
+        trigger = SuccessManifestTrigger(query, "zero_rename_default", 0.1)
+        return await anext(aiter(trigger.run()))
+
+    found = asyncio.run(answer(f"flights_daily/{daily.run_id}/load"))
+    assert found.payload["report"]["job"] == xcom(daily, "load")["job"]
+    # That task has ended well, and has loaded nothing: nobody waits for it.
+    failed = asyncio.run(answer(f"flights_daily/{daily.run_id}/committed"))
+    assert failed.payload["state"] == "failed"
+
+
+def test_the_link_is_kept_for_the_web_server(dags: dict[str, Any], retried: Any) -> None:
+    from airflow.models.taskinstancekey import TaskInstanceKey
+    from airflow.serialization import serialized_objects
+
+    from zero_rename.provider.compat import keep_link
+    from zero_rename.provider.links import CONSOLE_KEY
+
+    ti = retried.get_task_instance("load")
+    assert xcom(retried, "load", CONSOLE_KEY) == ""
+    keep_link(ti, CONSOLE_KEY, "https://console.aws.amazon.com/s3/…")
+    serialized: Any = serialized_objects.SerializedDAG  # pyright: ignore
+    served = serialized.from_dict(serialized.to_dict(dags["own"])).get_task("load")
+    (link,) = served.operator_extra_links
+    key = TaskInstanceKey("own", "load", retried.run_id, ti.try_number, -1)
+    assert link.get_link(served, ti_key=key) == "https://console.aws.amazon.com/s3/…"
+    assert link.get_link(SimpleNamespace(_console_url="u"), ti_key=key) == "u"
+
+
+def test_the_maintenance_of_all_tables(dags: dict[str, Any]) -> None:
+    run = dags["zero_rename_maintenance"].test(execution_date=at(5))
+    assert str(run.state) == "success"
+    assert [it["table"] for it in xcom(run, "maintain")["tables"]] == [TABLE]
+    assert ZeroRenameHook().get_table("flights").to_arrow().num_rows == 1
