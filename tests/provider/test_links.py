@@ -66,7 +66,8 @@ def loaded(*partitions: str, **policy: object) -> SimpleNamespace:
     operator = SimpleNamespace()
     store = hook("https://s3.amazonaws.com", None)
     store.settings = SimpleNamespace(conn_id="lake")
-    link_to_table(operator, store, "s3://lake/wh/t", partitions, **policy)  # pyright: ignore
+    ti = SimpleNamespace()
+    link_to_table(operator, ti, store, "s3://lake/wh/t", partitions, **policy)  # pyright: ignore
     return operator
 
 

@@ -73,6 +73,26 @@ def test_old_packages(monkeypatch, package, found):
     assert "pip install" in paragraph(caught)
 
 
+@pytest.mark.parametrize(("python", "fits"), [("4.2.0", False), ("4.3.0", True)])
+def test_pyspark_client_over_pyspark(tmp_path, monkeypatch, python, fits):
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "spark-core_2.13-4.3.0.jar").touch()
+    (tmp_path / "version.py").write_text(f"__version__: str = {python!r}\n")
+    monkeypatch.setattr(environment, "pyspark_home", lambda: tmp_path)
+    if fits:
+        return environment.check_versions()
+    mixed = r"files of version 4\.2\.0 and jars of 4\.3\.0"
+    with pytest.raises(InvalidInputError, match=mixed) as caught:
+        environment.check_versions()
+    assert "spark-submit" in paragraph(caught)
+
+
+def test_the_versions_of_the_installed_pyspark():
+    home = installation.pyspark_home()
+    assert home is not None
+    assert installation.versions_in(home) == (pyspark.__version__, pyspark.__version__)
+
+
 def test_a_spark_that_has_no_python_data_sources(monkeypatch):
     real = metadata.version
     monkeypatch.setattr(metadata, "version", lambda n: "3.5.9" if n == "pyspark" else real(n))
