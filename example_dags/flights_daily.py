@@ -17,7 +17,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, CronDataIntervalTimetable, Param, chain
+# So that it runs on Airflow 2.11 too; on Airflow 3 all of it is in airflow.sdk.
+from airflow.providers.common.compat.sdk import DAG, Param, chain
+from airflow.timetables.interval import CronDataIntervalTimetable
 
 from zero_rename.operators.maintenance import PurgeStaleUploadsOperator
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
@@ -41,7 +43,7 @@ with DAG(
     dag_id="flights_daily",
     # A run covers a whole day and begins when that day is over. Airflow 3's plain "@daily"
     # makes runs whose data interval is the moment they begin at: the day would just have begun.
-    schedule=CronDataIntervalTimetable("@daily", timezone="UTC"),
+    schedule=CronDataIntervalTimetable("@daily", "UTC"),  # pyright: ignore[reportAbstractUsage]
     start_date=datetime(2013, 1, 1, tzinfo=UTC),
     catchup=False,
     max_active_runs=1,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow.sdk import DAG, Param
+from airflow.providers.common.compat.sdk import DAG, Param
 
 from zero_rename.operators.maintenance import MaintainTablesOperator
 
