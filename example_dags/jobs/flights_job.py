@@ -1,11 +1,14 @@
-"""Load flights of a day or a month from a CSV file into a table on S3, one partition a day.
+"""Load flights of a period from a CSV file into a table on S3: a partition a day, or an hour.
 
-Submitted by ``../flights_daily.py``, or by hand::
+Submitted by the DAGs beside this folder, or by hand::
 
     spark-submit flights_job.py --csv flights.csv --table s3://bucket/flights --day 2013-02-01
     spark-submit flights_job.py --csv flights.csv --table s3://bucket/flights --month 2013-01
+    spark-submit flights_job.py --csv flights.csv --table s3://bucket/flights \\
+        --days 2013-02-01 2013-02-07
+    spark-submit flights_job.py --csv flights.csv --table s3://bucket/by_hour --hour 2013-02-01T06
 
-Days are replaced: a day that is loaded again, with corrections or from a mended file, holds
+Partitions are replaced: a day that is loaded again, with corrections or from a mended file, holds
 afterwards what was loaded last, and nothing else of the table changes. Which committer writes
 is not said here: who submits chooses it by ``committer=``.
 """
@@ -32,6 +35,8 @@ SCHEMA = """
 #: What makes a flight the same one in a file of corrections.
 KEY = ["year", "month", "day", "carrier", "flight", "origin"]
 PARTITION_BY = ["year", "month", "day"]
+#: Of a table that is loaded hour by hour; the hour is that of the scheduled departure.
+BY_HOUR = [*PARTITION_BY, "hour"]
 
 
 def read_flights(spark: SparkSession, path: str) -> DataFrame:
@@ -54,6 +59,14 @@ def of_month(flights: DataFrame, month: date) -> DataFrame:
     return flights.where((F.col("year") == month.year) & (F.col("month") == month.month))
 
 
+def of_days(flights: DataFrame, first: date, last: date) -> DataFrame:
+    return flights.where(F.make_date("year", "month", "day").between(first, last))
+
+
+def of_hour(flights: DataFrame, hour: datetime) -> DataFrame:
+    return of_day(flights, hour).where(F.col("hour") == hour.hour)
+
+
 def partition_path(day: date) -> str:
     """Where a day's rows lie below the table."""
     return f"year={day.year}/month={day.month}/day={day.day}"
@@ -65,6 +78,12 @@ def days_of(month: date) -> list[str]:
     return [partition_path(day) for day in days if day.month == month.month]
 
 
+def days_between(first: date, last: date) -> list[str]:
+    """The partitions of all days from the first to the last, these included."""
+    count = (last - first).days + 1
+    return [partition_path(first + timedelta(days=number)) for number in range(count)]
+
+
 def main(arguments: list[str]) -> None:
     """The command."""
     asked = parse(arguments)
@@ -72,17 +91,31 @@ def main(arguments: list[str]) -> None:
     flights = read_flights(spark, asked.csv)
     if asked.corrections:
         flights = corrected(flights, read_flights(spark, asked.corrections))
-    flights = of_day(flights, asked.day) if asked.day else of_month(flights, asked.month)
+    flights, partitions = of_period(flights, asked)
+    partition_by = BY_HOUR if asked.hour else PARTITION_BY
     save(
-        # One file a day, rather than one for each task that has rows of it.
-        flights.repartition(*PARTITION_BY),
+        # One file a partition, rather than one for each task that has rows of it.
+        flights.repartition(*partition_by),
         asked.table,
-        partition_by=PARTITION_BY,
+        partition_by=partition_by,
         mode="overwrite",
-        # A day without rows is emptied, too.
-        partitions=[partition_path(asked.day)] if asked.day else days_of(asked.month),
+        # A partition without rows is emptied, too.
+        partitions=partitions,
     )
     spark.stop()
+
+
+def of_period(flights: DataFrame, asked: argparse.Namespace) -> tuple[DataFrame, list[str]]:
+    """The rows that were asked for, and the partitions that they replace."""
+    if asked.hour:
+        return of_hour(flights, asked.hour), [
+            f"{partition_path(asked.hour)}/hour={asked.hour.hour}"
+        ]
+    if asked.days:
+        return of_days(flights, *asked.days), days_between(*asked.days)
+    if asked.day:
+        return of_day(flights, asked.day), [partition_path(asked.day)]
+    return of_month(flights, asked.month), days_of(asked.month)
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -93,6 +126,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--corrections", help="a CSV file of rows that replace those with its keys")
     period = parser.add_mutually_exclusive_group(required=True)
     period.add_argument("--day", type=date.fromisoformat, help="such as 2013-02-01")
+    first_last = ("FIRST", "LAST")
+    period.add_argument("--days", type=date.fromisoformat, nargs=2, metavar=first_last)
+    period.add_argument("--hour", type=datetime.fromisoformat, help="such as 2013-02-01T06")
     period.add_argument("--month", type=_month, help="such as 2013-01")
     return parser.parse_args(arguments)
 

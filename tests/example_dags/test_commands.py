@@ -16,6 +16,7 @@ from support.airflow import migrate
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "example_dags" / "flights_daily.py"
+RANGE = EXAMPLE.with_name("flights_backfill.py")
 
 
 def commands(text: str) -> list[list[str]]:
@@ -25,9 +26,7 @@ def commands(text: str) -> list[list[str]]:
     return [shlex.split(line, comments=True)[1:] for line in found]
 
 
-DOCSTRING = ast.get_docstring(ast.parse(EXAMPLE.read_text("utf-8"))) or ""
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BACKFILLS = commands(DOCSTRING)
 CONNECTIONS = [words for page in PAGES for words in commands(page.read_text("utf-8"))]
 
 
@@ -38,9 +37,20 @@ def carry_out(words: list[str]) -> None:
     asked.func(asked)
 
 
+def shown_by(example: Path) -> list[list[str]]:
+    """The commands in an example's docstring."""
+    return commands(ast.get_docstring(ast.parse(example.read_text("utf-8"))) or "")
+
+
+BACKFILLS, TRIGGERS = shown_by(EXAMPLE), shown_by(RANGE)
+
+
 def test_what_the_docs_show() -> None:
     assert {tuple(words[:2]) for words in CONNECTIONS} == {("connections", "add")}
     assert [words[:2] for words in BACKFILLS] == [["backfill", "create"]] * 2
+    examples = EXAMPLE.parent.glob("*.py")
+    shown = [words for path in examples for words in shown_by(path)]
+    assert sorted(shown) == sorted([*BACKFILLS, *TRIGGERS])
 
 
 @pytest.fixture
@@ -51,13 +61,13 @@ def known_dags() -> Iterator[None]:
 
     home = migrate()
     with create_session() as session:
-        for run in session.query(DagRun).filter_by(dag_id="flights_daily"):
+        for run in session.query(DagRun).filter_by(state="queued"):
             session.delete(run)
-    copy = home / "dags" / EXAMPLE.name
-    shutil.copy(EXAMPLE, copy)
+    copies = [Path(shutil.copy(path, home / "dags" / path.name)) for path in (EXAMPLE, RANGE)]
     carry_out(["dags", "reserialize"])
     yield
-    copy.unlink()
+    for copy in copies:
+        copy.unlink()
 
 
 @pytest.mark.airflow
@@ -103,6 +113,20 @@ def test_the_backfills_load_the_days_they_name(known_dags: None) -> None:
             (partition,) = load._partitions(context)
             seen.append((partition.rsplit("=")[-1], (run.conf or {}).get("csv", "")))
     assert sorted(seen) == [("1", ""), ("2", ""), ("2", "/data/mended.csv"), ("3", "")]
+
+
+@pytest.mark.airflow
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_a_range_is_loaded_by_a_trigger(known_dags: None) -> None:
+    for words in TRIGGERS:
+        carry_out(words)
+    (run,) = finished_runs()
+    assert (run.dag_id, run.conf["first"], run.conf["last"]) == (
+        "flights_backfill",
+        "2013-02-01",
+        "2013-02-07",
+    )
 
 
 def finished_runs() -> list[Any]:

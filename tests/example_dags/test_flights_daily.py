@@ -28,8 +28,13 @@ def dags() -> dict[str, Any]:
 
 def test_which_there_are(dags: dict[str, Any]) -> None:
     assert set(dags) == {
+        "flights_backfill",
         "flights_daily",
         "flights_emr_serverless",
+        "flights_first_wins",
+        "flights_hour_report",
+        "flights_hourly",
+        "flights_last_wins",
         "flights_maintenance",
         "flights_watch",
         "zero_rename_maintenance",
@@ -46,8 +51,11 @@ def test_airflow_parses_no_application() -> None:
 
     parsed = {Path(path).name for path in list_py_file_paths(EXAMPLES)}
     assert parsed == {
+        "flights_backfill.py",
         "flights_daily.py",
         "flights_emr_serverless.py",
+        "flights_hourly.py",
+        "flights_two_producers.py",
         "flights_watch.py",
         "zero_rename_maintenance.py",
     }

@@ -1,0 +1,147 @@
+"""The examples that are not the daily one, each run in a real Airflow; a stand-in is Spark.
+
+What collides, is killed or cleared does so in ``tests/airflow_life``.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.airflow import Tables, connection_variable, migrate
+from support.airflow_runs import events, let_run, run_tasks, started_by_assets, xcom
+from support.fake_spark import FakeSpark, installed
+
+pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(1200)]
+EXAMPLES = Path(__file__).parents[2] / "example_dags"
+NAMES = ("flights_backfill.py", "flights_hourly.py", "flights_two_producers.py")
+#: Writes two rows for each partition that the operator names, by the writer's own options.
+APPLICATION = """
+import os
+import pyarrow as pa
+from zero_rename import committer
+from zero_rename.spark.options import read_writer_options
+
+named = read_writer_options({}, os.environ).replace_partitions
+columns = [part.split("=")[0] for part in named[0].split("/")]
+options = read_writer_options({"partitionBy": ",".join(columns)}, os.environ)
+rows = [dict(part.split("=") for part in path.split("/")) for path in named for _ in range(2)]
+table = pa.table(
+    {name: [int(row[name]) for row in rows] for name in columns}
+    | {"dep_delay": [0, 16] * len(named)},
+    schema=pa.schema([(name, pa.int32()) for name in [*columns, "dep_delay"]]),
+)
+job = committer.Table(os.environ["ZERO_RENAME_TABLE"]).job(
+    table.schema,
+    mode=options.mode(True),
+    partition_by=options.partition_by,
+    replace_partitions=named,
+    on_conflict=options.on_conflict,
+    once=options.once,
+    on_repeat=options.on_repeat,
+    owner=options.owner("test"),
+)
+with job:
+    job.write(table)
+"""
+
+
+@pytest.fixture
+def spark(tmp_path: Path, tables: Tables, monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
+    monkeypatch.setenv(*connection_variable("spark_default", conn_type="spark", host="local[2]"))
+    extra = {"table_root": tables.url("").rstrip("/")}
+    monkeypatch.setenv(
+        *connection_variable("zero_rename_default", conn_type="zero_rename", extra=extra)
+    )
+    made = installed(tmp_path, monkeypatch)
+    made.runs(APPLICATION)
+    return made
+
+
+@pytest.fixture(scope="module")
+def dags() -> Iterator[dict[str, Any]]:
+    """Copied to the DAGs' folder, as users do, and known to Airflow."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    folder = migrate() / "dags"
+    for name in NAMES:
+        shutil.copy(EXAMPLES / name, folder / name)
+    shutil.copytree(EXAMPLES / "jobs", folder / "jobs", dirs_exist_ok=True)
+    found: dict[str, Any] = {}
+    for name in NAMES:
+        bag = DagBag(str(folder / name))
+        assert bag.import_errors == {}
+        found |= bag.dags
+    yield found
+    for name in NAMES:
+        (folder / name).unlink()
+    shutil.rmtree(folder / "jobs")
+
+
+def words(call: dict[str, Any]) -> list[str]:
+    """The application's arguments."""
+    argv = call["argv"]
+    return argv[next(n for n, word in enumerate(argv) if word.endswith("flights_job.py")) + 1 :]
+
+
+def test_a_range_of_days_is_one_commit(
+    dags: dict[str, Any], tables: Tables, spark: FakeSpark
+) -> None:
+    days = {"first": "2013-01-31", "last": "2013-02-02"}
+    run = dags["flights_backfill"].test(run_conf=days)
+    assert str(run.state) == "success"
+    (call,) = spark.calls()
+    assert words(call) == ["--csv", "/data/flights.csv", "--days", "2013-01-31", "2013-02-02"]
+    entries = xcom(run, "load")["partitions"]
+    assert [entry["partition"] for entry in entries] == [
+        "year=2013/month=1/day=31",
+        "year=2013/month=2/day=1",
+        "year=2013/month=2/day=2",
+    ]
+    assert tables.table().to_arrow().num_rows == 6
+
+
+def test_producers_of_one_partition_have_the_policy_of_their_dag(
+    dags: dict[str, Any], tables: Tables, spark: FakeSpark
+) -> None:
+    policies = {"flights_first_wins": "fail", "flights_last_wins": "last_wins"}
+    for dag_id in policies:
+        run = dags[dag_id].test(logical_date=datetime(2013, 2, 2, tzinfo=UTC))
+        assert str(run.state) == "success"
+        assert tables.table(dag_id).to_arrow().num_rows == 2
+    told = [
+        (it["env"]["ZERO_RENAME_DAG"], it["env"]["ZERO_RENAME_ON_CONFLICT"]) for it in spark.calls()
+    ]
+    assert sorted(told) == sorted([*policies.items()] * 2)
+    assert {tuple(words(call)) for call in spark.calls()} == {
+        ("--csv", f"/data/{name}.csv", "--day", "2013-02-01") for name in ("airline", "airport")
+    }
+
+
+def test_an_hour_starts_its_report(dags: dict[str, Any], tables: Tables, spark: FakeSpark) -> None:
+    """A run of a partition, made as the scheduler makes it; its event has the partition's path."""
+    from airflow.api.common.trigger_dag import trigger_dag
+    from airflow.utils.types import DagRunTriggeredByType
+
+    let_run("flights_hour_report")
+    run = trigger_dag(
+        "flights_hourly",
+        triggered_by=DagRunTriggeredByType.TEST,
+        partition_key="2013-02-01T06:00:00",
+        run_id="hour",
+    )
+    run_tasks(dags["flights_hourly"], run)
+    (call,) = spark.calls()
+    assert words(call)[-2:] == ["--hour", "2013-02-01T06"]
+    key = "year=2013/month=2/day=1/hour=6"
+    assert [(name, it["rows"]) for _, name, it in events(run)] == [(key, 2)]
+    started = started_by_assets()
+    assert set(started) == {("flights_hour_report", key)}
+    report = started["flights_hour_report", key]
+    run_tasks(dags["flights_hour_report"], report)
+    assert xcom(report, "count") == {"flights": 2, "late": 1}
