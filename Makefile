@@ -5,7 +5,7 @@ PY := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help environment setup demo servers s3a-jars s3a-archive older-spark older-airflow test tests test-s3a test-older-spark screenshots torture proof growth lint lock clean
+.PHONY: help environment setup demo servers s3a-jars s3a-archive older-spark older-airflow test tests test-s3a test-older-spark screenshots torture proof airflow-life growth lint lock clean
 
 help:            ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## */make \1\t/p' $(MAKEFILE_LIST)
@@ -53,7 +53,10 @@ screenshots: setup ## The pictures in docs/images, by headless Chromium from a r
 torture: setup   ## Kill writers and check every row; KILLS=200, SERVER=ceph. Or bad weather: WEATHER=all
 	@PYTHONPATH=tests $(PY) -m torture --kills $(or $(KILLS),200) $(if $(WEATHER),--weather $(WEATHER))
 
-proof: setup     ## What is too long for make test; writes docs/proof.md. PARTS="simulation torture weather s3a"
+airflow-life: setup ## The examples in a whole Airflow: kills, restarts, clears, collisions. SCENES="cleared hourly"
+	@PYTHONPATH=tests $(PY) -m airflow_life $(SCENES)
+
+proof: setup     ## What is too long for make test; writes docs/proof.md. PARTS="simulation torture weather s3a airflow"
 	@PYTHONPATH=tests $(PY) -m proof $(PARTS)
 
 growth: setup    ## How a table's records grow, in bytes, requests and memory; writes docs/performance.md

