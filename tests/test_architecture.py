@@ -127,7 +127,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         "look": set(),
     },
     "provider": {
-        "assets": {"hooks", "table_watch"},
+        "assets": {"compat", "hooks", "table_watch"},
         "hooks": {"connection"},
         "table_watch": {"compat", "hooks", "task_states"},
         "triggers": {"table_watch"},

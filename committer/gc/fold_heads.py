@@ -65,11 +65,8 @@ def fold_heads(
             for name in chunk
         ]
         found.update(zip(chunk, (yield All(tuple(steps))), strict=True))
-    states = {
-        name: found.get(name, state)
-        for name, state in heads.states.items()
-        if found.get(name, state) is not None
-    }
+    after = {**heads.states, **found}
+    states = {name: state for name, state in after.items() if state is not None}
     done = sum(it is not None and it.etag != heads.states[name].etag for name, it in found.items())
     return FoldedHeads(states, done)
 

@@ -182,9 +182,8 @@ class LoadOperator(BaseOperator):
             hook = ZeroRenameHook(self.zero_rename_conn_id)
             committer = check_committer(self.committer or hook.settings.committer)
             table = hook.get_table(self.table)
-            link_to_table(
-                self, context["ti"], hook, table.root.url, partitions, committer == NATIVE
-            )
+            ti = context["ti"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
+            link_to_table(self, ti, hook, table.root.url, partitions, committer == NATIVE)
             mode = Mode.parse(self.mode) if self.mode else None
         return TableLoad(run, hook, table, mode, partitions, committer)
 

@@ -189,7 +189,8 @@ def test_the_link_is_kept_for_the_web_server(dags: dict[str, Any], retried: Any)
     keep_link(ti, CONSOLE_KEY, "https://console.aws.amazon.com/s3/…")
     serialized: Any = serialized_objects.SerializedDAG  # pyright: ignore
     served = serialized.from_dict(serialized.to_dict(dags["own"])).get_task("load")
-    (link,) = served.operator_extra_links
+    links = {link.name: link for link in served.operator_extra_links}
+    link = links["S3 console"]
     key = TaskInstanceKey("own", "load", retried.run_id, ti.try_number, -1)
     assert link.get_link(served, ti_key=key) == "https://console.aws.amazon.com/s3/…"
     assert link.get_link(SimpleNamespace(_console_url="u"), ti_key=key) == "u"

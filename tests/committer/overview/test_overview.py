@@ -351,6 +351,7 @@ class TestRecentJobs:
 def settle(world: World, job: str) -> None:
     """What gc makes of a decision that was applied long ago."""
     decided = world.driver.run(read_decision(world.context, job))
+    assert decided is not None
     decision = decided.decision
     settled = SettledDecision.of(
         job, decided.date, decision.partitions, decision.mode, decision.once, 0
