@@ -12,10 +12,17 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from ..committer.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from airflow.sdk import Context
+
     from ..committer import Table
     from ..orchestration.runs.task_run import TaskRun
 
 _log = logging.getLogger(__name__)
+#: What a run's context has by its date alone.
+_OF_A_DATE = (
+    *("data_interval_start", "data_interval_end", "logical_date"),
+    *("ds", "ds_nodash", "ts", "ts_nodash", "ts_nodash_with_tz"),
+)
 
 
 @contextmanager
@@ -28,6 +35,32 @@ def final_where_refused() -> Iterator[None]:
         yield
     except InvalidInputError as error:
         raise AirflowFailException(str(error)) from error
+
+
+@contextmanager
+def dated(context: Context) -> Iterator[None]:
+    """Let templates in the block say what to do about a run that has no date.
+
+    Airflow 3 gives none to a run that is triggered without one: neither a logical date nor a data
+    interval, nor what is named after them, such as ``ds``.
+
+    :raises AirflowFailException: in place of what Jinja says of such a name.
+    """
+    from jinja2 import UndefinedError
+
+    try:
+        yield
+    except UndefinedError as error:
+        if not any(f"'{name}' is undefined" in str(error) for name in _OF_A_DATE):
+            raise
+        if any(context.get(name) is not None for name in _OF_A_DATE):
+            raise
+        raise AirflowFailException(
+            f"A template of this task asks for the run's date, and the run {context.get('run_id')} "
+            f"has none ({error}). Nothing was submitted. Load a day of the past by "
+            "`airflow backfill create --dag-id … --from-date … --to-date …`, or let the template "
+            "ask for a parameter."
+        ) from error
 
 
 @contextmanager

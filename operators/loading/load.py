@@ -22,7 +22,7 @@ from ...orchestration.runs.partitions import stored_partitions
 from ...orchestration.runs.reports import commit_report, one_line, opening, partitions_line, summary
 from ...provider.assets.lineage import load_lineage
 from ...provider.assets.outlets import default_outlets, tell_outlets
-from ...provider.failures import final_where_refused
+from ...provider.failures import dated, final_where_refused
 from ...provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ...provider.links import (
     ManifestLink,
@@ -142,6 +142,11 @@ class LoadOperator(BaseOperator):
         self._submitted: tuple[Table, TaskRun] | None = None
         self._published_load: tuple[Table, dict[str, Any]] | None = None
         self._check_arguments(parsing=True)
+
+    def render_template_fields(self, context: Context, jinja_env: Any = None) -> None:
+        """:raises AirflowFailException: a template asks for the date of a run that has none."""
+        with dated(context):
+            super().render_template_fields(context, jinja_env)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Submit unless this run has committed already; then report its job.

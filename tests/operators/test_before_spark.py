@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from jinja2 import UndefinedError
 
 from support.airflow import JOB_FILE, Tables, connection_variable, run_task, task_context
 from support.fake_spark import IDLE, WRITES, FakeSpark
@@ -56,6 +57,28 @@ class TestWhileADagFileIsParsed:
     )
     def test_what_may_be(self, arguments: dict[str, Any]) -> None:
         operator(**arguments)
+
+
+ASKS_FOR_A_DATE: dict[str, Any] = {"application_args": ["--day", "{{ data_interval_start | ds }}"]}
+
+
+class TestTheDateOfARun:
+    def test_one_that_has_none_is_told_what_to_do(self) -> None:
+        with pytest.raises(
+            AirflowFailException, match=r"'data_interval_start' is undefined.*"
+        ) as e:
+            run(operator(**ASKS_FOR_A_DATE), start=None, run_id="manual__1")
+        assert "the run manual__1 has none" in str(e.value)
+        assert "airflow backfill create" in str(e.value)
+
+    def test_any_other_name_is_the_author_s_own_matter(self) -> None:
+        with pytest.raises(UndefinedError, match="'date_of_this' is undefined"):
+            run(operator(application_args=["{{ date_of_this.day }}"]), start=None)
+
+    def test_one_that_has_a_date(self) -> None:
+        task = operator(**ASKS_FOR_A_DATE)
+        task.render_template_fields(task_context(task))
+        assert task.application_args == ["--day", "2013-02-01"]
 
 
 class TestThePartitionsOfTheTable:
