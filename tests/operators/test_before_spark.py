@@ -77,7 +77,8 @@ class TestTheDateOfARun:
 
     def test_one_that_has_a_date(self) -> None:
         task = operator(**ASKS_FOR_A_DATE)
-        task.render_template_fields(task_context(task))
+        given: Any = task_context(task)
+        task.render_template_fields(given)
         assert task.application_args == ["--day", "2013-02-01"]
 
 
