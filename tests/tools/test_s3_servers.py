@@ -138,9 +138,10 @@ class TestAServerThatWorkersShare:
             text=True,
         )
 
-    def servers(self, folder: Path) -> list[int]:
-        """Process ids of the servers that were started, once one was."""
+    def servers(self, folder: Path, run: subprocess.Popen[str]) -> list[int]:
+        """Process ids of the servers that a run started, once it has started one."""
         while not (folder / "started").exists():
+            assert run.poll() is None, run.communicate()[0]
             time.sleep(0.05)
         return [int(line) for line in (folder / "started").read_text().split()]
 
@@ -150,7 +151,7 @@ class TestAServerThatWorkersShare:
         assert run.returncode == 0, said
         assert f"4 tests on minio fake 1, {folder}/bin/minio" in said
         assert "1 tests NOT RUN, Skipped: no S3 server: The S3 server versitygw is not" in said
-        (server,) = self.servers(folder)
+        (server,) = self.servers(folder, run)
         assert not psutil.pid_exists(server)
         assert list(folder.glob("zero-rename-servers-*")) == []
 
@@ -166,7 +167,7 @@ class TestAServerThatWorkersShare:
         self, folder: Path, number: int
     ) -> None:
         run = self.start(folder, TESTS + WAITS)
-        (server,) = self.servers(folder)
+        (server,) = self.servers(folder, run)
         process = psutil.Process(server)
         below = psutil.Process(run.pid).children(recursive=True)
         while run.poll() is None:
