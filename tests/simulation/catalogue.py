@@ -224,6 +224,7 @@ COLLECTED = {
         ),
         ("a committed", "collector done"),
         switches=1,
+        most=2 * MOST,
     ),
     "gc and a reader": Scenario(
         lambda **bounds: explorer(collector(), reader(ONE, TWO), **TWICE, **bounds),
@@ -242,6 +243,7 @@ COLLECTED = {
         ),
         ("second done", "reader done"),
         switches=1,
+        most=2 * MOST,
     ),
     "a job that died before it was applied, gc and recovery": Scenario(
         lambda **bounds: decided(REPLACE, ONE, collector(), recoverer(), **bounds),
@@ -397,6 +399,7 @@ BOUNDED = {
         ),
         RIVALS,
         switches=2,
+        most=2 * MOST,
     ),
     "a replace and a reader of an index": Scenario(
         lambda **bounds: explorer(
