@@ -116,4 +116,4 @@ def test_a_decision_that_is_written_anew_is_no_commit(tables: Tables) -> None:
     key = tables.table().root.decision_key(job)
     tables.bucket.put(key, tables.bucket.read(key) + b"\n")
     assert look(tables, cursor)[0] == []
-    assert look(tables, ListingCursor(at=NOW + 2 * OVERLAP))[0] == []
+    assert look(tables, ListingCursor(at=time.time() + 2 * OVERLAP))[0] == []
