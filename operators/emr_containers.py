@@ -9,7 +9,7 @@ from airflow.providers.amazon.aws.triggers.emr import EmrContainerTrigger
 
 from ..committer.handoff import HANDOFF
 from ..orchestration.submit.job_mark import JobMark
-from ..orchestration.submit.service_words import spark_driver, with_words
+from ..orchestration.submit.service_words import spark_driver, with_driver_words
 from .loading.aws_load import LONGEST_WAIT, AwsLoadOperator
 
 _UNFINISHED = ("PENDING", "SUBMITTED", "RUNNING", "CANCEL_PENDING")
@@ -42,13 +42,8 @@ class ZeroRenameEmrContainerOperator(AwsLoadOperator, EmrContainerOperator):
             spark_driver(self.job_driver, "sparkSubmitJobDriver")
 
     def _hand_over(self, mark: JobMark, handed: str, package: str | None) -> None:
-        driver = spark_driver(self.job_driver, "sparkSubmitJobDriver")
-        words = with_words(
-            driver.get("sparkSubmitParameters", ""),
-            {f"spark.kubernetes.driverEnv.{HANDOFF}": handed},
-            package,
-        )
-        self.job_driver = {"sparkSubmitJobDriver": {**driver, "sparkSubmitParameters": words}}
+        told = {f"spark.kubernetes.driverEnv.{HANDOFF}": handed}
+        self.job_driver = with_driver_words(self.job_driver, "sparkSubmitJobDriver", told, package)
         self.name = mark.after(self.name, 64, "-")
         self.client_request_token = str(mark)
 

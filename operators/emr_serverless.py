@@ -10,7 +10,7 @@ from airflow.providers.amazon.aws.triggers.emr import EmrServerlessStartJobTrigg
 
 from ..committer.handoff import HANDOFF
 from ..orchestration.submit.job_mark import JobMark
-from ..orchestration.submit.service_words import spark_driver, with_words
+from ..orchestration.submit.service_words import spark_driver, with_driver_words
 from .loading.aws_load import LONGEST_WAIT, AwsLoadOperator
 
 if TYPE_CHECKING:
@@ -66,13 +66,8 @@ class ZeroRenameEmrServerlessOperator(AwsLoadOperator, EmrServerlessStartJobOper
             spark_driver(self.job_driver, "sparkSubmit")
 
     def _hand_over(self, mark: JobMark, handed: str, package: str | None) -> None:
-        driver = spark_driver(self.job_driver, "sparkSubmit")
-        words = with_words(
-            driver.get("sparkSubmitParameters", ""),
-            {f"spark.emr-serverless.driverEnv.{HANDOFF}": handed},
-            package,
-        )
-        self.job_driver = {"sparkSubmit": {**driver, "sparkSubmitParameters": words}}
+        told = {f"spark.emr-serverless.driverEnv.{HANDOFF}": handed}
+        self.job_driver = with_driver_words(self.job_driver, "sparkSubmit", told, package)
         config = dict(self.config)
         name = self.name or config.pop("name", None) or f"{self.dag_id}.{self.task_id}"
         self.config = {key: value for key, value in config.items() if key != "name"}

@@ -116,6 +116,20 @@ def _texts(request: Any, where: str, name: str = "") -> Iterator[tuple[str, str,
         yield where, name, str(request)
 
 
+def with_driver_words(
+    driver: Any, member: str, settings: Mapping[str, str], package: str | None
+) -> dict[str, Any]:
+    """A ``job_driver`` whose ``sparkSubmitParameters`` have settings and the package.
+
+    :param member: and ``driver`` as :func:`spark_driver` takes them, the rest as
+        :func:`with_words`.
+    :raises InvalidInputError: as they do.
+    """
+    spark = spark_driver(driver, member)
+    words = with_words(spark.get("sparkSubmitParameters", ""), settings, package)
+    return {member: {**spark, "sparkSubmitParameters": words}}
+
+
 def spark_driver(driver: Any, member: str) -> Mapping[str, Any]:
     """What a ``job_driver`` says of its Spark application.
 

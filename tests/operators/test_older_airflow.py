@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from support.moto_server import S3Server
+from support.older_python import older_python
 from support.wheel import wheel
 from tools.older_airflow import OLDER_AIRFLOW, migrated_database
-from tools.s3_servers import in_ci
 
 __all__ = ["wheel"]
 
@@ -28,13 +28,7 @@ _SAID = re.compile(r"^(\d+) passed(?:, \d+ warnings?)? in ", re.MULTILINE)
 
 @pytest.fixture(scope="module")
 def python() -> Path:
-    found = OLDER_AIRFLOW.python
-    if not found.exists():
-        why = f"there is no Airflow {OLDER_AIRFLOW.version}: run make older-airflow"
-        if in_ci():
-            pytest.fail(why)
-        pytest.skip(why)
-    return found
+    return older_python(OLDER_AIRFLOW)
 
 
 def variables(server: S3Server, home: Path, *path: Path) -> dict[str, str]:

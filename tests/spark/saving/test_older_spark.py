@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from support.moto_server import S3Server
+from support.older_python import older_python
 from support.spark import environment
 from support.wheel import wheel
 from tools.older_spark import OLDER_SPARK
-from tools.s3_servers import in_ci
 
 __all__ = ["wheel"]
 
@@ -40,13 +40,7 @@ markers =
 
 @pytest.fixture(scope="module")
 def python() -> Path:
-    found = OLDER_SPARK.python
-    if not found.exists():
-        why = f"there is no Spark {OLDER_SPARK.version}: run make older-spark"
-        if in_ci():
-            pytest.fail(why)
-        pytest.skip(why)
-    return found
+    return older_python(OLDER_SPARK)
 
 
 def variables(server: S3Server, python: Path, *path: Path) -> dict[str, str]:
