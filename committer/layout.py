@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -264,10 +265,10 @@ class TableRoot:
         inside = key.removeprefix(f"{self.prefix}/")
         if inside == key or not inside:
             return None
-        *directories, name = inside.split("/")
-        if is_hidden(name) or not name or any(is_hidden(d) or not d for d in directories):
+        folder, slash, name = inside.rpartition("/")
+        if is_hidden(name) or not name:
             return None
-        return "/".join(directories) or UNPARTITIONED
+        return _partition_in(folder) if slash else UNPARTITIONED
 
     def is_data(self, item: ListedObject) -> bool:
         """Whether a listed object is a data file, in whatever directories."""
@@ -285,6 +286,14 @@ class TableRoot:
     def marker_key(self, partition: str) -> str:
         """The key of a partition's ``_SUCCESS``; the table's for :data:`UNPARTITIONED`."""
         return f"{self.partition_prefix(partition)}_SUCCESS"
+
+
+@lru_cache(maxsize=1024)
+def _partition_in(folder: str) -> str | None:
+    """The partition whose files lie in a folder of the table, if its data may: a listing asks for
+    one folder many times."""
+    names = folder.split("/")
+    return None if any(is_hidden(name) or not name for name in names) else folder
 
 
 def _file_of(once: str) -> str:

@@ -351,6 +351,11 @@ def adopts_nothing(context, opened, target, epoch):
     return replace(change, adopted=())
 
 
+def removes_what_it_shall_keep(context, opened, target, epoch):
+    spec = replace(opened.spec, keep_replaced=False)
+    return (yield from _change(context, replace(opened, spec=spec), target, epoch))
+
+
 def removes_whatever_is_there_now(context, removals):
     if removals:
         yield DeleteMany(tuple((file.key, None) for file in removals))

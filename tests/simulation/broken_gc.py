@@ -6,9 +6,11 @@ from dataclasses import replace
 
 from zero_rename.committer.gc import collect, settle
 from zero_rename.committer.layout import job_of_part
+from zero_rename.committer.protocol.snapshot import take_snapshot
 from zero_rename.committer.s3.listing import list_objects
 from zero_rename.committer.s3.requests import Delete
 from zero_rename.committer.state import partition_files
+from zero_rename.committer.state.data_listing import list_data
 from zero_rename.committer.state.decide import read_decision
 from zero_rename.committer.state.old_records import OldRecord
 
@@ -35,6 +37,18 @@ def takes_a_settled_decision_for_a_whole_one(context, job):
 def never_reads_a_head_again(context, state, damage):
     return damage
     yield
+
+
+def removes_files_that_no_head_names(context, horizon, apply):
+    done = yield from collect.gc(context, horizon, apply=apply)
+    seen = yield from take_snapshot(context)
+    for partition in seen.epochs:
+        named = {file.key for file in seen.files}
+        listed = yield from list_data(context.root, partition)
+        for item in listed:
+            if item.key not in named:
+                yield Delete(item.key, item.etag)
+    return done
 
 
 def removes_decisions(context, decided, apply):

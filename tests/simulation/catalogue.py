@@ -68,6 +68,7 @@ IN_DOUBT = (
     "a UnfinishedCommitError",
 )
 CROWD = ("a committed, b committed", "a committed, c committed", "b repeated", "reader done")
+KEEPS: dict[str, Any] = {"keep_replaced": True, **UNMARKED}
 LAST: dict[str, Any] = {"on_conflict": OnConflict.LAST_WINS}
 
 
@@ -290,8 +291,40 @@ COLLECTED = {
         switches=2,
     ),
 }
+KEPT = {
+    "a replace that keeps, an append and a reader": Scenario(
+        lambda **bounds: explorer(
+            writer("a", REPLACE, ONE, TWO, **KEEPS),
+            writer("b", APPEND, ONE, **UNMARKED),
+            reader(ONE, TWO),
+            **bounds,
+        ),
+        (*BOTH, "reader done"),
+        switches=1,
+    ),
+    "a replace that keeps, recovery and gc, a fault, a crash": Scenario(
+        lambda **bounds: explorer(
+            writer("a", REPLACE, ONE, **KEEPS),
+            recoverer(),
+            collector(),
+            faults=1,
+            crashes=1,
+            **bounds,
+        ),
+        (*SETTLED, "collector done"),
+        switches=1,
+    ),
+    "a replace that keeps, and one that does not": Scenario(
+        lambda **bounds: explorer(
+            writer("a", REPLACE, ONE, **KEEPS), writer("b", REPLACE, ONE, **UNMARKED), **bounds
+        ),
+        RIVALS,
+        switches=2,
+    ),
+}
 BOUNDED = {
     **COLLECTED,
+    **KEPT,
     "two jobs that bring a column each": Scenario(
         lambda **bounds: explorer(
             evolver("a", ONE, **UNMARKED), evolver("b", TWO, **UNMARKED), **bounds

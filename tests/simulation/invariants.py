@@ -349,11 +349,12 @@ def check_outcome(store: Store, job: str, outcome: Node) -> None:
         )
 
 
-def check_recovered(store: Store, start: Store) -> None:
+def check_recovered(store: Store, start: Store, kept: Collection[str] = ()) -> None:
     """After everybody is done and recovery ran: heads, listings and markers agree with the
     decisions, and nothing is left over.
 
     :param start: the store at the beginning. Foreign files that came since may stay unnamed.
+    :param kept: files that a listing may show besides.
     :raises Violation: they do not, or something is.
     """
     check_nothing_left(store)
@@ -375,7 +376,7 @@ def check_recovered(store: Store, start: Store) -> None:
             if key.startswith(prefix)
             and "/" not in key[len(prefix) :]
             and not key[len(prefix) :].startswith("_")
-            and (key in expected or not _is_newly_foreign(store, start, key))
+            and (key in expected or not (key in kept or _is_newly_foreign(store, start, key)))
         ]
         if sorted(listed) != sorted(expected):
             name = "completeness" if set(expected) - set(listed) else "continuity of correctness"

@@ -27,6 +27,7 @@ from simulation.invariants import (
     has_lost_the_store,
     told,
 )
+from simulation.kept import check_kept, kept_files
 from simulation.program import Ids, Node
 from simulation.sim_store import Behaviour, Store, apply
 from simulation.symlinked import check_symlinked_files, check_symlinks
@@ -114,6 +115,7 @@ class Judge:
         gives_up = kinds.reads or kinds.denials
         self._of_others = (*(_OF_WRITERS if gives_up else _OF_OTHERS), *more)
         self._whole = {p.job for p in participants if p.whole and p.job is not None}
+        self._keepers = {p.job for p in participants if p.keeps and p.job is not None}
         self._recovered: dict[int, Store] = {}
         #: What participants were told, each set at one time.
         self.reached: set[frozenset[str]] = set()
@@ -131,6 +133,7 @@ class Judge:
         check_columns(before, after, self._start)
         check_visible(before, after, self._behaviour.delete_conditions)
         check_symlinked_files(before, after)
+        check_kept(before, after, self._keepers)
         if owner is not None:
             check_owner(before, after, owner, process)
         if after.clock != before.clock:
@@ -168,7 +171,7 @@ class Judge:
         store = self._recovered.get(world.store.digest)
         if store is None:
             store = self._recover(world.store)
-            check_recovered(store, self._start)
+            check_recovered(store, self._start, kept_files(store, self._keepers))
             check_symlinks(store)
             check_serial(store, self._whole)
             self._check_facts(store)

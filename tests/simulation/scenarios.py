@@ -135,7 +135,9 @@ def writer(
     program = Program(
         name, lambda ids: _job(context_of(ids, name, limits), spec, partitions, spoil)
     )
-    return Participant(program, job=job_id(name), whole=spec.replace_table)
+    return Participant(
+        program, job=job_id(name), whole=spec.replace_table, keeps=spec.keep_replaced
+    )
 
 
 def evolver(name: str, *partitions: str, **policy: Any) -> Participant:

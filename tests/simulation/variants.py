@@ -286,6 +286,16 @@ VARIANTS = [
         CONCURRENT,
     ),
     _variant(
+        [(changes, "_change", broken.removes_what_it_shall_keep)],
+        "a replace that keeps, an append and a reader",
+        CONTINUITY,
+    ),
+    _variant(
+        [(scenarios, "gc", broken_gc.removes_files_that_no_head_names)],
+        "a replace that keeps, recovery and gc, a fault, a crash",
+        CONTINUITY,
+    ),
+    _variant(
         [(changes, "_change", broken.adopts_nothing)],
         "an append to foreign files, a fault, a crash",
         CONTINUITY,

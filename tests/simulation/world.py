@@ -29,6 +29,7 @@ class Participant:
     :param reads: the partitions a reader asks for.
     :param writes: whether the store lets it write.
     :param whole: whether its job empties every partition.
+    :param keeps: whether its job keeps what it replaces.
     :param alone: whether no other participant commits the same job.
     """
 
@@ -37,6 +38,7 @@ class Participant:
     reads: tuple[str, ...] = ()
     writes: bool = True
     whole: bool = False
+    keeps: bool = False
     alone: bool = True
 
 
