@@ -251,8 +251,10 @@ def _check_amended(key: str, old: bytes, new: bytes) -> None:
 
 
 def _check_settled(before: Store, after: Store, key: str) -> None:
-    """A decision is settled where nobody needs its lists: its job is closed, so that all of it is
-    done, and no head names it. It goes on to say what its run did, and from which epochs."""
+    """A decision is settled where nobody needs its lists: all of its job is done, and no head
+    names it. It goes on to say what its run did, and from which epochs.
+
+    The job is closed by then, but the request that opened it may arrive once more."""
     job = key.removeprefix(ROOT.decisions_prefix).removesuffix(".json")
     whole, left = decision_of(before, job), _decision(key, after.objects[key].body)
     assert whole is not None
@@ -260,8 +262,22 @@ def _check_settled(before: Store, after: Store, key: str) -> None:
     same = [(c.partition, c.base_epoch, c.replace, c.dropped_job, c.sums) for c in whole.partitions]
     if said != same or (left.once, left.once_epoch) != (whole.once, whole.once_epoch):
         raise Violation("continuity of correctness", f"{key} was settled as {left}")
-    if not whole.is_commit or ROOT.open_key(job) in after.objects:
+    if not whole.is_commit or _is_left(before, job, whole):
         raise Violation("ability to abort", f"{job} was settled while something of it is left")
+
+
+def _is_left(store: Store, job: str, decision: Decision) -> bool:
+    """Whether something of a commit has yet to be done."""
+    if any(job_in_key(upload.key) == job for upload in store.uploads.values()):
+        return True
+    for change in decision.partitions:
+        head = store.objects.get(ROOT.head_key(change.partition))
+        if head is None or json.loads(head.body)["epoch"] <= change.base_epoch:
+            return True
+        listed = {(key, found.etag) for key, found in store.objects.items()}
+        if any((file.key, file.etag) in listed for file in change.removals):
+            return True
+    return False
 
 
 def _with_all_files(decision: Decision) -> Decision:
