@@ -12,6 +12,7 @@ from .observable_table import observable_table
 from .resource import ZeroRenameResource
 from .spark.component import SparkTableComponent
 from .spark.pipes import SparkPipesClient
+from .table_asset import zero_rename_asset
 from .upkeep_job import maintenance_job
 
 __all__ = [
@@ -24,4 +25,5 @@ __all__ = [
     "maintenance_job",
     "manifest_check",
     "observable_table",
+    "zero_rename_asset",
 ]

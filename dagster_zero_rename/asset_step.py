@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import dagster as dg
+from dagster._core.execution.plan.state import KnownExecutionState
 from dagster._core.storage.tags import (
     ASSET_RESUME_RETRY_TAG,
+    BACKFILL_ID_TAG,
     RESUME_RETRY_TAG,
     RETRY_NUMBER_TAG,
+    STEP_SELECTION_TAG,
 )
 
 from zero_rename.committer.errors import InvalidInputError
@@ -38,6 +41,8 @@ class AssetStep:
     :param chain: the first run of a chain of retries, by its id: a run that was re-executed from
         its failure, or retried by Dagster itself, goes on with the chain of the run before.
     :param try_number: of the step within its run, from 1.
+    :param is_one_of_many: a backfill makes a run of each partition, since the asset says nothing
+        else.
     """
 
     asset: dg.AssetKey
@@ -49,6 +54,7 @@ class AssetStep:
     root_run: str
     chain: str
     try_number: int
+    is_one_of_many: bool
     step: StepExecutionContext
 
     @staticmethod
@@ -60,12 +66,9 @@ class AssetStep:
         :param asset_key: which asset, where the function makes several.
         :raises InvalidInputError: the run's range of partitions is none, or not one range.
         """
-        if isinstance(context, dg.OutputContext):
-            step = context.step_context
+        step = step_of(context)
+        if asset_key is None or isinstance(context, dg.OutputContext):
             asset_key = context.asset_key
-        else:
-            step = context.op_execution_context.get_step_execution_context()
-            asset_key = asset_key or context.asset_key
         node = step.job_def.asset_layer.get(asset_key)
         run = step.dagster_run
         partitions_def = node.partitions_def
@@ -79,6 +82,9 @@ class AssetStep:
             root_run=run.root_run_id or run.run_id,
             chain=chain_of(run, step.instance),
             try_number=step.previous_attempt_count + 1,
+            is_one_of_many=BACKFILL_ID_TAG in run.tags
+            and partitions_def is not None
+            and node.backfill_policy is None,
             step=step,
         )
 
@@ -132,6 +138,15 @@ class AssetStep:
         return f"asset {self.asset.to_user_string()!r} in run {self.run}, try {self.try_number}"
 
 
+def step_of(
+    context: dg.AssetExecutionContext | dg.OutputContext | dg.InputContext,
+) -> StepExecutionContext:
+    """The step that an asset's function or an I/O manager works for."""
+    if isinstance(context, dg.AssetExecutionContext):
+        return context.op_execution_context.get_step_execution_context()
+    return context.step_context
+
+
 def chain_of(run: DagsterRun, instance: DagsterInstance) -> str:
     """The first run of the chain of retries that a run belongs to.
 
@@ -145,14 +160,28 @@ def chain_of(run: DagsterRun, instance: DagsterInstance) -> str:
 
 def _retried(run: DagsterRun, instance: DagsterInstance) -> DagsterRun | None:
     """The run that this one retries; ``None`` where it is none of a retry's, or that is gone."""
-    tags = run.tags
-    resumes = "true" in (tags.get(RESUME_RETRY_TAG), tags.get(ASSET_RESUME_RETRY_TAG))
-    if run.parent_run_id is None or not (resumes or RETRY_NUMBER_TAG in tags):
-        return None
-    parent = instance.get_run_by_id(run.parent_run_id)
+    parent = None if run.parent_run_id is None else instance.get_run_by_id(run.parent_run_id)
     # Tags of a run are handed on to one that is made from it as a whole: only what failed is
     # retried.
-    return None if parent is None or parent.is_success else parent
+    if parent is None or parent.is_success:
+        return None
+    tags = run.tags
+    marked = "true" in (tags.get(RESUME_RETRY_TAG), tags.get(ASSET_RESUME_RETRY_TAG))
+    marked |= RETRY_NUMBER_TAG in tags
+    return parent if marked or _does_what_is_undone(run, parent, instance) else None
+
+
+def _does_what_is_undone(run: DagsterRun, parent: DagsterRun, instance: DagsterInstance) -> bool:
+    """Whether a run executes just the steps that its parent left undone. Dagster's Python API marks
+    a run so that it re-executes from a failure by nothing but its plan."""
+    plan, steps = run.execution_plan_snapshot_id, run.step_keys_to_execute
+    if plan is None or steps is None or not parent.is_finished or STEP_SELECTION_TAG in run.tags:
+        return False
+    known = instance.get_execution_plan_snapshot(plan).initial_known_state
+    if known is None or known.parent_state is None:
+        return False
+    undone, _ = KnownExecutionState.build_resume_retry_reexecution(instance, parent)
+    return set(steps) == set(undone)
 
 
 def _keys(

@@ -6,6 +6,8 @@ import dagster as dg
 
 from zero_rename.committer.errors import TableNotFoundError
 
+from .asset_step import step_of
+from .failures import final_failures
 from .frames import read_as
 from .key_paths import Layout, key_paths
 from .resource import PARTITION_EXPR, ZeroRenameResource
@@ -25,7 +27,7 @@ class ZeroRenameIOManager(dg.ConfigurableIOManager):
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Write what an asset's function returned.
 
-        :raises ZeroRenameError: as :meth:`.resource.ZeroRenameResource.write`.
+        :raises Failure: and ``ZeroRenameError``, as :meth:`.resource.ZeroRenameResource.write`.
         """
         self.zero_rename.write(context, obj)
 
@@ -33,8 +35,12 @@ class ZeroRenameIOManager(dg.ConfigurableIOManager):
         """Read the partitions of an asset that a run depends on, as one state.
 
         :raises TableNotFoundError: nothing has written that asset's table yet.
-        :raises InvalidInputError: its partitions are none of the table's.
+        :raises Failure: its partitions are none of the table's, or nobody reads a table as that.
         """
+        with final_failures(step_of(context)):
+            return self._read(context)
+
+    def _read(self, context: dg.InputContext) -> Any:
         asset = context.asset_key
         metadata = context.step_context.job_def.asset_layer.get(asset).metadata
         table = self.zero_rename.asset_table(asset, metadata)

@@ -17,9 +17,10 @@ from zero_rename.committer.table import Table
 from zero_rename.orchestration.table_names import table_url, urls_below
 from zero_rename.s3a.hadoop.settings import check_committer
 
-from .asset_step import AssetStep
+from .asset_step import AssetStep, step_of
 from .asset_write import WritePolicy, write_asset
 from .event_metadata import data_version
+from .failures import final_failures
 from .rows import is_spark_frame
 from .spark.spark_load import SparkLoad
 
@@ -150,14 +151,16 @@ class ZeroRenameResource(dg.ConfigurableResource):
         :param base: the state of the table that the rows were computed from: under
             ``on_conflict="fail"`` nothing that has changed since is written over.
         :return: with the rows' data version; metadata of each partition is in its event.
-        :raises InvalidInputError: a call that cannot be right; nothing was written.
-        :raises ZeroRenameError: as :meth:`zero_rename.Table.job`.
+        :raises Failure: not to be retried: a call that cannot be right, or a conflict, which the
+            next try would hide. Its cause is the error.
+        :raises ZeroRenameError: any other, as :meth:`zero_rename.Table.job`.
         """
-        step, target, policy = self._asked(
-            context, table, asset_key, mode, partition_expr, base=base, files=files
-        )
-        self._check_committer(data)
-        committed = write_asset(step, target, data, policy)
+        with final_failures(step_of(context)):
+            step, target, policy = self._asked(
+                context, table, asset_key, mode, partition_expr, base=base, files=files
+            )
+            self._check_committer(data)
+            committed = write_asset(step, target, data, policy)
         return dg.MaterializeResult(asset_key=step.asset, data_version=data_version(committed))
 
     def spark_load(
@@ -174,17 +177,18 @@ class ZeroRenameResource(dg.ConfigurableResource):
         Waits for an application of this chain of retries that has outlived its worker.
 
         :param table: and ``asset_key``, ``mode``, ``partition_expr`` as :meth:`write` takes them.
-        :raises InvalidInputError: a call that cannot be right; nothing was submitted.
+        :raises Failure: a call that cannot be right; nothing was submitted.
         """
-        step, target, policy = self._asked(context, table, asset_key, mode, partition_expr)
-        return SparkLoad.of(step, target, policy, check_committer(self.committer))
+        with final_failures(step_of(context)):
+            step, target, policy = self._asked(context, table, asset_key, mode, partition_expr)
+            return SparkLoad.of(step, target, policy, check_committer(self.committer))
 
     def spark_env(self, context: dg.AssetExecutionContext, **asked: Any) -> dict[str, str]:
         """Environment variables for a Spark application that writes an asset by ``save()``: what
         it is told of the load, and how it reaches the store. The keys among them are secret.
 
         :param asked: as :meth:`spark_load` takes it.
-        :raises InvalidInputError: a call that cannot be right.
+        :raises Failure: a call that cannot be right.
         """
         return self.spark_load(context, **asked).variables | self.aws_env()
 
@@ -200,6 +204,12 @@ class ZeroRenameResource(dg.ConfigurableResource):
         """What a call and the asset's metadata come to."""
         key = None if asset_key is None else dg.AssetKey.from_coercible(asset_key)
         step = AssetStep.of(context, key)
+        if step.is_one_of_many:
+            step.step.log.warning(
+                f"The asset {step.asset.to_user_string()!r} has no backfill_policy: this backfill "
+                "makes a run and a commit of each partition. By zero_rename_asset, or with "
+                "backfill_policy=BackfillPolicy.single_run(), it is one of each."
+            )
         meta = step.metadata
         policy = WritePolicy(
             mode=mode or meta.get(MODE) or "overwrite",

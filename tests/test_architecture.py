@@ -118,7 +118,11 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
     },
     "operators": {"loading": set()},
     "example_dags": {"jobs": set()},
-    DAGSTER: {"spark": {"asset_step", "asset_write", "event_metadata", "key_paths", "resource"}},
+    DAGSTER: {
+        "spark": {
+            *("asset_step", "asset_write", "event_metadata", "failures", "key_paths", "resource"),
+        },
+    },
     "orchestration": {
         "runs": set(),
         "submit": set(),

@@ -24,6 +24,18 @@ _FINAL = (InvalidInputError, TableMismatchError, CommitConflictError)
 _MOST_NAMED = 1_000
 
 
+def is_final(error: ZeroRenameError, root: TableRoot | None) -> bool:
+    """Whether running the same again would meet an error again, or hide it.
+
+    A conflict over the run's own ``once`` key is not final: another try did the run's work, which
+    the next one reports.
+
+    :param root: of the table that the error is about; ``None``: of none.
+    """
+    over_once = root is not None and (error.key or "").startswith(root.once_prefix)
+    return isinstance(error, _FINAL) and not over_once
+
+
 @dataclass(frozen=True)
 class Failure:
     """Written over by the next failure of the same run.
@@ -53,12 +65,7 @@ class Failure:
         write_id: str,
         partitions: Iterable[str] = (),
     ) -> Failure:
-        """What an error says, on record.
-
-        A conflict over the run's own key is not final: another try did the run's work, which the
-        next one reports.
-        """
-        over_once = (error.key or "").startswith(root.once_prefix)
+        """What an error says, on record."""
         named = tuple(sorted(partitions))
         return Failure(
             write_id,
@@ -69,7 +76,7 @@ class Failure:
             error.remedy,
             error.job,
             error.key,
-            isinstance(error, _FINAL) and not over_once,
+            is_final(error, root),
             named if len(named) <= _MOST_NAMED else (),
         )
 

@@ -9,7 +9,9 @@ from pydantic import Field
 
 from zero_rename.committer.errors import InvalidInputError
 
+from ..asset_step import step_of
 from ..asset_write import WritePolicy
+from ..failures import final_failures
 from ..resource import MODE, PARTITION_EXPR, TABLE
 from .pipes import SparkPipesClient
 
@@ -80,21 +82,24 @@ class SparkTableComponent(dg.Component, dg.Model, dg.Resolvable):
             required_resource_keys={self.resource},
         )
         def load(context: dg.AssetExecutionContext):
-            client = getattr(context.resources, self.resource)
-            if not isinstance(client, SparkPipesClient):
-                raise InvalidInputError(
-                    f"The resource {self.resource!r} is a {type(client).__name__}; nothing was "
-                    "submitted.",
-                    remedy="Give the project a SparkPipesClient under that key.",
-                )
+            with final_failures(step_of(context)):
+                client = self._client(context)
+                arguments = _filled(self.application_args, context)
             return client.run(
-                context,
-                application=application,
-                application_args=_filled(self.application_args, context),
-                conf=self.conf,
+                context, application=application, application_args=arguments, conf=self.conf
             )
 
         return load
+
+    def _client(self, context: dg.AssetExecutionContext) -> SparkPipesClient:
+        client = getattr(context.resources, self.resource)
+        if not isinstance(client, SparkPipesClient):
+            raise InvalidInputError(
+                f"The resource {self.resource!r} is a {type(client).__name__}; nothing was "
+                "submitted.",
+                remedy="Give the project a SparkPipesClient under that key.",
+            )
+        return client
 
     def _schedule(self) -> dg.ScheduleDefinition | None:
         if self.schedule is None:

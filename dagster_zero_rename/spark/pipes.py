@@ -15,6 +15,8 @@ from zero_rename.orchestration.submit.local_files import check_files
 from zero_rename.orchestration.submit.private_folder import private_folder
 from zero_rename.orchestration.submit.submission import Cluster, Submission, prepare
 
+from ..asset_step import step_of
+from ..failures import final_failures
 from ..key_paths import PartitionExpr
 from ..resource import ZeroRenameResource
 from .spark_load import SparkLoad
@@ -67,36 +69,32 @@ class SparkPipesClient(dg.ConfigurableResource):
         :param table: and ``asset_key``, ``mode``, ``partition_expr`` as
             :meth:`..resource.ZeroRenameResource.write` takes them.
         :return: with the rows' data version; metadata of each partition is in its event.
-        :raises InvalidInputError: a call that cannot be right; nothing was submitted.
-        :raises Failure: the application failed, and said why.
+        :raises Failure: a call that cannot be right, and nothing was submitted; or the application
+            failed, and said why.
         :raises RefusedError: it ended well, and has committed nothing.
         """
         settings = {**self.conf, **(conf or {})}
-        cluster = self._cluster()
-        check_files(
-            application=application, py_files=self.py_files, properties_file=self.properties_file
-        )
-        load = self.zero_rename.spark_load(
-            context, table=table, asset_key=asset_key, mode=mode, partition_expr=partition_expr
-        )
-        if load.committer != NATIVE:
-            raise InvalidInputError(
-                f"The SparkPipesClient writes by the committer {NATIVE!r}, and the "
-                f"ZeroRenameResource has {load.committer!r}; nothing was submitted.",
-                table=load.table.root.url,
-                remedy="Leave committer out of the resource.",
-            )
-        if load.is_done:
-            return load.result()
-        name = f"{load.step.asset.to_user_string()} {load.step.run}"
         with ExitStack() as stack:
+            stack.enter_context(final_failures(step_of(context)))
+            cluster = self._cluster()
+            check_files(
+                application=application,
+                py_files=self.py_files,
+                properties_file=self.properties_file,
+            )
+            load = self.zero_rename.spark_load(
+                context, table=table, asset_key=asset_key, mode=mode, partition_expr=partition_expr
+            )
+            self._check_committer(load)
+            if load.is_done:
+                return load.result()
             made = self._prepared(stack, cluster, settings, load, env or {})
             command = spark_submit(
                 cluster,
                 made,
                 application,
                 application_args,
-                name=name,
+                name=f"{load.step.asset.to_user_string()} {load.step.run}",
                 conf=settings,
                 packages=self.packages,
             )
@@ -108,6 +106,15 @@ class SparkPipesClient(dg.ConfigurableResource):
                 extras=extras,
             )
         return load.result(invocation.get_results(implicit_materializations=False))
+
+    def _check_committer(self, load: SparkLoad) -> None:
+        if load.committer != NATIVE:
+            raise InvalidInputError(
+                f"The SparkPipesClient writes by the committer {NATIVE!r}, and the "
+                f"ZeroRenameResource has {load.committer!r}; nothing was submitted.",
+                table=load.table.root.url,
+                remedy="Leave committer out of the resource.",
+            )
 
     def _cluster(self) -> Cluster:
         cluster = Cluster(self.master, self.deploy_mode, self.binary)

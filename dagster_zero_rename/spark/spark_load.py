@@ -28,6 +28,7 @@ from zero_rename.orchestration.runs.outcomes import (
 
 from ..asset_write import earlier_commit, tell
 from ..event_metadata import data_version
+from ..failures import final_failure
 from ..key_paths import Layout, PartitionExpr, key_paths
 
 if TYPE_CHECKING:
@@ -136,7 +137,10 @@ class SparkLoad:
             if told is None:
                 raise
             text = in_words(told, self.table)
-            raise dg.Failure(description=text, allow_retries=not told.final) from error
+            if not told.final:
+                raise dg.Failure(description=text) from error
+            root = self.table.root.url
+            raise final_failure(self.step.step, text, told.error, told, root) from error
 
     def result(self, reported: Iterator[PipesExecutionResult] | Any = ()) -> dg.MaterializeResult:
         """What the application committed, by what the table says: each partition's numbers are in
@@ -150,8 +154,7 @@ class SparkLoad:
         committed = self.earlier or self._committed()
         mode, seconds = self.policy.parsed_mode, time.monotonic() - self._began
         tell(self.step, self.table, committed, self.paths, mode, seconds)
-        if self.earlier is None:
-            check_partitions(committed, self.paths.values())
+        check_partitions(committed, self.paths.values())
         metadata: dict[str, Any] = {}
         for result in reported:
             if isinstance(result, dg.MaterializeResult):

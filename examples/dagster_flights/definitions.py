@@ -23,6 +23,7 @@ from dagster_zero_rename import (
     ZeroRenameResource,
     heads_sensor,
     manifest_check,
+    zero_rename_asset,
 )
 
 DAYS = dg.DailyPartitionsDefinition("2013-01-01", end_date="2014-01-01")
@@ -60,10 +61,9 @@ class Load(dg.Config):
     corrections: str | None = None
 
 
-@dg.asset(
+@zero_rename_asset(
     partitions_def=DAYS,
-    backfill_policy=dg.BackfillPolicy.single_run(),
-    metadata={"partition_expr": "year=%Y/month=%-m/day=%-d"},
+    partition_expr="year=%Y/month=%-m/day=%-d",
     kinds={"s3", "parquet"},
 )
 def flights(
@@ -81,10 +81,9 @@ def flights(
     return zero_rename.write(context, found)
 
 
-@dg.asset(
+@zero_rename_asset(
     partitions_def=WEEKS,
-    backfill_policy=dg.BackfillPolicy.single_run(),
-    metadata={"partition_expr": "week"},
+    partition_expr="week",
     ins={
         "flights": dg.AssetIn(
             partition_mapping=dg.TimeWindowPartitionMapping(
@@ -107,9 +106,9 @@ def weekly_delays(flights: pa.Table) -> pa.Table:
     return totals.rename_columns({"dep_delay_mean": "delay", "count_all": "flights"})
 
 
-january = dg.define_asset_job("january", selection=[flights], partitions_def=DAYS)
+january = dg.define_asset_job("january", selection=[flights])
 daily = dg.build_schedule_from_partitioned_job(
-    dg.define_asset_job("daily_flights", selection=[flights], partitions_def=DAYS), hour_of_day=3
+    dg.define_asset_job("daily_flights", selection=[flights]), hour_of_day=3
 )
 
 

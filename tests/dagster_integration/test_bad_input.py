@@ -28,14 +28,24 @@ def asset(data: Any = None, **given: Any) -> Any:
 
 
 def refused(zero: ZeroRenameResource, made: Any, message: str, **run: Any) -> None:
-    """Materialise an asset that is refused; the table stays what it was."""
+    """Materialise an asset that is refused, for good; the table stays what it was."""
     before = zero.table("flights").snapshot().epochs if zero.table("flights").exists() else None
-    with pytest.raises(InvalidInputError, match=message):
+    with pytest.raises(dg.Failure, match=message) as failed:
         dg.materialize([made], resources={"zero": zero}, **run)
+    check_final(failed.value)
     table = zero.table("flights")
     assert table.exists() is (before is not None)
     assert before is None or table.snapshot().epochs == before
     assert table.open_jobs() == []
+
+
+def check_final(failure: dg.Failure) -> None:
+    """See that an input which cannot be right is the reason, and that no policy retries it."""
+    cause = failure.__cause__
+    assert isinstance(cause, InvalidInputError)
+    assert failure.allow_retries is False
+    assert failure.metadata["zero_rename/error"].value == type(cause).__name__
+    assert failure.metadata["zero_rename/remedy"].value == cause.remedy
 
 
 @pytest.fixture(scope="module")
@@ -180,8 +190,9 @@ def test_a_resource_that_cannot_be_right(
     zero: ZeroRenameResource, given: dict[str, Any], message: str
 ) -> None:
     wrong = ZeroRenameResource(**{"table_root": zero.table_root, **given})
-    with pytest.raises(InvalidInputError, match=message):
+    with pytest.raises(dg.Failure, match=message) as failed:
         dg.materialize([asset()], resources={"zero": wrong})
+    check_final(failed.value)
     assert not zero.table("flights").exists()
 
 

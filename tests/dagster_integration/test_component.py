@@ -125,7 +125,7 @@ def test_keys_of_an_asset_without_partitions(
     changes = {"asset": {"key": "flights"}, "partition_expr": None, "schedule": None}
     with loaded(sandbox, **changes) as (_, defs):
         client = SparkPipesClient(zero_rename=zero, master="local[1]")
-        with pytest.raises(InvalidInputError, match="has no partitions"):
+        with pytest.raises(dg.Failure, match="has no partitions"):
             dg.materialize([defs.get_assets_def("flights")], resources={"spark": client})
     assert spark.calls() == []
 
@@ -133,7 +133,7 @@ def test_keys_of_an_asset_without_partitions(
 def test_another_resource_under_its_key(sandbox: DefsFolderSandbox, spark: FakeSpark) -> None:
     with (
         loaded(sandbox) as (_, defs),
-        pytest.raises(InvalidInputError, match="SparkPipesClient under that key"),
+        pytest.raises(dg.Failure, match="SparkPipesClient under that key"),
     ):
         dg.materialize(
             [defs.get_assets_def("flights")],

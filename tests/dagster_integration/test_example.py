@@ -13,7 +13,6 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from dagster._core.storage.tags import RESUME_RETRY_TAG
 
 from dagster_zero_rename import ZeroRenameResource
 from demo.dataset import Content, content, partition_of
@@ -187,8 +186,7 @@ class TestAgain:
             first = execute(project.instance, FIRST_DAYS)
         assert not first.success
         assert project.stored() == first_days
-        mark = {RESUME_RETRY_TAG: "true"} if from_failure else {}
-        again = execute(project.instance, {**FIRST_DAYS, **mark}, parent=first.run_id)
+        again = execute(project.instance, FIRST_DAYS, first.run_id, from_failure=from_failure)
         repeated = {m["zero_rename/repeated"] for m in told(again).values()}
         assert repeated == {from_failure}
         assert project.stored() == first_days
@@ -224,8 +222,10 @@ class TestAgain:
         if not decided:
             project.table.recover(patience=0)
         with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
-            [killed] = instance.get_run_ids()
-            again = execute(instance, {**FIRST_DAYS, RESUME_RETRY_TAG: "true"}, parent=killed)
+            [killed] = instance.get_runs()
+            # As the daemon's monitoring of runs does, when a worker is gone.
+            instance.report_run_failed(killed)
+            again = execute(instance, FIRST_DAYS, killed.run_id, from_failure=True)
             assert {m["zero_rename/repeated"] for m in told(again).values()} == {decided}
         assert project.stored() == first_days
 

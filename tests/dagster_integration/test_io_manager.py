@@ -11,7 +11,6 @@ import pytest
 
 from dagster_zero_rename import ZeroRenameIOManager, ZeroRenameResource
 from support.dagster_loads import DAYS, days
-from zero_rename.committer.errors import InvalidInputError
 
 WEEKS = dg.WeeklyPartitionsDefinition(start_date="2012-12-31", end_date="2013-01-28", day_offset=1)
 
@@ -93,5 +92,5 @@ def test_partitions_that_are_named_one_by_one(zero: ZeroRenameResource) -> None:
 def test_an_annotation_that_nobody_can_serve(zero: ZeroRenameResource) -> None:
     report, _ = taken_as(list, partitions_def=DAYS)
     run(zero, flights, partition_key="2013-01-01")
-    with pytest.raises(InvalidInputError, match="as which no table is read"):
+    with pytest.raises(dg.Failure, match="as which no table is read"):
         run(zero, flights, report, partition_key="2013-01-01", selection=[report])

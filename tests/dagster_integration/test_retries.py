@@ -1,16 +1,23 @@
-"""Steps retried and runs re-executed after a commit: the rows are there once."""
+"""Steps retried and runs re-executed after a commit: the rows are there once. And what is not
+retried, since it would fail again, or write over what others did."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import dagster as dg
 import pytest
-from dagster._core.storage.tags import RESUME_RETRY_TAG, RETRY_NUMBER_TAG
+from dagster._core.events import RunFailureReason
+from dagster._core.execution.retries import auto_reexecution_should_retry_run
+from dagster._core.storage.tags import (
+    MAX_RETRIES_TAG,
+    RESUME_RETRY_TAG,
+    RETRY_NUMBER_TAG,
+    STEP_SELECTION_TAG,
+)
 
 from dagster_zero_rename import ZeroRenameResource
-from support.dagster_loads import Load, days, fail, flights, flights_job
+from support.dagster_loads import SCHEMA, Load, days, fail, flights, flights_job, rows
+from zero_rename.committer.errors import StoreUnreachableError
 from zero_rename.committer.s3.driver import BotoDriver
 from zero_rename.committer.s3.requests import CompleteUpload
 
@@ -68,11 +75,7 @@ def test_a_try_that_died_after_its_decision_is_applied_and_reported(
     monkeypatch.setattr(BotoDriver, "perform", carry_out)
     load.numbers = {"2013-01-01": [8]}
     assert zero.table("flights").open_jobs()[0].decided == "commit"
-    again = execute(
-        instance,
-        dg.ReexecutionOptions.from_failure(first.run_id, instance),
-        {RESUME_RETRY_TAG: "true"},
-    )
+    again = execute(instance, dg.ReexecutionOptions.from_failure(first.run_id, instance))
     assert (again.success, numbers(zero), zero.table("flights").open_jobs()) == (True, [1, 2], [])
     assert materialisations(again)[0].metadata["zero_rename/repeated"].value is True
 
@@ -100,8 +103,8 @@ def execute(
 
 # Dagster's own marks of such runs: DagsterInstance.create_reexecuted_run for a run that somebody
 # re-executes from its failure, the daemon for one that it retries by itself. Dagster's Python API
-# sets neither.
-@pytest.mark.parametrize("mark", [{RESUME_RETRY_TAG: "true"}, {RETRY_NUMBER_TAG: "1"}])
+# sets neither: such a run is known by its plan.
+@pytest.mark.parametrize("mark", [{RESUME_RETRY_TAG: "true"}, {RETRY_NUMBER_TAG: "1"}, {}])
 @pytest.mark.parametrize("mode", MODES)
 def test_a_run_re_executed_from_its_failure_reports_what_it_committed(
     load: Load,
@@ -128,6 +131,18 @@ def test_a_run_re_executed_as_a_whole_replaces_what_the_first_committed(
     assert (again.success, numbers(zero)) == (True, [8, 9])
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_steps_that_somebody_chose_replace_what_they_committed(
+    load: Load, zero: ZeroRenameResource, instance: dg.DagsterInstance, mode: str
+) -> None:
+    """As Dagster's page has it, which names the steps in a tag."""
+    first = first_run(load, mode, instance)
+    load.numbers = {"2013-01-01": [8], "2013-01-02": [9]}
+    chosen = dg.ReexecutionOptions(first.run_id, step_selection=["flights"])
+    again = execute(instance, chosen, {STEP_SELECTION_TAG: "flights"})
+    assert (again.success, numbers(zero)) == (True, [8, 9])
+
+
 def test_a_retry_of_a_run_that_did_it_again_is_of_that_chain(
     load: Load, zero: ZeroRenameResource, instance: dg.DagsterInstance
 ) -> None:
@@ -135,11 +150,7 @@ def test_a_retry_of_a_run_that_did_it_again_is_of_that_chain(
     load.numbers, load.failures = {"2013-01-01": [8]}, [fail]
     whole = execute(instance, dg.ReexecutionOptions(first.run_id))
     load.numbers = {"2013-01-01": [9]}
-    again = execute(
-        instance,
-        dg.ReexecutionOptions.from_failure(whole.run_id, instance),
-        {RESUME_RETRY_TAG: "true"},
-    )
+    again = execute(instance, dg.ReexecutionOptions.from_failure(whole.run_id, instance))
     assert (whole.success, again.success, numbers(zero)) == (False, True, [8])
 
 
@@ -151,3 +162,97 @@ def test_another_run_appends_to_what_is_there(
     load.numbers = {"2013-01-01": [2]}
     assert execute(instance).success
     assert numbers(zero) == [1, 2]
+
+
+DAY = "2013-01-01"
+
+
+def retried(
+    zero: ZeroRenameResource, instance: dg.DagsterInstance, function: Callable[..., Any]
+) -> Any:
+    """The result of an asset whose step is retried twice, if anything lets it."""
+    made = dg.asset(
+        name="flights",
+        partitions_def=flights.partitions_def,
+        metadata={"partition_expr": "day"},
+        retry_policy=dg.RetryPolicy(max_retries=2),
+    )(function)
+    return dg.materialize(
+        [made],
+        resources={"zero": zero},
+        instance=instance,
+        partition_key=DAY,
+        raise_on_error=False,
+        tags={MAX_RETRIES_TAG: "3"},
+    )
+
+
+def final_failure(result: Any, instance: dg.DagsterInstance) -> dict[str, Any]:
+    """The metadata of a failure that neither the step's policy nor the daemon repeats."""
+    assert not result.success
+    [failed] = [event for event in result.all_events if event.is_step_failure]
+    run = instance.get_run_by_id(result.run_id)
+    assert run is not None
+    assert not auto_reexecution_should_retry_run(instance, run, RunFailureReason.STEP_FAILURE)
+    user = failed.step_failure_data.user_failure_data
+    return {"text": user.description} | {k: v.value for k, v in user.metadata.items()}
+
+
+def test_rows_that_cannot_be_right_are_not_tried_again(
+    zero: ZeroRenameResource, instance: dg.DagsterInstance
+) -> None:
+    calls = []
+
+    def wrong(context: dg.AssetExecutionContext, zero: ZeroRenameResource):
+        calls.append(1)
+        return zero.write(context, rows(["2013-01-02"], {"2013-01-02": [1]}))
+
+    told = final_failure(retried(zero, instance, wrong), instance)
+    assert len(calls) == 1
+    assert "rows for the partition 'day=2013-01-02'" in told["text"]
+    assert told["zero_rename/error"] == "InvalidInputError"
+    assert told["zero_rename/remedy"] in told["text"]
+
+
+def test_a_conflict_is_not_tried_again(
+    zero: ZeroRenameResource, instance: dg.DagsterInstance
+) -> None:
+    """The next try would begin on what the other writer left, and write over it."""
+    table = zero.table("flights")
+
+    def other(number: int) -> None:
+        with table.job(SCHEMA, mode="replace", partition_by=["day"]) as job:
+            job.write(rows([DAY], {DAY: [number]}))
+
+    def late(context: dg.AssetExecutionContext, zero: ZeroRenameResource):
+        base = table.snapshot()
+        other(2)
+        return zero.write(context, rows([DAY], {DAY: [3]}), base=base)
+
+    other(1)
+    told = final_failure(retried(zero, instance, late), instance)
+    assert told["zero_rename/error"] == "CommitConflictError"
+    assert told["zero_rename/table"] == table.root.url
+    assert numbers(zero) == [2]
+
+
+def test_what_a_retry_may_mend_is_tried_again(
+    zero: ZeroRenameResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carry_out, silent = BotoDriver.perform, [True]
+
+    def perform(driver: BotoDriver, request: Any) -> Any:
+        if silent.pop() if silent else False:
+            raise StoreUnreachableError("no answer")
+        return carry_out(driver, request)
+
+    monkeypatch.setattr(BotoDriver, "perform", perform)
+
+    def one(context: dg.AssetExecutionContext, zero: ZeroRenameResource):
+        return zero.write(context, rows([DAY], {DAY: [1]}))
+
+    result = retried(zero, instance, one)
+    assert (result.success, silent, numbers(zero)) == (True, [], [1])
+    run = instance.get_run_by_id(result.run_id)
+    assert run is not None
+    assert run.tags[MAX_RETRIES_TAG] == "3"

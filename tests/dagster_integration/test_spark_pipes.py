@@ -19,7 +19,7 @@ from dagster._core.storage.tags import (
 from dagster_zero_rename import SparkPipesClient, ZeroRenameResource
 from support.fake_spark import FAILS_AFTERWARDS, IDLE, WRITES, FakeSpark
 from support.moto_server import S3Server
-from zero_rename.committer import InvalidInputError, RefusedError
+from zero_rename.committer import RefusedError
 from zero_rename.committer.job_spec import JobSpec
 from zero_rename.committer.state.job_state import JobState
 
@@ -226,6 +226,7 @@ def test_rows_of_other_partitions_fail_the_step_for_good(asset: Asset, spark: Fa
     [failure] = [e for e in result.all_events if e.is_step_failure]
     user = failure.step_failure_data.user_failure_data
     assert "day=3" in user.description
+    assert user.metadata["zero_rename/error"].value == "InvalidInputError"
     assert len(spark.calls()) == 1
 
 
@@ -262,8 +263,8 @@ def test_calls_that_cannot_be_right_submit_nothing(
     asset: Asset, spark: FakeSpark, arguments: dict[str, Any], message: str
 ) -> None:
     asset.arguments = arguments
-    with pytest.raises(InvalidInputError, match=message):
-        asset.load("1", "1")
+    with pytest.raises(dg.Failure, match=message):
+        asset.load("1", "1", retry_policy=dg.RetryPolicy(max_retries=1))
     assert spark.calls() == []
 
 
@@ -284,7 +285,7 @@ def test_what_the_client_cannot_do(
 ) -> None:
     made = ZeroRenameResource(table_root=zero.table_root, **resource)
     asset.client = SparkPipesClient(zero_rename=made, **client)
-    with pytest.raises(InvalidInputError, match=message):
+    with pytest.raises(dg.Failure, match=message):
         asset.load("1", "1")
     assert spark.calls() == []
 

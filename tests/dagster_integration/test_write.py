@@ -11,7 +11,6 @@ import pytest
 
 from dagster_zero_rename import ZeroRenameResource
 from support.dagster_loads import DAYS, SCHEMA, Load, days, flights, rows
-from zero_rename.committer.errors import InvalidInputError
 
 DAY = "2013-01-01"
 TWO = [{"day": dt.date(2013, 1, 1), "number": n} for n in (1, 2)]
@@ -176,7 +175,7 @@ def test_a_second_write_in_one_step_is_refused(zero: ZeroRenameResource) -> None
             done = zero.write(context, pd.DataFrame([row]))
         return done
 
-    with pytest.raises(InvalidInputError, match="second call were not written"):
+    with pytest.raises(dg.Failure, match="second call were not written"):
         materialise(flights, zero, partition_key=DAY)
     assert zero.table("flights").to_arrow()["number"].to_pylist() == [1]
 

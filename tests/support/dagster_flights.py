@@ -37,12 +37,19 @@ def days(first: str, last: str) -> dict[str, str]:
     return {ASSET_PARTITION_RANGE_START_TAG: first, ASSET_PARTITION_RANGE_END_TAG: last}
 
 
-def execute(instance: dg.DagsterInstance, tags: dict[str, str], parent: str | None = None) -> Any:
+def execute(
+    instance: dg.DagsterInstance,
+    tags: dict[str, str],
+    parent: str | None = None,
+    from_failure: bool = False,
+) -> Any:
     """Run the job.
 
-    :param parent: the run that is executed again.
+    :param parent: the run that is executed again: as a whole, or what failed of it.
     """
     again = None if parent is None else dg.ReexecutionOptions(parent_run_id=parent)
+    if parent is not None and from_failure:
+        again = dg.ReexecutionOptions.from_failure(parent, instance)
     with dg.execute_job(
         dg.reconstructable(january),
         instance=instance,

@@ -1,0 +1,58 @@
+"""Errors that no retry can mend, as failures that Dagster does not retry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+import dagster as dg
+from dagster._core.storage.tags import MAX_RETRIES_TAG
+
+from zero_rename.committer.errors import ZeroRenameError
+from zero_rename.committer.layout import TableRoot
+from zero_rename.committer.records.failure import Failure, is_final
+
+if TYPE_CHECKING:
+    from dagster import DagsterInstance
+
+
+class RunningStep(Protocol):
+    """A step, as its own context or that of its function has it."""
+
+    @property
+    def instance(self) -> DagsterInstance: ...
+    @property
+    def run_id(self) -> str: ...
+
+
+@contextmanager
+def final_failures(step: RunningStep) -> Iterator[None]:
+    """Let an error in the block that running the same again would meet again, or hide, fail its
+    step for good: a retry policy does not retry it, and Dagster's daemon not the run.
+
+    :raises Failure: in place of such an error, which is its cause.
+    """
+    try:
+        yield
+    except ZeroRenameError as error:
+        root = None if error.table is None else TableRoot.parse(error.table)
+        if not is_final(error, root):
+            raise
+        raise final_failure(step, str(error), type(error).__name__, error, error.table) from error
+
+
+def final_failure(
+    step: RunningStep, text: str, error: str, told: ZeroRenameError | Failure, table: str | None
+) -> dg.Failure:
+    """A failure that neither the step's retry policy nor the daemon's retries of runs repeat.
+
+    :param text: what happened and what to do next.
+    :param error: the error's class.
+    :param told: the error, or what an application put on record of it.
+    """
+    step.instance.add_run_tags(step.run_id, {MAX_RETRIES_TAG: "0"})
+    said = {"error": error, "table": table, "job": told.job, "key": told.key}
+    said["remedy"] = told.remedy
+    metadata = {f"zero_rename/{name}": value for name, value in said.items() if value}
+    return dg.Failure(text, metadata, allow_retries=False)

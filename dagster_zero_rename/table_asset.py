@@ -1,0 +1,48 @@
+"""Decorator for an asset that is a table, with a backfill in one run and one commit."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import dagster as dg
+
+from zero_rename.committer.errors import InvalidInputError
+
+from .asset_write import WritePolicy
+from .key_paths import PartitionExpr
+from .resource import MODE, PARTITION_EXPR, TABLE
+
+
+def zero_rename_asset(
+    *,
+    table: str | None = None,
+    partition_expr: PartitionExpr | None = None,
+    mode: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    **given: Any,
+) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
+    """As ``dagster.asset``, for a table of this package: a backfill of a range of partitions is one
+    run, and so one commit, unless ``backfill_policy`` says otherwise.
+
+    ::
+
+        @zero_rename_asset(partitions_def=days, partition_expr="day")
+        def flights(context: dg.AssetExecutionContext, zero_rename: ZeroRenameResource):
+            return zero_rename.write(context, …)
+
+    :param table: and ``partition_expr``, ``mode`` as :meth:`.resource.ZeroRenameResource.write`
+        takes them: the asset's metadata.
+    :param given: further arguments of ``dagster.asset``.
+    :raises InvalidInputError: a mode that is none for an asset, or ``partition_expr`` without
+        ``partitions_def``.
+    """
+    WritePolicy(mode=mode or WritePolicy.mode)
+    if given.get("partitions_def") is not None:
+        given.setdefault("backfill_policy", dg.BackfillPolicy.single_run())
+    elif partition_expr is not None:
+        raise InvalidInputError(
+            f"An asset has partition_expr={partition_expr!r}, and no partitions.",
+            remedy="Give it partitions_def=…, or leave partition_expr out.",
+        )
+    said = {TABLE: table, PARTITION_EXPR: partition_expr, MODE: mode}
+    said = {name: value for name, value in said.items() if value is not None}
+    return dg.asset(metadata={**(metadata or {}), **said}, **given)
