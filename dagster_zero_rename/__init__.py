@@ -4,16 +4,16 @@ A package of its own name beside ``zero_rename``, as Dagster's integrations are 
 ``dagster`` would shadow the library for whatever runs from the checkout's root.
 """
 
-from .freshness import freshness_check
-from .heads_sensor import heads_sensor
 from .io_manager import ZeroRenameIOManager
-from .manifest_check import manifest_check
-from .observable_table import observable_table
 from .resource import ZeroRenameResource
 from .spark.component import SparkTableComponent
 from .spark.pipes import SparkPipesClient
 from .table_asset import zero_rename_asset
 from .upkeep_job import maintenance_job
+from .watch.freshness import freshness_check
+from .watch.heads_sensor import heads_sensor
+from .watch.manifest_check import manifest_check
+from .watch.observable_table import observable_table
 
 __all__ = [
     "SparkPipesClient",

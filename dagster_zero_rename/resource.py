@@ -207,7 +207,7 @@ class ZeroRenameResource(dg.ConfigurableResource):
         if step.is_one_of_many:
             step.step.log.warning(
                 f"The asset {step.asset.to_user_string()!r} has no backfill_policy: this backfill "
-                "makes a run and a commit of each partition. By zero_rename_asset, or with "
+                "makes a run and a commit of each partition. By @zero_rename_asset(…), or with "
                 "backfill_policy=BackfillPolicy.single_run(), it is one of each."
             )
         meta = step.metadata

@@ -7,7 +7,7 @@ import dagster as dg
 
 from zero_rename.orchestration.upkeep import Upkeep, as_markdown, look_after
 
-from .asset_reference import RESOURCE
+from .watch.asset_reference import RESOURCE
 
 
 def maintenance_job(

@@ -122,6 +122,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         "spark": {
             *("asset_step", "asset_write", "event_metadata", "failures", "key_paths", "resource"),
         },
+        "watch": {"event_metadata", "key_paths", "resource"},
     },
     "orchestration": {
         "runs": set(),

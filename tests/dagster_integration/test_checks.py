@@ -9,14 +9,14 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-import dagster_zero_rename.freshness as freshness
+import dagster_zero_rename.watch.freshness as freshness
 from dagster_zero_rename import ZeroRenameResource, freshness_check, manifest_check
 from support.dagster_loads import SCHEMA, Load, days, flights
 from zero_rename import Table
 from zero_rename.committer.state.job_state import Committed
 
 # The package has a function of this name.
-manifest = import_module("dagster_zero_rename.manifest_check")
+manifest = import_module("dagster_zero_rename.watch.manifest_check")
 RUN = days("2013-01-01", "2013-01-02")
 
 

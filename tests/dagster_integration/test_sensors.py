@@ -9,7 +9,7 @@ import pytest
 from dagster._core.definitions.observe import observe
 
 from dagster_zero_rename import ZeroRenameResource, heads_sensor, observable_table
-from dagster_zero_rename.asset_reference import AssetReference
+from dagster_zero_rename.watch.asset_reference import AssetReference
 from support.dagster_loads import DAYS, SCHEMA, Load, days, flights
 from zero_rename.committer.s3.requests import ListedObject
 from zero_rename.orchestration.listing_cursor import OVERLAP, ListingCursor

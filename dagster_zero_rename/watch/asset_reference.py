@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from .event_metadata import job_of
-from .key_paths import Layout, key_paths
-from .resource import PARTITION_EXPR, TABLE, ZeroRenameResource
+from ..event_metadata import job_of
+from ..key_paths import Layout, key_paths
+from ..resource import PARTITION_EXPR, TABLE, ZeroRenameResource
 
 if TYPE_CHECKING:
     from zero_rename.committer.table import Table

@@ -14,8 +14,8 @@ from zero_rename.committer.state.job_state import Committed
 from zero_rename.committer.table import Table
 from zero_rename.orchestration.listing_cursor import ListingCursor
 
+from ..event_metadata import commit_metadata, partition_metadata, table_metadata
 from .asset_reference import RESOURCE, AssetLike, AssetReference
-from .event_metadata import commit_metadata, partition_metadata, table_metadata
 from .heads import list_heads, read_heads
 
 #: Heads read in one tick; the next goes on with the rest.

@@ -1,0 +1,1 @@
+"""Tables that Dagster looks at, whoever writes them: checks, a sensor, observations."""
