@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,7 +10,7 @@ from ..committer.errors import InvalidInputError, ZeroRenameError
 from .catalog_report import CatalogReport, CatalogUnsyncedError, CatalogUrl
 from .ddl import add_columns, add_partitions, ddl, drop_partitions
 from .described_table import DescribedTable, ReadBy, partition_texts
-from .engine_types import Engine
+from .engine_types import Engine, hive_type
 
 
 class HiveCatalog:
@@ -69,8 +69,9 @@ class HiveCatalog:
         facts = {row["col_name"]: row["data_type"] for row in rows}
         self._check_same(described, facts)
         keys = {field.name.lower() for field in described.partition_by}
-        names = {name.lower() for name in facts} - keys
-        new = [pair for pair in described.types(Engine.HIVE) if pair[0].lower() not in names]
+        there = {name.lower(): kind for name, kind in facts.items() if name.lower() not in keys}
+        self._check_types(described, there)
+        new = [pair for pair in described.types(Engine.HIVE) if pair[0].lower() not in there]
         if not new:
             return "unchanged"
         self._sql(add_columns(Engine.HIVE, self._name, new))
@@ -87,7 +88,31 @@ class HiveCatalog:
                 remedy="Name another table, or drop that one: its files stay.",
             )
 
+    def _check_types(self, described: DescribedTable, there: Mapping[str, str]) -> None:
+        """Spark's SQL changes no type of a column, so a table whose column has another type since
+        is made anew."""
+        other = [
+            f"{name} {there[name.lower()]} (now {kind})"
+            for name, kind in described.types(Engine.HIVE)
+            if name.lower() in there and not _same_type(there[name.lower()], kind)
+        ]
+        if other:
+            raise InvalidInputError(
+                f"{self._url} has columns of other types than the table by now: "
+                f"{', '.join(other[:5])}. Nothing was changed.",
+                table=described.root.url,
+                remedy=f"DROP TABLE {self._name}, whose files stay, since it is external; then "
+                "repeat this: it is created as the table is now.",
+            )
+
     def _partitions(self) -> dict[tuple[str, ...], str]:
         rows = self._sql(f"SHOW PARTITIONS {self._name}").collect()
         names = [row["partition"] for row in rows]
         return {tuple(partition_texts(name)): name for name in names}
+
+
+def _same_type(there: str, wanted: str) -> bool:
+    try:
+        return hive_type(there) == hive_type(wanted)
+    except InvalidInputError:  # One that no table of this package has, and that Hive has by a name.
+        return there.lower() == wanted.lower()

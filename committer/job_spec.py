@@ -170,6 +170,8 @@ class JobSpec:
         try of theirs that replaces its own is refused there.
     :param merge_schema: make columns that only the job has, and wider types, the table's; columns
         that it lacks are null in its files.
+    :param overwrite_schema: the job's columns take the place of the table's, whatever they are.
+        Only in a replace of the whole table.
     :param once: the run's key (DAG, run, task, map index; not the try); ``None`` for none.
     :param max_duration: seconds after which a job without a heartbeat may be fenced.
     """
@@ -184,6 +186,7 @@ class JobSpec:
     keep_replaced: bool = False
     merges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     merge_schema: bool = False
+    overwrite_schema: bool = False
     on_conflict: OnConflict = OnConflict.FAIL
     base: ReadBase | None = None
     success_markers: SuccessMarkers = SuccessMarkers.PARTITION_AND_TABLE
@@ -197,8 +200,8 @@ class JobSpec:
     def __post_init__(self) -> None:
         """Take words for choices, such as ``"overwrite"`` for :attr:`Mode.REPLACE`.
 
-        :raises InvalidInputError: a word that is none of the choices, or partitions to replace
-            that may not be written.
+        :raises InvalidInputError: a word that is none of the choices, partitions to replace that
+            may not be written, or columns to overwrite where files stay.
         """
         object.__setattr__(self, "mode", Mode.parse(self.mode))
         for name, kind in _CHOICES.items():
@@ -210,6 +213,16 @@ class JobSpec:
                 f"The job replaces {what}, and may write {', '.join(self.only_partitions[:5])} "
                 "only; nothing was sent.",
                 remedy="Name that partition among those it may write, or do not replace it.",
+            )
+        whole = self.replace_table and self.mode is Mode.REPLACE
+        if self.overwrite_schema and (self.merge_schema or not whole):
+            why = "without replacing the whole table: files of the former columns would stay"
+            if self.merge_schema:
+                why = "and merge_schema: either the table's columns stay, or they do not"
+            raise InvalidInputError(
+                f"The job asks for overwrite_schema {why}. Nothing was sent.",
+                remedy="Ask for mode overwrite with replace_table (option replaceTable) and "
+                "overwrite_schema (overwriteSchema), or for merge_schema (mergeSchema) alone.",
             )
 
     @property

@@ -126,6 +126,12 @@ class WriterOptions:
         "are null.",
         False,
     )
+    overwrite_schema: bool = option(
+        values.flag,
+        "With `replaceTable`: the frame's columns take the place of the table's, whatever they "
+        "are.",
+        False,
+    )
     compression: str = option(
         values.text,
         "Parquet codec: `zstd`, `snappy`, `gzip`, `lz4`, `brotli` or `none` (`uncompressed`).",

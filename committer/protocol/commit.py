@@ -21,6 +21,7 @@ from ..s3.requests import All, Step
 from ..state.context import Context
 from ..state.data_listing import list_table
 from ..state.decide import decide, read_decision
+from ..state.found_table import FoundTable
 from ..state.heads import list_heads
 from ..state.job_state import Aborted, Committed, OpenedJob
 from ..state.task_results import check_results
@@ -28,7 +29,7 @@ from .abort import abort_after, abort_own
 from .apply import finish_own
 from .changes import Target, compose_decision, targets_of
 from .claim import ClaimRequest, claim_all
-from .evolve import evolve
+from .evolve import evolve, see_columns, withdraw
 from .first_job import confirm, establish
 from .uncoordinated import abort_uncoordinated, commit_uncoordinated
 
@@ -55,19 +56,11 @@ def commit_job(
     context = replace(context, facts=opened.facts)
     if opened.spec.coordination is Coordination.NONE:
         return (yield from commit_uncoordinated(context, opened, results, expected_tasks))
-    targets: tuple[Target, ...] = ()
+    targets: list[Target] = []
     try:
         check_results(opened, results, expected_tasks)
-        targets = yield from _targets(context, opened, results)
-        held = yield from claim_all(context, opened, _claims(context, opened, targets))
-        while more := (yield from _come_meanwhile(context, opened, held)):
-            targets += tuple(Target(name, replaces=True) for name in more)
-            held = yield from claim_all(context, opened, _claims(context, opened, targets))
-        decision = yield from _decision(context, opened, targets, held)
-        made = yield from establish(context, opened, [target.partition for target in targets])
-        if opened.spec.merge_schema and made is None:
-            made, version = yield from evolve(context, opened)
-            decision = replace(decision, schema_version=version)
+        targets += yield from _targets(context, opened, results)
+        held, decision, made = yield from _ready(context, opened, targets)
         decided = yield from decide(context, decision)
     except CommitStateUnknownError:
         raise
@@ -85,6 +78,41 @@ def commit_job(
     if opened.index_behind:
         yield from _look_after_index(context)
     return report
+
+
+def _ready(
+    context: Context, opened: OpenedJob, targets: list[Target]
+) -> Step[tuple[dict[Slot, HeadState], Decision, FoundTable | None]]:
+    """Steps 3 and 4: the claims, the decision's text, and the table that it makes or changes.
+
+    :param targets: is added what comes while a replace of the whole table claims.
+    """
+    while True:
+        held = yield from claim_all(context, opened, _claims(context, opened, targets))
+        while more := (yield from _come_meanwhile(context, opened, held)):
+            targets += (Target(name, replaces=True) for name in more)
+            held = yield from claim_all(context, opened, _claims(context, opened, targets))
+        decision = yield from _decision(context, opened, targets, held)
+        made = yield from establish(context, opened, [target.partition for target in targets])
+        if made is not None:
+            return held, decision, made
+        if not (opened.spec.merge_schema or opened.spec.overwrite_schema):
+            yield from see_columns(context, opened, held)
+            return held, decision, None
+        made, version = yield from evolve(context, opened)
+        decision = replace(decision, schema_version=version)
+        if made is None or not (yield from _come_beside(context, opened, held)):
+            return held, decision, made
+        yield from withdraw(context, opened)
+
+
+def _come_beside(
+    context: Context, opened: OpenedJob, held: Mapping[Slot, HeadState]
+) -> Step[list[str]]:
+    """The partitions that came before everybody could see that this job overwrites the columns."""
+    if not opened.spec.overwrite_schema:
+        return []
+    return (yield from _come_meanwhile(context, opened, held))
 
 
 def _look_after_index(context: Context) -> Step[None]:
@@ -186,7 +214,7 @@ def _claims(context: Context, opened: OpenedJob, targets: Iterable[Target]) -> l
 def _decision(
     context: Context,
     opened: OpenedJob,
-    targets: tuple[Target, ...],
+    targets: Sequence[Target],
     held: Mapping[Slot, HeadState],
 ) -> Step[Decision]:
     """Step 4 and the decision's text."""

@@ -28,7 +28,7 @@ from ..s3.listing import list_objects
 from ..s3.requests import Put, Step
 from ..schema.compatibility import check_same, check_types
 from ..schema.directory import Directory, arrange, canonical_name
-from ..schema.evolution import evolved
+from ..schema.evolution import evolved, overwritten
 from ..state.context import Context
 from ..state.decide import not_confirmed, read_decision
 from ..state.found_table import FoundTable, find_table, is_unused, refuse_partition_folder
@@ -157,7 +157,10 @@ def check_table(root: TableRoot, table: TableRecord, spec: JobSpec) -> None:
             table=root.url,
             remedy=f"Write with partitionBy={','.join(table.partition_by)!r}, or leave it out.",
         )
-    if spec.merge_schema:
+    if spec.overwrite_schema:
+        check_types(spec.schema, table.partition_by)
+        overwritten(table.schema, spec.schema, table.partition_by, url=root.url)
+    elif spec.merge_schema:
         evolved(table.schema, spec.schema, table.partition_by, url=root.url)
     else:
         check_same(table.schema, spec.schema, table=root.url)

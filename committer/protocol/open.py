@@ -22,7 +22,7 @@ from ..records.table_record import TableRecord
 from ..s3.conditional_put import Uncertain, Written, put_record
 from ..s3.requests import Absent, All, Delete, Get, Put, Step
 from ..schema.compatibility import check_types
-from ..schema.evolution import evolved
+from ..schema.evolution import evolved, overwritten
 from ..schema.types import normalise
 from ..state.context import Context
 from ..state.decide import Decided, read_decision
@@ -194,9 +194,10 @@ def _table_for(
 
 def _schema(context: Context, table: TableRecord, spec: JobSpec) -> pa.Schema:
     """The columns of the job's files."""
-    if not spec.merge_schema:
+    if not (spec.merge_schema or spec.overwrite_schema):
         return table.schema
-    return evolved(table.schema, spec.schema, table.partition_by, url=context.root.url)
+    changed = overwritten if spec.overwrite_schema else evolved
+    return changed(table.schema, spec.schema, table.partition_by, url=context.root.url)
 
 
 def _write_open_record(context: Context, job: str, spec: JobSpec) -> Step[float]:

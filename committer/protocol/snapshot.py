@@ -284,8 +284,13 @@ def _snapshot(view: _View, asked: Collection[str] | None) -> Step[Survey]:
             files[name] = of_it
             epochs[name] = state.head.epoch
     every = tuple(file for name in sorted(files) for file in files[name])
-    versions = [it.schema_version for it in known]
-    versions += [state.head.schema_version for state in moved]
-    table = yield from _with_columns(view.context, view.table, versions)
+    versions = {it.name: it.schema_version for it in known}
+    versions |= {state.slot.name: state.head.schema_version for state in moved}
+    table = yield from _with_columns(view.context, view.table, tuple(versions.values()))
+    for name, version in versions.items():
+        if version < table.overwritten:
+            # The table was read again, after another change.
+            error = HeadMovedError("Its columns were overwritten.", table=view.context.root.url)
+            damaged.setdefault(name, error)
     shown = Snapshot(view.context.root, table.schema, table.partition_by, every, epochs, asked)
     return Survey(shown, damaged)

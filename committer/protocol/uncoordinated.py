@@ -49,7 +49,8 @@ logger = logging.getLogger("zero_rename.committer.protocol.uncoordinated")
 def check_uncoordinated(root: TableRoot, spec: JobSpec) -> None:
     """Say loudly what such a table does not promise; refuse what it cannot keep.
 
-    :raises InvalidInputError: a ``once`` key or a base, which need heads. Nothing was sent.
+    :raises InvalidInputError: a ``once`` key, a base or a change of the columns, which
+        need heads. Nothing was sent.
     """
     if spec.base is not None:
         raise InvalidInputError(
@@ -58,12 +59,12 @@ def check_uncoordinated(root: TableRoot, spec: JobSpec) -> None:
             table=root.url,
             remedy="Leave base out, and let one job write at a time.",
         )
-    if spec.merge_schema:
+    if spec.merge_schema or spec.overwrite_schema:
         raise InvalidInputError(
             "The columns of a table of coordination=none cannot change: its writers do not notice "
             "each other. Nothing was sent.",
             table=root.url,
-            remedy="Leave merge_schema out, or write to another table.",
+            remedy="Leave merge_schema and overwrite_schema out, or write to another table.",
         )
     if spec.once is not None:
         raise InvalidInputError(

@@ -20,10 +20,12 @@ class Evolution:
     """A change of a table's columns that a job is about to commit.
 
     :param schema: what the table's columns are as soon as ``job`` is committed.
+    :param overwrites: these take the place of the former ones, and ``job`` that of all rows.
     """
 
     job: JobId
     schema: Annotated[pa.Schema, Converted(to_json, from_json)]
+    overwrites: Annotated[bool, LEFT_OUT] = False
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class TableRecord:
         before that. Where it died, whoever comes by puts ``unadopted`` back.
     :param symlinks: each job keeps a symlink manifest beside each head, for other engines.
     :param schema_version: how many times the columns have changed.
+    :param overwritten: the ``schema_version`` at which columns last took the place of others: no
+        file is of an earlier one. 0 if none ever did.
     :param evolution: the next change; it counts as soon as its job is committed, and is as if it
         were not there until then and after its abort.
     """
@@ -56,16 +60,19 @@ class TableRecord:
     adopting: Annotated[bool, LEFT_OUT] = False
     symlinks: Annotated[bool, LEFT_OUT] = False
     schema_version: Annotated[Count, LEFT_OUT] = 0
+    overwritten: Annotated[Count, LEFT_OUT] = 0
     evolution: Annotated[Evolution | None, LEFT_OUT] = None
 
     def evolved(self) -> TableRecord:
         """The record once the job of its evolution is committed."""
         if self.evolution is None:
             return self
+        version = self.schema_version + 1
         return replace(
             self,
             schema=self.evolution.schema,
-            schema_version=self.schema_version + 1,
+            schema_version=version,
+            overwritten=version if self.evolution.overwrites else self.overwritten,
             evolution=None,
         )
 

@@ -6,6 +6,9 @@ a decimal with more digits before or after the point, anything for a column of n
 structs, lists and maps. That is what Delta's ``mergeSchema`` with type widening and Iceberg's
 "schema evolution" allow, without what loses something or needs old files to be rewritten.
 
+A job that replaces the whole table may put other columns in the place of the table's: no old file
+is read any more.
+
 A column that came later is marked in the table's schema, since a job may still leave it out.
 """
 
@@ -49,12 +52,38 @@ def evolved(
             f"The table's columns cannot become those of the job, too: {'; '.join(problems)}. "
             "Nothing was written.",
             table=url,
-            remedy="Cast or rename the columns named, or write to another table.",
+            remedy="Cast or rename the columns named, or write to another table. A replace of the "
+            "whole table changes them by overwrite_schema (option overwriteSchema).",
         )
     schema = pa.schema(fields, metadata=table.metadata)
     if schema.equals(table):
         return table
     return schema.with_metadata(merged_metadata(schema, table, job, partition_by))
+
+
+def overwritten(
+    table: pa.Schema, job: pa.Schema, partition_by: Sequence[str], *, url: str | None = None
+) -> pa.Schema:
+    """A job's columns in the place of the table's: ``table`` itself where they are the same. Those
+    that name partitions keep their types.
+
+    :param table: a normalised schema; ``job`` has its partition columns.
+    :raises TableMismatchError: a partition column is of a type that the table's does not hold.
+    """
+    job = normalise(job)
+    problems = []
+    for name in partition_by:
+        own, index = table.field(name), job.get_field_index(name)
+        problems += type_differences(own.type, job.field(index).type, name)
+        job = job.set(index, own)
+    if problems:
+        raise TableMismatchError(
+            f"Columns that name partitions cannot become others: {'; '.join(problems)}. Nothing "
+            "was written.",
+            table=url,
+            remedy="Cast them to the table's, or write to another root.",
+        )
+    return table if job.equals(table) else job
 
 
 def _joined(

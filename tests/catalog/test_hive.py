@@ -100,6 +100,24 @@ def test_a_column_that_it_lacks_is_added(table: Table) -> None:
     assert metastore.facts["delay"] == "double"
 
 
+def test_a_column_that_widened_is_named_with_the_way_out(table: Table) -> None:
+    """Spark's SQL cannot change it, and readers of the former type would fail."""
+    metastore = Metastore()
+    first = pa.table({"delay": [1.0], "n": pa.array([1], pa.int32()), "day": ["a"]})
+    wide = pa.table({"delay": [1.0], "n": [2**40], "day": ["a"]})
+    for rows in (first, wide):
+        with table.job(rows.schema, merge_schema=True) as job:
+            job.write(rows)
+        if rows is first:
+            sync_catalog(table, CATALOG, spark=metastore)
+    with pytest.raises(InvalidInputError, match=r"n int \(now bigint\)") as caught:
+        sync_catalog(table, CATALOG, spark=metastore)
+    assert "DROP TABLE lake.flights" in str(caught.value.remedy)
+    metastore.facts, metastore.partitions = {}, []
+    assert sync_catalog(table, CATALOG, spark=metastore).table == "created"
+    assert metastore.facts["n"] == "bigint"
+
+
 def test_for_trino_by_symlink_manifests(table: Table) -> None:
     table.keep_symlinks()
     metastore = Metastore()

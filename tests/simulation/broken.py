@@ -310,6 +310,20 @@ def reads_the_columns_before_the_heads_only(context, table, versions):
     yield
 
 
+def overwrites_columns_without_another_look(context, opened, held):
+    return []
+    yield
+
+
+def never_looks_at_the_columns_of_a_new_head(context, opened, held):
+    return
+    yield
+
+
+def lets_an_overwrite_of_columns_pass(context, opened, record):
+    return
+
+
 # Opening
 
 

@@ -24,6 +24,7 @@ from simulation.scenarios import (
     in_turn,
     indexer,
     job_id,
+    overwriter,
     purger,
     reader,
     recoverer,
@@ -69,6 +70,7 @@ IN_DOUBT = (
 )
 CROWD = ("a committed, b committed", "a committed, c committed", "b repeated", "reader done")
 KEEPS: dict[str, Any] = {"keep_replaced": True, **UNMARKED}
+OVERWRITE = "an overwrite of the columns and an append to a new partition"
 LAST: dict[str, Any] = {"on_conflict": OnConflict.LAST_WINS}
 
 
@@ -365,6 +367,39 @@ BOUNDED = {
         (*BOTH, "a JobFencedError", "recoverer done"),
         switches=1,
         most=2 * MOST,
+    ),
+    OVERWRITE: Scenario(
+        lambda **bounds: explorer(
+            overwriter("a", ONE, **UNMARKED),
+            writer("b", APPEND, "day=3", **UNMARKED),
+            before=((APPEND, (ONE,)),),
+            **bounds,
+        ),
+        RIVALS,
+        switches=2,
+        most=2 * MOST,
+    ),
+    "an overwrite of the columns, one that brings one, a crash": Scenario(
+        lambda **bounds: explorer(
+            overwriter("a", ONE, **LAST, **UNMARKED),
+            evolver("b", "day=3", **LAST, **UNMARKED),
+            before=((APPEND, (ONE,)),),
+            crashes=1,
+            **bounds,
+        ),
+        (*BOTH, "a committed, b refused"),
+        switches=1,
+    ),
+    "two overwrites of the columns and a reader": Scenario(
+        lambda **bounds: explorer(
+            overwriter("a", ONE, **LAST, **UNMARKED),
+            overwriter("b", ONE, **LAST, **UNMARKED),
+            reader(ONE),
+            before=((APPEND, (ONE,)),),
+            **bounds,
+        ),
+        (*BOTH, "reader done"),
+        switches=2,
     ),
     "an append and a replace that is slow to remove": Scenario(
         lambda **bounds: explorer(writer("a", APPEND, ONE), writer("b", REPLACE, ONE), **bounds),

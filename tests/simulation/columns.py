@@ -1,5 +1,5 @@
 """What must hold of a table's columns at every request: they are those that the table began with
-and those of committed jobs' files, no more and no fewer."""
+and those of committed jobs' files since they were last overwritten, no more and no fewer."""
 
 from __future__ import annotations
 
@@ -11,35 +11,37 @@ from simulation.sim_store import Store
 from zero_rename.committer.protocol.snapshot import Snapshot
 from zero_rename.committer.records.table_record import TableRecord
 
+#: What the files of a job say that overwrites the columns.
+OVERWRITES = "overwrites"
+
 
 def check_columns(before: Store, after: Store, start: Store) -> None:
-    """The table's columns after a request that wrote ``table.json`` or a decision.
+    """The table's columns after a request that wrote ``table.json`` or a decision: those before it
+    and those of a job that is committed by it, or its alone where it overwrites them.
 
     :param start: the store at the beginning, which has a table.
     :raises Violation: a committed job's column is none of the table's, or the table has one that
         no committed job brought.
     """
-    first = start.objects.get(ROOT.table_key)
-    if first is None or before.objects is after.objects:
+    if ROOT.table_key not in start.objects or before.objects is after.objects:
         return
-    decided = [
-        key.removeprefix(ROOT.decisions_prefix).removesuffix(".json")
-        for key in after.objects
-        if key.startswith(ROOT.decisions_prefix) and key.endswith(".json")
-    ]
-    new_decision = any(ROOT.decision_key(job) not in before.objects for job in decided)
-    if not new_decision and before.objects[ROOT.table_key] is after.objects[ROOT.table_key]:
+    prefix = ROOT.decisions_prefix
+    new = [key for key in after.objects.keys() - before.objects.keys() if key.startswith(prefix)]
+    if not new and before.objects[ROOT.table_key] is after.objects[ROOT.table_key]:
         return
-    brought = set(_record(first.body).schema.names)
-    for job in decided:
-        decision = decision_of(after, job)
-        if decision is not None and decision.is_commit:
-            brought.update(*(columns_in(file.checksum) for file in decision.files))
+    expected = set(_columns(before))
+    for key in new:
+        job = key.removeprefix(prefix).removesuffix(".json")
+        decision = decision_of(after, job) if key.endswith(".json") else None
+        notes = [file.checksum for file in decision.files] if decision is not None else []
+        if any(OVERWRITES in note.split("|") for note in notes):
+            expected = set()
+        expected.update(*map(columns_in, notes))
     shown = set(_columns(after))
-    if brought - shown:
-        raise Violation("completeness", f"the columns {sorted(brought - shown)} are lost")
-    if shown - brought:
-        raise Violation("exclusivity", f"the columns {sorted(shown - brought)} are nobody's")
+    if expected - shown:
+        raise Violation("completeness", f"the columns {sorted(expected - shown)} are lost")
+    if shown - expected:
+        raise Violation("exclusivity", f"the columns {sorted(shown - expected)} are nobody's")
 
 
 def check_read_columns(snapshot: Snapshot) -> None:

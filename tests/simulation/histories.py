@@ -7,20 +7,22 @@ from collections.abc import Collection
 from functools import lru_cache
 from itertools import pairwise
 
+from simulation.columns import OVERWRITES
 from simulation.invariants import ROOT, Violation, changes, decision_of, is_head
 from simulation.sim_store import Store, body_of
 
-from zero_rename.committer import Mode, OnConflict
+from zero_rename.committer import JobSpec, Mode, OnConflict
 from zero_rename.committer.layout import job_in_key
 from zero_rename.committer.records.open_record import OpenRecord
 from zero_rename.committer.records.partition_decision import PartitionDecision
 from zero_rename.committer.records.table_record import TableRecord
 
 
-def base_note(policy: OnConflict, etag: str | None, columns: Collection[str]) -> str:
+def base_note(spec: JobSpec, etag: str | None, columns: Collection[str]) -> str:
     """What a file of a simulation carries in the place of its checksum: what its job knew of the
-    partition when it opened, and the file's columns."""
-    return f"{policy}|{etag or ''}|{' '.join(columns)}"
+    partition when it opened, whether it overwrites the columns, and the file's."""
+    does = OVERWRITES if spec.overwrite_schema else ""
+    return f"{spec.on_conflict}|{etag or ''}|{does}|{' '.join(columns)}"
 
 
 def check_new_decision(store: Store, job: str) -> None:
@@ -59,7 +61,7 @@ def _check_base(
     that replace."""
     if not change.files:
         return
-    policy, etag, _ = change.files[0].checksum.split("|")
+    policy, etag, *_ = change.files[0].checksum.split("|")
     if policy != OnConflict.FAIL:
         return
     base = _epoch(body_of(etag)) if etag else 0

@@ -98,7 +98,7 @@ def _write(opened: OpenedJob, partitions: Sequence[str]) -> Step[TaskResult]:
         if isinstance(part, Refused):
             raise StreamError("The upload was aborted.", key=key)
         base = opened.base.get(partition)
-        note = base_note(opened.spec.on_conflict, base, opened.schema.names)
+        note = base_note(opened.spec, base, opened.schema.names)
         files.append(
             PendingFile(key, partition, created.upload_id, (part.etag,), len(key), 1, note)
         )
@@ -144,6 +144,13 @@ def evolver(name: str, *partitions: str, **policy: Any) -> Participant:
     """An append that brings a column, named as the job."""
     schema = SCHEMA.append(pa.field(name, pa.int64()))
     return writer(name, Mode.APPEND, *partitions, schema=schema, merge_schema=True, **policy)
+
+
+def overwriter(name: str, *partitions: str, **policy: Any) -> Participant:
+    """A replace of the whole table that leaves it a column named as the job, and no other."""
+    schema = pa.schema([pa.field(name, pa.int64()), SCHEMA.field("day")])
+    policy = {"replace_table": True, "overwrite_schema": True, **policy}
+    return writer(name, Mode.REPLACE, *partitions, schema=schema, **policy)
 
 
 def in_turn(partition: str, *modes: Mode | None, name: str = "turns") -> Participant:

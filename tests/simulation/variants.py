@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from simulation import broken, broken_gc, scenarios
+from simulation.catalogue import OVERWRITE
 
 from zero_rename.committer.gc import collect, fold_heads, settle
 from zero_rename.committer.index import write_index
@@ -116,6 +117,21 @@ VARIANTS = [
         [(snapshot, "_with_columns", broken.reads_the_columns_before_the_heads_only)],
         "a job that brings a column, an append and a reader",
         CONSISTENCY,
+    ),
+    _variant(
+        [(job, "_come_beside", broken.overwrites_columns_without_another_look)],
+        OVERWRITE,
+        COMPLETENESS,
+    ),
+    _variant(
+        [(job, "see_columns", broken.never_looks_at_the_columns_of_a_new_head)],
+        OVERWRITE,
+        COMPLETENESS,
+    ),
+    _variant(
+        [(evolve, "_refuse_overwritten", broken.lets_an_overwrite_of_columns_pass)],
+        OVERWRITE,
+        COMPLETENESS,
     ),
     _variant(
         [(scenarios, "commit_job", broken.decides_before_it_claims)],
@@ -376,7 +392,12 @@ VARIANTS = [
         CONTINUITY,
     ),
     _variant(
-        [(first_job, "find_table", broken.counts_a_table_before_its_first_job_committed)],
+        _everywhere(
+            "find_table",
+            broken.counts_a_table_before_its_first_job_committed,
+            first_job,
+            evolve,
+        ),
         "two first jobs, a fault",
         COMPLETENESS,
     ),

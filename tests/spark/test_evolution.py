@@ -81,10 +81,17 @@ def test_a_frame_that_was_loaded_before_a_column_came_reads_its_own(spark, s3_bu
     assert [row["n"] for row in rows(read(spark, url))] == [1, 2, 3]
 
 
-def test_the_documented_call(spark, s3_bucket):
+def test_the_documented_calls(spark, s3_bucket):
     url = f"s3://{s3_bucket.name}/flights"
     write(spark.sql("select 1 n"), url)
-    example = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S)[1]
-    frame = spark.sql("select 2 n, 'N14228' tail")
-    exec(example.replace("s3://bucket/flights", url), {"frame": frame})
+    examples = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S)
+    calls = [example.replace("s3://bucket/flights", url) for example in examples]
+    names = {"frame": spark.sql("select 2 n, 'N14228' tail")}
+    exec(calls[1], names)
     assert rows(read(spark, url)) == [{"n": 1, "tail": None}, {"n": 2, "tail": "N14228"}]
+    stale = read(spark, url)
+    names["frame"] = spark.sql("select 'three' n, true more")
+    exec(calls[3], names)
+    assert rows(read(spark, url)) == [{"n": "three", "more": True}]
+    with pytest.raises(Exception, match="The table's schema changed"):
+        stale.collect()
