@@ -44,7 +44,7 @@ def main() -> int:
         os.environ.update(s3.environment())
         home, root = Path(folder, "airflow"), f"s3://{_BUCKET}/warehouse"
         home.mkdir()
-        flights = Flights(first_days(9, Path(folder, "flights.csv")))
+        flights = Flights(first_days(10, Path(folder, "flights.csv")))
         mended = flights.without(7, Path(folder, "mended.csv"))
         with deployment(home, database, s3, root) as made:
             print(

@@ -13,8 +13,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg2
+
 from tools.server_process import ServerError, free_port
 
+_SETTINGS = (
+    *("-c", "fsync=off", "-c", "max_connections=200"),
+    *("-c", "idle_in_transaction_session_timeout=60s"),
+)
 _DEBIAN = Path("/usr/lib/postgresql")
 
 
@@ -45,7 +51,7 @@ def postgres() -> Iterator[str]:
         with Path(folder, "log").open("wb") as log:
             where = ["-D", data, "-p", str(port), "-h", "127.0.0.1", "-k", folder]
             server = subprocess.Popen(
-                [programs / "postgres", *where, "-c", "fsync=off", "-c", "max_connections=200"],
+                [programs / "postgres", *where, *_SETTINGS],
                 user=user,
                 cwd=folder,
                 stdout=log,
@@ -60,6 +66,21 @@ def postgres() -> Iterator[str]:
             # Not by SIGTERM, which would wait for the clients to go.
             server.send_signal(signal.SIGINT)
             server.wait()
+
+
+def locks_held(url: str, table: str) -> bool:
+    """Whether a session that does nothing holds locks of a table's rows in an open transaction.
+
+    :param url: SQLAlchemy's, of the database.
+    """
+    asked = """
+        SELECT 1 FROM pg_stat_activity JOIN pg_locks USING (pid) JOIN pg_class ON oid = relation
+        WHERE relname = %s AND mode = 'RowShareLock' AND state = 'idle in transaction'
+    """
+    with contextlib.closing(psycopg2.connect(url.replace("+psycopg2", ""))) as connection:
+        cursor = connection.cursor()
+        cursor.execute(asked, (table,))
+        return cursor.fetchone() is not None
 
 
 def _programs() -> Path:

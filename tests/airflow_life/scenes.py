@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_life.deployment import Deployment, kill, until
+from airflow_life.postgres import locks_held
 from airflow_life.rows import Flights, check_day, check_partition, path_of
 from zero_rename.committer import Table
 
@@ -106,10 +107,29 @@ def scheduler_restarted(world: World) -> str:
     """the scheduler and all it started killed in the middle of a job (-9), and started again"""
     day = "2013-02-06"
     run, airflow = _held(world, day), world.airflow
-    # As a container's end does. Workers that outlive it keep its connection to the database, and
-    # with that its locks of rows: Airflow's next scheduler would pass the run over for ever.
+    # As a container's end does.
     scheduler = airflow.processes["scheduler"]
     kill([scheduler, *scheduler.children(recursive=True)])
+    scheduler.wait()
+    until("the scheduler's silence to be seen", lambda: not airflow.healthy("scheduler"))
+    airflow.start("scheduler")
+    until("a heartbeat of the scheduler", lambda: airflow.healthy("scheduler"))
+    airflow.release(f"{DAILY}-{LOAD}-{day}")
+    report = world.succeeded(run)
+    check_day(world.table("flights"), day, world.flights.of(day))
+    tries = airflow.task(DAILY, run, LOAD)["try_number"]
+    return f"{tries} {'try' if tries == 1 else 'tries'}, repeated: {report['repeated']}"
+
+
+def scheduler_alone(world: World) -> str:
+    """the scheduler alone killed (-9) with its loop's locks in the database, and started again"""
+    # Its workers keep its connection, so that PostgreSQL does not know that it is dead, and ends
+    # its transaction by idle_in_transaction_session_timeout only.
+    day = "2013-02-10"
+    run, airflow = _held(world, day), world.airflow
+    scheduler = airflow.processes["scheduler"]
+    until("the scheduler with the locks of its loop", lambda: _stopped_with_locks(airflow))
+    scheduler.kill()
     scheduler.wait()
     until("the scheduler's silence to be seen", lambda: not airflow.healthy("scheduler"))
     airflow.start("scheduler")
@@ -180,7 +200,7 @@ def maintained(world: World) -> str:
 #: In this order: what comes later is about what came before.
 SCENES = (
     *(backfilled, cleared, backfilled_again, worker_killed, machine_killed, scheduler_restarted),
-    *(first_wins, last_wins, one_job, hourly, maintained),
+    *(scheduler_alone, first_wins, last_wins, one_job, hourly, maintained),
 )
 
 
@@ -191,6 +211,17 @@ def _held(world: World, day: str) -> str:
     run = world.backfill(day)
     world.airflow.begun(name)
     return run
+
+
+def _stopped_with_locks(airflow: Deployment) -> bool:
+    """Stop the scheduler; whether it is in a transaction with the lock of pools, without which no
+    other scheduler starts a task. Else it goes on."""
+    scheduler = airflow.processes["scheduler"]
+    scheduler.suspend()
+    if locks_held(airflow.environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"], "slot_pool"):
+        return True
+    scheduler.resume()
+    return False
 
 
 def _colliding(world: World, dag_id: str) -> tuple[dict[str, str], dict[str, Any]]:
