@@ -5,7 +5,7 @@ PY := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help environment setup demo servers s3a-jars s3a-archive older-spark older-airflow test tests test-s3a test-older-spark screenshots torture proof airflow-life growth lint lock clean
+.PHONY: help environment setup demo servers s3a-jars s3a-archive older-spark older-airflow optional-providers test tests test-s3a test-older-spark screenshots torture proof airflow-life growth lint lock clean
 
 help:            ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## */make \1\t/p' $(MAKEFILE_LIST)
@@ -31,12 +31,15 @@ older-spark: environment ## The oldest Spark that save() runs on, 700 MB, once
 older-airflow: environment ## The oldest Airflow that the provider runs on, 600 MB, once
 	@$(PY) tools/older_airflow.py
 
+optional-providers: environment ## Airflow's providers for Kubernetes, Databricks and OpenLineage, 93 MB, once
+	@$(PY) tools/optional_providers.py
+
 test: lint tests ## Lint, types and all tests; those of s3a/real where make s3a-jars was run
 
 s3a-archive: setup s3a-jars # halves the start of JVMs with Hadoop's jars
 	@$(PY) tools/s3a_class_archive.py
 
-tests: setup $(if $(CI),servers s3a-archive older-spark older-airflow) # at once with lint where there are --jobs
+tests: setup $(if $(CI),servers s3a-archive older-spark older-airflow optional-providers) # at once with lint where there are --jobs
 	@$(PY) -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder
 
 test-s3a: s3a-archive ## All tests with Hadoop's S3A committers, on a real S3 server

@@ -42,6 +42,8 @@ def get_provider_info() -> dict[str, Any]:
             "operators.emr_steps",
             "operators.emr_containers",
             "operators.glue",
+            "operators.spark_kubernetes",
+            "operators.databricks",
             "operators.maintenance",
             "operators.s3a_maintenance",
         ),

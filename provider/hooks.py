@@ -153,14 +153,20 @@ class ZeroRenameHook(BaseHook):
             found["AWS_SECRET_ACCESS_KEY"] = credentials.secret_key or ""
             # An empty one, too: a token left in the worker's environment belongs to other keys.
             found["AWS_SESSION_TOKEN"] = credentials.token or ""
-        endpoint = config.get_service_endpoint_url("s3")
-        if endpoint:
-            found["AWS_ENDPOINT_URL"] = endpoint
         if isinstance(self.s3.verify, str):
             found["AWS_CA_BUNDLE"] = self.s3.verify
-        if self.s3.region_name:
-            found["AWS_REGION"] = found["AWS_DEFAULT_REGION"] = self.s3.region_name
-        return found
+        return found | self.endpoint_env()
+
+    def endpoint_env(self) -> dict[str, str]:
+        """Those of :meth:`credentials_env` that say where the store is, none of them a secret:
+        ``AWS_ENDPOINT_URL``, ``AWS_REGION``, ``AWS_DEFAULT_REGION``."""
+        endpoint, region = self.s3.conn_config.get_service_endpoint_url("s3"), self.s3.region_name
+        found = {
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_REGION": region,
+            "AWS_DEFAULT_REGION": region,
+        }
+        return {name: value for name, value in found.items() if value}
 
     def s3a_store(self) -> dict[str, Any]:
         """Endpoint, region and addressing of the AWS connection, as members of

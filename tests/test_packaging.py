@@ -65,8 +65,9 @@ def test_the_core_needs_boto3_and_pyarrow_only(project: dict[str, Any]) -> None:
     assert names == {"boto3", "pyarrow"}
 
 
-def test_the_lock_file_pins_what_pyproject_asks_for(project: dict[str, Any]) -> None:
-    lock = (ROOT / "requirements.lock").read_text("utf-8")
+def test_the_lock_files_pin_what_pyproject_asks_for(project: dict[str, Any]) -> None:
+    locks = (ROOT / "requirements.lock", ROOT / "tools" / "optional_providers.lock")
+    lock = "".join(file.read_text("utf-8") for file in locks)
     pinned = {name.lower() for name in re.findall(r"^([A-Za-z0-9._-]+)==", lock, re.MULTILINE)}
     needs = project["project"]["dependencies"] + [
         need for needs in project["project"]["optional-dependencies"].values() for need in needs

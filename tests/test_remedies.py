@@ -32,6 +32,7 @@ import dagster_zero_rename
 import support.airflow  # noqa: F401 - Airflow's home comes before the first import of Airflow
 import zero_rename
 from dagster_zero_rename import ZeroRenameResource
+from support.optional_providers import OF_THEM
 from zero_rename import JobSpec, Table
 from zero_rename.catalog import sync_catalog
 from zero_rename.cli import app
@@ -162,7 +163,7 @@ def modules() -> tuple[Any, ...]:
         *walk_packages(dagster_zero_rename.__path__, "dagster_zero_rename."),
     ]
     names = [module.name for module in found if ".example_dags" not in module.name]
-    return tuple(import_module(name) for name in names)
+    return tuple(import_module(name) for name in names if name not in OF_THEM)
 
 
 @cache
@@ -250,7 +251,7 @@ NAMES = {"macOS", "zero_rename", "arrow_ipc", "sync_catalog"}
 NAMES |= {"external_location", "partitioned_by", "sync_partition_metadata", "read_parquet"}
 NAMES |= {"hive_partitioning", "hive_types", "union_by_name"}
 #: Members of requests to services that run Spark.
-NAMES |= {"entryPoint"}
+NAMES |= {"entryPoint", "new_cluster", "apiVersion", "template_spec", "application_file"}
 
 
 # The rules: each yields what a text names that does not exist

@@ -39,6 +39,12 @@ class PinnedEnvironment:
         return cache_dir() / f"{self.title}-{self.version}-{digest}" / "bin" / "python"
 
     @property
+    def site(self) -> Path:
+        """The folder with its packages."""
+        folder = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        return self.python.parents[1] / "lib" / folder / "site-packages"
+
+    @property
     def version(self) -> str:
         """Of the package, ``3.5.9``."""
         return self.pinned.removeprefix(f"{self.package}==")
@@ -86,6 +92,6 @@ def command(
         if not environment.python.exists():
             make()
     except (SetupError, subprocess.SubprocessError, OSError) as error:
-        print(f"older {environment.title}: {error}", file=sys.stderr)
+        print(f"{environment.title}: {error}", file=sys.stderr)
         return 1
     return 0

@@ -11,6 +11,7 @@ from .service_load import ServiceLoadOperator
 
 if TYPE_CHECKING:
     from airflow.providers.amazon.aws.triggers.base import AwsBaseWaiterTrigger
+    from airflow.sdk import Context
 
 #: Seconds that a job is waited for, unless told otherwise: the amazon provider's own limits, some
 #: 25 to 75 minutes, would end loads that are well. ``execution_timeout`` is the task's limit.
@@ -30,10 +31,10 @@ class AwsLoadOperator(ServiceLoadOperator):
     @abstractmethod
     def _trigger(self, job_id: str) -> AwsBaseWaiterTrigger: ...
 
-    def _wait_for(self, job_id: str) -> None:
+    def _wait_for(self, context: Context, job_id: str) -> None:
         trigger = self._trigger(job_id)
         if self.deferrable:
-            self.defer(trigger=trigger, method_name="execute_complete")
+            self.defer(trigger=trigger, method_name=self.completed_by)
         wait(
             waiter=self.hook.get_waiter(trigger.waiter_name),
             waiter_delay=trigger.waiter_delay,

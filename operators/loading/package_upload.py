@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...committer.errors import InvalidInputError, OutcomeUnknownError
-from ...orchestration.submit.package_zip import build_zip
 
 if TYPE_CHECKING:
     from ...committer import Table
@@ -21,12 +19,15 @@ _FOLDER = "_zero_rename_packages"
 _PLACE = re.compile(r"s3[an]?://([^/\s]+)(?:/(\S*))?")
 
 
-def uploaded_package(hook: ZeroRenameHook, table: Table, location: str | None) -> str:
-    """The URL of this package's zip, which is put there unless it is there.
+def uploaded_package(
+    hook: ZeroRenameHook, table: Table, location: str | None, package: Path
+) -> str:
+    """The URL of this package's zip or wheel, which is put there unless it is there.
 
-    The name holds a digest of the content, so that a job keeps the version that it began with.
+    Its folder is a digest of the content, so that a job keeps the version that it began with.
 
     :param location: ``s3://bucket/prefix``; ``None`` for a folder of the table's bucket.
+    :param package: the file.
     :raises InvalidInputError: no such location.
     :raises StoreRefusedError: the connection may not write there.
     :raises OutcomeUnknownError: the store did not say whether it is there.
@@ -41,9 +42,8 @@ def uploaded_package(hook: ZeroRenameHook, table: Table, location: str | None) -
             remedy="Give s3://bucket/prefix, or leave it out for the table's bucket.",
         )
     bucket, prefix = place[1], (place[2] or "").strip("/")
-    with tempfile.TemporaryDirectory() as folder:
-        content = build_zip(Path(folder)).read_bytes()
-    key = f"{prefix}/zero_rename-{sha256(content).hexdigest()[:16]}.zip".lstrip("/")
+    content = package.read_bytes()
+    key = f"{prefix}/{sha256(content).hexdigest()[:16]}/{package.name}".lstrip("/")
     url = f"s3://{bucket}/{key}"
     if bucket != table.root.bucket:
         # No table: whatever is below this bucket is reached by it.

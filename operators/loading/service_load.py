@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowException
@@ -14,6 +16,7 @@ from ...committer.errors import InvalidInputError
 from ...orchestration.runs.heartbeat import heartbeats
 from ...orchestration.runs.outcomes import log_what_is_left, settle_killed
 from ...orchestration.submit.job_mark import JobMark, MarkedJob
+from ...orchestration.submit.package_zip import build_zip
 from ...orchestration.submit.service_words import refuse_in_request
 from ...provider.failures import explained, final_where_refused
 from ...s3a.hadoop.settings import NATIVE
@@ -36,6 +39,9 @@ class ServiceLoadOperator(LoadOperator):
     that a try whose predecessor's worker was killed finds the job that still runs, and goes on
     waiting for it instead of starting another one.
 
+    A deferred task comes back to :meth:`load_completed`, which has the event judged as the operator
+    that submits does.
+
     :param package_location: ``s3://bucket/prefix`` where the package is put for the job; ``None``
         for ``_zero_rename_packages/`` in the table's bucket. The connection writes it, the job's
         role reads it. (templated)
@@ -45,27 +51,27 @@ class ServiceLoadOperator(LoadOperator):
     template_fields: Sequence[str] = (*LoadOperator.template_fields, "package_location")
     #: Members of the operator that submits which hold what the service is asked to run.
     request_fields: Sequence[str] = ()
+    #: The method by which the operator that submits goes on after a deferral, and the argument by
+    #: which it would not wait for its job.
+    completed_by, waits_by = "execute_complete", "wait_for_completion"
+    #: Writes the package in the service's form to a folder.
+    build_package: Callable[[Path], Path] = staticmethod(build_zip)
 
     def __init__(
-        self,
-        *,
-        package_location: str | None = None,
-        ship_package: bool = True,
-        wait_for_completion: bool = True,
-        **kwargs: Any,
+        self, *, package_location: str | None = None, ship_package: bool = True, **kwargs: Any
     ) -> None:
         self.package_location = package_location
         self.ship_package = ship_package
         self._mark: JobMark | None = None
         self._resume: dict[str, str | None] = {}
-        if not wait_for_completion:
+        if self.waits_by and not kwargs.setdefault(self.waits_by, True):
             raise InvalidInputError(
-                "wait_for_completion=False: a load is reported and checked when its job has ended.",
+                f"{self.waits_by}=False: a load is reported and checked when its job has ended.",
                 remedy="Leave it out; deferrable=True frees the worker meanwhile.",
             )
-        super().__init__(wait_for_completion=True, **kwargs)
+        super().__init__(**kwargs)
 
-    def execute_complete(
+    def load_completed(
         self,
         context: Context,
         event: dict[str, Any] | None = None,
@@ -80,12 +86,13 @@ class ServiceLoadOperator(LoadOperator):
         :param following: the mark of the job, where an earlier try had submitted it.
         """
         load = self._table_load(context)
+        self._resume = {"earlier": earlier, "following": following}
         mark = JobMark.find(following or "")
         if mark is None:
             with self._watched(load.table, load.run):
-                check_event(event)
+                self._check_event(context, event)
             return self._published(context, load, self._outcome(replace(load, earlier=earlier)))
-        report = self._followed(load, mark, lambda: check_event(event))
+        report = self._followed(load, mark, lambda: self._check_event(context, event))
         return self._published(context, load, report or self._load(context, load))
 
     def defer(
@@ -97,8 +104,8 @@ class ServiceLoadOperator(LoadOperator):
         timeout: Any = None,
     ) -> Any:
         """As any operator's, but that the method learns what the job is."""
-        if method_name == "execute_complete":
-            kwargs = {**(kwargs or {}), **self._resume}
+        if method_name == self.completed_by:
+            method_name, kwargs = "load_completed", {**(kwargs or {}), **self._resume}
         super().defer(trigger=trigger, method_name=method_name, kwargs=kwargs, timeout=timeout)
 
     def on_kill(self) -> None:
@@ -120,7 +127,7 @@ class ServiceLoadOperator(LoadOperator):
 
         :param mark: to be part of the job's name.
         :param handed: what the application is told.
-        :param package: URL of the package's zip.
+        :param package: URL of the package, in the form of :attr:`build_package`.
         """
 
     @abstractmethod
@@ -128,8 +135,8 @@ class ServiceLoadOperator(LoadOperator):
         """Ids and names of the service's jobs that have not ended, the newest first."""
 
     @abstractmethod
-    def _wait_for(self, job_id: str) -> None:
-        """Wait for a job's end.
+    def _wait_for(self, context: Context, job_id: str) -> None:
+        """Wait for the end of a job that an earlier try has submitted.
 
         :raises AirflowException: it did not end well.
         :raises TaskDeferred: somebody else waits.
@@ -137,6 +144,16 @@ class ServiceLoadOperator(LoadOperator):
 
     @abstractmethod
     def _cancel(self, job_id: str) -> None: ...
+
+    def _check_event(self, context: Context, event: dict[str, Any] | None) -> None:
+        """See that a job ended well for which the task was deferred.
+
+        :param event: the trigger's; each service's has its own members besides.
+        :raises AirflowException: it did not.
+        """
+        if event is None or event.get("status") != "success":
+            said = (event or {}).get("message") or event or "the trigger said nothing"
+            raise AirflowException(f"The job did not end well: {said}")
 
     def _check_arguments(self, parsing: bool = False) -> None:
         super()._check_arguments(parsing)
@@ -157,7 +174,7 @@ class ServiceLoadOperator(LoadOperator):
                 job.id,
                 job.mark.number,
             )
-            report = self._followed(load, job.mark, lambda job=job: self._wait_for(job.id))
+            report = self._followed(load, job.mark, lambda job=job: self._wait_for(context, job.id))
             if report is not None:
                 return report
         return super()._load(context, load)
@@ -174,7 +191,9 @@ class ServiceLoadOperator(LoadOperator):
     def _package(self, load: TableLoad) -> str | None:
         if not self.ship_package:
             return None
-        return uploaded_package(load.hook, load.table, self.package_location)
+        with tempfile.TemporaryDirectory() as folder:
+            made = self.build_package(Path(folder))
+            return uploaded_package(load.hook, load.table, self.package_location, made)
 
     def _unfinished(self, mark: JobMark) -> list[MarkedJob]:
         """The jobs of this load that the service has not ended."""
@@ -213,17 +232,6 @@ class ServiceLoadOperator(LoadOperator):
         except Exception:
             log_what_is_left(table, run)
             raise
-
-
-def check_event(event: dict[str, Any] | None) -> None:
-    """See that a job ended well for which a task was deferred.
-
-    :param event: the trigger's; each service's has its own members besides.
-    :raises AirflowException: it did not.
-    """
-    if event is None or event.get("status") != "success":
-        said = (event or {}).get("message") or event or "the trigger said nothing"
-        raise AirflowException(f"The job did not end well: {said}")
 
 
 def _check_committer(load: TableLoad) -> None:

@@ -22,7 +22,7 @@ _NAME = re.compile(
       | secret(?:[._\-]?access)?(?:[._\-]?key)?
       | (?:api|private|encryption|client)[._\-]?key
       | account[._\-]?key (?:[._\-].*)?
-      | token | passw(?:or)?d | pwd | passphrase | credentials?
+      | (?<!idempotency_)token | passw(?:or)?d | pwd | passphrase | credentials?
     ) $"""
 )
 _ACCESS_KEY_ID = re.compile(r"(?<![A-Z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Z0-9])")

@@ -18,8 +18,14 @@ _PY_FILES = re.compile(
 #: Characters of ``sparkSubmitParameters`` (API references of EMR Serverless and EMR on EKS), and of
 #: one of a step's words (that of EMR, HadoopJarStepConfig).
 _LONGEST_PARAMETERS, _LONGEST_WORD = 102_400, 10_280
-#: Values that EMR takes out of Secrets Manager itself.
-_REFERENCE = "EMR.secret@"
+#: Values that EMR takes out of Secrets Manager itself, and Databricks out of a scope of secrets;
+#: those of Databricks within a template, too, whose braces they have.
+_REFERENCES = re.compile(
+    r"""EMR\.secret@\S+ | (?: \{\{\s*['"] )? \{\{secrets/[^{}\s]+\}\} (?: ['"]\s*\}\} )?""",
+    re.VERBOSE,
+)
+#: Settings of Spark that name a key of a Secret of Kubernetes.
+_REFERS = "secretKeyRef."
 
 
 def with_words(parameters: str, settings: Mapping[str, str], package: str | None) -> str:
@@ -84,7 +90,7 @@ def refuse_in_request(request: Any, where: str) -> None:
     :raises InvalidInputError: names the place, never the value.
     """
     for place, name, value in _texts(request, where):
-        if looks_like_credential(name, _without_references(value)):
+        if _REFERS not in name and looks_like_credential(name, _REFERENCES.sub("none", value)):
             raise InvalidInputError(
                 f"{place} is or holds a credential, and the service keeps what it is asked to run "
                 "and shows it. Nothing was submitted.",
@@ -94,17 +100,11 @@ def refuse_in_request(request: Any, where: str) -> None:
             )
 
 
-def _without_references(text: str) -> str:
-    """A text without the words whose values are names of secrets."""
-    if _REFERENCE not in text:
-        return text
-    words = re.split(r"\s+", text)
-    return " ".join(w for w in words if not w.rpartition("=")[2].startswith(_REFERENCE))
-
-
 def _texts(request: Any, where: str, name: str = "") -> Iterator[tuple[str, str, str]]:
     """Each text with its place and the name it has there."""
     if isinstance(request, Mapping):
+        if isinstance(request.get("name"), str) and isinstance(request.get("value"), str):
+            yield f"{where}[{request['name']!r}]", request["name"], request["value"]
         for key, value in request.items():
             yield from _texts(value, f"{where}[{key!r}]", str(key))
     elif isinstance(request, list | tuple) and not all(isinstance(it, str) for it in request):

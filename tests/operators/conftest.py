@@ -8,8 +8,10 @@ import pytest
 
 from support.airflow import aws_connection, connection_variable, tables  # noqa: F401 - fixtures
 from support.airflow_runs import dag_of  # noqa: F401 - a fixture
-from support.aws_services import aws, service  # noqa: F401 - fixtures
+from support.aws_services import aws  # noqa: F401 - a fixture
 from support.fake_spark import FakeSpark, installed
+from support.http_services import service  # noqa: F401 - a fixture
+from support.optional_providers import optional_providers  # noqa: F401 - a fixture
 
 
 @pytest.fixture

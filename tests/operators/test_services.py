@@ -16,7 +16,9 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskD
 from botocore.stub import Stubber
 
 from support.airflow import Tables, run_task, task_context
-from support.aws_services import SERVICES, Killed, Service, killed, while_it_waits
+from support.aws_services import SERVICES as OF_AWS
+from support.aws_services import Killed, Service, killed, while_it_waits
+from support.http_services import SERVICES
 from support.moto_server import ACCESS_KEY, SECRET_KEY
 from zero_rename.committer import InvalidInputError, Owner
 from zero_rename.committer.errors import CommitConflictError
@@ -26,6 +28,10 @@ from zero_rename.operators import emr_containers, emr_serverless, emr_steps
 
 ONCE = "flights/scheduled__2013-02-02/load"
 every_service = pytest.mark.parametrize("service", SERVICES, indirect=True)
+#: One for each form of a deferral.
+each_deferral = pytest.mark.parametrize(
+    "service", ["EmrServerless", "Kubernetes", "Databricks"], indirect=True
+)
 #: What is the same code for all of them.
 one_service = pytest.mark.parametrize("service", ["EmrServerless"], indirect=True)
 
@@ -36,10 +42,11 @@ def operator(service: Service, **arguments: Any) -> Any:
         "table": service.application.tables.url(),
         "partition": "day=1",
         "mode": "overwrite",
-        "aws_conn_id": "services",
         "retries": 2,
         "ship_package": False,
     }
+    if type(service).__name__ in OF_AWS:
+        given["aws_conn_id"] = "services"
     return service.operator(**given | arguments)
 
 
@@ -49,7 +56,7 @@ def run(service: Service, try_number: int = 1, **arguments: Any) -> dict[str, An
 
 
 def context(task: Any, try_number: int = 1, **members: Any) -> dict[str, Any]:
-    made = task_context(task, try_number=try_number, **members)
+    made = task_context(task, try_number=try_number, dag=None, **members)
     made["ti"].xcom_push = lambda **_: None
     return made
 
@@ -122,7 +129,7 @@ class TestTries:
         assert run(service, 3)["repeated"] is False
         assert len(service.jobs) == 2
 
-    @one_service
+    @pytest.mark.parametrize("service", ["EmrServerless", "Kubernetes"], indirect=True)
     def test_a_cleared_task_waits_for_the_job_of_before_and_loads_again(
         self, service: Service, tables: Tables, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -181,7 +188,7 @@ class TestAKill:
         assert tables.table().job_state(left[0]) == "aborted"
 
 
-@every_service
+@pytest.mark.parametrize("service", OF_AWS, indirect=True)
 def test_a_job_is_cancelled(service: Service) -> None:
     """moto stops neither steps nor Glue's runs."""
     requests: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
@@ -238,7 +245,7 @@ class TestDeferred:
         report = self.resumed(service, 1, deferred)
         assert (report["repeated"], report["rows"]) == (False, 1)
 
-    @one_service
+    @each_deferral
     def test_the_next_try_waits_for_the_same_job(self, service: Service) -> None:
         """The triggerer's event was lost, or the wait timed out."""
         service.goes_on = True
@@ -249,13 +256,13 @@ class TestDeferred:
         service.end()
         assert self.resumed(service, 2, again)["repeated"] is True
 
-    @one_service
+    @each_deferral
     def test_a_job_that_did_not_end_well(self, service: Service) -> None:
         service.goes_on = True
         deferred = self.deferred(service, 1)
-        event = {"status": "failure", "message": "the driver ran out of memory"}
+        service.set_state(service.jobs[0], service.failed)
         with pytest.raises(AirflowException, match="ran out of memory"):
-            self.resumed(service, 1, deferred, event)
+            self.resumed(service, 1, deferred, service.event(good=False))
 
     @one_service
     def test_a_cleared_task_waits_for_the_job_of_before_and_loads_again(
@@ -289,7 +296,7 @@ class TestDeferred:
         **members: Any,
     ) -> dict[str, Any]:
         task = operator(service, deferrable=True)
-        kwargs = json.loads(json.dumps(deferred.kwargs)) | {"event": event or {"status": "success"}}
+        kwargs = json.loads(json.dumps(deferred.kwargs)) | {"event": event or service.event()}
         ctx: Any = context(task, try_number, **members)
         task.render_template_fields(ctx)
         return task.resume_execution(deferred.method_name, kwargs, ctx)
@@ -297,7 +304,7 @@ class TestDeferred:
 
 def _waits_for(deferred: TaskDeferred) -> Any:
     _, arguments = deferred.trigger.serialize()
-    named = ("job_id", "step_ids", "run_id")
+    named = ("job_id", "step_ids", "run_id", "pod_name")
     return {name: arguments[name] for name in named if name in arguments}
 
 

@@ -10,6 +10,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
@@ -98,6 +99,13 @@ class Service(ABC):
     running = "RUNNING"
     succeeded = "SUCCESS"
     failed = "FAILED"
+    said = "the driver ran out of memory"
+
+    @contextmanager
+    def prepared(self) -> Iterator[Any]:
+        self.prepare()
+        yield
+        state_manager.unset_transition("glue::job_run")
 
     @abstractmethod
     def prepare(self) -> None: ...
@@ -130,6 +138,10 @@ class Service(ABC):
         self.set_state(job, self.running)
         if not self.goes_on:
             self.end()
+
+    def event(self, good: bool = True) -> dict[str, Any]:
+        """What the trigger says of the last job."""
+        return {"status": "success"} if good else {"status": "failure", "message": self.said}
 
     def end(self, number: int = -1, as_state: str | None = None) -> None:
         """Let a job write and end; by itself it fails where the application does."""
@@ -301,16 +313,6 @@ def aws(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv(*connection_variable("services", **fields, extra=extra))
     with mock_aws():
         yield "services"
-
-
-@pytest.fixture
-def service(
-    request: pytest.FixtureRequest, aws: str, tables: Tables, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Service]:
-    made = SERVICES[request.param](Application(tables), monkeypatch)
-    made.prepare()
-    yield made
-    state_manager.unset_transition("glue::job_run")
 
 
 def while_it_waits(monkeypatch: pytest.MonkeyPatch, *happens: Callable[[], Any]) -> list[float]:

@@ -1,0 +1,230 @@
+"""Loads by applications of the Kubernetes operator for Apache Spark."""
+
+from __future__ import annotations
+
+import copy
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator  # pyright: ignore
+from airflow.providers.cncf.kubernetes.operators.spark_kubernetes import SparkKubernetesOperator  # pyright: ignore
+from airflow.providers.common.compat.sdk import AirflowException
+from kubernetes.client.rest import ApiException  # pyright: ignore
+
+from ..committer.errors import InvalidInputError
+from ..committer.handoff import HANDOFF
+from ..orchestration.submit.job_mark import JobMark
+from ..orchestration.submit.service_words import refuse_in_request
+from ..provider.hooks import ZeroRenameHook
+from .loading.service_load import ServiceLoadOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+    from kubernetes.client import CustomObjectsApi, V1Pod  # pyright: ignore
+
+#: The label by which a load's applications are listed; which try's each is, says its name.
+_LABEL = "zero-rename-load"
+#: Begins the names of settings that are variables of the driver's pod.
+_DRIVER = "spark.kubernetes.driverEnv."
+_ENDED = ("COMPLETED", "FAILED")
+#: Characters of a label's value, which Spark makes of the driver pod's name.
+_LONGEST_NAME = 63 - len("-driver")
+#: Seconds between two looks at an application that has no driver yet.
+_PAUSE = 10.0
+
+
+class ZeroRenameSparkKubernetesOperator(ServiceLoadOperator, SparkKubernetesOperator):
+    """Load a table by a ``SparkApplication``, which the Kubernetes operator for Apache Spark runs.
+
+    Takes every argument of :class:`SparkKubernetesOperator` (but that it finds its application
+    again by itself, not by ``reattach_on_restart``) and of
+    :class:`~.loading.service_load.ServiceLoadOperator`. ``spec.sparkConf`` gets what the
+    application is told, as a variable of the driver's pod, and the store's endpoint and region, for
+    all pods. Keys are never written into the object: pods have a service account's role, or a
+    Secret by ``envFrom``. The object's name ends with the mark by which the next try finds it.
+    Returns (XCom) what :class:`ZeroRenameSparkSubmitOperator` returns.
+
+    :param do_xcom_push: push that report. (There is no sidecar for XComs.)
+    :param ship_package: put this package among ``spec.deps.pyFiles``, by an ``s3a://`` URL, which
+        an image with Hadoop's S3A can load; else the image has it, as it has boto3 and pyarrow.
+    :param pass_endpoint: hand over the AWS connection's endpoint and region; what the object says
+        of them itself is kept.
+    """
+
+    template_fields: Sequence[str] = (
+        *SparkKubernetesOperator.template_fields,
+        *ServiceLoadOperator.template_fields,
+    )
+    request_fields = ("template_spec",)
+    completed_by, waits_by = "trigger_reentry", ""
+
+    def __init__(
+        self,
+        *,
+        do_xcom_push: bool = True,
+        ship_package: bool = False,
+        pass_endpoint: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        self.pass_endpoint = pass_endpoint
+        # SparkKubernetesOperator's own way to find a driver again would take a cleared task's.
+        kwargs["reattach_on_restart"] = False
+        # Its two hundred lines would hide why.
+        kwargs.setdefault("log_pod_spec_on_failure", False)
+        super().__init__(do_xcom_push=do_xcom_push, ship_package=ship_package, **kwargs)
+
+    def _check_arguments(self, parsing: bool = False) -> None:
+        super()._check_arguments(parsing)
+        if isinstance(self.template_spec, Mapping) or not parsing:
+            _spark_application(self.manage_template_specs())
+
+    def _hand_over(self, mark: JobMark, handed: str, package: str | None) -> None:
+        body = copy.deepcopy(self.manage_template_specs())
+        refuse_in_request(body, "the SparkApplication")
+        application = _spark_application(body)
+        spec = application["spec"]
+        store = {}
+        if self.pass_endpoint:
+            told = ZeroRenameHook(self.zero_rename_conn_id).endpoint_env()
+            store = _variables(spec, "driver", _DRIVER, told)
+            store |= _variables(spec, "executor", "spark.executorEnv.", told)
+        theirs = spec.get("sparkConf") or {}
+        spec["sparkConf"] = {**store, **theirs, f"{_DRIVER}{HANDOFF}": handed}
+        if package:
+            deps = spec["deps"] = dict(spec.get("deps") or {})
+            url = package.replace("s3://", "s3a://", 1)
+            deps["pyFiles"] = [*(deps.get("pyFiles") or []), url]
+        metadata = application["metadata"] = dict(application.get("metadata") or {})
+        metadata["labels"] = {**(metadata.get("labels") or {}), _LABEL: mark.load}
+        name = self.name or metadata.get("name") or self.task_id
+        self.name = mark.after(re.sub(r"[^a-z0-9-]+", "-", name.lower()), _LONGEST_NAME, "-")
+        self.random_name_suffix = False
+        self.application_file, self.template_spec = None, body
+
+    def _execute_parent(self, context: Context) -> Any:
+        with self._without_sidecar():
+            return super()._execute_parent(context)
+
+    def _list_unfinished(self) -> Iterator[tuple[str, str]]:
+        assert self._mark is not None, "known as soon as there is something to look for"
+        found = self._objects().list_namespaced_custom_object(
+            **self._kind(), label_selector=f"{_LABEL}={self._mark.load}"
+        )["items"]
+        found.sort(key=lambda it: it["metadata"].get("creationTimestamp", ""), reverse=True)
+        for application in found:
+            if _state(application)[0] not in _ENDED:
+                yield application["metadata"]["name"], application["metadata"]["name"]
+
+    def _wait_for(self, context: Context, job_id: str) -> None:
+        driver = self._driver(job_id)
+        if driver is None:
+            return
+        self.pod = self.pod_request_obj = driver
+        with self._without_sidecar():
+            KubernetesPodOperator.execute(self, context)
+
+    def _driver(self, name: str) -> V1Pod | None:
+        """The pod of an application's driver, as soon as there is one.
+
+        :return: ``None``: the application has completed.
+        :raises AirflowException: it has failed, or is gone.
+        """
+        while True:
+            try:
+                found = self._objects().get_namespaced_custom_object(**self._kind(), name=name)
+            except ApiException as error:
+                if error.status != 404:
+                    raise
+                raise AirflowException(f"Somebody has deleted the application {name}.") from error
+            state, said = _state(found)
+            if state == "COMPLETED":
+                return None
+            if state == "FAILED":
+                raise AirflowException(f"The application {name} has failed: {said}")
+            pod = found.get("status", {}).get("driverInfo", {}).get("podName")
+            if pod:
+                try:
+                    return self.hook.get_pod(pod, self.namespace)
+                except ApiException as error:
+                    if error.status != 404:
+                        raise
+            self.log.info("The application %s has no driver yet: %s", name, state or "new")
+            time.sleep(_PAUSE)
+
+    def process_pod_deletion(self, pod: Any, *, reraise: bool = True) -> None:
+        """Delete an application by its driver's pod, as the base class does, which takes every
+        ``-driver`` out of the name and writes into ``template_spec``."""
+        if pod is not None and self.delete_on_termination:
+            self._cancel(pod.metadata.name.removesuffix("-driver"))
+
+    def _check_event(self, context: Context, event: dict[str, Any] | None) -> None:
+        with self._without_sidecar():
+            SparkKubernetesOperator.trigger_reentry(self, context, event or {})
+
+    def _cancel(self, job_id: str) -> None:
+        try:
+            self._objects().delete_namespaced_custom_object(**self._kind(), name=job_id)
+        except ApiException as error:
+            if error.status != 404:
+                raise
+
+    def _objects(self) -> CustomObjectsApi:
+        assert self.client is not None, "whose making configures all of Kubernetes' clients"
+        return self.custom_obj_api
+
+    def _kind(self) -> dict[str, str]:
+        version = _spark_application(self.manage_template_specs())["apiVersion"]
+        group, _, version = version.partition("/")
+        where = {"group": group, "version": version, "plural": "sparkapplications"}
+        return {**where, "namespace": self.namespace}
+
+    @contextmanager
+    def _without_sidecar(self) -> Iterator[None]:
+        """Let the base class wait for no XCom of the pod, while the task still pushes its own."""
+        pushes, self.do_xcom_push = self.do_xcom_push, False
+        try:
+            yield
+        finally:
+            self.do_xcom_push = pushes
+
+
+def _spark_application(body: Any) -> dict[str, Any]:
+    """The object that is created, of what the arguments hold.
+
+    :raises InvalidInputError: it is none that loads.
+    """
+    found = body.get("spark", body) if isinstance(body, Mapping) else None
+    if (
+        not isinstance(found, dict)
+        or found.get("kind") != "SparkApplication"
+        or not all(isinstance(found.get(name), kind) for name, kind in _MEMBERS.items())
+    ):
+        raise InvalidInputError(
+            "template_spec (or application_file) is no SparkApplication with an apiVersion and a "
+            "spec; nothing was submitted.",
+            remedy="Give {'apiVersion': 'sparkoperator.k8s.io/v1beta2', 'kind': "
+            "'SparkApplication', 'spec': {…}}; what runs it on a schedule is Airflow.",
+        )
+    return found
+
+
+_MEMBERS = {"apiVersion": str, "spec": dict}
+
+
+def _variables(
+    spec: Mapping[str, Any], role: str, prefix: str, store: Mapping[str, str]
+) -> dict[str, str]:
+    """Settings for those variables that the pods of a role have not by the object itself."""
+    pod = spec.get(role) or {}
+    named = {it.get("name") for it in pod.get("env") or ()}
+    named |= {*(pod.get("envVars") or ()), *(pod.get("envSecretKeyRefs") or ())}
+    return {f"{prefix}{name}": value for name, value in store.items() if name not in named}
+
+
+def _state(application: Mapping[str, Any]) -> tuple[str, str]:
+    """State of an application, and what went wrong."""
+    found = application.get("status", {}).get("applicationState", {})
+    return found.get("state", ""), found.get("errorMessage", "")
