@@ -4,7 +4,8 @@ docs/performance.md::
     .venv/bin/python benchmarks/growth.py > docs/performance.md
 
 Times are those of 32 connections whose every answer is 30 ms late, and of CPU; nothing
-waits for real. ``--files 60000`` makes a larger table; its store takes gigabytes of memory.
+waits for real. Four minutes, and 700 MB of memory, nearly all of it the store's;
+``--files 10000`` makes a smaller table.
 """
 
 from __future__ import annotations
@@ -241,7 +242,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--files", type=int, default=10_000, help="of the large table")
+    parser.add_argument("--files", type=int, default=100_000, help="of the large table")
     given = parser.parse_args()
     print(_HEAD)
     many_partitions(1100, 365)
