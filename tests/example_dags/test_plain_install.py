@@ -62,8 +62,12 @@ class PlainInstall:
         return self.folder / "bin" / "python"
 
     @property
+    def site(self) -> Path:
+        return next(self.folder.glob("lib/python*/site-packages"))
+
+    @property
     def pyspark(self) -> Path:
-        return next(self.folder.glob("lib/python*/site-packages")) / "pyspark"
+        return self.site / "pyspark"
 
     def uv(self, command: str, *arguments: str) -> str:
         """``uv pip``: as pip, without compiling what it installs."""
@@ -71,6 +75,15 @@ class PlainInstall:
         done = subprocess.run([*words, *arguments], cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout + done.stderr
+
+    def borrow_bytecode(self) -> None:
+        """Compiling what is installed takes longer than the loads: the tests' own environment has
+        it compiled, of the same files. Python compiles what differs."""
+        lender = Path(pytest.__file__).parents[1]
+        for cache in lender.rglob("__pycache__"):
+            folder = self.site / cache.relative_to(lender)
+            if folder.parent.is_dir():
+                shutil.copytree(cache, folder, copy_function=os.link, dirs_exist_ok=True)
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +95,7 @@ def plain(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> PlainInstall
     subprocess.run(venv, check=True)
     found = ["--find-links", str(cache_dir() / "wheels")]
     made.uv("install", *found, "--constraint", LOCK, "--no-config", f"{wheel}[airflow,spark]")
+    made.borrow_bytecode()
     return made
 
 

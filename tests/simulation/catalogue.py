@@ -51,7 +51,7 @@ LISTS: dict[str, Any] = {"limits": Limits(decisions_per_head=1, merged_below=0)}
 #: A table of two jobs, so that heads name decisions of both.
 TWICE: dict[str, Any] = {"before": ((Mode.APPEND, (ONE, TWO)), (Mode.APPEND, (ONE,)))}
 #: States of a scenario that `make test` explores: every broken variant is caught within.
-MOST = int(os.environ.get("SIMULATION_STATES", "4000"))
+MOST = int(os.environ.get("SIMULATION_STATES", "3000"))
 OWN: dict[str, Any] = {"once": "run", "on_repeat": OnRepeat.REPLACE_OWN}
 WORST = Faults(denials=True, reads=True, deletes=True, in_flight=True)
 #: What must be reached.
@@ -344,7 +344,7 @@ BOUNDED = {
         ),
         BOTH,
         switches=1,
-        most=2 * MOST,
+        most=3 * MOST,
     ),
     "a job that brings a column, an append and a reader": Scenario(
         lambda **bounds: explorer(
@@ -389,6 +389,7 @@ BOUNDED = {
         ),
         (*BOTH, "a committed, b refused"),
         switches=1,
+        most=2 * MOST,
     ),
     "two overwrites of the columns and a reader": Scenario(
         lambda **bounds: explorer(
@@ -444,7 +445,7 @@ BOUNDED = {
         ),
         ("reader done", "turns done"),
         switches=1,
-        most=2 * MOST,
+        most=3 * MOST,
     ),
     "two tries of one run, a crash": Scenario(
         lambda **bounds: explorer(
@@ -505,7 +506,7 @@ BOUNDED = {
         ),
         BOTH,
         switches=1,
-        most=2 * MOST,
+        most=3 * MOST,
     ),
     "a folding append, a replace and a reader": Scenario(
         lambda **bounds: explorer(
