@@ -65,7 +65,8 @@ def _catalog(url: CatalogUrl, spark: Any, connect: Callable[[], Any] | None) -> 
 
 def sync_after_commit(table: Table | str, catalog: str, **options: Any) -> CatalogReport | None:
     """As :func:`sync_catalog`, after a commit: a failure is no failure of the job, so it is a
-    warning with what to do. The next commit's call tells the catalog all that it has missed.
+    warning with what to do. The next commit's call, recovery and maintenance that know the catalog
+    tell it all that it has missed.
 
     :returns: ``None``: it failed.
     """

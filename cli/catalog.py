@@ -10,6 +10,7 @@ import typer
 from ..catalog import Engine, ReadBy, describe, sync_catalog
 from ..catalog import ddl as statements
 from ..committer import Table
+from ..committer.errors import ZeroRenameError
 from .output import EXIT_CODES, AsJson, Exit, Url, print_rows, refusals, say
 
 app = typer.Typer(
@@ -29,6 +30,33 @@ By = Annotated[
 Exclude = Annotated[
     list[str] | None, typer.Option(help="A column that the engine is not told of; may be repeated.")
 ]
+
+
+Registered = Annotated[
+    str | None,
+    typer.Option(
+        "--catalog",
+        metavar="URL",
+        help="With --apply: register the table there once its jobs are settled, as catalog sync; "
+        "glue://database/table.",
+    ),
+]
+
+
+def register_settled(table: Table, catalog: str) -> None:
+    """Make a catalog say what a table is once its jobs are settled, and say so on standard error.
+
+    :raises typer.Exit: it was not told.
+    """
+    try:
+        report = sync_catalog(table, catalog)
+    except ZeroRenameError as error:
+        say(f"The jobs are settled, and {catalog} was not told: {type(error).__name__}: {error}")
+        raise typer.Exit(Exit.LOOK) from error
+    say(
+        f"{report.catalog}: {report.table}; partitions: {report.added} added, {report.updated} "
+        f"updated, {report.dropped} dropped."
+    )
 
 
 @app.command()

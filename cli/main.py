@@ -78,7 +78,11 @@ def jobs(table: Url, as_json: AsJson = False) -> None:
 
 @app.command()
 def recover(
-    table: Url, patience: Patience = None, apply: Apply = False, as_json: AsJson = False
+    table: Url,
+    patience: Patience = None,
+    registered: catalog.Registered = None,
+    apply: Apply = False,
+    as_json: AsJson = False,
 ) -> None:
     """Settle every open job: finish committed ones, clean up aborted ones, fence dead ones."""
     with refusals():
@@ -89,6 +93,8 @@ def recover(
     print_rows(as_json, columns, rows, plain(outcomes), "No job is open: nothing is to be settled.")
     if any(outcome.outcome in _PLANNED for outcome in outcomes):
         say(DRY)
+    if registered and apply:
+        catalog.register_settled(opened, registered)
     if any(outcome.outcome is Outcome.FAILED for outcome in outcomes):
         raise typer.Exit(Exit.LOOK)
 
@@ -114,6 +120,7 @@ def purge(
             min=3600.0,
         ),
     ] = KEPT_FOR,
+    registered: catalog.Registered = None,
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
@@ -121,9 +128,8 @@ def purge(
     if foreign and older_than is None:
         raise typer.BadParameter("--foreign needs --older-than SECONDS")
     with refusals():
-        report = Table(table).purge(
-            older_than, foreign, apply, patience, job or (), records_older_than
-        )
+        opened = Table(table)
+        report = opened.purge(older_than, foreign, apply, patience, job or (), records_older_than)
     rows = [(entry.key, entry.action, entry.reason) for entry in report.entries]
     rows += [(outcome.job, outcome.outcome, outcome.detail) for outcome in report.recovered]
     columns = ("upload, record or job", "action", "why")
@@ -134,6 +140,8 @@ def purge(
         outcome.outcome in _PLANNED for outcome in report.recovered
     ):
         say(DRY)
+    if registered and apply:
+        catalog.register_settled(opened, registered)
     if report.failed:
         say(f"{report.failed} of these are not done; run it again.")
         raise typer.Exit(Exit.LOOK)

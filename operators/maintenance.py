@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
 
 from ..committer.errors import InvalidInputError, ZeroRenameError
 from ..orchestration.runs.reports import text_table
+from ..orchestration.table_names import check_catalog
 from ..provider.connection import config_number
 from ..provider.failures import final_where_refused
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
@@ -35,7 +37,7 @@ _ORDER = ("failed", "aborted", "would-abort", "removed", "would-remove", "kept")
 class _Maintenance(BaseOperator):
     """What all maintenance is told."""
 
-    template_fields: Sequence[str] = ("tables", "zero_rename_conn_id")
+    template_fields: Sequence[str] = ("tables", "catalog", "zero_rename_conn_id")
     ui_color = "#f2eee6"
 
     def __init__(
@@ -44,6 +46,7 @@ class _Maintenance(BaseOperator):
         tables: str | Sequence[str] | None,
         apply: bool = False,
         patience: float | timedelta | None = None,
+        catalog: str | None = None,
         zero_rename_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
@@ -51,11 +54,27 @@ class _Maintenance(BaseOperator):
         self.tables = tables
         self.apply = apply
         self.patience = patience
+        self.catalog = catalog
         self.zero_rename_conn_id = zero_rename_conn_id
 
     def _named(self) -> list[str]:
         """The tables that were given."""
         return [self.tables] if isinstance(self.tables, str) else list(self.tables or ())
+
+    def _catalog(self, hook: ZeroRenameHook, tables: Sequence[Table]) -> str:
+        """Where the tables are registered, once their jobs are settled; empty: nowhere.
+
+        :raises InvalidInputError: it is no such place, or a single table's.
+        """
+        catalog = hook.catalog_of(self.catalog)
+        if catalog and check_catalog(catalog).count("/") > 2 and len(tables) > 1:
+            raise InvalidInputError(
+                f"catalog={catalog!r} is one table's, and {len(tables)} are looked after; nothing "
+                "was changed.",
+                remedy="Name the database alone, glue://database: each table is called there by "
+                "the last word of its root. Or give a task for each table.",
+            )
+        return catalog if self.apply else ""
 
 
 class _TableMaintenance(_Maintenance):
@@ -79,9 +98,12 @@ class _TableMaintenance(_Maintenance):
                 raise InvalidInputError("tables names no table.", remedy="Give one or more tables.")
             tables = [hook.get_table(name) for name in names]
             self._check(hook)
+            catalog = self._catalog(hook, tables)
         for table in tables:
             try:
                 report = self._treat(table, hook)
+                if catalog and (registered := hook.sync(table, catalog)):
+                    report["catalog"] = registered
             except ZeroRenameError as error:
                 self.log.error("%s: %s", table.root.url, error)
                 errors.append(error)
@@ -120,13 +142,16 @@ class RecoverJobsOperator(_TableMaintenance):
 
     Reports by default: ``apply=True`` acts. Safe beside running jobs: those that send heartbeats
     are left alone. Returns (XCom) ``tables``, each with ``recovered`` (``job``, ``outcome``,
-    ``detail``) and ``failed``.
+    ``detail``) and ``failed``; and ``catalog``, what the catalog was told after that: what a load
+    could not register is registered here.
 
     :param tables: one table or several, whole or below the connection's table root.
         (templated)
     :param apply: act; ``False`` only reports what would be done.
     :param patience: seconds (or a timedelta) an undecided job may be silent before it is
         declared dead; ``None`` takes each job's own.
+    :param catalog: where the tables are registered: ``glue://database``, or ``glue://database/table``
+        for a single one; ``None``: the connection's; ``""``: nowhere. (templated)
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
@@ -144,8 +169,8 @@ class PurgeStaleUploadsOperator(_TableMaintenance):
     writers, are aborted only with ``foreign=True`` and by age. Returns (XCom) ``tables``, each
     with ``uploads`` (``key``, ``upload_id``, ``job``, ``initiated``, ``action``, ``reason``; 100
     at most, those that could not be aborted first), ``uploads_left_off``, ``aborted``, ``kept``,
-    ``would_abort``, ``removed``, ``would_remove``, ``failed_uploads``, ``recovered`` and
-    ``failed``. Fails when an upload is still listed after it was aborted.
+    ``would_abort``, ``removed``, ``would_remove``, ``failed_uploads``, ``recovered``, ``failed``
+    and ``catalog``. Fails when an upload is still listed after it was aborted.
 
     :param tables: one table or several, whole or below the connection's table root.
         (templated)
@@ -155,6 +180,7 @@ class PurgeStaleUploadsOperator(_TableMaintenance):
         else ``[zero_rename] purge_older_than_hours``. Below ``[zero_rename]
         purge_floor_hours`` it is refused.
     :param patience: as in :class:`RecoverJobsOperator`.
+    :param catalog: as in :class:`RecoverJobsOperator`.
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
@@ -213,13 +239,14 @@ class PurgeStaleUploadsOperator(_TableMaintenance):
 
 
 class MaintainTablesOperator(_Maintenance):
-    """Look after all tables of a connection: recover, purge, gc, index, verify.
+    """Look after all tables of a connection: recover, purge, gc, index, verify, and register them
+    where their loads do.
 
     Reports by default: ``apply=True`` acts. The summary is logged and returned (XCom):
-    ``tables`` (100 at most: ``jobs``, ``uploads`` and ``findings`` counted, ``person``, ``again``
-    and ``notes`` with 20 sentences each and ``left_off``), ``tables_left_off``, ``person`` (how
-    many things need one) and ``again``. The XCom ``markdown`` has it as a page. Both are there
-    also where the task fails.
+    ``tables`` (100 at most: ``jobs``, ``uploads`` and ``findings`` counted, ``catalog``,
+    ``person``, ``again`` and ``notes`` with 20 sentences each and ``left_off``),
+    ``tables_left_off``, ``person`` (how many things need one) and ``again``. The XCom ``markdown``
+    has it as a page. Both are there also where the task fails.
 
     Fails, without a retry, where only a person can help: a file is missing or changed, a record
     cannot be read, a committed file is lost, a right is missing. What the store's weather kept
@@ -231,6 +258,7 @@ class MaintainTablesOperator(_Maintenance):
     :param foreign: abort foreign uploads too.
     :param older_than: their least age, as in :class:`PurgeStaleUploadsOperator`.
     :param patience: as in :class:`RecoverJobsOperator`.
+    :param catalog: as in :class:`RecoverJobsOperator`.
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
@@ -258,7 +286,9 @@ class MaintainTablesOperator(_Maintenance):
             names = hook.table_urls() if self.tables is None else self._named()
             tables = [hook.get_table(name) for name in names]
             age = foreign_age(hook, self.foreign, self.older_than)
-        done = [self._look_after(table, age) for table in tables]
+            catalog = self._catalog(hook, tables)
+        register = partial(hook.sync, catalog=catalog) if catalog else None
+        done = [self._look_after(table, age, register) for table in tables]
         page = as_markdown(done, self.apply)
         self.log.info("%s", page)
         report = {
@@ -277,12 +307,18 @@ class MaintainTablesOperator(_Maintenance):
         more = "" if len(needed) == 1 else f" And {len(needed) - 1} more tables; the log has all."
         raise AirflowFailException(f"A person is needed. {needed[0]}{more}")
 
-    def _look_after(self, table: Table, age: float | None) -> Upkeep:
+    def _look_after(
+        self, table: Table, age: float | None, register: Callable[[Table], dict[str, Any]] | None
+    ) -> Upkeep:
         from ..orchestration.upkeep import Upkeep, look_after
 
         try:
             done = look_after(
-                table, apply=self.apply, foreign_age=age, patience=_seconds(self.patience)
+                table,
+                apply=self.apply,
+                foreign_age=age,
+                patience=_seconds(self.patience),
+                register=register,
             )
         except Exception as error:
             # The other tables are looked after; this one is for who mends the program.

@@ -4,7 +4,7 @@ what of it only a person can mend."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,8 @@ class Upkeep:
 
     :param jobs: open jobs by what became of them; ``uploads``, ``findings`` and old
         ``records`` likewise.
+    :param catalog: what its catalog was told: ``table`` (created, updated, unchanged) and how many
+        partitions were ``added``, ``updated`` and ``dropped``; empty: nothing.
     :param person: what only a person can mend, a sentence each.
     :param again: what the next run tries again.
     :param notes: what is worth a look, and harms nobody.
@@ -37,6 +39,7 @@ class Upkeep:
     uploads: dict[str, int] = field(default_factory=dict)
     findings: dict[str, int] = field(default_factory=dict)
     records: dict[str, int] = field(default_factory=dict)
+    catalog: dict[str, Any] = field(default_factory=dict)
     person: list[str] = field(default_factory=list)
     again: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -54,16 +57,27 @@ class Upkeep:
 
 
 def look_after(
-    table: Table, *, apply: bool, foreign_age: float | None, patience: float | None
+    table: Table,
+    *,
+    apply: bool,
+    foreign_age: float | None,
+    patience: float | None,
+    register: Callable[[Table], dict[str, Any]] | None = None,
 ) -> Upkeep:
     """Recover, purge, gc, index and verify a table; a step that fails does not keep the next from
     it.
 
     :param foreign_age: seconds from which foreign uploads are aborted; ``None`` leaves them.
+    :param register: tells a catalog what the table is, once its jobs are settled; returns what it
+        told.
     """
     done = Upkeep(table.root.url)
     try:
         _purge(table, done, apply, foreign_age, patience)
+    except ZeroRenameError as error:
+        done.met(error)
+    try:
+        done.catalog = {} if register is None else register(table)
     except ZeroRenameError as error:
         done.met(error)
     try:
@@ -137,8 +151,17 @@ def as_markdown(done: Sequence[Upkeep], applied: bool) -> str:
         f"| {_counts(it.records)} |"
         for it in done
     ]
+    registered = [f"* `{it.table}`: {_registered(it)}" for it in done if it.catalog]
+    lines += ["", *registered] if registered else []
     text = "\n".join(lines if done else [*lines[:2], "There is no table."])
     return text if len(text) <= _MARKDOWN else f"{text[:_MARKDOWN]}\n\n… the log has the rest"
+
+
+def _registered(done: Upkeep) -> str:
+    told = done.catalog
+    counted = {name: told[name] for name in ("added", "updated", "dropped") if told[name]}
+    partitions = f", partitions: {_counts(counted)}" if counted else ""
+    return f"registered as {told['catalog']}, {told['table']}{partitions}"
 
 
 def _counts(counted: dict[str, int]) -> str:

@@ -88,20 +88,45 @@ class ZeroRenameHook(BaseHook):
     def register(self, table: Table, catalog: str | None) -> dict[str, Any] | None:
         """Tell a catalog what a table is now that a job of it is committed.
 
-        A failure is a warning with what to do, never a failure of the task: the next load, retry
-        or ``zero-rename catalog sync`` tells the catalog all that it has missed.
+        A failure is a warning with what to do, never a failure of the task: the next load, retry,
+        recovery or maintenance, or ``zero-rename catalog sync``, tells the catalog all that it has
+        missed.
 
-        :param catalog: ``glue://database/table``, or without the table's name; ``None``: the
-            connection's; empty: none.
+        :param catalog: as :meth:`catalog_of` takes it.
         :return: what the catalog was told; ``None``: nothing.
         """
         from ..catalog import sync_after_commit
 
-        chosen = self.settings.catalog if catalog is None else catalog
+        chosen = self.catalog_of(catalog)
         if not chosen:
             return None
         report = sync_after_commit(table, chosen, connect=self.get_glue)
         return None if report is None else asdict(report)
+
+    def sync(self, table: Table, catalog: str) -> dict[str, Any]:
+        """As :meth:`register`, of a task whose work it is.
+
+        :param catalog: ``glue://database/table``, or without the table's name.
+        :return: what the catalog was told; empty where no job has made the table yet.
+        :raises InvalidInputError: another table has that name there.
+        :raises UnsupportedTypeError: a column has no type there.
+        :raises CatalogUnsyncedError: the catalog did not do it. Repeating it finishes it.
+        """
+        from ..catalog import sync_catalog
+        from ..committer.errors import TableNotFoundError
+
+        try:
+            return asdict(sync_catalog(table, catalog, connect=self.get_glue))
+        except TableNotFoundError:
+            return {}
+
+    def catalog_of(self, given: str | None) -> str:
+        """Where tables are registered; empty: nowhere.
+
+        :param given: ``glue://database/table``, or without the table's name; ``None``: the
+            connection's; empty: none.
+        """
+        return (self.settings.catalog if given is None else given) or ""
 
     def table_url(self, table: str) -> str:
         """The whole root, ``s3://bucket/prefix``, of a table named whole or relative."""

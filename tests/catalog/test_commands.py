@@ -85,3 +85,23 @@ def test_compact(table: Table) -> None:
 @pytest.mark.parametrize("size", ["0", "x", "1T", "-5M"])
 def test_what_is_no_size(table: Table, size: str) -> None:
     invoke("compact", table.root.url, "--target-size", size, code=2)
+
+
+@pytest.mark.parametrize("command", ["recover", "purge"])
+def test_who_settles_jobs_registers_the_table(
+    table: Table, s3_bucket: Bucket, command: str
+) -> None:
+    """What a load could not register, or did not live to."""
+    glue = boto3.client("glue")
+    catalog = f"glue://{s3_bucket.name}/sales"
+    url = table.root.url
+    failed = invoke(command, url, "--catalog", catalog, "--apply", code=1)
+    assert "The jobs are settled" in failed.output
+    assert "no database" in failed.output
+    glue.create_database(DatabaseInput={"Name": s3_bucket.name})
+    invoke(command, url, "--catalog", catalog)
+    assert glue.get_tables(DatabaseName=s3_bucket.name)["TableList"] == []
+    done = invoke(command, url, "--catalog", catalog, "--apply")
+    assert f"{catalog}: created; partitions: 2 added" in done.output
+    found = glue.get_partitions(DatabaseName=s3_bucket.name, TableName="sales")["Partitions"]
+    assert len(found) == 2

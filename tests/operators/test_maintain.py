@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
+from botocore.exceptions import ClientError
 
 from support.airflow import Tables, connection_variable, run_task, task_context
+from zero_rename.catalog.glue import GlueCatalog
 from zero_rename.committer.s3.driver import BotoDriver
 from zero_rename.committer.s3.requests import AbortUpload, ListUploads, Unknown
 from zero_rename.committer.uploads.selection import UploadsPath
@@ -26,6 +28,14 @@ class Pushed:
     def xcom_push(self, key: str, value: Any) -> None:
         assert json.loads(json.dumps(value)) == value
         self.xcom[key] = value
+
+
+class Unanswered(GlueCatalog):
+    """Glue that throttles."""
+
+    def _get_table(self) -> None:
+        answer: Any = {"Error": {"Code": "ThrottlingException", "Message": "Rate exceeded"}}
+        raise ClientError(answer, "GetTable")
 
 
 @pytest.fixture
@@ -76,6 +86,32 @@ def test_nothing_is_changed_by_default(tables: Tables, connection: str) -> None:
     report = run(connection, apply=False, patience=0.0)
     assert report["tables"][0]["jobs"] == {"would-abort": 1}
     assert len(tables.bucket.uploads()) == 1
+
+
+def test_tables_are_registered_where_their_loads_do(
+    tables: Tables, connection: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = tables.bucket.name
+    extra = {"table_root": tables.url("").rstrip("/"), "catalog": f"glue://{database}"}
+    monkeypatch.setenv(*connection_variable("zr", conn_type="zero_rename", extra=extra))
+    for name in ("a", "b"):
+        tables.load(1, name=name)
+    tables.decided(2, name="b")
+    with pytest.raises(AirflowFailException, match=f"no database {database}"):
+        run(connection)
+    glue = ZeroRenameHook(connection).get_glue()
+    glue.create_database(DatabaseInput={"Name": database})
+    pushed = Pushed()
+    report = run(connection, pushed)
+    told = [it["catalog"] for it in report["tables"]]
+    assert [(it["table"], it["added"]) for it in told] == [("created", 1), ("created", 2)]
+    found = glue.get_partitions(DatabaseName=database, TableName="b")["Partitions"]
+    assert sorted(it["Values"] for it in found) == [["1"], ["2"]]
+    assert "registered" in pushed.xcom["markdown"]
+    monkeypatch.setattr("zero_rename.catalog.registration.GlueCatalog", Unanswered)
+    report = run(connection)
+    assert report["again"] == 2
+    assert "zero-rename catalog sync" in report["tables"][0]["again"][0]
 
 
 class TestFails:

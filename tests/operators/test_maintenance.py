@@ -9,11 +9,18 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from support.airflow import Tables, connection_variable, run_task, task_context
-from zero_rename.committer import DamagedError, Table, TableNotFoundError, ZeroRenameError
+from zero_rename.committer import (
+    DamagedError,
+    InvalidInputError,
+    Table,
+    TableNotFoundError,
+    ZeroRenameError,
+)
 from zero_rename.committer.s3.backoff import Backoff
 from zero_rename.committer.s3.driver import BotoDriver
 from zero_rename.committer.s3.requests import AbortUpload, Refused
 from zero_rename.operators.maintenance import PurgeStaleUploadsOperator, RecoverJobsOperator
+from zero_rename.provider.hooks import ZeroRenameHook
 
 
 def run(kind: type, tables: Any, **arguments: Any) -> dict[str, Any]:
@@ -82,6 +89,76 @@ class TestRecover:
         with pytest.raises(type(error)):
             run(RecoverJobsOperator, [tables.url("broken"), tables.url()])
         assert tables.table().is_closed(job)
+
+
+class TestCatalog:
+    """What a load could not register is registered by whoever settles its jobs."""
+
+    @pytest.fixture
+    def database(self, tables: Tables, monkeypatch: pytest.MonkeyPatch) -> str:
+        """Of a connection that registers its tables in it."""
+        name = tables.bucket.name
+        ZeroRenameHook().get_glue().create_database(DatabaseInput={"Name": name})
+        extra = {"catalog": f"glue://{name}", "table_root": tables.url("").rstrip("/")}
+        monkeypatch.setenv(*connection_variable("zr", conn_type="zero_rename", extra=extra))
+        return name
+
+    def partitions(self, database: str, table: str = "flights") -> list[str]:
+        glue = ZeroRenameHook().get_glue()
+        try:
+            found = glue.get_partitions(DatabaseName=database, TableName=table)["Partitions"]
+        except glue.exceptions.EntityNotFoundException:
+            return []
+        return sorted(partition["Values"][0] for partition in found)
+
+    @pytest.mark.parametrize("kind", [RecoverJobsOperator, PurgeStaleUploadsOperator])
+    def test_a_job_that_died_before_it_was_registered(
+        self, tables: Tables, database: str, kind: type
+    ) -> None:
+        tables.load(1)
+        tables.decided(2)
+        report = run(kind, "flights", zero_rename_conn_id="zr")["tables"][0]
+        assert report["catalog"] == {
+            "catalog": f"glue://{database}/flights",
+            "read_by": "folders",
+            "table": "created",
+            "added": 2,
+            "updated": 0,
+            "dropped": 0,
+            "projected": False,
+        }
+        assert self.partitions(database) == ["1", "2"]
+        again = run(kind, "flights", zero_rename_conn_id="zr")["tables"][0]
+        assert again["catalog"]["table"] == "unchanged"
+
+    def test_nothing_is_told_where_nothing_is_to_be_changed(
+        self, tables: Tables, database: str
+    ) -> None:
+        tables.load(1)
+        for arguments in ({"apply": False}, {"catalog": ""}):
+            report = run(RecoverJobsOperator, "flights", zero_rename_conn_id="zr", **arguments)
+            assert "catalog" not in report["tables"][0]
+        assert self.partitions(database) == []
+
+    def test_a_failure_fails_the_task_and_not_the_other_tables(
+        self, tables: Tables, database: str
+    ) -> None:
+        tables.load(1, name="a")
+        job = tables.decided(1, name="b")
+        names = [tables.url("a"), tables.url("b")]
+        with pytest.raises(InvalidInputError, match="no database nowhere"):
+            run(RecoverJobsOperator, names, catalog="glue://nowhere")
+        assert tables.table("b").is_closed(job)
+
+    def test_one_tables_name_is_not_for_several(self, tables: Tables) -> None:
+        names = [tables.url("a"), tables.url("b")]
+        with pytest.raises(AirflowFailException, match="is one table's, and 2"):
+            run(RecoverJobsOperator, names, catalog="glue://lake/a")
+
+    def test_a_table_that_no_job_has_made_yet(self, tables: Tables, database: str) -> None:
+        tables.undecided(1)
+        report = run(RecoverJobsOperator, "flights", zero_rename_conn_id="zr", patience=0)
+        assert "catalog" not in report["tables"][0]
 
 
 class TestPurge:

@@ -1,0 +1,131 @@
+"""A table whose columns have changed, as everything beside Spark meets it: scans, DuckDB, Polars,
+symlink manifests, Glue, compaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from conftest import Bucket
+
+from zero_rename import Table
+from zero_rename.catalog import sync_catalog
+
+OLD = pa.table(
+    {
+        "n": pa.array([1, 2], pa.int32()),
+        "x": pa.array([0.5, None], pa.float32()),
+        "day": ["a", "b"],
+    }
+)
+NEW = pa.table({"n": [2**40], "x": [0.1], "note": ["late"], "day": ["a"]})
+ROWS = [
+    {"n": 1, "x": 0.5, "day": "a", "note": None},
+    {"n": 2, "x": None, "day": "b", "note": None},
+    {"n": 2**40, "x": 0.1, "day": "a", "note": "late"},
+]
+
+
+@pytest.fixture
+def glue(s3_bucket: Bucket) -> Iterator[Any]:
+    client = boto3.client("glue")
+    client.create_database(DatabaseInput={"Name": s3_bucket.name})
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def table(s3_bucket: Bucket, glue: Any) -> Table:
+    """One that engines knew before it changed."""
+    table = Table(f"s3://{s3_bucket.name}/sales")
+    with table.job(OLD.schema, partition_by=["day"]) as job:
+        job.write(OLD)
+    table.keep_symlinks()
+    assert sync(table).added == 2
+    with table.job(NEW.schema, merge_schema=True) as job:
+        job.write(NEW)
+    return table
+
+
+def sync(table: Table) -> Any:
+    return sync_catalog(table, f"glue://{table.root.bucket}/sales")
+
+
+def by_n(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: row["n"])
+
+
+def told(glue: Any, table: Table) -> set[tuple[tuple[str, str], ...]]:
+    """Columns that Glue has for the table and each of its partitions, each way once."""
+    names = {"DatabaseName": table.root.bucket}
+    there = [glue.get_table(**names, Name="sales")["Table"]]
+    there += glue.get_partitions(**names, TableName="sales")["Partitions"]
+    return {
+        tuple((c["Name"], c["Type"]) for c in it["StorageDescriptor"]["Columns"]) for it in there
+    }
+
+
+def listed(bucket: Bucket, partition: str) -> set[str]:
+    """The keys that a partition's symlink manifest names."""
+    key = f"sales/_symlink_format_manifest/{partition}/manifest"
+    text = bucket.client.get_object(Bucket=bucket.name, Key=key)["Body"].read().decode()
+    return {line.removeprefix(f"s3://{bucket.name}/") for line in text.split()}
+
+
+def check_reads(table: Table) -> None:
+    """The same rows by every way, and filters that old files' types and lacks decide."""
+    assert by_n(table.scan().to_arrow().to_pylist()) == ROWS
+    assert by_n(table.scan().to_polars().to_dicts()) == ROWS
+    view = table.scan().to_duckdb("sales")
+    assert view.sql("SELECT sum(n), max(x), count(note) FROM sales").fetchall() == [
+        (3 + 2**40, 0.5, 1)
+    ]
+    view.close()
+    assert table.scan(filter=pc.field("n") > 2**33).count() == 1
+    assert table.scan(filter=[("n", "<", 2**33)]).count() == 2
+    assert table.scan(filter=pc.field("note").is_null(), columns=["n"]).count() == 2
+    assert table.scan(filter=[("note", "=", "late")], columns=["x"]).to_arrow().to_pylist() == [
+        {"x": 0.1}
+    ]
+    assert table.verify() == []
+
+
+def test_every_reader_and_registration_follows(table: Table, glue: Any, s3_bucket: Bucket) -> None:
+    check_reads(table)
+    report = sync(table)
+    assert (report.table, report.added, report.updated) == ("updated", 0, 2)
+    assert told(glue, table) == {(("n", "bigint"), ("x", "double"), ("note", "string"))}
+    before = {file.key for file in table.files() if file.partition == "day=a"}
+    assert listed(s3_bucket, "day=a") == before
+
+    (done,) = table.compact(["day=a"], apply=True)
+    assert done.job is not None
+    check_reads(table)
+    (file,) = (file for file in table.files() if file.partition == "day=a")
+    assert listed(s3_bucket, "day=a") == {file.key}
+    assert sync(table).table == "unchanged"
+
+
+def test_every_reader_and_registration_follows_an_overwrite_of_the_columns(
+    table: Table, glue: Any, s3_bucket: Bucket
+) -> None:
+    sync(table)
+    rows = pa.table({"n": ["one", "two"], "day": ["a", "c"]})
+    whole: dict[str, Any] = {"mode": "overwrite", "replace_table": True}
+    with table.job(rows.schema, overwrite_schema=True, **whole) as job:
+        job.write(rows)
+    assert sorted(table.scan().to_polars()["n"].to_list()) == ["one", "two"]
+    assert table.scan(filter=[("n", "=", "one")]).count() == 1
+    assert table.verify() == []
+    assert {key.split("/")[1] for key in listed(s3_bucket, "day=a")} == {"day=a"}
+    report = sync(table)
+    assert (report.table, report.added, report.updated, report.dropped) == ("updated", 1, 1, 1)
+    assert told(glue, table) == {(("n", "string"),)}
+    with table.job(rows.schema) as job:
+        job.write(rows)
+    assert {done.partition for done in table.compact(apply=True)} == {"day=a", "day=c"}
+    assert table.scan().count() == 4
