@@ -5,7 +5,7 @@ PY := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help environment setup demo servers s3a-jars s3a-archive older-spark older-airflow optional-providers test tests test-s3a test-older-spark screenshots torture proof airflow-life growth lint lock clean
+.PHONY: help environment setup demo servers s3a-jars s3a-archive older-spark older-airflow optional-providers test tests test-s3a test-older-spark other-sparks screenshots torture proof airflow-life growth lint lock clean
 
 help:            ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## */make \1\t/p' $(MAKEFILE_LIST)
@@ -48,6 +48,10 @@ test-s3a: s3a-archive ## All tests with Hadoop's S3A committers, on a real S3 se
 
 test-older-spark: setup older-spark ## All tests of save() on the oldest Spark
 	@OLDER_SPARK_WHOLE=1 $(PY) -m pytest tests/spark/saving/test_older_spark.py
+
+other-sparks: setup ## save() and load() on Spark 4.0 and 4.1, classic and Connect; 700 MB each, once
+	@$(PY) tools/other_sparks.py
+	@OTHER_SPARKS=1 $(PY) -m pytest -v tests/spark/saving/test_other_sparks.py
 
 screenshots: setup ## The pictures in docs/images, by headless Chromium from a real Airflow (apt: chromium-driver)
 	@$(PY) -m uv pip install --quiet --target build/browser -r tools/browser.lock

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,10 @@ import boto3
 import pyarrow as pa
 import pytest
 from conftest import Bucket
+from typer.testing import CliRunner
 
 from zero_rename import Table
+from zero_rename.cli import app
 
 PAGE = Path(__file__).resolve().parent.parent / "docs/catalogs.md"
 FLIGHTS = pa.table(
@@ -35,8 +39,16 @@ def table(s3_bucket: Bucket) -> Table:
     return table
 
 
-def test_python_examples_run(table: Table, capsys: pytest.CaptureFixture[str]) -> None:
-    boto3.client("glue").create_database(DatabaseInput={"Name": "database"})
+@pytest.fixture
+def glue(s3_bucket: Bucket) -> Iterator[Any]:
+    client = boto3.client("glue")
+    client.create_database(DatabaseInput={"Name": "database"})
+    yield client
+    client.delete_database(Name="database")
+    client.close()
+
+
+def test_python_examples_run(table: Table, glue: Any, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
     found = examples("python")
     assert found
@@ -44,3 +56,19 @@ def test_python_examples_run(table: Table, capsys: pytest.CaptureFixture[str]) -
         exec(example.replace("s3://bucket/flights", table.root.url), names)
     assert names["late"].count() == 2
     assert capsys.readouterr().out.split() == ["1", "1"]
+
+
+def test_commands_run(table: Table, glue: Any, s3_bucket: Bucket) -> None:
+    """In their order, on one table: from here on it keeps symlink manifests, and Glue knows it."""
+    lines = [line for block in examples("console") for line in block.splitlines()]
+    commands = [line.removeprefix("$ zero-rename ") for line in lines if line.startswith("$ ")]
+    assert len(commands) >= 8
+    for command in commands:
+        words = shlex.split(command.replace("s3://bucket/flights", table.root.url), comments=True)
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, f"{command}: {done.output}"
+    there = glue.get_table(DatabaseName="database", Name="flights")["Table"]
+    location = there["StorageDescriptor"]["Location"].removeprefix(f"s3://{s3_bucket.name}/")
+    (list_of_files,) = s3_bucket.keys(f"{location}day=2013-01-01/")
+    (file,) = (file for file in table.files() if file.partition == "day=2013-01-01")
+    assert s3_bucket.read(list_of_files).decode() == f"s3://{s3_bucket.name}/{file.key}\n"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 # As a script it finds its neighbours by the checkout's folder.
@@ -20,13 +21,13 @@ from tools.pinned_environment import PinnedEnvironment, command
 OLDER_SPARK = PinnedEnvironment("spark", "pyspark", Path(__file__).with_suffix(".lock"))
 
 
-def make() -> None:
-    """Make the environment.
+def make(environment: PinnedEnvironment) -> None:
+    """Make an environment with a Spark.
 
     :raises SetupError: a package cannot be had, or not be installed.
     """
-    wheels = wheel_of_source(Path(sys.executable), OLDER_SPARK.pinned)
-    OLDER_SPARK.make(_compile, wheels)
+    wheels = wheel_of_source(Path(sys.executable), environment.pinned)
+    environment.make(_compile, wheels)
 
 
 def _compile(folder: Path) -> None:
@@ -34,7 +35,7 @@ def _compile(folder: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return command(OLDER_SPARK, make, __doc__, arguments)
+    return command(OLDER_SPARK, partial(make, OLDER_SPARK), __doc__, arguments)
 
 
 if __name__ == "__main__":

@@ -31,11 +31,14 @@ def s3_bucket() -> PlainBucket:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A session as that of ``support.spark``."""
+    """A session as that of ``support.spark``; one of Spark Connect, with a server of its own, where
+    ``SPARK_TESTS_REMOTE`` names its master."""
     from pyspark.sql import SparkSession
 
     folder: Path = tmp_path_factory.mktemp("spark")
-    builder = SparkSession.builder.master("local[2,3]").appName("tests")
+    remote = os.environ.get("SPARK_TESTS_REMOTE")
+    builder = SparkSession.builder.appName("tests")
+    builder = builder.remote(remote) if remote else builder.master("local[2,3]")
     for name, value in {
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
@@ -49,6 +52,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     }.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    if not remote:
+        session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pyarrow as pa
 import pytest
 
+from support.session_stand_in import session
 from zero_rename.committer import TableRoot
 from zero_rename.committer.protocol.snapshot import Snapshot
+from zero_rename.committer.records.data_file import DataFile
 from zero_rename.spark.reading.listed_parquet import hidden_column
-from zero_rename.spark.reading.session_store import endpoint_mismatch
+from zero_rename.spark.reading.session_store import endpoint_mismatch, session_store
 
 HERE = "http://127.0.0.1:9000"
 
@@ -48,6 +52,31 @@ def test_two_stores(ours, told, reason):
     assert found is not None
     assert reason in found
     assert "secret" not in found
+
+
+class Refused(Exception):
+    """As py4j raises what S3A does where the store refuses the session's credentials."""
+
+    java_exception = SimpleNamespace(
+        toString=lambda: "java.nio.file.AccessDeniedException: s3a://b/t/f: 403\n\tat S3AUtils"
+    )
+
+
+def test_a_session_whose_credentials_the_store_refuses():
+    """boto3's are others: this package's reader goes by those, and says why Spark's does not."""
+    endpoint = {"fs.s3a.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem", "fs.s3a.endpoint": HERE}
+    spark = session({}, endpoint)
+
+    def refuse(path):
+        raise Refused("An error occurred while calling o1.getFileSystem")
+
+    fs = SimpleNamespace(fs=SimpleNamespace(Path=refuse))
+    spark._jvm = SimpleNamespace(org=SimpleNamespace(apache=SimpleNamespace(hadoop=fs)))
+    file = DataFile("t/f", "", 1, 1, "", "")
+    found = session_store(spark, TableRoot("b", "t"), HERE, file)
+    assert found.scheme is None
+    assert "s3a://: java.nio.file.AccessDeniedException: s3a://b/t/f: 403" in found.why_not
+    assert "S3AUtils" not in found.why_not
 
 
 @pytest.mark.parametrize(

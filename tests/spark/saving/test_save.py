@@ -299,12 +299,21 @@ class TestTasks:
         assert "--py-files" in str(caught.value)
         assert nothing_left(s3_bucket, url)
 
-    def test_workers_without_boto3(
-        self, spark: Any, s3_bucket: Any, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("package", ["boto3", "pyarrow"])
+    def test_workers_without(
+        self,
+        spark: Any,
+        s3_bucket: Any,
+        url: str,
+        package: str,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        (tmp_path / "boto3.py").write_text("raise ImportError('No module named boto3')")
+        """Without pyarrow Spark's own worker ends, before it has any function of ours."""
+        missing = f"raise ModuleNotFoundError(\"No module named '{package}'\")"
+        (tmp_path / f"{package}.py").write_text(missing)
         monkeypatch.setitem(spark.sparkContext.environment, "PYTHONPATH", str(tmp_path))
-        with pytest.raises(InvalidInputError, match="has no boto3") as caught:
+        with pytest.raises(InvalidInputError, match=f"has no {package}") as caught:
             save(spark.range(3), url)
         assert "--py-files" in str(caught.value)
         assert nothing_left(s3_bucket, url)
