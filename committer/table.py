@@ -28,7 +28,7 @@ from .maintenance.conflicts import ConflictReport, find_conflicts
 from .maintenance.current_table import adopt_current, stored_names, verify_current
 from .maintenance.problem import Problem
 from .maintenance.purge import PurgeReport, purge
-from .maintenance.recovery import Recovered, plan_recovery, recover, settle
+from .maintenance.recovery import Recovered, plan_recovery, recover, settle_jobs
 from .maintenance.repair import Repaired, repair
 from .maintenance.store_problems import renew_facts
 from .maintenance.symlink_keeping import SymlinksReport, drop_symlinks, keep_symlinks
@@ -180,12 +180,13 @@ class Table(ReadableTable):
         """What :meth:`recover` would do. Changes nothing."""
         return self.driver.run(plan_recovery(self._context, patience))
 
-    def settle(self, job: str) -> Recovered | None:
-        """Settle one open job whose process has ended: finish it if it is committed, else abort it.
+    def settle(self, jobs: Collection[str]) -> list[Recovered]:
+        """Settle open jobs whose processes have ended: finish those that are committed, abort the
+        others.
 
-        A job whose process is alive is fenced. ``None``: it is not open.
+        A job whose process is alive is fenced. Of one that is not open nothing is said.
         """
-        return self.driver.run(settle(self._context, job))
+        return self.driver.run(settle_jobs(self._context, jobs))
 
     def purge(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
@@ -12,24 +12,26 @@ from ..errors import (
     InvalidInputError,
     StoreRefusedError,
     StoreUnfitError,
+    UnfinishedCommitError,
     ZeroRenameError,
 )
 from ..job_spec import NOBODY, Coordination, Owner
-from ..protocol.abort import abort_job_id, abort_own, claimable_slots, clean_up
+from ..protocol.abort import abort_own, claimable, claimable_slots, fence, unfinished_abort
 from ..protocol.apply import finish
+from ..protocol.close import Swept, delete_open_record, sweep_jobs
 from ..protocol.first_job import confirm
 from ..protocol.open import OpenEntry, read_open
-from ..records.decision import Decision, Verdict
+from ..records.decision import Verdict
 from ..records.head import HeadState, Slot
 from ..records.store_facts import StoreFacts
 from ..s3.requests import All, ListObjects, Step
 from ..state.context import Context
-from ..state.decide import Decided, decide, read_decision
+from ..state.decide import Decided, read_decision
 from ..state.found_table import FoundTable, find_table, read_table
-from ..state.heads import all_heads
-from ..state.job_state import Aborted, Committed
+from ..state.heads import ListedHead, all_heads, list_heads
+from ..state.job_state import Aborted
 from ..state.open_jobs import list_open
-from ..state.tolerance import or_damage
+from ..state.tolerance import or_damage, or_error
 
 #: Jobs that are settled at once: their decisions are in memory together.
 _AT_ONCE = 64
@@ -145,24 +147,7 @@ def recover(context: Context, patience: float | None = None) -> Step[list[Recove
         return (yield from _report_only(context))
     if found is not None and found.counts:
         yield from confirm(context, found)
-    outcomes: list[Recovered | None] = []
-    for chunk in _chunks(sorted((yield from list_open(context)))):
-        outcomes += yield All(tuple(_recover_or_say(context, job, patience) for job in chunk))
-    return [outcome for outcome in outcomes if outcome is not None]
-
-
-def _chunks(jobs: list[str]) -> Iterator[list[str]]:
-    left = iter(jobs)
-    while chunk := list(islice(left, _AT_ONCE)):
-        yield chunk
-
-
-def _recover_or_say(context: Context, job: str, patience: float | None) -> Step[Recovered | None]:
-    """What became of one job, also where it could not be settled: the others are."""
-    try:
-        return (yield from _recover_one(context, job, patience))
-    except ZeroRenameError as error:
-        return Recovered.failed(job, error)
+    return (yield from _recover_jobs(context, sorted((yield from list_open(context))), patience))
 
 
 def plan_recovery(context: Context, patience: float | None = None) -> Step[list[Recovered]]:
@@ -185,15 +170,16 @@ def _plan_one(context: Context, job: str, patience: float | None) -> Step[Recove
     return None if judged is None else judged.plan()
 
 
-def settle(context: Context, job: str) -> Step[Recovered | None]:
-    """Settle one job whose process has ended, however short its silence.
+def settle_jobs(context: Context, jobs: Collection[str]) -> Step[list[Recovered]]:
+    """Settle jobs whose processes have ended, however short their silence.
 
-    :return: ``None`` where it is not open, or is its owner's alone to settle (coordination *none*).
+    :return: none of those that are not open, or are their owners' alone to settle (coordination
+        *none*).
     """
     facts, coordination = yield from known(context, (yield from find_table(context)))
     if coordination is Coordination.NONE:
-        return None
-    return (yield from _recover_one(replace(context, facts=facts), job, 0.0))
+        return []
+    return (yield from _recover_jobs(replace(context, facts=facts), sorted(jobs), 0.0))
 
 
 def _report_only(context: Context) -> Step[list[Recovered]]:
@@ -238,6 +224,11 @@ class JudgedJob:
         return self.decided is None and self.entry.silent_for < self.allowed
 
     @property
+    def is_dead(self) -> bool:
+        """To be aborted, or aborted already and not cleaned up."""
+        return not (self.is_committed or self.may_live)
+
+    @property
     def why_left(self) -> str:
         unread = "; its open record cannot be read" if self.entry.damage else ""
         return (
@@ -274,24 +265,93 @@ def judge_job(context: Context, job: str, patience: float | None) -> Step[Judged
     return JudgedJob(entry, decided, entry.patience if patience is None else patience)
 
 
-def _recover_one(context: Context, job: str, patience: float | None) -> Step[Recovered | None]:
-    judged: JudgedJob | None = yield from judge_job(context, job, patience)
+@dataclass(frozen=True)
+class _Fenced:
+    """A job whose abort decision stands and whose claims are off.
+
+    :param why: it was aborted.
+    """
+
+    job: str
+    why: str
+
+
+def _recover_jobs(
+    context: Context, jobs: Sequence[str], patience: float | None
+) -> Step[list[Recovered]]:
+    """Settle open jobs, :data:`_AT_ONCE` at a time. One that cannot be settled keeps none of the
+    others."""
+    settled: list[Recovered] = []
+    left = iter(jobs)
+    while chunk := tuple(islice(left, _AT_ONCE)):
+        judged = yield All(tuple(or_error(judge_job(context, job, patience)) for job in chunk))
+        # Before any decision. What is claimed afterwards is claimed by a job that lives.
+        dead = any(isinstance(it, JudgedJob) and it.is_dead for it in judged)
+        heads = (yield from or_error(list_heads(context))) if dead else {}
+        met = yield All(tuple(or_error(_settle(context, it, heads)) for it in judged))
+        closed = yield from _close(context, [it for it in met if isinstance(it, _Fenced)])
+        for job, it in zip(chunk, met, strict=True):
+            if isinstance(it, ZeroRenameError):
+                settled.append(Recovered.failed(job, it))
+            elif it is not None:
+                settled.append(closed[job] if isinstance(it, _Fenced) else it)
+    return settled
+
+
+def _settle(
+    context: Context,
+    judged: JudgedJob | ZeroRenameError | None,
+    heads: Mapping[str, ListedHead] | ZeroRenameError,
+) -> Step[Recovered | _Fenced | None]:
+    """Finish a committed job, leave one that may live, fence one that is dead.
+
+    :raises ZeroRenameError: it cannot be settled, or could not be judged.
+    """
+    if isinstance(judged, ZeroRenameError):
+        raise judged
     if judged is None:
         return None
-    entry, decided = judged.entry, judged.decided
-    if decided is not None and judged.is_committed:
-        report = yield from finish(context, decided)
+    job, entry = judged.entry.job, judged.entry
+    if judged.decided is not None and judged.is_committed:
+        report = yield from finish(context, judged.decided)
         return Recovered(job, Outcome.COMMITTED, f"applied: {report.rows} rows")
     if judged.may_live:
         return Recovered(job, Outcome.LEFT, judged.why_left)
+    if isinstance(heads, ZeroRenameError):
+        raise heads
     if entry.record is None:
-        result = yield from _abort_unread(context, job)
+        # Only the heads tell what it has claimed. A claim on one that cannot be read either is
+        # left to who mends that head.
+        slots = yield from _claimed_by(context, job)
     else:
-        result = yield from abort_job_id(context, entry.record, entry.last_modified)
-    if isinstance(result, Aborted):
-        why = judged.why_aborted or "its clean-up is finished"
-        return Recovered(job, Outcome.ABORTED, f"{why}; {result.uploads} uploads aborted")
-    return Recovered(job, Outcome.COMMITTED, f"decided meanwhile: {result.rows} rows")
+        slots = claimable(context.root, entry.record, entry.last_modified, heads)
+    committed = yield from fence(context, job, slots)
+    if committed is None:
+        return _Fenced(job, judged.why_aborted or "its clean-up is finished")
+    return Recovered(job, Outcome.COMMITTED, f"decided meanwhile: {committed.rows} rows")
+
+
+def _close(context: Context, fenced: Sequence[_Fenced]) -> Step[dict[str, Recovered]]:
+    """Close fenced jobs. A look at the table's uploads is one for all of them."""
+    if not fenced:
+        return {}
+    swept = yield from or_error(sweep_jobs(context, [it.job for it in fenced]))
+    if isinstance(swept, ZeroRenameError):
+        return {it.job: Recovered.failed(it.job, swept) for it in fenced}
+    closed = yield All(tuple(or_error(_close_one(context, it, swept)) for it in fenced))
+    return {
+        job: Recovered.failed(job, it) if isinstance(it, ZeroRenameError) else it
+        for job, it in zip((it.job for it in fenced), closed, strict=True)
+    }
+
+
+def _close_one(context: Context, fenced: _Fenced, swept: Swept) -> Step[Recovered]:
+    error = swept.errors.get(fenced.job)
+    if error is not None:
+        raise unfinished_abort(error) if isinstance(error, UnfinishedCommitError) else error
+    yield from delete_open_record(context, fenced.job)
+    uploads = swept.aborted[fenced.job]
+    return Recovered(fenced.job, Outcome.ABORTED, f"{fenced.why}; {uploads} uploads aborted")
 
 
 def give_up(context: Context, job: str) -> Step[Recovered | None]:
@@ -315,14 +375,3 @@ def give_up(context: Context, job: str) -> Step[Recovered | None]:
 def _claimed_by(context: Context, job: str) -> Step[list[Slot]]:
     states = yield from all_heads(context)
     return [s.slot for s in states if isinstance(s, HeadState) and s.head.claim == job]
-
-
-def _abort_unread(context: Context, job: str) -> Step[Aborted | Committed]:
-    """Abort a job whose open record cannot be read: only the heads tell what it has claimed.
-
-    A claim on a head that cannot be read either is left to who mends the head.
-    """
-    decided = yield from decide(context, Decision.abort(job, context.write_id()))
-    if decided.decision.is_commit:
-        return (yield from finish(context, decided))
-    return (yield from clean_up(context, job, (yield from _claimed_by(context, job))))

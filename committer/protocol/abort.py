@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from ..errors import (
     CommitStateUnknownError,
@@ -15,6 +15,7 @@ from ..errors import (
     UnfinishedCommitError,
     ZeroRenameError,
 )
+from ..layout import TableRoot
 from ..records.decision import Decision
 from ..records.head import Slot
 from ..records.open_record import OpenRecord
@@ -22,7 +23,7 @@ from ..s3.listing import list_objects
 from ..s3.requests import All, Delete, Step
 from ..state.context import Context
 from ..state.decide import Decided, decide, read_decision
-from ..state.heads import list_heads, read_head, release_claim
+from ..state.heads import ListedHead, list_heads, read_head, release_claim
 from ..state.job_state import Aborted, Committed
 from .apply import finish_own
 from .close import close, sweep
@@ -34,10 +35,22 @@ def abort_slots(context: Context, job: str, slots: Iterable[Slot]) -> Step[Abort
     :param slots: what the job may have claimed.
     :returns: :class:`Committed` when the job is committed after all; it is then applied.
     """
+    committed = yield from fence(context, job, slots)
+    return committed or (yield from close_aborted(context, job))
+
+
+def fence(context: Context, job: str, slots: Iterable[Slot]) -> Step[Committed | None]:
+    """Write the abort decision, unless a commit stands, and take the job's claims off: what is left
+    of it then are its uploads and its open record, for :func:`close_aborted`.
+
+    :param slots: as in :func:`abort_slots`.
+    :returns: the report of a job that is committed after all.
+    """
     decided = yield from decide(context, Decision.abort(job, context.write_id()))
     if decided.decision.is_commit:
         return (yield from finish_own(context, decided))
-    return (yield from clean_up(context, job, slots))
+    yield from take_off(context, job, slots)
+    return None
 
 
 def abort_own(
@@ -108,27 +121,36 @@ def _holders(context: Context, job: str, slots: Collection[Slot]) -> Step[set[st
     return {state.head.holder or "" for state in states if state.head.claim == job}
 
 
-def clean_up(context: Context, job: str, slots: Iterable[Slot] = ()) -> Step[Aborted]:
-    """Take away what a job left whose abort decision stands, and close it.
+def take_off(context: Context, job: str, slots: Iterable[Slot]) -> Step[None]:
+    """Take away the claims and the parts of a decision of a job whose abort decision stands.
 
-    Claims first: uploads are what tells a recoverer which partitions may carry a claim.
-
-    :param slots: what the job may have claimed.
-    :raises UnfinishedAbortError: uploads of it are still listed; the job stays open.
+    Before its uploads: these tell a recoverer which partitions may carry a claim.
     """
     yield All(tuple(release_claim(context, slot, job) for slot in slots))
     yield from _remove_decision_parts(context, job)
+
+
+def close_aborted(context: Context, job: str) -> Step[Aborted]:
+    """Sweep the uploads of an aborted job without claims, and close it.
+
+    :raises UnfinishedAbortError: uploads of it are still listed; the job stays open.
+    """
     try:
         swept = yield from close(context, job)
     except UnfinishedCommitError as error:
-        raise UnfinishedAbortError(
-            f"The job is aborted, and {error.message}",
-            table=error.table,
-            job=job,
-            key=error.key,
-            remedy=f"The job may be run again. {error.remedy}",
-        ) from error
+        raise unfinished_abort(error) from error
     return Aborted(job, context.root.url, swept)
+
+
+def unfinished_abort(error: UnfinishedCommitError) -> UnfinishedAbortError:
+    """What is said of an aborted job whose uploads are still listed."""
+    return UnfinishedAbortError(
+        f"The job is aborted, and {error.message}",
+        table=error.table,
+        job=error.job,
+        key=error.key,
+        remedy=f"The job may be run again. {error.remedy}",
+    )
 
 
 def abort_after(
@@ -165,16 +187,23 @@ def abort_job_id(
 
 
 def claimable_slots(context: Context, record: OpenRecord, last_modified: float) -> Step[list[Slot]]:
-    """The slots that a job may have claimed: heads changed since it opened.
+    """The slots that a job may have claimed: :func:`claimable` of the heads that there are now."""
+    heads = yield from list_heads(context)
+    return claimable(context.root, record, last_modified, heads)
+
+
+def claimable(
+    root: TableRoot, record: OpenRecord, last_modified: float, heads: Mapping[str, ListedHead]
+) -> list[Slot]:
+    """The slots that a job may have claimed: heads changed since it opened, and its run's.
 
     Both times are the store's. A first open record carries no time of its own: its
     Last-Modified is the opening.
     """
     opened_at = record.opened_at if record.opened_at is not None else last_modified
-    heads = yield from list_heads(context)
     slots = [listed.slot for listed in heads.values() if listed.last_modified >= opened_at - 1]
     if record.once is not None:
-        slots.append(Slot.once(context.root, record.once))
+        slots.append(Slot.once(root, record.once))
     return slots
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
-from ..errors import UnfinishedCommitError
+from ..errors import UnfinishedCommitError, ZeroRenameError
 from ..layout import job_in_key
 from ..s3 import listing as paging
 from ..s3.backoff import Backoff
 from ..s3.requests import AbortUpload, All, Delete, ListedUpload, Step, Unknown
 from ..state.context import Context
+from ..state.tolerance import or_error
 
 #: The second listing comes at once: it shows that the first abort sufficed.
 _SWEEPS = Backoff(tries=5, first=0.5, at_once=2)
@@ -26,35 +28,78 @@ def list_uploads(context: Context) -> Step[list[ListedUpload]]:
     return [upload for upload in found if upload.key.startswith(prefix)]
 
 
-def sweep(context: Context, job: str, keep: Collection[tuple[str, str]] = frozenset()) -> Step[int]:
-    """Abort the uploads with ``job`` in their key, but those in ``keep``, until a listing shows
-    none: a part that arrives late can leave parts behind.
+@dataclass(frozen=True)
+class Swept:
+    """What a sweep did.
 
-    :param keep: (key, UploadId) of uploads that the decision names.
-    :returns: how many uploads were aborted.
-    :raises UnfinishedCommitError: some are still listed. A store that lists none hides them.
+    :param aborted: by job, how many of its uploads were aborted.
+    :param errors: by job, why some of them may be left.
     """
-    aborted: set[tuple[str, str]] = set()
+
+    aborted: Mapping[str, int]
+    errors: Mapping[str, ZeroRenameError]
+
+
+def sweep_jobs(
+    context: Context, jobs: Collection[str], keep: Collection[tuple[str, str]] = frozenset()
+) -> Step[Swept]:
+    """Abort the uploads with one of ``jobs`` in their keys, but those in ``keep``, until a listing
+    shows none: a part that arrives late can leave parts behind.
+
+    :param keep: (key, UploadId) of uploads that a decision names.
+    :raises ZeroRenameError: the uploads cannot be listed. A store that lists none hides them.
+    """
+    aborted: dict[str, set[tuple[str, str]]] = {job: set() for job in jobs}
+    errors: dict[str, ZeroRenameError] = {}
     for attempt in _SWEEPS.attempts():
         yield from _SWEEPS.pause(attempt)
-        uploads = yield from list_uploads(context)
-        left = [
-            upload
-            for upload in uploads
-            if job_in_key(upload.key) == job and (upload.key, upload.upload_id) not in keep
-        ]
+        left: dict[str, list[ListedUpload]] = {}
+        for upload in (yield from list_uploads(context)):
+            job = job_in_key(upload.key) or ""
+            if job in aborted and job not in errors and _name(upload) not in keep:
+                left.setdefault(job, []).append(upload)
         if not left:
-            return len(aborted)
-        yield All(tuple(_abort(upload.key, upload.upload_id) for upload in left))
-        aborted |= {(upload.key, upload.upload_id) for upload in left}
-    raise UnfinishedCommitError(
-        f"{len(left)} uploads of this job are still listed after {_SWEEPS.tries} rounds of "
+            break
+        met = yield All(tuple(or_error(_abort_all(its)) for its in left.values()))
+        last = attempt == _SWEEPS.tries - 1
+        for (job, its), error in zip(left.items(), met, strict=True):
+            aborted[job].update(map(_name, its))
+            if error is not None or last:
+                errors[job] = error or _still_listed(context, job, its)
+    return Swept({job: len(names) for job, names in aborted.items()}, errors)
+
+
+def sweep(context: Context, job: str, keep: Collection[tuple[str, str]] = frozenset()) -> Step[int]:
+    """:func:`sweep_jobs` of one job.
+
+    :returns: how many uploads were aborted.
+    :raises UnfinishedCommitError: some are still listed.
+    """
+    swept: Swept = yield from sweep_jobs(context, (job,), keep)
+    if job in swept.errors:
+        raise swept.errors[job]
+    return swept.aborted[job]
+
+
+def _still_listed(
+    context: Context, job: str, uploads: Sequence[ListedUpload]
+) -> UnfinishedCommitError:
+    return UnfinishedCommitError(
+        f"{len(uploads)} uploads of this job are still listed after {_SWEEPS.tries} rounds of "
         "aborting them. Nothing of them is visible. The job stays open.",
         table=context.root.url,
         job=job,
-        key=left[0].key,
+        key=uploads[0].key,
         remedy=f"Run recovery later: zero-rename recover {context.root.url} --apply",
     )
+
+
+def _name(upload: ListedUpload) -> tuple[str, str]:
+    return upload.key, upload.upload_id
+
+
+def _abort_all(uploads: Sequence[ListedUpload]) -> Step[None]:
+    yield All(tuple(_abort(upload.key, upload.upload_id) for upload in uploads))
 
 
 def _abort(key: str, upload_id: str) -> Step[None]:

@@ -34,7 +34,7 @@ from ..state.data_listing import foreign_file, list_partitions, list_table
 from ..state.decide import Decided, decide, read_decision
 from ..state.job_state import Aborted, Committed, OpenedJob
 from ..state.task_results import check_results
-from .abort import abort_after, clean_up
+from .abort import abort_after, close_aborted, take_off
 from .apply import committed, wants_marker, wants_table_marker
 from .changes import compose_decision, targets_of
 from .close import close, delete_open_record
@@ -130,7 +130,8 @@ def abort_uncoordinated(context: Context, opened: OpenedJob) -> Step[Aborted | C
         decided = yield from decide(context, Decision.abort(opened.job, context.write_id()))
     if decided.decision.is_commit:
         return (yield from _finish(context, decided, swept=False))
-    return (yield from clean_up(context, opened.job))
+    yield from take_off(context, opened.job, ())
+    return (yield from close_aborted(context, opened.job))
 
 
 def _decision(context: Context, opened: OpenedJob, results: Sequence[TaskResult]) -> Step[Decision]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from ..errors import DamagedError
+from ..errors import DamagedError, ZeroRenameError
 from ..s3.requests import Step
 
 T = TypeVar("T")
@@ -15,4 +15,12 @@ def or_damage(step: Step[T]) -> Step[T | DamagedError]:
     try:
         return (yield from step)
     except DamagedError as error:
+        return error
+
+
+def or_error(step: Step[T]) -> Step[T | ZeroRenameError]:
+    """What a step returns, or what it failed with, for who goes on with others."""
+    try:
+        return (yield from step)
+    except ZeroRenameError as error:
         return error

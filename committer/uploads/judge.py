@@ -18,7 +18,7 @@ from ..maintenance.purge_plan import (
     judge_page,
     look_for_tables,
 )
-from ..maintenance.recovery import JudgedJob, Recovered, judge_job, known, settle
+from ..maintenance.recovery import JudgedJob, Recovered, judge_job, known, settle_jobs
 from ..records.decision import Decision
 from ..s3.requests import All, Found, Head, ListedUpload, ListObjects, Step
 from ..state.context import Context
@@ -188,11 +188,11 @@ class UploadJudge:
     def settled(self) -> Step[list[Recovered]]:
         """Finish what fencing began, of the tables that lie wholly below the path."""
         outcomes: list[Recovered] = []
-        for folder, job in sorted(self._fenced):
+        for folder in sorted({folder for folder, _ in self._fenced}):
             table = self._tables[folder]
             if f"{folder}/".startswith(self._path.prefix) and isinstance(table, _Table):
-                outcome = yield from settle(table.context, job)
-                outcomes += [outcome] if outcome else []
+                jobs = [job for fenced_in, job in self._fenced if fenced_in == folder]
+                outcomes += yield from settle_jobs(table.context, jobs)
         return outcomes
 
 

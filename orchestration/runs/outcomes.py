@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from .load_run import LoadRun
 
 _log = logging.getLogger(__name__)
+_NOT_SETTLED = (
+    "What the application left could not be settled now: %s The next try does it, or maintenance."
+)
 
 
 def settled(table: Table, job: str) -> Committed:
@@ -73,18 +76,19 @@ def nothing_committed(table: Table, run: LoadRun, earlier: str | None) -> Refuse
 def settle_killed(table: Table, run: LoadRun) -> None:
     """After a try's application was killed: abort its jobs, or finish what it had decided. What
     cannot be done now is logged, and left to the next try and to maintenance."""
+    from ...committer import Outcome
+
     try:
-        for job in table.open_jobs():
-            if run.owns(job.owner) and run.made(job.owner):
-                found = table.settle(job.job)
-                if found is not None:
-                    _log.info("%s: %s, %s", found.job, found.outcome, found.detail)
+        own = [it.job for it in table.open_jobs() if run.owns(it.owner) and run.made(it.owner)]
+        settled = table.settle(own)
     except ZeroRenameError as error:
-        _log.warning(
-            "What the application left could not be settled now: %s The next try does it, or "
-            "maintenance.",
-            error,
-        )
+        _log.warning(_NOT_SETTLED, error)
+        return
+    for found in settled:
+        if found.outcome is Outcome.FAILED:
+            _log.warning(_NOT_SETTLED, found.detail)
+        else:
+            _log.info("%s: %s, %s", found.job, found.outcome, found.detail)
 
 
 def log_what_is_left(table: Table, run: LoadRun) -> None:

@@ -78,13 +78,11 @@ def trusts_the_answer_to_its_decision(context, decision):
 
 
 def aborts_uploads_before_it_decides(context, job_id, slots_):
-    swept = yield from close.sweep(context, job_id)
-    decided = yield from decide.decide(context, Decision.abort(job_id, context.write_id()))
-    if decided.decision.is_commit:
-        return (yield from apply.finish(context, decided))
-    yield All(tuple(slots.release_claim(context, slot, job_id) for slot in slots_))
-    yield from close.close(context, job_id)
-    return Aborted(job_id, context.root.url, swept)
+    yield from close.sweep(context, job_id)
+    return (yield from _fence(context, job_id, slots_))
+
+
+_fence = abort.fence
 
 
 def writes_its_parts_after_the_decision(context, decision):
@@ -139,11 +137,11 @@ _put_record = swap.put_record
 # Aborting and closing
 
 
-def forgets_the_claims_of_whom_it_fences(context, job_id, slots_=()):
-    return (yield from _clean_up(context, job_id, ()))
+def forgets_the_claims_of_whom_it_fences(context, job_id, slots_):
+    yield from _take_off(context, job_id, ())
 
 
-_clean_up = abort.clean_up
+_take_off = abort.take_off
 
 
 def sweeps_though_another_process_may_commit(context, job_id, slots_, may_sweep):

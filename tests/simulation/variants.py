@@ -147,7 +147,7 @@ VARIANTS = [
         COMPLETENESS,
     ),
     _variant(
-        _everywhere("abort_slots", broken.aborts_uploads_before_it_decides, *_ALL),
+        _everywhere("fence", broken.aborts_uploads_before_it_decides, *_ALL),
         "a replace and recovery, a crash",
         ABORT,
         COMPLETENESS,
@@ -347,7 +347,7 @@ VARIANTS = [
         CONTINUITY,
     ),
     _variant(
-        [(abort, "clean_up", broken.forgets_the_claims_of_whom_it_fences)],
+        [(abort, "take_off", broken.forgets_the_claims_of_whom_it_fences)],
         "a replace and recovery, a crash",
         ABORT,
     ),

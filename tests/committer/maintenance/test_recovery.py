@@ -21,6 +21,7 @@ from zero_rename.committer import (
     Mode,
     OnRepeat,
     RefusedError,
+    StoreRefusedError,
     StoreUnfitError,
     TableNotFoundError,
     UnfinishedCommitError,
@@ -40,6 +41,7 @@ from zero_rename.committer.s3.requests import (
     Delete,
     Get,
     ListObjects,
+    ListUploads,
     ObjectSettings,
     Put,
     Refused,
@@ -705,7 +707,11 @@ def test_many_dead_jobs_are_settled_side_by_side() -> None:
     """One that waits for the store keeps none of the others."""
     world = World()
     world.load(DAY1)
-    jobs = [world.open().job for _ in range(100)]
+    jobs = []
+    for _ in range(100):
+        opened = world.open()
+        world.write(opened, DAY1)
+        jobs.append(opened.job)
     world.driver.requests.clear()
     assert [it.job for it in world.recover(patience=0.0)] == sorted(jobs)
     world.assert_clean()
@@ -714,4 +720,53 @@ def test_many_dead_jobs_are_settled_side_by_side() -> None:
     ended = {job: keys.index((Delete, ROOT.open_key(job))) for job in jobs}
     first = sorted(jobs)[:64]
     assert max(begun[job] for job in first) < min(ended[job] for job in first)
-    assert len(keys) <= 11 * len(jobs)
+    # Seven of its own each: record, decision asked for and written, head, parts, upload, close.
+    # What is listed of the table is listed for 64 jobs at once.
+    assert len(keys) <= 7 * len(jobs) + 2 * 4
+    assert sum(isinstance(it, ListUploads) for it in world.driver.requests) == 2 * 2
+
+
+@pytest.mark.parametrize("kind", [AbortUpload, Delete])
+def test_a_dead_job_that_cannot_be_closed_keeps_none_of_the_others(kind: type) -> None:
+    world = World()
+    world.load(DAY1)
+    jobs = sorted(world.open().job for _ in range(3))
+    for job in jobs:
+        world.store.apply(CreateUpload(f"{ROOT.prefix}/{DAY1}/part-00000-{job}-0000.parquet"))
+    stuck = jobs[1]
+
+    def fault(request: Any, apply: Any) -> Any:
+        if isinstance(request, kind) and stuck in request.key:
+            raise StoreRefusedError("AccessDenied", key=request.key)
+        return apply(request)
+
+    world.driver.fault = fault
+    outcomes = {it.job: it.outcome for it in world.recover(patience=0.0)}
+    assert outcomes == {jobs[0]: "aborted", stuck: "failed", jobs[2]: "aborted"}
+    assert [job.job for job in world.driver.run(open_jobs(world.context))] == [stuck]
+    world.driver.fault = None
+    assert [it.outcome for it in world.recover(patience=0.0)] == ["aborted"]
+    world.assert_clean()
+
+
+def test_jobs_stay_open_where_the_uploads_cannot_be_listed() -> None:
+    """They are aborted, and closed by the next recovery."""
+    world = World()
+    world.load(DAY1)
+    jobs = sorted(world.open().job for _ in range(2))
+
+    def fault(request: Any, apply: Any) -> Any:
+        if isinstance(request, ListUploads):
+            raise StoreRefusedError("AccessDenied")
+        return apply(request)
+
+    world.driver.fault = fault
+    found = world.recover(patience=0.0)
+    assert [(it.job, it.outcome, it.lasting) for it in found] == [
+        (job, "failed", True) for job in jobs
+    ]
+    world.driver.fault = None
+    assert [it.detail for it in world.recover(patience=0.0)] == [
+        "its clean-up is finished; 0 uploads aborted"
+    ] * 2
+    world.assert_clean()
