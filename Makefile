@@ -5,7 +5,7 @@ PY := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help environment setup demo servers s3a-jars s3a-archive older-spark older-airflow optional-providers test tests test-s3a test-older-spark other-sparks screenshots torture proof airflow-life growth lint lock clean
+.PHONY: help environment setup demo docs servers s3a-jars s3a-archive older-spark older-airflow optional-providers test tests test-s3a test-older-spark other-sparks screenshots torture proof airflow-life growth lint lock clean
 
 help:            ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## */make \1\t/p' $(MAKEFILE_LIST)
@@ -34,7 +34,7 @@ older-airflow: environment ## The oldest Airflow that the provider runs on, 600 
 optional-providers: environment ## Airflow's providers for Kubernetes, Databricks and OpenLineage, 93 MB, once
 	@$(PY) tools/optional_providers.py
 
-test: lint tests ## Lint, types and all tests; those of s3a/real where make s3a-jars was run
+test: lint docs tests ## Lint, types, the docs and all tests; those of s3a/real where make s3a-jars was run
 
 s3a-archive: setup s3a-jars # halves the start of JVMs with Hadoop's jars
 	@$(PY) tools/s3a_class_archive.py
@@ -73,6 +73,10 @@ lint: environment ## ruff and pyright
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m pyright
+
+docs: environment ## The site of docs/, in build/site; a broken link or docstring fails
+	@$(PY) -m sphinx --quiet --fresh-env --fail-on-warning --keep-going --doctree-dir build/doctrees docs build/site
+	@echo "docs: build/site/index.html"
 
 lock: setup      ## Pin the newest versions that pyproject.toml allows
 	@.venv/bin/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --upgrade \

@@ -32,7 +32,7 @@ class JobStates:
         """Carry out a step in this table's bucket, and return what it returns.
 
         For what this class has no method for: the parts of this package that look after other
-        committers' jobs (:mod:`zero_rename.s3a`) are steps, too. See :mod:`.s3.requests`.
+        committers' jobs (``zero_rename.s3a``) are steps, too. See ``committer/s3/requests.py``.
         """
         return self.driver.run(step)
 

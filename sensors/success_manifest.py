@@ -59,11 +59,13 @@ class SuccessManifestSensor(BaseSensorOperator):
     :param partition_format: ``strftime`` codes that make partitions of dates: of those between
         ``from_date`` and ``to_date``, else of the run's date as the load operators do. (templated)
     :param partition_timezone: time zone in which dates are taken.
-    :param from_date: the first date, ISO 8601; ``to_date``: the last one, included. (templated)
+    :param from_date: the first date, ISO 8601. (templated)
+    :param to_date: the last one, included. (templated)
     :param newer_than_epoch: a partition moved beyond this epoch; 0 for any commit. (templated)
     :param newer_than: a watermark: committed last after this time, ISO 8601. (templated)
     :param min_rows: so many rows at least: of the job, which fails the task, or held by each
-        partition, which is waited for. ``min_files``: the same of files.
+        partition, which is waited for.
+    :param min_files: the same of files.
     :param committer: who has to have committed the partitions: ``zero_rename``, by their heads, or
         ``magic``, ``directory``, ``partitioned``, by their ``_SUCCESS``. (templated)
     :param check_files: list the partitions, and wait until every file is there that their heads,

@@ -396,10 +396,12 @@ def test_what_advice_names_exists(rule: Callable[[str], Iterator[str]]) -> None:
     assert [f"{one.place}: {bad}" for one in advice() for bad in rule(one.text)] == []
 
 
-@pytest.mark.parametrize("page", ["README.md", *sorted(p.name for p in ROOT.glob("docs/*.md"))])
+PAGES = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/**/*.md"))
+
+
+@pytest.mark.parametrize("page", ["README.md", *PAGES])
 def test_the_commands_of_a_page_exist(page: str) -> None:
-    path = ROOT / page if page == "README.md" else ROOT / "docs" / page
-    text = path.read_text("utf-8")
+    text = (ROOT / page).read_text("utf-8")
     found = [*bad_commands(text), *bad_airflow_commands(code_of(text))]
     assert found == []
 

@@ -46,6 +46,8 @@ class ServiceLoadOperator(LoadOperator):
         for ``_zero_rename_packages/`` in the table's bucket. The connection writes it, the job's
         role reads it. (templated)
     :param ship_package: give the job this package; not needed where its image has it.
+    :param wait_for_completion: ``True`` only, since a load is reported when its job has ended.
+    :raises InvalidInputError: ``wait_for_completion=False``.
     """
 
     template_fields: Sequence[str] = (*LoadOperator.template_fields, "package_location")

@@ -34,6 +34,8 @@ class PartitionPathMapper(PartitionMapper):
     :param partition_format: ``strftime`` codes, as the load's ``partition_format``.
     :param output_format: of the downstream key; what it leaves out is the start of its period.
     :param timezone: in which the paths' dates are: the load's ``partition_timezone``.
+    :param max_downstream_keys: as for Airflow's own mappers: how many runs one event may start at
+        most; ``None`` for the configuration's number.
     :raises InvalidInputError: a format that makes no path, or none that a date can be read from.
     """
 

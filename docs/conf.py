@@ -1,0 +1,65 @@
+"""The site's settings for Sphinx: ``make docs`` builds it from these pages into ``build/site``."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+# Airflow writes its configuration wherever it is imported, and that is nobody's here.
+os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="airflow-of-docs-"))
+
+from zero_rename import __version__  # noqa: E402
+
+project = "zero_rename"
+author = "the authors of zero_rename"
+project_copyright = "the authors of zero_rename; Apache-2.0"
+release = version = __version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx_copybutton",
+    "extensions.arguments",
+    "extensions.command_line",
+    "extensions.completeness",
+    "extensions.diagrams",
+]
+exclude_patterns = ["extensions"]
+language = "en"
+nitpicky = True
+# What others document: no inventory of theirs is fetched, so that the build needs no network.
+nitpick_ignore_regex = [
+    (r"py:.*", r"(?!(dagster_)?zero_rename\b).*"),
+    # Types of members that only the package itself uses.
+    (r"py:class", r"zero_rename\.committer\.(records\.(marks|head)|s3|parquet\.file_writer)\..*"),
+    (r"py:class", r"zero_rename\..*\.(Beats|JobOutcome|Kind|State|TableAccess|Touch|Whose)"),
+]
+
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 4
+myst_fence_as_directive = {"mermaid"}
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+autodoc_inherit_docstrings = False
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 88
+add_module_names = False
+toc_object_entries = False
+
+html_theme = "furo"
+html_title = f"zero_rename {release}"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sphinx = False
+html_theme_options = {"navigation_with_keys": True}
+pygments_style = "friendly"
+pygments_dark_style = "github-dark"
+copybutton_prompt_text = "$ "
+copybutton_only_copy_prompt_lines = False

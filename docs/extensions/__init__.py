@@ -1,0 +1,1 @@
+"""Extensions of Sphinx that the site is built with."""
