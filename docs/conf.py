@@ -12,7 +12,15 @@ sys.path.insert(0, str(HERE))
 # Airflow writes its configuration wherever it is imported, and that is nobody's here.
 os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="airflow-of-docs-"))
 
+from sphinx.ext.autodoc.mock import mock  # noqa: E402  # pyright: ignore[reportPrivateImportUsage]
+
+import zero_rename.operators.spark_submit  # noqa: E402
 from zero_rename import __version__  # noqa: E402
+
+# Their providers are not in the environment of the checkout (tools/optional_providers.py).
+with mock(["airflow.providers.cncf", "airflow.providers.databricks", "kubernetes"]):
+    import zero_rename.operators.databricks
+    import zero_rename.operators.spark_kubernetes  # noqa: F401
 
 project = "zero_rename"
 author = "the authors of zero_rename"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
@@ -30,9 +33,12 @@ def exported() -> Iterator[tuple[str, str]]:
             found = getattr(module, name)
             yield f"{package}.{name}", f"{found.__module__}.{name}" if callable(found) else ""
     for module in provided():
-        for name, found in vars(import_module(module)).items():
-            if isinstance(found, type) and found.__module__ == module and name[0] != "_":
-                yield f"{module}.{name}", f"{module}.{name}"
+        # Not imported: some need packages that are not there.
+        spec = find_spec(module)
+        assert spec is not None and spec.origin is not None
+        for node in ast.parse(Path(spec.origin).read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef) and node.name[0] != "_":
+                yield f"{module}.{node.name}", ""
 
 
 def provided() -> Iterator[str]:
