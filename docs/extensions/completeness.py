@@ -35,7 +35,8 @@ def exported() -> Iterator[tuple[str, str]]:
     for module in provided():
         # Not imported: some need packages that are not there.
         spec = find_spec(module)
-        assert spec is not None and spec.origin is not None
+        assert spec is not None
+        assert spec.origin is not None
         for node in ast.parse(Path(spec.origin).read_text("utf-8")).body:
             if isinstance(node, ast.ClassDef) and node.name[0] != "_":
                 yield f"{module}.{node.name}", ""
