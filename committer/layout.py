@@ -228,6 +228,14 @@ class TableRoot:
         return self._control("failures", _file_of(once))
 
     @property
+    def inputs_prefix(self) -> str:
+        return self._control("inputs", "")
+
+    def inputs_key(self, once: str) -> str:
+        """The key of what a run's last job was computed from."""
+        return self._control("inputs", _file_of(once))
+
+    @property
     def gc_key(self) -> str:
         """Where it is noted how far gc has looked."""
         return self._control("gc.json")

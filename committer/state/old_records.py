@@ -56,8 +56,8 @@ def read_heads(context: Context) -> Step[ReadHeads]:
 
 
 def find_old_records(context: Context, kept_for: float) -> Step[list[OldRecord]]:
-    """Failures and objects of probes of a certain age, and manifests that no head names. Changes
-    nothing.
+    """Failures, inputs and objects of probes of a certain age, and manifests that no head names.
+    Changes nothing.
 
     :param kept_for: seconds, by the store's clock.
     """
@@ -71,12 +71,15 @@ def find_old_records(context: Context, kept_for: float) -> Step[list[OldRecord]]
 
 
 def find_aged(context: Context, kept_for: float) -> Step[list[OldRecord]]:
-    """Runs' failures and objects of probes of a certain age."""
+    """Runs' failures and inputs, and objects of probes, of a certain age."""
     root = context.root
-    failures, probes = yield All(
-        (list_objects(root.failures_prefix), list_objects(root.probe_key("")))
+    prefixes = (root.failures_prefix, root.inputs_prefix, root.probe_key(""))
+    failures, inputs, probes = yield All(tuple(map(list_objects, prefixes)))
+    groups = (
+        ("a run's failure", failures.objects),
+        ("a run's inputs", inputs.objects),
+        ("left by a probe", probes.objects),
     )
-    groups = (("a run's failure", failures.objects), ("left by a probe", probes.objects))
     return [it for what, items in groups for it in aged(what, items, failures.date, kept_for)]
 
 

@@ -140,7 +140,7 @@ class LoadOperator(BaseOperator):
         self.asset_partitions = asset_partitions
         self.zero_rename_conn_id = zero_rename_conn_id
         self._submitted: tuple[Table, TaskRun] | None = None
-        self._published_load: tuple[Table, dict[str, Any]] | None = None
+        self._published_load: tuple[TableLoad, dict[str, Any]] | None = None
         self._check_arguments(parsing=True)
 
     def render_template_fields(self, context: Context, jinja_env: Any = None) -> None:
@@ -243,24 +243,28 @@ class LoadOperator(BaseOperator):
         if registered is not None:
             report["catalog"] = registered
         tell_outlets(self, context, report)
-        self._published_load = load.table, report
+        self._published_load = load, report
         return report
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage | None:
         """What the OpenLineage provider, where it is installed, tells of this task: the table, with
-        its columns and what the job wrote.
+        its columns and what the job wrote, and what the application has read.
 
         Named and called as ``airflow.providers.openlineage.extractors.base`` says.
         """
         if self._published_load is None:
             return None
-        table, report = self._published_load
+        # On use: DAG files are parsed by processes that tell nothing.
+        from ...committer.scan.job_inputs import read_inputs
+
+        load, report = self._published_load
+        schema, reads = None, ()
         try:
-            schema = table.schema
+            schema = load.table.schema
+            reads = load.table.run(read_inputs(load.table.root, load.run.once, report["job"]))
         except ZeroRenameError as error:
-            self.log.info("OpenLineage is not told the columns: %s", error)
-            schema = None
-        return load_lineage(report, schema)
+            self.log.warning("OpenLineage is not told all of the load: %s", error)
+        return load_lineage(report, schema, reads)
 
     def _handoff(self, load: TableLoad) -> Handoff:
         """What the application is told, whichever committer writes."""

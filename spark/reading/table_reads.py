@@ -30,6 +30,7 @@ from pathlib import Path
 
 from ...committer.errors import InvalidInputError
 from ...committer.read_base import NOTHING_READ, ReadBase
+from ...committer.scan.job_inputs import TableRead
 from ...committer.state.job_state import Committed, OpenedJob
 from ..worker import application, connect_session, is_over
 from .filters import Selected, parse_filter
@@ -143,13 +144,27 @@ class TableReads:
         except OSError as error:
             logger.warning("%s: what is read of it cannot be noted: %s", table, error)
             return TableReads(table, None)
-        what = f"{connect_session()} {table}"
-        digest = hashlib.sha256(what.encode()).hexdigest()[:32]
-        return TableReads(table, folder / f"{digest}.json")
+        return TableReads(table, folder / _file_name(table))
 
     def noted(self) -> Noted:
         """What has been read that may be what a write is made of."""
         return self._change(lambda noted: noted)
+
+    def every(self) -> list[TableRead]:
+        """What this application has read, of whatever table."""
+        if self._file is None:
+            return []
+        found = []
+        for file in self._file.parent.glob("*.json"):
+            try:
+                base = self._read(file).base
+            except (OSError, ValueError, LookupError, TypeError) as error:
+                logger.warning("%s: what was read cannot be told: %s", file, error)
+                continue
+            # Those of another session are in the folder, too.
+            if base.table is not None and file.name == _file_name(base.table):
+                found.append(TableRead.of(base.table, base.epochs))
+        return [it for it in found if it is not None]
 
     def loaded(self) -> None:
         """Note that the table is loaded: what earlier writes were made of is over."""
@@ -189,6 +204,12 @@ class TableReads:
             return Noted.decode(file.read_text("utf-8"))
         except FileNotFoundError:
             return self._nothing
+
+
+def _file_name(table: str) -> str:
+    """Of this session's note on a table."""
+    what = f"{connect_session()} {table}"
+    return f"{hashlib.sha256(what.encode()).hexdigest()[:32]}.json"
 
 
 def _folder(name: str) -> Path:

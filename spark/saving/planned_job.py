@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from ...committer.errors import InvalidInputError, TableNotFoundError
+from ...committer.errors import InvalidInputError, TableNotFoundError, ZeroRenameError
 from ...committer.job_spec import Coordination, JobSpec, Mode, OnConflict
 from ...committer.read_base import ReadBase
+from ...committer.scan.job_inputs import tell_inputs
 from ...committer.schema.hive_paths import normalise_partition
 from ...committer.state.job_state import Committed, OpenedJob
 from ...committer.table import Table
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+logger = logging.getLogger("zero_rename.spark.saving.planned_job")
 #: The remedy of a conflict with what this application has read.
 LOAD_ANEW = (
     "Of each partition the oldest state counts that this application has read, since nothing tells "
@@ -129,8 +132,20 @@ def writer_options(given: Mapping[str, str]) -> tuple[Table, WriterOptions]:
 
 
 def note_end(spec: JobSpec, reads: TableReads, done: Committed | None) -> None:
-    """Note that a job has ended, for what is read and written next. ``None``: it is aborted."""
+    """Note that a job has ended, for what is read and written next, and tell what it was made of.
+    ``None``: it is aborted."""
+    if done is not None and spec.once is not None and spec.owner.task_id is not None:
+        _tell(spec.once, done, reads)
     reads.wrote(done, spec.mode is Mode.REPLACE)
+
+
+def _tell(once: str, done: Committed, reads: TableReads) -> None:
+    """Tell whoever submitted the application. What keeps that from it is logged: the job is
+    committed all the same."""
+    try:
+        Table(done.table).run(tell_inputs(once, done, reads.every()))
+    except ZeroRenameError as error:
+        logger.warning("what job %s has read could not be told: %s", done.job, error)
 
 
 def _named(

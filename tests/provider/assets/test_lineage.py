@@ -1,17 +1,22 @@
-"""What the real OpenLineage classes are given; where they are not installed, nothing asks."""
+"""What the real OpenLineage classes are given."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from support.airflow import JOB_FILE, Tables, task_context
+from zero_rename.committer.scan.job_inputs import TableRead, tell_inputs
+from zero_rename.operators.loading.load import TableLoad
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 from zero_rename.orchestration.runs.reports import commit_report
+from zero_rename.provider.hooks import ZeroRenameHook
+from zero_rename.provider.task_context import task_run
 
-pytest.importorskip("openlineage.client")
+pytestmark = pytest.mark.usefixtures("optional_providers")
 
 
 def test_a_load(tables: Tables) -> None:
@@ -22,8 +27,10 @@ def test_a_load(tables: Tables) -> None:
         task_id="load", application=str(JOB_FILE), table=tables.url(), partition="*"
     )
     assert task.get_openlineage_facets_on_complete(None) is None
-    task._published_load = tables.table(), commit_report(committed)
-    found = task.get_openlineage_facets_on_complete(task_context(task)["ti"])
+    context: Any = task_context(task)
+    load = TableLoad(task_run(context), ZeroRenameHook(), tables.table(), None, (), "zero_rename")
+    task._published_load = load, commit_report(committed)
+    found = task.get_openlineage_facets_on_complete(context["ti"])
     assert (found.inputs, len(found.outputs)) == ([], 1)
     dataset = json.loads(Serde.to_json(found.outputs[0]))
     assert dataset["namespace"] == f"s3://{tables.bucket.name}"
@@ -31,9 +38,44 @@ def test_a_load(tables: Tables) -> None:
     written = dataset["outputFacets"]["outputStatistics"]
     assert (written["rowCount"], written["fileCount"]) == (6, 2)
     assert written["size"] == committed.bytes
+    subset = dataset["outputFacets"]["subset"]["outputCondition"]
+    assert [it["dimensions"] for it in subset["partitions"]] == [{"day": "1"}, {"day": "2"}]
     columns = [(it["name"], it["type"]) for it in dataset["facets"]["schema"]["fields"]]
     assert columns == [("day", "int32"), ("flight", "string")]
     assert dataset["facets"]["version"]["datasetVersion"] == committed.job
+
+    tell(load, committed, {"hour=1": 7, "hour=2": None, "hour=3": 0})
+    found = task.get_openlineage_facets_on_complete(context["ti"])
+    (read,) = [json.loads(Serde.to_json(it)) for it in found.inputs]
+    assert (read["namespace"], read["name"]) == ("s3://lake", "raw")
+    assert read["facets"]["version"]["datasetVersion"] == "hour=1@7"
+    (partition,) = read["inputFacets"]["subset"]["inputCondition"]["partitions"]
+    assert (partition["identifier"], partition["dimensions"]) == ("hour=1", {"hour": "1"})
+    # What another job of the run has read is not this one's.
+    tell(load, replace(committed, job="zr1-of-another"), {"hour=1": 8})
+    assert task.get_openlineage_facets_on_complete(context["ti"]).inputs == []
+
+
+def tell(load: TableLoad, committed: Any, epochs: dict[str, int | None]) -> None:
+    read = TableRead.of("s3://lake/raw", epochs)
+    assert read is not None
+    load.table.run(tell_inputs(load.run.once, committed, [read]))
+
+
+def test_many_partitions_are_a_digest_and_a_number(tables: Tables) -> None:
+    from zero_rename.provider.assets.lineage import load_lineage
+
+    def version(last: int) -> str:
+        read = TableRead.of("s3://lake/raw", {f"n={n}": 1 for n in range(last)})
+        assert read is not None
+        (made,) = load_lineage(commit_report(committed), None, [read]).inputs
+        assert ("subset" in made.inputFacets) == (last <= 1_000)
+        return made.facets["version"].datasetVersion
+
+    committed = tables.load(1)
+    assert version(1_001).startswith("1001 partitions ")
+    assert version(1_001) != version(1_002)
+    assert version(20).endswith("n=9@1")
 
 
 def test_names_are_those_of_the_amazon_provider(tables: Tables) -> None:
