@@ -26,6 +26,7 @@ from .access import Visitor
 from .addresses import relative, task_address
 from .day_calendar import calendar_of, day_of
 from .drawing import drawn, weekday_marks
+from .failed_tasks import FailedTask
 
 #: Lines that a list has before it says how many more there are.
 _LINES = 25
@@ -90,10 +91,14 @@ def table(
     conn: str,
     name: str,
     overview: TableOverview,
+    tasks: Sequence[FailedTask],
     year: int | None,
     day: date | None,
 ) -> str:
-    """A table at one look."""
+    """A table at one look.
+
+    :param tasks: that failed and left nothing there.
+    """
     calendar = calendar_of(overview.partitions)
     shown = calendar.year(day.year if day else year)
     return _page(
@@ -113,6 +118,7 @@ def table(
         others=calendar.others[:_SQUARES],
         lines=_LINES,
         failed={it.job: it for it in overview.failures},
+        tasks=tasks,
         **_sums(overview),
     )
 

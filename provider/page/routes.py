@@ -27,6 +27,7 @@ from ..hooks import DEFAULT_CONN_ID
 from . import pages
 from .access import NotAllowedError, Visitor
 from .addresses import relative
+from .failed_tasks import failed_tasks
 from .tables_read import hook_of, name_in, read, table_of
 
 _log = logging.getLogger(__name__)
@@ -128,7 +129,9 @@ async def _table(
 ) -> Response:
     def look() -> str:
         overview = table_of(conn, table).overview()
-        return pages.table(visitor, conn, table, overview, year, day)
+        root = hook_of(conn).settings.table_root
+        failed = failed_tasks(visitor, conn, root, overview)
+        return pages.table(visitor, conn, table, overview, failed, year, day)
 
     return await _read(visitor, conn, look)
 

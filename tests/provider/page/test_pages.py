@@ -22,6 +22,7 @@ from zero_rename.committer.records.failure import Failure
 from zero_rename.committer.s3.requests import Put
 from zero_rename.provider.page import pages, wording
 from zero_rename.provider.page.addresses import task_address
+from zero_rename.provider.page.failed_tasks import FailedTask
 
 TASK = Owner(dag_id="flights", run_id="scheduled__2013-02-02T00:00:00+00:00", task_id="load")
 EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7 * 7 }}"
@@ -77,7 +78,7 @@ def look(world: World) -> TableOverview:
 
 def table_page(world: World, sees: bool = True, **asked: Any) -> Read:
     asked = {"year": None, "day": None, **asked}
-    return Read(pages.table(visitor(sees), "lake", "flights", look(world), **asked))
+    return Read(pages.table(visitor(sees), "lake", "flights", look(world), (), **asked))
 
 
 def partition_page(world: World, partition: str) -> str:
@@ -254,8 +255,10 @@ class TestStrangers:
         left = world.driver.run(find_left_overs(ROOT))
         problems = [Problem(EVIL, EVIL, EVIL, EVIL)]
         found = world.driver.run(read_job_manifest(world.context, job))
+        owner = Owner(dag_id=EVIL, run_id=EVIL, task_id=EVIL, map_index=-1, try_number=1)
+        tasks = [FailedTask(owner, overview.now, again=False, partition=EVIL)]
         return {
-            "table": lambda: pages.table(visitor(), EVIL, EVIL, overview, None, None),
+            "table": lambda: pages.table(visitor(), EVIL, EVIL, overview, tasks, None, None),
             "glance": lambda: pages.glance(EVIL, EVIL, overview),
             "partition": lambda: partition_page(world, name),
             "unknown": lambda: partition_page(world, EVIL),
