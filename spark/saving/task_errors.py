@@ -16,6 +16,11 @@ _END = r"(?=\n\s*\n|\n\s+at |\n\s*Driver stacktrace|\s*SQLSTATE: |\Z)"
 _OURS = re.compile(r"zero_rename\.committer\.errors\.(\w+): (.+?)" + _END, re.DOTALL)
 _UNFIT = re.compile(re.escape(UNFIT) + r" (.+)")
 _NO_ARROW = re.compile(r"No module named '(pyarrow|pandas)|(PyArrow|Pandas) >= [\d.]+ must be")
+_PYTHONS = re.compile(r"different version:? ([\d.]+) than that in driver:? ([\d.]+)")
+_SAME_PYTHON = (
+    "Let PYSPARK_PYTHON name a Python of the driver's minor version for Spark's workers, or run "
+    "the driver (with Spark Connect the client) in theirs. docs/spark-platforms.md says more."
+)
 _REMEDY = (
     "Install the same version of airflow-provider-zero-rename, with boto3 and pyarrow, for the "
     "Python of Spark's workers, or ship it by --py-files; or set PYSPARK_PYTHON to a Python that "
@@ -33,13 +38,18 @@ def error_of_task(raised: BaseException, table: str, job: str) -> ZeroRenameErro
     if found is not None:
         kind = getattr(errors, found[1], ZeroRenameError)
         return kind(found[2].strip())
-    unfit = _UNFIT.search(text)
-    if unfit is None and _NO_ARROW.search(text) is None:
+    remedy = _REMEDY
+    if unfit := _UNFIT.search(text):
+        why = unfit[1].strip()
+    elif pythons := _PYTHONS.search(text):
+        why, remedy = f"it is Python {pythons[1]}, and the driver's {pythons[2]}", _SAME_PYTHON
+    elif _NO_ARROW.search(text):
+        why = "it has no pyarrow, or no pandas, that PySpark can use"
+    else:
         return None
-    why = unfit[1].strip() if unfit else "it has no pyarrow, or no pandas, that PySpark can use"
     return InvalidInputError(
         f"A Python worker of Spark's cannot write: {why}. Nothing of this job is visible.",
         table=table,
         job=job,
-        remedy=_REMEDY,
+        remedy=remedy,
     )

@@ -111,13 +111,10 @@ class TestCatalog:
             return []
         return sorted(partition["Values"][0] for partition in found)
 
-    @pytest.mark.parametrize("kind", [RecoverJobsOperator, PurgeStaleUploadsOperator])
-    def test_a_job_that_died_before_it_was_registered(
-        self, tables: Tables, database: str, kind: type
-    ) -> None:
+    def test_a_job_that_died_before_it_was_registered(self, tables: Tables, database: str) -> None:
         tables.load(1)
         tables.decided(2)
-        report = run(kind, "flights", zero_rename_conn_id="zr")["tables"][0]
+        report = run(RecoverJobsOperator, "flights", zero_rename_conn_id="zr")["tables"][0]
         assert report["catalog"] == {
             "catalog": f"glue://{database}/flights",
             "read_by": "folders",
@@ -128,7 +125,7 @@ class TestCatalog:
             "projected": False,
         }
         assert self.partitions(database) == ["1", "2"]
-        again = run(kind, "flights", zero_rename_conn_id="zr")["tables"][0]
+        again = run(PurgeStaleUploadsOperator, "flights", zero_rename_conn_id="zr")["tables"][0]
         assert again["catalog"]["table"] == "unchanged"
 
     def test_nothing_is_told_where_nothing_is_to_be_changed(

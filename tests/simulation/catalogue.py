@@ -401,6 +401,7 @@ BOUNDED = {
         ),
         (*BOTH, "reader done"),
         switches=2,
+        most=MOST // 2,
     ),
     "an append and a replace that is slow to remove": Scenario(
         lambda **bounds: explorer(writer("a", APPEND, ONE), writer("b", REPLACE, ONE), **bounds),

@@ -299,6 +299,15 @@ class TestTasks:
         assert "--py-files" in str(caught.value)
         assert nothing_left(s3_bucket, url)
 
+    def test_another_python_in_the_workers(
+        self, spark: Any, s3_bucket: Any, url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(spark.sparkContext, "pythonVer", "3.9")
+        with pytest.raises(InvalidInputError, match=r"is Python 3.\d+, and the driver's 3.9") as it:
+            save(spark.range(3), url)
+        assert "PYSPARK_PYTHON" in str(it.value.remedy)
+        assert nothing_left(s3_bucket, url)
+
     @pytest.mark.parametrize("package", ["boto3", "pyarrow"])
     def test_workers_without(
         self,
