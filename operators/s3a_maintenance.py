@@ -63,8 +63,8 @@ class RecoverS3AJobsOperator(_TableMaintenance):
     :param deep: list the tables whole instead; a request per thousand files.
     :param staging: where the directory and partitioned committers keep their pending sets
         (``fs.s3a.committer.staging.tmp.path``), as a path on the worker or an ``hdfs://`` URL.
-    :param catalog: where the tables are registered, as in
-        :class:`~zero_rename.operators.maintenance.RecoverJobsOperator`. (templated)
+    :param catalog: as in :class:`~zero_rename.operators.maintenance.RecoverJobsOperator`, of tables
+        that have jobs of this package, too: others have no record of their columns. (templated)
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
