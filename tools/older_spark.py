@@ -15,7 +15,7 @@ from pathlib import Path
 # As a script it finds its neighbours by the checkout's folder.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tools.bootstrap import run, wheel_of_source
+from tools.bootstrap import run
 from tools.pinned_environment import PinnedEnvironment, command
 
 OLDER_SPARK = PinnedEnvironment("spark", "pyspark", Path(__file__).with_suffix(".lock"))
@@ -26,8 +26,7 @@ def make(environment: PinnedEnvironment) -> None:
 
     :raises SetupError: a package cannot be had, or not be installed.
     """
-    wheels = wheel_of_source(Path(sys.executable), environment.pinned)
-    environment.make(_compile, wheels)
+    environment.make(_compile)
 
 
 def _compile(folder: Path) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +15,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.bootstrap import SetupError, cache_dir, run
+from tools.bootstrap import (
+    HASHED,
+    SOURCES_ONLY,
+    SetupError,
+    cache_dir,
+    lock_entries,
+    requirements_file,
+    run,
+    take_entry,
+    wheel_of_source,
+)
 
 
 @dataclass(frozen=True)
@@ -25,7 +34,7 @@ class PinnedEnvironment:
 
     :param title: the first word of its folder, ``spark``.
     :param package: the pinned package whose version is in the folder's name.
-    :param lock: a requirements file in which every package has its version.
+    :param lock: a requirements file in which every package has its version and hashes.
     """
 
     title: str
@@ -47,31 +56,29 @@ class PinnedEnvironment:
     @property
     def version(self) -> str:
         """Of the package, ``3.5.9``."""
-        return self.pinned.removeprefix(f"{self.package}==")
+        pinned = take_entry(lock_entries(self.lock), self.package).split()[0]
+        return pinned.removeprefix(f"{self.package}==")
 
-    @property
-    def pinned(self) -> str:
-        """The package as the lock file has it, ``pyspark==3.5.9``."""
-        found = re.search(rf"^{self.package}==\S+", self.lock.read_text("utf-8"), re.MULTILINE)
-        assert found is not None
-        return found.group()
-
-    def make(self, finish: Callable[[Path], None], wheels: Path | None = None) -> None:
+    def make(self, finish: Callable[[Path], None]) -> None:
         """Install what the lock file pins.
 
         :param finish: called with the folder of the new environment, before it gets its place.
-        :param wheels: a folder with wheels of what has none elsewhere.
         :raises SetupError: a package cannot be had, or not be installed.
         """
         folder = self.python.parents[1]
         folder.parent.mkdir(parents=True, exist_ok=True)
+        entries = lock_entries(self.lock)
+        sources = [entry for entry in entries if entry.split("==")[0] in SOURCES_ONLY]
+        wheels = [str(wheel_of_source(Path(sys.executable), entry)) for entry in sources]
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{self.title}-") as made:
             uv = [sys.executable, "-m", "uv"]
             new = Path(made, "env")
             run([*uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, str(new)])
             install = [*uv, "pip", "install", "--quiet", "--python", str(new / "bin" / "python")]
-            found = ["--find-links", str(wheels)] if wheels is not None else []
-            run([*install, *found, "--no-deps", "-r", str(self.lock)])
+            with requirements_file(it for it in entries if it not in sources) as others:
+                run([*install, *HASHED, str(others)])
+            if wheels:
+                run([*install, "--no-deps", *wheels])
             finish(new)
             shutil.move(new, folder)
 

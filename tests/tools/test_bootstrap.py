@@ -142,14 +142,17 @@ def commands(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     bootstrap.packages_dir().mkdir(parents=True)
     bootstrap.packages_stamp().touch()
     done: list[str] = []
+    required: list[str] = []
 
     def noted(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         done.append(" ".join(command))
         if "venv" in command:
             for folder in (bootstrap.site_packages(Path(command[-1])), Path(command[-1], "bin")):
                 folder.mkdir(parents=True, exist_ok=True)
+        if "-r" in command:
+            required.append(Path(command[-1]).read_text("utf-8"))
         if "wheel" in command:
-            made = command[-1].replace("==", "-") + "-py3-none-any.whl"
+            made = required[-1].split()[0].replace("==", "-") + "-py3-none-any.whl"
             Path(command[command.index("--wheel-dir") + 1], made).touch()
         return subprocess.CompletedProcess(command, 0)
 
@@ -182,7 +185,7 @@ def test_changed_requirements_are_installed_once_for_all_checkouts(
     for _ in range(2):
         bootstrap.ensure_environment()
         shutil.rmtree(checkout / ".venv")
-    assert len([c for c in commands if c.endswith(bootstrap.LOCK)]) == 1
+    assert len([c for c in commands if c.endswith(bootstrap.LOCK) and "/uv pip" in c]) == 1
     assert len([c for c in commands if " -e . " in c]) == 2
 
 
@@ -214,11 +217,19 @@ def test_the_environment_has_the_modules_and_commands_of_the_packages(
 
 
 def test_what_has_no_wheel_is_made_into_one_once(commands: list[str]) -> None:
-    for _ in range(2):
-        folder = bootstrap.wheels_of_sources(Path("python"))
-    assert len(commands) == len(bootstrap.SOURCES_ONLY)
-    names = {path.name.split("-")[0] for path in folder.iterdir()}
-    assert names == set(bootstrap.SOURCES_ONLY)
+    entry = pinned("pyspark")
+    first, second = (bootstrap.wheel_of_source(Path("python"), entry) for _ in range(2))
+    assert (len(commands), first) == (1, second)
+    assert "--require-hashes" in commands[0]
+    assert first.name.startswith(entry.split()[0].replace("==", "-"))
+
+
+def test_a_package_without_a_hash_is_not_installed(commands: list[str], checkout: Path) -> None:
+    with open(checkout / bootstrap.LOCK, "a") as file:
+        file.write("\nintruder==1.0\n")
+    with pytest.raises(SetupError, match=r"no hash of intruder==1.0; run make lock"):
+        bootstrap.ensure_environment()
+    assert not [c for c in commands if c.endswith(bootstrap.LOCK)]
 
 
 def test_the_class_archive_is_made_once_for_the_same_packages(
@@ -240,5 +251,17 @@ def test_a_failed_command_is_one_paragraph(checkout: Path) -> None:
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    "lock", [ROOT / bootstrap.LOCK, *sorted(ROOT.glob("tools/*.lock"))], ids=lambda lock: lock.name
+)
+def test_every_package_of_a_lock_file_has_a_hash(lock: Path) -> None:
+    pinned = [line for line in lock.read_text("utf-8").splitlines() if "==" in line]
+    assert len(bootstrap.lock_entries(lock)) == len(pinned)
+
+
 def test_the_lock_file_pins_the_installer() -> None:
-    assert bootstrap.locked("uv").startswith("uv==")
+    assert pinned("uv").startswith("uv==")
+
+
+def pinned(name: str) -> str:
+    return bootstrap.take_entry(bootstrap.lock_entries(ROOT / bootstrap.LOCK), name)
