@@ -20,8 +20,11 @@ _C = TypeVar("_C", bound=StrEnum)
 class Mode(StrEnum):
     """What happens to files already in a partition that receives rows; others are not touched."""
 
+    #: They stay; the job's are added.
     APPEND = "append"
+    #: The job's take their place. Spark's and Airflow's users call it ``overwrite``.
     REPLACE = "replace"
+    #: The job is refused with :class:`.DestinationExistsError`.
     FAIL_IF_EXISTS = "fail-if-exists"
 
     @classmethod
@@ -53,30 +56,40 @@ MODES: Mapping[str, Mode] = {
 class OnConflict(StrEnum):
     """What a job does that finds a partition changed since it opened."""
 
+    #: It is aborted with :class:`.CommitConflictError`.
     FAIL = "fail"
+    #: It follows the other one: a replace takes the place of its files, too.
     LAST_WINS = "last_wins"
 
 
 class SuccessMarkers(StrEnum):
     """Where ``_SUCCESS`` goes."""
 
+    #: Into each partition that the job changes, and to the table's root.
     PARTITION_AND_TABLE = "partition_and_table"
+    #: To the table's root.
     TABLE = "table"
+    #: Nowhere.
     NONE = "none"
 
 
 class OnRepeat(StrEnum):
     """What a job does whose ``once`` key an earlier job has already moved."""
 
+    #: It writes nothing, and reports what that job committed.
     SKIP = "skip"
+    #: Its files take the place of that job's, and of no others.
     REPLACE_OWN = "replace_own"
+    #: Its files are added once more.
     APPEND = "append"
 
 
 class Coordination(StrEnum):
-    """How a table's writers notice each other. ``none``: they do not."""
+    """How a table's writers notice each other."""
 
+    #: By conditional writes, which the store has to carry out in one step.
     STORE = "store"
+    #: Not at all, for stores without them: one writer at a time.
     NONE = "none"
 
 
@@ -84,6 +97,14 @@ class Coordination(StrEnum):
 class Owner:
     """Who runs a job. Written to its open record and its markers; never credentials.
 
+    :param dag_id: Airflow's DAG; so too ``run_id``, ``task_id``, ``map_index``, ``try_number``.
+    :param run_id: the run of that DAG.
+    :param task_id: its task.
+    :param map_index: of a mapped task, else ``None`` or -1.
+    :param try_number: from 1 on.
+    :param application: outside Airflow, what the program calls itself.
+    :param host: name of the machine that opened the job.
+    :param pid: id of the process there.
     :param series: tells the tries of a run since it was made or cleared from those before.
     """
 
@@ -153,6 +174,7 @@ class JobSpec:
     """One write into one table.
 
     :param schema: all columns, partition columns included.
+    :param mode: what happens to files that are in a partition already.
     :param partition_by: the partition columns, outermost first; ``None`` takes the table's own,
         a new table's from the directories that are there (none: it is unpartitioned).
     :param replace_partitions: Hive-escaped partition paths that are emptied and marked even if
@@ -172,8 +194,14 @@ class JobSpec:
         that it lacks are null in its files.
     :param overwrite_schema: the job's columns take the place of the table's, whatever they are.
         Only in a replace of the whole table.
+    :param on_conflict: what to do where another job changed a partition since this one opened.
+    :param success_markers: where ``_SUCCESS`` goes.
+    :param coordination: of a new table; a job on a table of the other kind is refused.
     :param once: the run's key (DAG, run, task, map index; not the try); ``None`` for none.
+    :param on_repeat: what to do where an earlier job under that key has committed.
     :param max_duration: seconds after which a job without a heartbeat may be fenced.
+    :param owner: who runs the job.
+    :param files: how its files are written.
     """
 
     schema: pa.Schema

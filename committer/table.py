@@ -75,6 +75,8 @@ class Table(ReadableTable):
     def open_job(self, spec: JobSpec) -> OpenedJob:
         """Begin a job: its open record, the checks of schema and layout, its base.
 
+        :param spec: what is to be written, and by which policies.
+        :return: what tasks, :meth:`commit` and :meth:`abort` need; may be pickled.
         :raises StoreRefusedError: a right is missing that the job would need later.
         :raises RefusedError: nothing was written but an open record, which is removed again.
         """
@@ -111,6 +113,7 @@ class Table(ReadableTable):
 
         The rest is as in :class:`.job_spec.JobSpec`.
 
+        :return: a context manager. Nothing is sent before its block is entered.
         :raises TableNotFoundError: no schema given and no table here.
         :raises InvalidInputError: a word that is none of a parameter's choices.
         """
@@ -144,7 +147,11 @@ class Table(ReadableTable):
         return WriteJob(self.driver, replace(self._context, report=progress), spec, OF_TASKS)
 
     def task_writer(self, opened: OpenedJob, task: int, attempt: int) -> TaskWriter:
-        """The writer of one task attempt of an open job."""
+        """The writer of one task attempt of an open job.
+
+        :param task: its number, from 0 on; one result of each task is committed.
+        :param attempt: tells attempts of one task apart, which may run at the same time.
+        """
         return task_writer(self.driver, opened, task, attempt)
 
     def commit(
@@ -154,19 +161,32 @@ class Table(ReadableTable):
         expected_tasks: int | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> Committed:
-        """Commit an open job, as :func:`.commit.commit_job`; ``progress`` is called in this
-        thread as files become visible."""
+        """Commit an open job: claim the partitions, decide, make its files visible.
+
+        :param results: one of each task, of whichever attempt.
+        :param expected_tasks: how many there have to be; ``None``: as many as are given.
+        :param progress: called in this thread as files become visible.
+        :raises RefusedError: the job is aborted; nothing of it is visible.
+        :raises CommitStateUnknownError: it may be committed: :meth:`recover` settles it.
+        :raises UnfinishedCommitError: it is committed; :meth:`recover` finishes it.
+        """
         context = self._context if progress is None else replace(self._context, report=progress)
         before = self.retries - sum(result.retries for result in results)
         done = self.driver.run(commit_job(context, opened, results, expected_tasks))
         return replace(done, retries=self.retries - before)
 
     def abort(self, opened: OpenedJob, results: Sequence[TaskResult] = ()) -> Aborted | Committed:
-        """Abort an open job, or find that it is committed."""
+        """Abort an open job, or find that it is committed.
+
+        :param results: of its tasks so far, whose uploads are aborted.
+        """
         return self.driver.run(abort_job(self._context, opened, results))
 
     def send_heartbeat(self, job: str, interval: float = 30.0) -> bool:
-        """Send a heartbeat for a job; ``False`` when it is no longer open."""
+        """Send a heartbeat for a job, by its id; ``False`` when it is no longer open.
+
+        :param interval: seconds until the next one is due.
+        """
         return self.driver.run(send_heartbeat(self._context, job, interval))
 
     def recover(self, patience: float | None = None) -> list[Recovered]:
@@ -177,7 +197,7 @@ class Table(ReadableTable):
         return self.driver.run(recover(self._context, patience))
 
     def plan_recovery(self, patience: float | None = None) -> list[Recovered]:
-        """What :meth:`recover` would do. Changes nothing."""
+        """What :meth:`recover` would do, with the same ``patience``. Changes nothing."""
         return self.driver.run(plan_recovery(self._context, patience))
 
     def settle(self, jobs: Collection[str]) -> list[Recovered]:
@@ -202,6 +222,7 @@ class Table(ReadableTable):
         :param older_than: with ``foreign``, the least age in seconds of foreign uploads.
         :param foreign: abort uploads that no job of this package made, by age.
         :param apply: do it; ``False`` only says what would be done.
+        :param patience: as in :meth:`recover`.
         :param jobs: abort the uploads of these, too, where the table has no record of them.
         :param records_older_than: seconds for which failures and manifests of no head stay.
         :raises ValueError: ``foreign`` without ``older_than``.
@@ -337,6 +358,7 @@ class Table(ReadableTable):
 
         :param window: seconds between two decisions within which they belong together.
         :param since: seconds before now that are looked at.
+        :param partition: only this one, as a path.
         """
         return self.driver.run(find_conflicts(self._context, window, since, partition))
 
@@ -353,6 +375,8 @@ class Table(ReadableTable):
     ) -> Resolution:
         """Make a partition hold the rows of some of the runs that conflict over it, by a job.
 
+        :param partition: its path, ``day=2013-01-01``; ``window`` and ``since`` as in
+            :meth:`conflicts`.
         :param keep: ``["newest"]``, ``["all"]``, or job ids; rows of other runs stay in any case.
         :param undo: instead of ``keep``: what it held before this job, which changed it last.
         :param apply: do it; ``False`` only says what would be done.

@@ -150,6 +150,7 @@ class ZeroRenameResource(dg.ConfigurableResource):
             a dictionary of these. ``None``: that of the asset's metadata.
         :param base: the state of the table that the rows were computed from: under
             ``on_conflict="fail"`` nothing that has changed since is written over.
+        :param files: compression, sizes and tags of the files; ``None``: the usual ones.
         :return: with the rows' data version; metadata of each partition is in its event.
         :raises Failure: not to be retried: a call that cannot be right, or a conflict, which the
             next try would hide. Its cause is the error.

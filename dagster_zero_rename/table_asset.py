@@ -29,8 +29,10 @@ def zero_rename_asset(
         def flights(context: dg.AssetExecutionContext, zero_rename: ZeroRenameResource):
             return zero_rename.write(context, …)
 
-    :param table: and ``partition_expr``, ``mode`` as :meth:`.resource.ZeroRenameResource.write`
-        takes them: the asset's metadata.
+    :param table: the table's name, as :meth:`.resource.ZeroRenameResource.write` takes it.
+    :param partition_expr: which partition a key is, as it takes it.
+    :param mode: ``overwrite`` or ``append``. These three become the asset's metadata.
+    :param metadata: more of that.
     :param given: further arguments of ``dagster.asset``.
     :raises InvalidInputError: a mode that is none for an asset, or ``partition_expr`` without
         ``partitions_def``.

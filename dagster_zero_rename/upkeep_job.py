@@ -25,22 +25,24 @@ def maintenance_job(
     Its report is Markdown on the run. It fails where only a person can help; what the store's
     weather kept from being done, the next run tries.
 
+    :param name: the job's.
     :param tables: names; ``None``: all tables below the resource's ``table_root``.
     :param apply: act; ``False`` only reports what would be done.
     :param foreign_older_than: abort uploads of other tools that are older, too.
     :param patience: for how long an undecided job may be silent before it counts as dead; ``None``
         takes each job's own.
+    :param resource_key: under which the :class:`~dagster_zero_rename.ZeroRenameResource` is.
     """
 
     @dg.op(name=f"{name}_of_tables", required_resource_keys={resource_key})
     def maintain(context) -> None:
         resource = getattr(context.resources, resource_key)
         found = resource.tables() if tables is None else [resource.table(it) for it in tables]
-        ages = {"foreign_age": _seconds(foreign_older_than), "patience": _seconds(patience)}
+        foreign_age, silence = _seconds(foreign_older_than), _seconds(patience)
         done = []
         for table in found:
             try:
-                it = look_after(table, apply=apply, **ages)
+                it = look_after(table, apply=apply, foreign_age=foreign_age, patience=silence)
             except Exception as error:
                 # The other tables are looked after; this one is for who mends the program.
                 context.log.exception(table.root.url)

@@ -49,6 +49,7 @@ def save(
     """Write a frame into a table, as one job (magic, directory and classic: one for each
     partition named, where those are replaced).
 
+    :param frame: of Spark 3.5 or newer, classic or Connect.
     :param table: ``s3://bucket/prefix``; ``None`` for the one that the operator names.
     :param partition_by: partition columns, outermost first; natively, the table's own where left
         out.

@@ -30,8 +30,11 @@ class JobState(StrEnum):
 class PartitionCommit:
     """What a job did to one partition.
 
-    :param epoch: the partition's epoch since.
-    :param files: files added; ``rows`` and ``bytes`` theirs.
+    :param partition: its path; ``""`` of an unpartitioned table.
+    :param epoch: the partition's epoch since, which each change makes greater by one.
+    :param files: files added.
+    :param rows: rows in these.
+    :param bytes: bytes of these.
     :param removed: files removed.
     """
 
@@ -47,6 +50,9 @@ class PartitionCommit:
 class Committed:
     """A job that is committed.
 
+    :param job: its id, ``zr1-…``.
+    :param table: the table's root, ``s3://bucket/prefix``.
+    :param partitions: each that it changed, an emptied one among them.
     :param decided_at: when, by the store's clock, seconds since the epoch.
     :param repeated: nothing was written now: an earlier try of the run had committed ``job``.
     :param rewritten: its rows were there before, and were only written again: a compaction.
@@ -88,6 +94,8 @@ class Committed:
 class Aborted:
     """A job that is aborted: nothing of it is visible or ever will be.
 
+    :param job: its id.
+    :param table: the table's root, ``s3://bucket/prefix``.
     :param uploads: uploads of it that were aborted now.
     """
 

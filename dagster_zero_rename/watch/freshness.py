@@ -29,7 +29,12 @@ def freshness_check(
     It goes by the table's decisions and by the store's clock, so it holds for loads of which
     Dagster has no event. Run it by a schedule.
 
+    :param asset: a definition or a key.
     :param within: the age from which the last commit is too old.
+    :param severity: of a check that fails.
+    :param blocking: what depends on the asset is not run where it fails.
+    :param name: the check's.
+    :param resource_key: under which the :class:`~dagster_zero_rename.ZeroRenameResource` is.
     :param table: its name, where the asset's metadata does not say it and it is not its key.
     """
     reference = AssetReference.of(asset, table)

@@ -43,6 +43,10 @@ def heads_sensor(
         writes; or a key.
     :param table: its name, where the asset's metadata does not say it and it is not its key.
     :param partitions_def: the asset's, where it is given by its key.
+    :param name: the sensor's; ``None`` makes one of the asset's key.
+    :param minimum_interval_seconds: between two ticks.
+    :param default_status: whether it runs before somebody turns it on.
+    :param resource_key: under which the :class:`~dagster_zero_rename.ZeroRenameResource` is.
     """
     reference = AssetReference.of(asset, table, partitions_def)
 

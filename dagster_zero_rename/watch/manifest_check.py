@@ -52,7 +52,11 @@ def manifest_check(
     Of the partitions of its run; in a run of one its result is that partition's. It reads records
     and lists, and no file.
 
+    :param asset: a definition or a key.
     :param min_rows: that each partition has to hold.
+    :param severity: of a check that fails.
+    :param name: the check's.
+    :param resource_key: under which the :class:`~dagster_zero_rename.ZeroRenameResource` is.
     :param blocking: what depends on the asset is not run where it fails.
     :param table: its name, where the asset's metadata does not say it and it is not its key.
     :param partitions_def: the asset's, where it is given by its key.

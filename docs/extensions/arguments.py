@@ -49,12 +49,13 @@ def owners(found: Any) -> list[Any]:
 
 
 def documented(found: Any) -> Mapping[str, str]:
-    """Meanings by argument, those of the class itself first, in one line each."""
+    """Meanings by argument, in one line each: those that several classes share come first, and a
+    class's own words count where its base has others."""
     meanings: dict[str, str] = {}
-    for owner in owners(found):
+    for owner in reversed(owners(found)):
         text = inspect.cleandoc(owner.__doc__ or "")
         for name, meaning in re.findall(r"^:param (\w+): (.*(?:\n[ \t]+.*)*)", text, re.M):
-            meanings.setdefault(name, " ".join(meaning.split()))
+            meanings[name] = " ".join(meaning.split())
     return meanings
 
 

@@ -178,7 +178,10 @@ def create_view(
     """A temporary view of a table for SQL, in the place of one of that name.
 
     It shows the state that is there now, however often and late it is asked: create it again to
-    see a later one. The arguments are those of :func:`load`.
+    see a later one. The other arguments are those of :func:`load`, and so are the errors.
+
+    :param name: what SQL calls it, for this session alone.
+    :param table: ``s3://bucket/prefix``.
     """
     frame = load(spark, table, columns=columns, partitions=partitions, where=where, by=by)
     frame.createOrReplaceTempView(name)
