@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import sys
-import tempfile
 from pathlib import Path
 
 # Of millions of nodes that live to the end: a sixth of the build's time.
@@ -13,7 +12,7 @@ gc.set_threshold(200_000, 50, 100)
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 # Airflow writes its configuration wherever it is imported, and that is nobody's here.
-os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="airflow-of-docs-"))
+os.environ.setdefault("AIRFLOW_HOME", str(HERE.parent / "build" / "airflow"))
 
 from sphinx.ext.autodoc.mock import mock  # noqa: E402  # pyright: ignore[reportPrivateImportUsage]
 
