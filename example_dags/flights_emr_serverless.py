@@ -12,7 +12,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow.sdk import DAG, CronDataIntervalTimetable, Param
+from airflow.providers.common.compat.sdk import DAG, Param
+from airflow.timetables.interval import CronDataIntervalTimetable
 
 from zero_rename.operators.emr_serverless import ZeroRenameEmrServerlessOperator
 

@@ -8,12 +8,12 @@ from itertools import pairwise
 from typing import Any
 
 from airflow.providers.amazon.aws.operators.emr import EmrAddStepsOperator
-from airflow.providers.amazon.aws.triggers.emr import EmrAddStepsTrigger
 
 from ..committer.errors import InvalidInputError
 from ..committer.handoff import HANDOFF, HANDOFF_SETTING
 from ..orchestration.submit.job_mark import JobMark
 from ..orchestration.submit.service_words import with_arguments
+from ..provider.cancelling_triggers import CancellingStepTrigger, cancel_step
 from .loading.aws_load import LONGEST_WAIT, AwsLoadOperator
 
 _UNFINISHED = ("PENDING", "CANCEL_PENDING", "RUNNING")
@@ -95,8 +95,15 @@ class ZeroRenameEmrStepOperator(AwsLoadOperator, EmrAddStepsOperator):
         for page in pages:
             yield from ((step["Id"], step["Name"]) for step in page["Steps"])
 
-    def _trigger(self, job_id: str) -> EmrAddStepsTrigger:
-        return EmrAddStepsTrigger(
+    def defer(self, *, trigger: Any, method_name: str, **more: Any) -> Any:
+        """As any load's, by a trigger that cancels the step with the task."""
+        if method_name == self.completed_by:
+            (step,) = trigger.waiter_args["StepIds"]
+            trigger = self._trigger(step)
+        super().defer(trigger=trigger, method_name=method_name, **more)
+
+    def _trigger(self, job_id: str) -> CancellingStepTrigger:
+        return CancellingStepTrigger(
             job_flow_id=self._cluster_id(),
             step_ids=[job_id],
             waiter_delay=self.waiter_delay,
@@ -108,11 +115,7 @@ class ZeroRenameEmrStepOperator(AwsLoadOperator, EmrAddStepsOperator):
         )
 
     def _cancel(self, job_id: str) -> None:
-        self.hook.conn.cancel_steps(
-            ClusterId=self._cluster_id(),
-            StepIds=[job_id],
-            StepCancellationOption="TERMINATE_PROCESS",
-        )
+        cancel_step(self.hook.conn, self._cluster_id(), job_id)
 
 
 def _spark_step(steps: Any) -> Mapping[str, Any]:

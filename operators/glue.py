@@ -11,10 +11,10 @@ from airflow.providers.amazon.aws.operators.glue import (
     JOB_RUN_TERMINAL_STATES,
     GlueJobOperator,
 )
-from airflow.providers.amazon.aws.triggers.glue import GlueJobCompleteTrigger
 
 from ..committer.handoff import HANDOFF_SETTING
 from ..orchestration.submit.job_mark import JobMark
+from ..provider.cancelling_triggers import CancellingGlueTrigger, cancel_run
 from .loading.aws_load import LONGEST_WAIT, AwsLoadOperator
 
 #: The argument of a job's run that carries its mark: runs have no names.
@@ -103,8 +103,14 @@ class ZeroRenameGlueOperator(AwsLoadOperator, GlueJobOperator):
         except client.exceptions.EntityNotFoundException:
             return  # The job is not there yet: the start makes it.
 
-    def _trigger(self, job_id: str) -> GlueJobCompleteTrigger:
-        return GlueJobCompleteTrigger(
+    def defer(self, *, trigger: Any, method_name: str, **more: Any) -> Any:
+        """As any load's, by a trigger that cancels the run with the task."""
+        if method_name == self.completed_by:
+            trigger = self._trigger(trigger.run_id)
+        super().defer(trigger=trigger, method_name=method_name, **more)
+
+    def _trigger(self, job_id: str) -> CancellingGlueTrigger:
+        return CancellingGlueTrigger(
             job_name=self.job_name,
             run_id=job_id,
             verbose=self.verbose,
@@ -117,7 +123,7 @@ class ZeroRenameGlueOperator(AwsLoadOperator, GlueJobOperator):
         )
 
     def _cancel(self, job_id: str) -> None:
-        self.hook.conn.batch_stop_job_run(JobName=self.job_name, JobRunIds=[job_id])
+        cancel_run(self.hook.conn, self.job_name, job_id)
 
 
 def _listed(given: str | None, more: list[str]) -> str:

@@ -55,7 +55,9 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "sensors": _modules("sensors.success_manifest"),
         "hooks": _modules("provider.hooks"),
-        "triggers": _modules("provider.triggers", "provider.assets.commit_trigger"),
+        "triggers": _modules(
+            "provider.triggers", "provider.assets.commit_trigger", "provider.cancelling_triggers"
+        ),
         "extra-links": [
             f"zero_rename.provider.links.{name}"
             for name in ("PartitionPageLink", "ManifestLink", "TableConsoleLink")

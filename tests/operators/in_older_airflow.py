@@ -87,7 +87,7 @@ def dags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
-WITH_2_11 = ("flights_daily.py", "zero_rename_maintenance.py")
+WITH_2_11 = ("flights_daily.py", "flights_emr_serverless.py", "zero_rename_maintenance.py")
 
 
 @pytest.fixture(scope="module")

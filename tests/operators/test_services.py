@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import re
 import zipfile
 from collections.abc import Sequence
+from pkgutil import resolve_name
 from typing import Any
 
 import botocore.session
@@ -281,6 +283,22 @@ class TestDeferred:
         report = self.resumed(service, 2, loads.value, **cleared)
         assert (report["repeated"], report["rows"], report["epoch"]) == (False, 1, 2)
 
+    @pytest.mark.parametrize("service", ["EmrSteps", "Glue"], indirect=True)
+    def test_a_user_who_ends_the_task_ends_the_job(
+        self, service: Service, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As Airflow 3.3 does with the trigger that the triggerer has made of what was stored."""
+        service.goes_on = True
+        path, arguments = self.deferred(service, 1).trigger.serialize()
+        trigger = resolve_name(path)
+        sent: list[tuple[str, dict[str, Any]]] = []
+        call = "botocore.client.BaseClient._make_api_call"
+        monkeypatch.setattr(call, lambda _, name, given: sent.append((name, given)))
+        asyncio.run(trigger(**json.loads(json.dumps(arguments))).on_kill())
+        ((name, given),) = sent
+        assert name in ("CancelSteps", "BatchStopJobRun")
+        assert (given.get("StepIds") or given["JobRunIds"]) == [_id_of(service.jobs[0])]
+
     def deferred(self, service: Service, try_number: int, **members: Any) -> TaskDeferred:
         task = operator(service, deferrable=True)
         with pytest.raises(TaskDeferred) as caught:
@@ -300,6 +318,10 @@ class TestDeferred:
         ctx: Any = context(task, try_number, **members)
         task.render_template_fields(ctx)
         return task.resume_execution(deferred.method_name, kwargs, ctx)
+
+
+def _id_of(job: Any) -> str:
+    return getattr(job, "job_run_id", None) or job.id
 
 
 def _waits_for(deferred: TaskDeferred) -> Any:
