@@ -5,7 +5,7 @@ PY := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help environment setup demo docs servers s3a-jars s3a-archive older-spark older-airflow optional-providers test tests test-s3a test-older-spark other-sparks screenshots torture proof airflow-life growth lint lock clean
+.PHONY: help environment setup demo docs servers s3a-jars s3a-archive older-spark older-airflow optional-providers test tests test-s3a test-older-spark other-sparks screenshots torture proof airflow-life dagster-life dagster-peers growth lint lock clean
 
 help:            ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## */make \1\t/p' $(MAKEFILE_LIST)
@@ -53,15 +53,22 @@ other-sparks: setup ## save() and load() on Spark 4.0 and 4.1, classic and Conne
 	@$(PY) tools/other_sparks.py
 	@OTHER_SPARKS=1 $(PY) -m pytest -v tests/spark/saving/test_other_sparks.py
 
-screenshots: setup ## The pictures in docs/images, by headless Chromium from a real Airflow (apt: chromium-driver)
+screenshots: setup ## The pictures in docs/images, by headless Chromium from a real Airflow and Dagster (apt: chromium-driver)
 	@$(PY) -m uv pip install --quiet --target build/browser -r tools/browser.lock
 	@$(PY) -m demo.pictures
+	@PYTHONPATH=tests $(PY) -m dagster_life.pictures
 
 torture: setup   ## Kill writers and check every row; KILLS=200, SERVER=ceph. Or bad weather: WEATHER=all
 	@PYTHONPATH=tests $(PY) -m torture --kills $(or $(KILLS),200) $(if $(WEATHER),--weather $(WEATHER))
 
 airflow-life: setup ## The examples in a whole Airflow: kills, restarts, clears, collisions. SCENES="cleared hourly"
 	@PYTHONPATH=tests $(PY) -m airflow_life $(SCENES)
+
+dagster-life: setup ## The examples in a whole Dagster: dg, a backfill with a hole, kills. SCENES="components backfill"
+	@PYTHONPATH=tests $(PY) -m dagster_life $(SCENES)
+
+dagster-peers: setup ## What Dagster's I/O managers for Delta and Iceberg do on empty days and retries, beside ours
+	@PYTHONPATH=tests $(PY) -m dagster_life.peers
 
 proof: setup     ## What is too long for make test; writes docs/proof.md. PARTS="simulation torture weather s3a airflow"
 	@PYTHONPATH=tests $(PY) -m proof $(PARTS)

@@ -11,6 +11,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from ..committer.errors import InvalidInputError
+from ..committer.s3.clients import Keys
 from .catalog_report import CatalogReport, CatalogUnsyncedError, CatalogUrl
 from .described_table import DescribedTable, ReadBy, partition_texts
 from .engine_types import Engine, hive_type
@@ -50,7 +51,7 @@ class GlueCatalog:
 
     def __init__(self, url: CatalogUrl, connect: Callable[[], Any] | None = None) -> None:
         self._url = url
-        self._connect = connect or _connect
+        self._connect = connect or glue_client
         self._place = {"DatabaseName": url.database}
         self._names = {**self._place, "TableName": url.table}
 
@@ -198,8 +199,11 @@ class GlueCatalog:
         return taken
 
 
-def _connect() -> Any:
-    return boto3.client("glue", config=Config(retries={"mode": "standard", "max_attempts": 8}))
+def glue_client(region: str | None = None, keys: Keys | None = None) -> Any:
+    """A boto3 client by the standard chain, but for what is given."""
+    signing = {} if keys is None else keys.signing
+    config = Config(retries={"mode": "standard", "max_attempts": 8})
+    return boto3.client("glue", region_name=region, config=config, **signing)
 
 
 def _columns(types: Sequence[tuple[str, str]]) -> list[dict[str, str]]:

@@ -32,6 +32,7 @@ from .event_metadata import (
     table_metadata,
 )
 from .key_paths import Layout, PartitionExpr, key_paths, path_columns
+from .registration import Registration
 from .rows import Rows, is_spark_frame, rows_of
 
 
@@ -43,6 +44,8 @@ class WritePolicy:
         any; or ``append`` to them.
     :param partition_expr: as :mod:`.key_paths` says.
     :param base: the state of the table that the rows were computed from.
+    :param merge_schema: columns that only the rows have, and wider types, become the table's.
+    :param registration: where the table is registered afterwards.
     """
 
     mode: str = "overwrite"
@@ -50,6 +53,8 @@ class WritePolicy:
     on_conflict: str = OnConflict.FAIL
     base: Snapshot | ReadBase | None = None
     files: FileOptions | None = None
+    merge_schema: bool = False
+    registration: Registration | None = None
 
     def __post_init__(self) -> None:
         """:raises InvalidInputError: a word that is none of the choices, or another mode."""
@@ -97,7 +102,6 @@ def write_asset(step: AssetStep, table: Table, data: Any, policy: WritePolicy) -
     :raises ZeroRenameError: as :meth:`zero_rename.Table.job`.
     """
     began = time.monotonic()
-    mode = policy.parsed_mode
     earlier = earlier_commit(step, table)
     if earlier is not None:
         committed, paths = earlier, _paths(step, policy, _layout(table, None))
@@ -107,7 +111,7 @@ def write_asset(step: AssetStep, table: Table, data: Any, policy: WritePolicy) -
         paths = _paths(step, policy, layout)
         job = _Job(step, table, policy, layout, paths)
         committed = _write_spark(job, data) if rows is None else _write(job, rows)
-    tell(step, table, committed, paths, mode, time.monotonic() - began)
+    tell(step, table, committed, paths, policy, time.monotonic() - began)
     return committed
 
 
@@ -185,6 +189,7 @@ def _write(job: _Job, rows: Rows) -> Committed:
         on_repeat=OnRepeat.REPLACE_OWN,
         owner=job.step.owner,
         files=policy.files,
+        merge_schema=policy.merge_schema,
     )
     with write:
         for batch in rows.batches:
@@ -218,6 +223,8 @@ def _write_spark(job: _Job, frame: Any) -> Committed:
     }
     if replacing and not job.paths:
         options["replaceTable"] = "true"
+    if policy.merge_schema:
+        options["mergeSchema"] = "true"
     save(
         frame,
         job.table.root.url,
@@ -254,10 +261,11 @@ def tell(
     table: Table,
     committed: Committed,
     paths: Mapping[str, str],
-    mode: Mode,
+    policy: WritePolicy,
     seconds: float,
 ) -> None:
-    """Put what a job did into the events of each partition, and the version of its rows."""
+    """Put what a job did into the events of each partition, and the version of its rows; and tell
+    the catalog, where there is one."""
     root = table.root
     common: dict[str, Any] = {
         **table_metadata(root, table.schema),
@@ -265,7 +273,9 @@ def tell(
         "zero_rename/seconds": round(seconds, 3),
         "zero_rename/repeated": committed.repeated,
     }
-    context, replaced = step.step, mode is Mode.REPLACE
+    if policy.registration is not None:
+        common |= policy.registration.tell(step, table)
+    context, replaced = step.step, policy.parsed_mode is Mode.REPLACE
     changed = {partition.partition: partition for partition in committed.partitions}
     for path in (UNPARTITIONED,) if step.keys is None else ():
         if path in changed:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import Field
 
+from zero_rename.catalog import glue_client
 from zero_rename.committer.errors import InvalidInputError
 from zero_rename.committer.layout import TableRoot
 from zero_rename.committer.read_base import ReadBase
@@ -21,6 +24,7 @@ from .asset_step import AssetStep, step_of
 from .asset_write import WritePolicy, write_asset
 from .event_metadata import data_version
 from .failures import final_failures
+from .registration import Registration
 from .rows import is_spark_frame
 from .spark.spark_load import SparkLoad
 
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
 
 #: Members of an asset's metadata that say how it is written.
 TABLE, PARTITION_EXPR, MODE = "table", "partition_expr", "mode"
+MERGE_SCHEMA, CATALOG = "merge_schema", "catalog"
 #: The variables by which boto3 elsewhere reaches what the resource reaches.
 _VARIABLES = {
     "endpoint_url": "AWS_ENDPOINT_URL",
@@ -68,6 +73,10 @@ class ZeroRenameResource(dg.ConfigurableResource):
         description="What a write does when another job changed a partition meanwhile: fail, or "
         "last_wins.",
     )
+    catalog: str | None = Field(
+        default=None,
+        description="glue://database: where tables are registered once a load is committed.",
+    )
 
     def table(self, name: str) -> Table:
         """Open a table; nothing is read or written yet.
@@ -92,6 +101,12 @@ class ZeroRenameResource(dg.ConfigurableResource):
         """A boto3 S3 client; ``None`` where nothing says another one than the standard chain's."""
         if not (self._given() or self.path_style):
             return None
+        return client_at(
+            self.endpoint_url, self.region_name, path_style=self.path_style, keys=self._keys()
+        )
+
+    def _keys(self) -> Keys | None:
+        """:raises InvalidInputError: one of a pair."""
         access, secret = self.access_key_id, self.secret_access_key
         if bool(access) is not bool(secret):
             raise InvalidInputError(
@@ -99,8 +114,7 @@ class ZeroRenameResource(dg.ConfigurableResource):
                 "was read or written.",
                 remedy="Give both, each by EnvVar, or neither.",
             )
-        pair = Keys(access, secret, self.session_token or None) if access and secret else None
-        return client_at(self.endpoint_url, self.region_name, path_style=self.path_style, keys=pair)
+        return Keys(access, secret, self.session_token or None) if access and secret else None
 
     def aws_env(self) -> dict[str, str]:
         """Environment variables by which boto3 in another process reaches the same store, as far
@@ -132,6 +146,8 @@ class ZeroRenameResource(dg.ConfigurableResource):
         partition_expr: PartitionExpr | None = None,
         base: Snapshot | ReadBase | None = None,
         files: FileOptions | None = None,
+        merge_schema: bool | None = None,
+        catalog: str | None = None,
     ) -> dg.MaterializeResult:
         """Write an asset's rows into its table by one job, however many partitions the run has.
 
@@ -151,6 +167,11 @@ class ZeroRenameResource(dg.ConfigurableResource):
         :param base: the state of the table that the rows were computed from: under
             ``on_conflict="fail"`` nothing that has changed since is written over.
         :param files: compression, sizes and tags of the files; ``None``: the usual ones.
+        :param merge_schema: make columns that only the rows have, and wider types, the table's.
+            ``None``: that of the asset's metadata, else not.
+        :param catalog: where the table is registered once the job is committed:
+            ``glue://database/table``, or without the table's name. ``None``: that of the asset's
+            metadata, else the resource's; empty: none.
         :return: with the rows' data version; metadata of each partition is in its event.
         :raises Failure: not to be retried: a call that cannot be right, or a conflict, which the
             next try would hide. Its cause is the error.
@@ -158,8 +179,10 @@ class ZeroRenameResource(dg.ConfigurableResource):
         """
         with final_failures(step_of(context)):
             step, target, policy = self._asked(
-                context, table, asset_key, mode, partition_expr, base=base, files=files
+                context, table, asset_key, mode, partition_expr, catalog, base=base, files=files
             )
+            if merge_schema is not None:
+                policy = replace(policy, merge_schema=merge_schema)
             self._check_committer(data)
             committed = write_asset(step, target, data, policy)
         return dg.MaterializeResult(asset_key=step.asset, data_version=data_version(committed))
@@ -172,16 +195,20 @@ class ZeroRenameResource(dg.ConfigurableResource):
         asset_key: dg.AssetKey | str | None = None,
         mode: str | None = None,
         partition_expr: PartitionExpr | None = None,
+        catalog: str | None = None,
     ) -> SparkLoad:
         """The load of an asset by a Spark application, whichever client submits it.
 
         Waits for an application of this chain of retries that has outlived its worker.
 
-        :param table: and ``asset_key``, ``mode``, ``partition_expr`` as :meth:`write` takes them.
+        :param table: and ``asset_key``, ``mode``, ``partition_expr``, ``catalog`` as :meth:`write`
+            takes them.
         :raises Failure: a call that cannot be right; nothing was submitted.
         """
         with final_failures(step_of(context)):
-            step, target, policy = self._asked(context, table, asset_key, mode, partition_expr)
+            step, target, policy = self._asked(
+                context, table, asset_key, mode, partition_expr, catalog
+            )
             return SparkLoad.of(step, target, policy, check_committer(self.committer))
 
     def spark_env(self, context: dg.AssetExecutionContext, **asked: Any) -> dict[str, str]:
@@ -200,6 +227,7 @@ class ZeroRenameResource(dg.ConfigurableResource):
         asset_key: dg.AssetKey | str | None,
         mode: str | None,
         partition_expr: PartitionExpr | None,
+        catalog: str | None,
         **more: Any,
     ) -> tuple[AssetStep, Table, WritePolicy]:
         """What a call and the asset's metadata come to."""
@@ -216,9 +244,17 @@ class ZeroRenameResource(dg.ConfigurableResource):
             mode=mode or meta.get(MODE) or "overwrite",
             partition_expr=partition_expr or meta.get(PARTITION_EXPR),
             on_conflict=self.on_conflict,
+            merge_schema=bool(meta.get(MERGE_SCHEMA)),
+            registration=self._registration(meta.get(CATALOG) if catalog is None else catalog),
             **more,
         )
         return step, self.asset_table(step.asset, meta if table is None else {TABLE: table}), policy
+
+    def _registration(self, catalog: str | None) -> Registration | None:
+        chosen = self.catalog if catalog is None else catalog
+        if not chosen:
+            return None
+        return Registration(chosen, partial(glue_client, self.region_name, self._keys()))
 
     def _check_committer(self, data: Any) -> None:
         check_committer(self.committer)

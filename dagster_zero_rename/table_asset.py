@@ -6,10 +6,11 @@ from typing import Any
 import dagster as dg
 
 from zero_rename.committer.errors import InvalidInputError
+from zero_rename.orchestration.table_names import check_catalog
 
 from .asset_write import WritePolicy
 from .key_paths import PartitionExpr
-from .resource import MODE, PARTITION_EXPR, TABLE
+from .resource import CATALOG, MERGE_SCHEMA, MODE, PARTITION_EXPR, TABLE
 
 
 def zero_rename_asset(
@@ -17,6 +18,8 @@ def zero_rename_asset(
     table: str | None = None,
     partition_expr: PartitionExpr | None = None,
     mode: str | None = None,
+    merge_schema: bool | None = None,
+    catalog: str | None = None,
     metadata: Mapping[str, Any] | None = None,
     **given: Any,
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
@@ -31,13 +34,18 @@ def zero_rename_asset(
 
     :param table: the table's name, as :meth:`.resource.ZeroRenameResource.write` takes it.
     :param partition_expr: which partition a key is, as it takes it.
-    :param mode: ``overwrite`` or ``append``. These three become the asset's metadata.
+    :param mode: ``overwrite`` or ``append``.
+    :param merge_schema: whether columns that only the rows have become the table's.
+    :param catalog: where the table is registered, as it takes it. These five become the asset's
+        metadata.
     :param metadata: more of that.
     :param given: further arguments of ``dagster.asset``.
-    :raises InvalidInputError: a mode that is none for an asset, or ``partition_expr`` without
-        ``partitions_def``.
+    :raises InvalidInputError: a mode that is none for an asset, no catalog, or ``partition_expr``
+        without ``partitions_def``.
     """
     WritePolicy(mode=mode or WritePolicy.mode)
+    if catalog:
+        check_catalog(catalog)
     if given.get("partitions_def") is not None:
         given.setdefault("backfill_policy", dg.BackfillPolicy.single_run())
     elif partition_expr is not None:
@@ -45,6 +53,12 @@ def zero_rename_asset(
             f"An asset has partition_expr={partition_expr!r}, and no partitions.",
             remedy="Give it partitions_def=…, or leave partition_expr out.",
         )
-    said = {TABLE: table, PARTITION_EXPR: partition_expr, MODE: mode}
+    said = {
+        TABLE: table,
+        PARTITION_EXPR: partition_expr,
+        MODE: mode,
+        MERGE_SCHEMA: merge_schema,
+        CATALOG: catalog,
+    }
     said = {name: value for name, value in said.items() if value is not None}
     return dg.asset(metadata={**(metadata or {}), **said}, **given)

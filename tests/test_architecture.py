@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "operators": {"provider", "orchestration", "committer", "s3a"},
     "sensors": {"provider", "orchestration", "committer", "s3a"},
     "example_dags": {"operators", "sensors", "provider", "committer", "spark"},
-    DAGSTER: {"orchestration", "committer", "s3a", "spark"},
+    DAGSTER: {"orchestration", "committer", "s3a", "spark", "catalog"},
 }
 #: The only part of a folder that another one may import, where that is not the whole.
 ONLY = {("orchestration", "spark"): "zero_rename.spark.startup"}
@@ -146,6 +146,14 @@ KNOWN_ONLY_TO = {
     "dagster_pipes": {DAGSTER, "spark"},
     "pyspark": {"spark", "example_dags", DAGSTER},
     "py4j": {"spark"},
+}
+#: What is never installed, and the parts of it that may know a scheduler; the examples of one know
+#: nothing of the other.
+OUTSIDE = {
+    "airflow": {"demo/airflow_worker.py"},
+    "dagster": {"examples"},
+    "dagster_pipes": set(),
+    DAGSTER: {"examples"},
 }
 #: Where AWS's own library may be imported.
 BOTO = ("committer/s3/", "catalog/glue.py")
@@ -370,6 +378,19 @@ def test_schedulers_and_engines_are_known_to_few(library: str) -> None:
     assert not wrong
 
 
+@pytest.mark.parametrize("library", OUTSIDE)
+def test_what_surrounds_the_package_knows_schedulers_where_it_says(library: str) -> None:
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for folder in ("examples", "demo", "tools", "benchmarks")
+        for path in modules(folder)
+        if any(name.split(".")[0] == library for name in imports(path))
+    }
+    allowed = OUTSIDE[library]
+    assert not {path for path in found if not {path, path.split("/")[0]} & allowed}
+    assert all(any(path.startswith(known) for path in found) for known in allowed)
+
+
 def test_environment_variables_are_named_in_one_place() -> None:
     ours = re.compile(r"\bZERO_RENAME_\w*")
     named = {
@@ -406,7 +427,7 @@ def test_examples_import_as_users_do() -> None:
 def test_modules_can_be_read_in_one_sitting() -> None:
     lengths = {
         str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines())
-        for folder in [*MAY_IMPORT, "demo", "tools", "benchmarks"]
+        for folder in [*MAY_IMPORT, "examples", "demo", "tools", "benchmarks"]
         for path in modules(folder)
     }
     assert {name: n for name, n in lengths.items() if n > LONGEST_MODULE} == {}

@@ -23,7 +23,7 @@ __all__ = ["wheel"]
 ROOT = Path(__file__).resolve().parent.parent
 DISTRIBUTION = "airflow-provider-zero-rename"
 #: Folders with modules that are not for users.
-NOT_PACKAGES = {"tests", "demo", "benchmarks", "docs", "tools", "build", "dist"}
+NOT_PACKAGES = {"tests", "demo", "examples", "benchmarks", "docs", "tools", "build", "dist"}
 
 
 @pytest.fixture(scope="module")

@@ -224,6 +224,15 @@ class Keys:
     secret: str = field(repr=False)
     token: str | None = field(default=None, repr=False)
 
+    @property
+    def signing(self) -> dict[str, Any]:
+        """As arguments of boto3's clients."""
+        return {
+            "aws_access_key_id": self.access,
+            "aws_secret_access_key": self.secret,
+            "aws_session_token": self.token,
+        }
+
 
 #: Instead of keys: requests are not signed.
 ANONYMOUS = Keys("", "")
@@ -242,20 +251,12 @@ def client_at(
     if keys == ANONYMOUS:
         given["signature_version"] = UNSIGNED
         keys = None
-    signing = {} if keys is None else _signing(keys)
+    signing = {} if keys is None else keys.signing
     with making_clients():
         # A session of its own: boto3's default one keeps the keys that it has found first.
         return boto3.Session(botocore_session=_session()).client(
             "s3", endpoint_url=endpoint, region_name=region, config=Config(**given), **signing
         )
-
-
-def _signing(keys: Keys) -> dict[str, Any]:
-    return {
-        "aws_access_key_id": keys.access,
-        "aws_secret_access_key": keys.secret,
-        "aws_session_token": keys.token,
-    }
 
 
 # Since 1.36 boto3 adds CRC32 trailers to uploads and checks checksums of answers by default.

@@ -8,11 +8,12 @@ import dagster as dg
 from pydantic import Field
 
 from zero_rename.committer.errors import InvalidInputError
+from zero_rename.orchestration.table_names import check_catalog
 
 from ..asset_step import step_of
 from ..asset_write import WritePolicy
 from ..failures import final_failures
-from ..resource import MODE, PARTITION_EXPR, TABLE
+from ..resource import CATALOG, MODE, PARTITION_EXPR, TABLE
 from .pipes import SparkPipesClient
 
 _KEYS = ("{first_key}", "{last_key}")
@@ -47,6 +48,11 @@ class SparkTableComponent(dg.Component, dg.Model, dg.Resolvable):
         "codes, year=%Y/month=%-m/day=%-d; by dimension where there are several.",
     )
     mode: str = Field(default="overwrite", description="overwrite or append.")
+    catalog: str | None = Field(
+        default=None,
+        description="Where the table is registered after a load, glue://database or "
+        "glue://database/table; left out, that of the resource.",
+    )
     conf: Mapping[str, Any] = Field(default={}, description="Spark's settings; no credentials.")
     schedule: str | None = Field(
         default=None,
@@ -62,6 +68,8 @@ class SparkTableComponent(dg.Component, dg.Model, dg.Resolvable):
         :raises InvalidInputError: a value that cannot be right.
         """
         WritePolicy(mode=self.mode)
+        if self.catalog:
+            check_catalog(self.catalog)
         asset = self._asset(self._application(context.path))
         schedule = self._schedule()
         return dg.Definitions(assets=[asset], schedules=[] if schedule is None else [schedule])
@@ -71,7 +79,12 @@ class SparkTableComponent(dg.Component, dg.Model, dg.Resolvable):
         return path if "://" in path or Path(path).is_absolute() else str(folder / path)
 
     def _asset(self, application: str) -> dg.AssetsDefinition:
-        written = {TABLE: self.table, PARTITION_EXPR: self.partition_expr, MODE: self.mode}
+        written = {
+            TABLE: self.table,
+            PARTITION_EXPR: self.partition_expr,
+            MODE: self.mode,
+            CATALOG: self.catalog,
+        }
         given = {name: value for name, value in written.items() if value is not None}
         spec = self.asset.merge_attributes(metadata=given, kinds={"spark", "s3"})
 

@@ -59,6 +59,7 @@ class SparkPipesClient(dg.ConfigurableResource):
         asset_key: dg.AssetKey | str | None = None,
         mode: str | None = None,
         partition_expr: PartitionExpr | None = None,
+        catalog: str | None = None,
     ) -> dg.MaterializeResult:
         """Submit an application, unless this chain of retries has committed the asset already.
 
@@ -66,7 +67,7 @@ class SparkPipesClient(dg.ConfigurableResource):
         :param conf: Spark's settings besides the client's, over which these win.
         :param env: the application's environment variables besides this process's.
         :param extras: for the application's own use of Pipes.
-        :param table: and ``asset_key``, ``mode``, ``partition_expr`` as
+        :param table: and ``asset_key``, ``mode``, ``partition_expr``, ``catalog`` as
             :meth:`..resource.ZeroRenameResource.write` takes them.
         :return: with the rows' data version; metadata of each partition is in its event.
         :raises Failure: a call that cannot be right, and nothing was submitted; or the application
@@ -83,7 +84,12 @@ class SparkPipesClient(dg.ConfigurableResource):
                 properties_file=self.properties_file,
             )
             load = self.zero_rename.spark_load(
-                context, table=table, asset_key=asset_key, mode=mode, partition_expr=partition_expr
+                context,
+                table=table,
+                asset_key=asset_key,
+                mode=mode,
+                partition_expr=partition_expr,
+                catalog=catalog,
             )
             self._check_committer(load)
             if load.is_done:

@@ -152,8 +152,8 @@ class SparkLoad:
         :raises TaskResultsError: it has changed partitions that the run does not ask for.
         """
         committed = self.earlier or self._committed()
-        mode, seconds = self.policy.parsed_mode, time.monotonic() - self._began
-        tell(self.step, self.table, committed, self.paths, mode, seconds)
+        seconds = time.monotonic() - self._began
+        tell(self.step, self.table, committed, self.paths, self.policy, seconds)
         check_partitions(committed, self.paths.values())
         metadata: dict[str, Any] = {}
         for result in reported:

@@ -75,6 +75,12 @@ def test_a_backfill_is_one_run(sandbox: DefsFolderSandbox) -> None:
         assert policy == dg.BackfillPolicy.single_run()
 
 
+def test_its_table_is_registered_where_it_says(sandbox: DefsFolderSandbox) -> None:
+    with loaded(sandbox, catalog="glue://lake") as (_, defs):
+        asset = defs.get_assets_def("flights")
+        assert asset.metadata_by_key[asset.key]["catalog"] == "glue://lake"
+
+
 def requested(defs: dg.Definitions, at: str) -> list[Any]:
     repository = defs.get_repository_def()
     schedule = repository.get_schedule_def("flights_schedule")
@@ -99,6 +105,7 @@ def test_its_schedule_loads_each_day_once_when_it_has_ended(
     ("changes", "message"),
     [
         ({"mode": "upsert"}, "mode='upsert'"),
+        ({"catalog": "hive://lake"}, "no catalog of AWS Glue"),
         (
             {"asset": {"key": "a", "partitions_def": {"type": "static", "partition_keys": ["x"]}}},
             "not by time",

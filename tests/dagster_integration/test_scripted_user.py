@@ -20,6 +20,7 @@ _PROGRAM = """
 import importlib.util, json
 import dagster as dg
 import definitions, zero_rename
+from dagster.components.core.package_entry import discover_entry_point_package_objects
 done = dg.materialize(
     [definitions.flights, definitions.weekly_delays],
     selection=[definitions.flights],
@@ -33,6 +34,11 @@ days = definitions.defs.resources["zero_rename"].process_config_and_initialize()
 print("RESULT" + json.dumps({
     "success": done.success,
     "package": zero_rename.__file__,
+    "components": [
+        key.to_typename()
+        for key, found in discover_entry_point_package_objects().items()
+        if isinstance(found, type) and issubclass(found, dg.Component)
+    ],
     "others": [name for name in ("airflow", "pyspark", "pytest") if importlib.util.find_spec(name)],
     "days": days.table("flights").to_arrow()["day"].to_pylist(),
 }))
@@ -64,4 +70,6 @@ def test_the_example_runs_without_airflow(
     assert seen["success"]
     assert Path(seen["package"]).is_relative_to(tmp_path)
     assert seen["others"] == []
+    # What `dg list components` shows; `make dagster-life` asks dg itself.
+    assert "dagster_zero_rename.SparkTableComponent" in seen["components"]
     assert Counter(seen["days"]) == Counter(row["day"] for row in rows_of(flights_csv))

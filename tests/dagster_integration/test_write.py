@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from dagster_zero_rename import ZeroRenameResource
+from dagster_zero_rename import ZeroRenameResource, zero_rename_asset
 from support.dagster_loads import DAYS, SCHEMA, Load, days, flights, rows
 
 DAY = "2013-01-01"
@@ -166,6 +166,21 @@ def test_dynamic_partitions(zero: ZeroRenameResource, instance: dg.DagsterInstan
     events = materialise(flights, zero, instance=instance, tags=days("AA", "UA"))
     assert {event.partition for event in events} == {"AA", "UA"}
     assert zero.table("flights").partitions() == ["carrier=AA", "carrier=UA"]
+
+
+def test_columns_that_only_the_rows_have_become_the_tables(zero: ZeroRenameResource) -> None:
+    materialise(written_by(pd.DataFrame(TWO)), zero, partition_key=DAY)
+    wider = pd.DataFrame([{**TWO[0], "delay": 7}])
+    with pytest.raises(dg.Failure, match="merge_schema"):
+        materialise(written_by(wider), zero, partition_key=DAY)
+
+    @zero_rename_asset(partitions_def=DAYS, partition_expr="day", merge_schema=True)
+    def flights(context: dg.AssetExecutionContext, zero: ZeroRenameResource):
+        return zero.write(context, wider)
+
+    [event] = materialise(flights, zero, partition_key="2013-01-01")
+    assert zero.table("flights").to_arrow().to_pylist() == [{**TWO[0], "delay": 7}]
+    assert [it.name for it in values(event)["dagster/column_schema"].columns][-1] == "delay"
 
 
 def test_a_second_write_in_one_step_is_refused(zero: ZeroRenameResource) -> None:

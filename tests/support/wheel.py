@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Iterable
 from importlib.metadata import distribution
@@ -19,18 +20,32 @@ DISTRIBUTION = "airflow-provider-zero-rename"
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel built from a copy: setuptools leaves stale files of earlier builds in ``build``."""
-    source = tmp_path_factory.mktemp("source") / "checkout"
-    ignored = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__")
-    shutil.copytree(ROOT, source, ignore=ignored)
-    target = tmp_path_factory.mktemp("wheel")
-    build = "import setuptools.build_meta as b, sys; print(b.build_wheel(sys.argv[1]))"
-    done = subprocess.run(
-        [sys.executable, "-c", build, str(target)], cwd=source, capture_output=True, text=True
-    )
+    """The wheel that this checkout makes."""
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+def build_wheel(folder: Path) -> Path:
+    """A wheel built from a copy: setuptools leaves stale files of earlier builds in ``build``.
+
+    :param folder: for the wheel; what is made besides is removed.
+    """
+    with tempfile.TemporaryDirectory() as made:
+        source = Path(made) / "checkout"
+        ignored = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__")
+        shutil.copytree(ROOT, source, ignore=ignored)
+        build = "import setuptools.build_meta as b, sys; print(b.build_wheel(sys.argv[1]))"
+        done = subprocess.run(
+            [sys.executable, "-c", build, str(folder)], cwd=source, capture_output=True, text=True
+        )
     assert done.returncode == 0, done.stdout + done.stderr
-    [made] = target.glob("*.whl")
-    return made
+    [wheel] = folder.glob("*.whl")
+    return wheel
+
+
+def unpack(wheel: Path, folder: Path) -> None:
+    """Install a wheel, without what it needs: a folder to be found on ``sys.path``."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
 
 
 def needed_by(extras: Iterable[str]) -> set[str]:
@@ -64,6 +79,5 @@ def environment(folder: Path, wheel: Path, extras: Iterable[str]) -> Path:
             link = site / top
             if top != "__pycache__" and not link.exists():
                 link.symlink_to(Path(str(made.locate_file(top))))
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(site)
+    unpack(wheel, site)
     return venv / "bin" / "python"

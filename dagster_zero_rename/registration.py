@@ -1,0 +1,53 @@
+"""Registration of an asset's table where people query it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from zero_rename.catalog import sync_after_commit
+from zero_rename.orchestration.table_names import check_catalog
+
+if TYPE_CHECKING:
+    from zero_rename.committer import Table
+
+    from .asset_step import AssetStep
+
+
+@dataclass(frozen=True)
+class Registration:
+    """Where a table is registered once a job of it is committed.
+
+    :param catalog: ``glue://database/table``, or without the table's name.
+    :param connect: makes a boto3 Glue client.
+    """
+
+    catalog: str
+    connect: Callable[[], Any] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        """:raises InvalidInputError: it is no such place."""
+        check_catalog(self.catalog)
+
+    def tell(self, step: AssetStep, table: Table) -> dict[str, Any]:
+        """Tell the catalog what the table is now. What keeps it from being told is a warning, never
+        a failure of the step: the next load, retry or ``zero-rename catalog sync`` tells it all
+        that it has missed.
+
+        :return: metadata of the asset's events.
+        """
+        report = sync_after_commit(table, self.catalog, connect=self.connect)
+        if report is None:
+            step.step.log.warning(
+                f"{table.root.url} is committed, and {self.catalog} was not told of it. The next "
+                "load tells it all that it has missed; or now: "
+                f"zero-rename catalog sync {table.root.url} --catalog {self.catalog}"
+            )
+            return {}
+        changes = f"{report.added} added, {report.updated} updated, {report.dropped} dropped"
+        told = "computed" if report.projected else changes
+        return {
+            "zero_rename/catalog": report.catalog,
+            "zero_rename/catalog_told": f"table {report.table}; partitions {told}",
+        }

@@ -1,0 +1,1 @@
+"""A lake of one table."""

@@ -1,0 +1,1 @@
+"""What the project defines: components in folders, and what they load by."""

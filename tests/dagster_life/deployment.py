@@ -1,0 +1,215 @@
+"""Processes of a whole Dagster, code server, daemon and webserver, and its GraphQL API."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import psutil
+
+from tools.server_process import free_port
+
+from .place import EXAMPLES, Place
+
+#: Seconds until what is waited for counts as never coming.
+PATIENCE = 300.0
+_SETTINGS = """
+telemetry: {enabled: false}
+run_monitoring: {enabled: true, poll_interval_seconds: 1, max_resume_run_attempts: 0}
+run_retries: {enabled: true, max_retries: 2}
+"""
+_BACKFILL = """
+mutation($given: LaunchBackfillParams!) {
+  launchPartitionBackfill(backfillParams: $given) {
+    __typename
+    ... on LaunchBackfillSuccess { backfillId }
+    ... on PythonError { message }
+  }
+}"""
+_RUN = """
+mutation($given: ExecutionParams!) {
+  launchRun(executionParams: $given) {
+    __typename
+    ... on LaunchRunSuccess { run { runId } }
+    ... on PythonError { message }
+  }
+}"""
+_STATUS = """
+query($id: String!) {
+  partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill { status } }
+}"""
+_RUNS = """
+query($filter: RunsFilter!) {
+  runsOrError(filter: $filter) {
+    ... on Runs { results { runId status tags { key value } startTime endTime } }
+  }
+}"""
+_VERSION = "query { version }"
+
+
+class NeverError(AssertionError):
+    """What was waited for did not come."""
+
+
+def until(what: str, ask: Callable[[], Any], patience: float = PATIENCE) -> Any:
+    """Ask until the answer is true. Returns it.
+
+    :raises NeverError: it never was.
+    """
+    end = time.monotonic() + patience
+    while not (answer := ask()):
+        if time.monotonic() > end:
+            raise NeverError(f"Waited {patience:.0f} s in vain: {what}.")
+        time.sleep(0.2)  # Between two looks.
+    return answer
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as Dagster has it."""
+
+    id: str
+    status: str
+    tags: dict[str, str]
+
+    @property
+    def days(self) -> tuple[str, str]:
+        """The ends of its range of partition keys."""
+        one = self.tags.get("dagster/partition", "")
+        names = ("start", "end")
+        first, last = (self.tags.get(f"dagster/asset_partition_range_{n}", one) for n in names)
+        return first, last
+
+
+@dataclass
+class Deployment:
+    """A running Dagster with the example project."""
+
+    place: Place
+    address: str
+    api: httpx.Client
+    processes: list[psutil.Popen] = field(default_factory=list)
+
+    def start(self, name: str, *words: str) -> None:
+        with (self.place.folder / f"{name}.log").open("ab") as log:
+            self.processes.append(
+                psutil.Popen(
+                    [self.place.command(name), *words],
+                    env=dict(self.place.variables),
+                    cwd=self.place.folder,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            )
+
+    def stop(self) -> None:
+        """End every process, and what it started."""
+        ours = self.descendants() | set(self.processes)
+        for process in ours:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(list(ours), timeout=20)
+
+    def descendants(self) -> set[psutil.Process]:
+        """What daemon and webserver have started: code servers and runs."""
+        found: set[psutil.Process] = set()
+        for process in self.processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found |= set(process.children(recursive=True))
+        return found
+
+    def ask(self, query: str, **variables: Any) -> Any:
+        answer = self.api.post("/graphql", json={"query": query, "variables": variables}).json()
+        assert "errors" not in answer, answer["errors"]
+        return answer["data"]
+
+    def answers(self) -> bool:
+        try:
+            return bool(self.ask(_VERSION)["version"])
+        except httpx.TransportError:
+            return False
+
+    def backfill(self, keys: Sequence[str]) -> list[Run]:
+        """Launch a backfill of the flights of some days, and wait for its end. Its runs."""
+        given = {"assetSelection": [{"path": ["flights"]}], "partitionNames": list(keys)}
+        answer = self.ask(_BACKFILL, given=given)["launchPartitionBackfill"]
+        backfill = answer.get("backfillId")
+        assert backfill, answer
+
+        def ended() -> bool:
+            found = self.ask(_STATUS, id=backfill)["partitionBackfillOrError"]
+            assert found["status"] not in ("FAILED", "COMPLETED_FAILED", "CANCELED"), found
+            return found["status"] == "COMPLETED_SUCCESS"
+
+        until(f"the backfill {backfill}", ended)
+        return self.runs({"dagster/backfill": backfill})
+
+    def launch(self, **tags: str) -> str:
+        """Launch a run of the job ``january``, and return its id at once.
+
+        :param tags: of the run, without ``dagster/``.
+        """
+        selector = {
+            "repositoryName": "__repository__",
+            "repositoryLocationName": "definitions.py",
+            "jobName": "january",
+        }
+        told = [{"key": f"dagster/{name}", "value": value} for name, value in tags.items()]
+        given = {"selector": selector, "executionMetadata": {"tags": told}}
+        answer = self.ask(_RUN, given=given)["launchRun"]
+        assert "run" in answer, answer
+        return answer["run"]["runId"]
+
+    def runs(self, tags: dict[str, str]) -> list[Run]:
+        """All runs that have these tags, the first one first."""
+        wanted = [{"key": key, "value": value} for key, value in tags.items()]
+        return self._runs({"tags": wanted})
+
+    def run(self, run: str) -> Run:
+        [found] = self._runs({"runIds": [run]})
+        return found
+
+    def _runs(self, wanted: dict[str, Any]) -> list[Run]:
+        found = self.ask(_RUNS, filter=wanted)["runsOrError"]["results"]
+        return [
+            Run(it["runId"], it["status"], {tag["key"]: tag["value"] for tag in it["tags"]})
+            for it in reversed(found)
+        ]
+
+
+@contextlib.contextmanager
+def deployment(place: Place) -> Iterator[Deployment]:
+    """Start daemon and webserver with the example project; ended with the block.
+
+    :raises NeverError: it does not answer.
+    """
+    (place.home / "dagster.yaml").write_text(_SETTINGS)
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    workspace = ["-f", str(EXAMPLES / "dagster_flights" / "definitions.py")]
+    with httpx.Client(base_url=address, timeout=60, trust_env=False) as api:
+        made = Deployment(place, address, api)
+        try:
+            made.start("dagster-webserver", "-h", "127.0.0.1", "-p", str(port), *workspace)
+            made.start("dagster-daemon", "run", *workspace)
+            until("the webserver", made.answers)
+            yield made
+        except BaseException:
+            for log in place.folder.glob("*.log"):
+                print(f"--- {log.name}\n{log.read_text('utf-8', 'replace')[-3000:]}")
+            raise
+        finally:
+            made.stop()
+
+
+def version(place: Place) -> str:
+    """Dagster's, ``1.13.27``."""
+    code = "import dagster; print(dagster.__version__)"
+    python = [place.command("python"), "-c", code]
+    return subprocess.run(python, capture_output=True, text=True, check=True).stdout.strip()

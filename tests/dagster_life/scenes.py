@@ -1,0 +1,170 @@
+"""What a real Dagster does with the examples; each looks at the rows afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from demo.dataset import Content, content, partition_of
+from zero_rename.committer import Table
+
+from .deployment import Deployment, Run, until
+from .place import EXAMPLES, Place
+
+_COMPONENT = "dagster_zero_rename.SparkTableComponent"
+
+
+@dataclass
+class World:
+    """:param expected: the content of each partition that has been loaded, by the CSV file."""
+
+    place: Place
+    dagster: Deployment
+    expected: dict[str, Content] = field(default_factory=dict)
+
+    @property
+    def table(self) -> Table:
+        return Table(f"{self.place.root}/flights")
+
+    def epochs(self, days: Sequence[int]) -> list[int]:
+        epochs = self.table.snapshot().epochs if self.table.exists() else {}
+        return [epochs.get(path_of(day), 0) for day in days]
+
+    def check(self, *days: int) -> str:
+        """See that the table holds the rows of the CSV file, each once: of these days, and of those
+        before.
+
+        :raises AssertionError: it does not.
+        """
+        january = self.place.flights.contents([1])
+        self.expected |= {path_of(day): january[path_of(day)] for day in days}
+        rows = self.table.to_arrow().to_pylist() if self.table.exists() else []
+        found: dict[str, Content] = {}
+        for row in rows:
+            path = partition_of(row)
+            found[path] = found.get(path, Content()) + content([row])
+        assert found == self.expected, f"{sorted(found)}, not {sorted(self.expected)}"
+        return f"{len(rows):,} rows as in the CSV file"
+
+
+def path_of(day: int) -> str:
+    return f"year=2013/month=1/day={day}"
+
+
+def key_of(day: int) -> str:
+    return f"2013-01-{day:02}"
+
+
+def components(world: World) -> str:
+    """`dg` finds the component, checks its YAML, and lists what it makes"""
+    place = world.place
+    project = place.folder / "component"
+    shutil.copytree(EXAMPLES / "dagster_component", project)
+    code, said = place.dg(project, "list", "components", "--json")
+    assert code == 0, said
+    assert _COMPONENT in [it["key"] for it in _json(said)["items"]], said
+    code, said = place.dg(project, "check", "yaml")
+    assert code == 0, said
+    assert "validated successfully" in said
+    code, said = place.dg(project, "check", "defs")
+    assert code == 0, said
+    code, said = place.dg(project, "list", "defs", "--json")
+    assert code == 0, said
+    listed = _json(said)
+    assert [it["asset_key"] for it in listed["assets"]] == ["flights"], listed
+    assert [it["name"] for it in listed["schedules"]] == ["flights_schedule"], listed
+    [yaml] = project.rglob("defs.yaml")
+    yaml.write_text(yaml.read_text().replace("partition_expr:", "partition_exprs:"))
+    code, said = place.dg(project, "check", "yaml")
+    assert code != 0, said
+    assert "'partition_exprs' was unexpected" in said, said
+    return "and a misspelt attribute is refused, with its line"
+
+
+def _json(said: str) -> Any:
+    """The document in what a command said, after its warnings."""
+    return json.JSONDecoder().raw_decode(said[said.index("{") :])[0]
+
+
+def backfill(world: World) -> str:
+    """a backfill of five days with a hole in the middle, which is left alone"""
+    [hole] = world.dagster.backfill([key_of(4)])
+    assert hole.status == "SUCCESS", hole
+    world.check(4)
+    around = [2, 3, 5, 6, 7]
+    runs = world.dagster.backfill([key_of(day) for day in around])
+    assert {run.status for run in runs} == {"SUCCESS"}, runs
+    assert sorted(run.days for run in runs) == [(key_of(2), key_of(3)), (key_of(5), key_of(7))]
+    assert world.epochs([4, *around]) == [1] * 6
+    return f"{len(runs)} runs, {', '.join(map(_shown, runs))}; {world.check(*around)}"
+
+
+def _shown(run: Run) -> str:
+    first, last = run.days
+    return f"{first[-2:]} to {last[-2:]}"
+
+
+def january(world: World) -> str:
+    """all of January in one run and one commit, over what is there"""
+    days = range(1, 32)
+    [run] = world.dagster.backfill([key_of(day) for day in days])
+    assert run.status == "SUCCESS", run
+    jobs = {file.job for file in world.table.files()}
+    assert len(jobs) == 1, jobs
+    return world.check(*days)
+
+
+def killed(world: World) -> str:
+    """a run whose worker is killed: the daemon notices, and runs it again"""
+    dagster, source = world.dagster, world.place.source
+    before = world.epochs([9])
+    source.unlink()
+    os.mkfifo(source)  # Who opens it to read waits for somebody who writes.
+    idle = dagster.descendants()
+    first = dagster.launch(partition=key_of(9))
+    pipe = until("the run to wait for its file", lambda: _writer(source))
+    for process in dagster.descendants() - idle:
+        process.kill()
+    os.close(pipe)
+    source.unlink()
+    source.symlink_to(world.place.flights.path)
+    again = until(
+        "the run's retry",
+        lambda: [it for it in dagster.runs({"dagster/parent_run_id": first}) if ended(it)],
+    )
+    assert [run.status for run in again] == ["SUCCESS"], again
+    assert dagster.run(first).status == "FAILURE"
+    assert world.epochs([9]) == [before[0] + 1]
+    return world.check(9)
+
+
+def _writer(pipe: Path) -> int | None:
+    """Open a pipe to write: possible when somebody has opened it to read."""
+    with contextlib.suppress(OSError):
+        return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    return None
+
+
+def ended(run: Run) -> bool:
+    return run.status in ("SUCCESS", "FAILURE", "CANCELED")
+
+
+def final(world: World) -> str:
+    """a run that no retry can mend, which the daemon does not retry"""
+    dagster = world.dagster
+    ends = {"asset_partition_range_start": key_of(9), "asset_partition_range_end": key_of(8)}
+    run = dagster.launch(**ends)
+    until("the run's end", lambda: ended(dagster.run(run)))
+    told = until("whether it is retried", lambda: dagster.run(run).tags.get("dagster/will_retry"))
+    assert (dagster.run(run).status, told) == ("FAILURE", "false")
+    assert dagster.runs({"dagster/parent_run_id": run}) == []
+    return world.check()
+
+
+SCENES = (components, backfill, january, killed, final)
