@@ -38,11 +38,11 @@ def maintenance_job(
     def maintain(context) -> None:
         resource = getattr(context.resources, resource_key)
         found = resource.tables() if tables is None else [resource.table(it) for it in tables]
-        foreign_age, silence = _seconds(foreign_older_than), _seconds(patience)
+        age, silence = _seconds(foreign_older_than), _seconds(patience)
         done = []
         for table in found:
             try:
-                it = look_after(table, apply=apply, foreign_age=foreign_age, patience=silence)
+                it = look_after(table, apply=apply, foreign_age=age, patience=silence)
             except Exception as error:
                 # The other tables are looked after; this one is for who mends the program.
                 context.log.exception(table.root.url)
