@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from zero_rename.catalog import sync_after_commit
+from zero_rename.catalog import sync_after_commit, sync_catalog
+from zero_rename.committer.errors import TableNotFoundError
 from zero_rename.orchestration.table_names import check_catalog
 
 if TYPE_CHECKING:
@@ -29,6 +30,19 @@ class Registration:
     def __post_init__(self) -> None:
         """:raises InvalidInputError: it is no such place."""
         check_catalog(self.catalog)
+
+    def sync(self, table: Table) -> dict[str, Any]:
+        """Tell the catalog what the table is now, where that is somebody's work.
+
+        :return: what the catalog was told; empty where no job has made the table yet.
+        :raises InvalidInputError: another table has that name there.
+        :raises UnsupportedTypeError: a column has no type there.
+        :raises CatalogUnsyncedError: the catalog did not do it. Repeating it finishes it.
+        """
+        try:
+            return asdict(sync_catalog(table, self.catalog, connect=self.connect))
+        except TableNotFoundError:
+            return {}
 
     def tell(self, step: AssetStep, table: Table) -> dict[str, Any]:
         """Tell the catalog what the table is now. What keeps it from being told is a warning, never

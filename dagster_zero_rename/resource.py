@@ -245,12 +245,17 @@ class ZeroRenameResource(dg.ConfigurableResource):
             partition_expr=partition_expr or meta.get(PARTITION_EXPR),
             on_conflict=self.on_conflict,
             merge_schema=bool(meta.get(MERGE_SCHEMA)),
-            registration=self._registration(meta.get(CATALOG) if catalog is None else catalog),
+            registration=self.registration(meta.get(CATALOG) if catalog is None else catalog),
             **more,
         )
         return step, self.asset_table(step.asset, meta if table is None else {TABLE: table}), policy
 
-    def _registration(self, catalog: str | None) -> Registration | None:
+    def registration(self, catalog: str | None = None) -> Registration | None:
+        """Where tables are registered; ``None``: nowhere.
+
+        :param catalog: as :meth:`write` takes it.
+        :raises InvalidInputError: it is no such place.
+        """
         chosen = self.catalog if catalog is None else catalog
         if not chosen:
             return None

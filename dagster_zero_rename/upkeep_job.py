@@ -5,8 +5,10 @@ from datetime import timedelta
 
 import dagster as dg
 
+from zero_rename.orchestration.table_names import check_catalog_of
 from zero_rename.orchestration.upkeep import Upkeep, as_markdown, look_after
 
+from .failures import final_failures
 from .watch.asset_reference import RESOURCE
 
 
@@ -16,6 +18,7 @@ def maintenance_job(
     apply: bool = False,
     foreign_older_than: timedelta | None = None,
     patience: timedelta | None = None,
+    catalog: str | None = None,
     name: str = "zero_rename_maintenance",
     resource_key: str = RESOURCE,
 ) -> dg.JobDefinition:
@@ -31,18 +34,27 @@ def maintenance_job(
     :param foreign_older_than: abort uploads of other tools that are older, too.
     :param patience: for how long an undecided job may be silent before it counts as dead; ``None``
         takes each job's own.
+    :param catalog: where tables are registered once their jobs are settled, ``glue://database``;
+        ``None``: the resource's; empty: none.
     :param resource_key: under which the :class:`~dagster_zero_rename.ZeroRenameResource` is.
     """
 
     @dg.op(name=f"{name}_of_tables", required_resource_keys={resource_key})
     def maintain(context) -> None:
         resource = getattr(context.resources, resource_key)
-        found = resource.tables() if tables is None else [resource.table(it) for it in tables]
+        with final_failures(context):
+            found = resource.tables() if tables is None else [resource.table(it) for it in tables]
+            registration = resource.registration(catalog)
+            if registration is not None:
+                check_catalog_of(registration.catalog, len(found))
+        register = registration.sync if registration is not None and apply else None
         age, silence = _seconds(foreign_older_than), _seconds(patience)
         done = []
         for table in found:
             try:
-                it = look_after(table, apply=apply, foreign_age=age, patience=silence)
+                it = look_after(
+                    table, apply=apply, foreign_age=age, patience=silence, register=register
+                )
             except Exception as error:
                 # The other tables are looked after; this one is for who mends the program.
                 context.log.exception(table.root.url)

@@ -14,7 +14,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperat
 
 from ..committer.errors import InvalidInputError, ZeroRenameError
 from ..orchestration.runs.reports import text_table
-from ..orchestration.table_names import check_catalog
+from ..orchestration.table_names import check_catalog_of
 from ..provider.connection import config_number
 from ..provider.failures import final_where_refused
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
@@ -67,13 +67,8 @@ class _Maintenance(BaseOperator):
         :raises InvalidInputError: it is no such place, or a single table's.
         """
         catalog = hook.catalog_of(self.catalog)
-        if catalog and check_catalog(catalog).count("/") > 2 and len(tables) > 1:
-            raise InvalidInputError(
-                f"catalog={catalog!r} is one table's, and {len(tables)} are looked after; nothing "
-                "was changed.",
-                remedy="Name the database alone, glue://database: each table is called there by "
-                "the last word of its root. Or give a task for each table.",
-            )
+        if catalog:
+            check_catalog_of(catalog, len(tables))
         return catalog if self.apply else ""
 
 

@@ -77,3 +77,16 @@ def check_catalog(url: str) -> str:
             "by the Spark application: sync_catalog(table, catalog, spark=spark).",
         )
     return url
+
+
+def check_catalog_of(url: str, tables: int) -> None:
+    """See that some tables can be registered at one place.
+
+    :raises InvalidInputError: it is no such place, or a single table's.
+    """
+    if check_catalog(url).count("/") > 2 and tables > 1:
+        raise InvalidInputError(
+            f"catalog={url!r} is one table's, and {tables} are looked after; nothing was changed.",
+            remedy="Name the database alone, glue://database: each table is called there by the "
+            "last word of its root. Or look after each table by itself.",
+        )

@@ -34,7 +34,7 @@ class ServerProcess:
         self._log = folder / f"{self.name}.output"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [*_tie(), *map(str, command)],
+                [*tie(), *map(str, command)],
                 env={"PATH": os.environ["PATH"], "HOME": str(folder), **variables},
                 cwd=folder,
                 stdout=log,
@@ -96,7 +96,7 @@ def wait_for(url: str, process: ServerProcess) -> None:
     raise ServerError(f"{process.name} did not answer at {url} within {PATIENCE:.0f} s")
 
 
-def _tie() -> list[str]:
+def tie() -> list[str]:
     """What makes the kernel end a server whose starter was killed, where the kernel can."""
     program = shutil.which("setpriv")
     return [program, "--pdeathsig", "KILL", "--"] if program else []

@@ -3,6 +3,7 @@
 import datetime as dt
 from typing import Any
 
+import boto3
 import dagster as dg
 import pyarrow as pa
 import pytest
@@ -52,6 +53,22 @@ def test_a_run_fails_where_a_person_is_needed(zero: ZeroRenameResource, s3_bucke
     failure: Any = failed.step_failure_data.user_failure_data
     assert failure.description.startswith("A person is needed. ")
     assert file.key in failure.metadata["report"].value
+
+
+def test_tables_are_registered(zero: ZeroRenameResource, bucket: str) -> None:
+    for name in ("a", "b/c"):
+        abandoned(zero, name)
+    glue = boto3.client("glue")
+    glue.create_database(DatabaseInput={"Name": bucket})
+    told = ZeroRenameResource(table_root=zero.table_root, catalog=f"glue://{bucket}")
+    job = maintenance_job(apply=True, patience=dt.timedelta(0))
+    page = report(job.execute_in_process(resources={"zero_rename": told}))
+    assert f"registered as glue://{bucket}/a, created" in page
+    tables = glue.get_tables(DatabaseName=bucket)["TableList"]
+    assert sorted(table["Name"] for table in tables) == ["a", "c"]
+    for_one = maintenance_job(apply=True, catalog=f"glue://{bucket}/a")
+    with pytest.raises(dg.Failure, match="is one table's, and 2 are looked after"):
+        for_one.execute_in_process(resources={"zero_rename": told})
 
 
 def test_a_schedule_brings_the_job_along() -> None:

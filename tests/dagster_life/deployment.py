@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import psutil
 
-from tools.server_process import free_port
+from tools.server_process import free_port, tie
 
 from .place import EXAMPLES, Place
 
@@ -99,7 +99,7 @@ class Deployment:
         with (self.place.folder / f"{name}.log").open("ab") as log:
             self.processes.append(
                 psutil.Popen(
-                    [self.place.command(name), *words],
+                    [*tie(), self.place.command(name), *words],
                     env=dict(self.place.variables),
                     cwd=self.place.folder,
                     stdout=log,
@@ -125,6 +125,8 @@ class Deployment:
         return found
 
     def ask(self, query: str, **variables: Any) -> Any:
+        for process in self.processes:
+            assert process.poll() is None, f"{process.args} has ended"
         answer = self.api.post("/graphql", json={"query": query, "variables": variables}).json()
         assert "errors" not in answer, answer["errors"]
         return answer["data"]
@@ -197,8 +199,9 @@ def deployment(place: Place) -> Iterator[Deployment]:
         made = Deployment(place, address, api)
         try:
             made.start("dagster-webserver", "-h", "127.0.0.1", "-p", str(port), *workspace)
-            made.start("dagster-daemon", "run", *workspace)
+            # The first one makes the instance's databases, and would not like company.
             until("the webserver", made.answers)
+            made.start("dagster-daemon", "run", *workspace)
             yield made
         except BaseException:
             for log in place.folder.glob("*.log"):
