@@ -4,7 +4,6 @@ from .catalog_report import CatalogReport, CatalogUnsyncedError
 from .ddl import ddl
 from .described_table import DescribedTable, ReadBy, describe
 from .engine_types import Engine
-from .glue import glue_client
 from .registration import sync_after_commit, sync_catalog
 
 __all__ = [
@@ -15,7 +14,6 @@ __all__ = [
     "ReadBy",
     "ddl",
     "describe",
-    "glue_client",
     "sync_after_commit",
     "sync_catalog",
 ]

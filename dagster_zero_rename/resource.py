@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
-from zero_rename.catalog import glue_client
+from zero_rename.catalog.glue import glue_client
 from zero_rename.committer.errors import InvalidInputError
 from zero_rename.committer.layout import TableRoot
 from zero_rename.committer.read_base import ReadBase
