@@ -21,7 +21,7 @@ PACKAGES = (
 )
 #: Names that are values, not documented by a docstring of their own.
 _VALUES = {"zero_rename.__version__", "zero_rename.committer.UNPARTITIONED"}
-_INTERNAL = {"zero_rename.provider.triggers"}
+_INTERNAL = {"zero_rename.provider.triggers", "zero_rename.provider.cancelling_triggers"}
 _LOG = logging.getLogger(__name__)
 
 
