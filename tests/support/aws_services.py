@@ -20,12 +20,6 @@ import boto3
 import pyarrow as pa
 import pytest
 from botocore.loaders import Loader
-from moto import mock_aws
-from moto.emr.models import Cluster
-from moto.emrcontainers.models import EMRContainersBackend
-from moto.emrserverless.models import EMRServerlessBackend
-from moto.glue.models import FakeJob
-from moto.moto_api import state_manager
 
 from support.airflow import Tables, connection_variable
 from zero_rename.committer.handoff import HANDOFF, HANDOFF_SETTING, Handoff
@@ -103,6 +97,8 @@ class Service(ABC):
 
     @contextmanager
     def prepared(self) -> Iterator[Any]:
+        from moto.moto_api import state_manager
+
         self.prepare()
         yield
         state_manager.unset_transition("glue::job_run")
@@ -171,6 +167,8 @@ class Service(ABC):
 
 class EmrServerless(Service):
     def prepare(self) -> None:
+        from moto.emrserverless.models import EMRServerlessBackend
+
         client = boto3.client("emr-serverless", region_name="us-east-1")
         self.id = client.create_application(
             type="SPARK", releaseLabel="emr-7.0.0", clientToken="x", name="a"
@@ -204,6 +202,8 @@ class EmrContainers(Service):
         client = boto3.client("emr-containers", region_name="us-east-1")
         provider = {"type": "EKS", "id": "c", "info": {"eksInfo": {"namespace": "n"}}}
         self.id = client.create_virtual_cluster(name="v", containerProvider=provider)["id"]
+        from moto.emrcontainers.models import EMRContainersBackend
+
         self.recording(EMRContainersBackend, "start_job_run", lambda **members: members)
 
     def operator(self, **arguments: Any) -> Any:
@@ -237,6 +237,8 @@ class EmrSteps(Service):
         def sent(steps: list[Any]) -> dict[str, Any]:
             return {"name": steps[0]["name"], "args": steps[0]["hadoop_jar_step"].get("Args")}
 
+        from moto.emr.models import Cluster
+
         self.recording(Cluster, "add_steps", sent)
 
     def operator(self, **arguments: Any) -> Any:
@@ -261,6 +263,9 @@ class Glue(Service):
     succeeded = "SUCCEEDED"
 
     def prepare(self) -> None:
+        from moto.glue.models import FakeJob
+        from moto.moto_api import state_manager
+
         state_manager.set_transition("glue::job_run", {"progression": "manual", "times": 10**6})
         boto3.client("glue", region_name="us-east-1").create_job(
             Name="flights",
@@ -311,6 +316,8 @@ def aws(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     fields = {"conn_type": "aws", "login": "an-id", "password": "a-secret"}
     extra = {"region_name": "us-east-1"}
     monkeypatch.setenv(*connection_variable("services", **fields, extra=extra))
+    from moto import mock_aws
+
     with mock_aws():
         yield "services"
 
