@@ -47,6 +47,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(?!(dagster_)?zero_rename\b).*"),
     # Types of members that only the package itself uses.
     (r"py:class", r"zero_rename\.committer\.(records\.(marks|head)|s3|parquet\.file_writer)\..*"),
+    (r"py:class", r"dagster_zero_rename\.registration\.Registration"),
     (r"py:class", r"zero_rename\..*\.(Beats|JobOutcome|Kind|State|TableAccess|Touch|Whose)"),
 ]
 
