@@ -20,6 +20,8 @@ _WALKS = 100_000
 #: Walks in one piece of work: the local states that a process has met are met again.
 _PIECE = 1_000
 _LEAST_STATES = 1_000_000
+#: States of a scenario at which it is cut off, spread over it: of more it takes gigabytes each.
+_MOST_STATES = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def _tasks(walks: int) -> Iterator[_Task]:
 
 def _begun(pool: ProcessPoolExecutor, task: _Task, switches: int) -> Future[Explored]:
     if task.seeds is None:
-        return pool.submit(explore, task.scenario, None, switches)
+        return pool.submit(explore, task.scenario, _MOST_STATES, switches)
     return pool.submit(walk, task.scenario, task.seeds)
 
 
