@@ -26,13 +26,13 @@ s3a-jars: environment ## Hadoop's jars for tests/s3a/real, 700 MB, once
 	@$(PY) tools/fetch_s3a_jars.py
 
 older-spark: environment ## The oldest Spark that save() runs on, 700 MB, once
-	@$(PY) tools/older_spark.py
+	@$(PY) tools/environments.py older-spark
 
 older-airflow: environment ## The oldest Airflow that the provider runs on, 600 MB, once
-	@$(PY) tools/older_airflow.py
+	@$(PY) tools/environments.py older-airflow
 
 optional-providers: environment ## Airflow's providers for Kubernetes, Databricks and OpenLineage, 93 MB, once
-	@$(PY) tools/optional_providers.py
+	@$(PY) tools/environments.py optional-providers
 
 test: lint docs tests ## Lint, types, the docs and all tests; those of s3a/real where make s3a-jars was run
 
@@ -50,11 +50,11 @@ test-older-spark: setup older-spark ## All tests of save() on the oldest Spark
 	@OLDER_SPARK_WHOLE=1 $(PY) -m pytest tests/spark/saving/test_older_spark.py
 
 other-sparks: setup ## save() and load() on Spark 4.0 and 4.1, classic and Connect; 700 MB each, once
-	@$(PY) tools/other_sparks.py
+	@$(PY) tools/environments.py spark-4.0 spark-4.1
 	@OTHER_SPARKS=1 $(PY) -m pytest -v tests/spark/saving/test_other_sparks.py
 
 screenshots: setup ## The pictures in docs/images, by headless Chromium from a real Airflow and Dagster (apt: chromium-driver)
-	@$(PY) -m uv pip install --quiet --target build/browser -r tools/browser.lock
+	@$(PY) -m uv pip install --quiet --target build/browser -r tools/locks/browser.lock
 	@$(PY) -m demo.pictures
 	@PYTHONPATH=tests $(PY) -m dagster_life.pictures
 

@@ -19,7 +19,7 @@ from sphinx.ext.autodoc.mock import mock  # noqa: E402  # pyright: ignore[report
 import zero_rename.operators.spark_submit  # noqa: E402
 from zero_rename import __version__  # noqa: E402
 
-# Their providers are not in the environment of the checkout (tools/optional_providers.py).
+# Their providers are not in the environment of the checkout (tools/environments.py).
 with mock(["airflow.providers.cncf", "airflow.providers.databricks", "kubernetes"]):
     import zero_rename.operators.databricks
     import zero_rename.operators.spark_kubernetes  # noqa: F401

@@ -66,7 +66,7 @@ def test_the_core_needs_boto3_and_pyarrow_only(project: dict[str, Any]) -> None:
 
 
 def test_the_lock_files_pin_what_pyproject_asks_for(project: dict[str, Any]) -> None:
-    locks = (ROOT / "requirements.lock", ROOT / "tools" / "optional_providers.lock")
+    locks = (ROOT / "requirements.lock", ROOT / "tools" / "locks" / "optional-providers.lock")
     lock = "".join(file.read_text("utf-8") for file in locks)
     pinned = {name.lower() for name in re.findall(r"^([A-Za-z0-9._-]+)==", lock, re.MULTILINE)}
     needs = project["project"]["dependencies"] + [

@@ -5,20 +5,17 @@ One for each Python and each set of versions; what is not finished leaves none.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import shutil
-import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from tools.bootstrap import (
     HASHED,
     SOURCES_ONLY,
-    SetupError,
     cache_dir,
     lock_entries,
     requirements_file,
@@ -35,11 +32,13 @@ class PinnedEnvironment:
     :param title: the first word of its folder, ``spark``.
     :param package: the pinned package whose version is in the folder's name.
     :param lock: a requirements file in which every package has its version and hashes.
+    :param finish: called with the folder of a new environment, before it gets its place.
     """
 
     title: str
     package: str
     lock: Path
+    finish: Callable[[Path], None] | None = None
 
     @property
     def python(self) -> Path:
@@ -59,12 +58,13 @@ class PinnedEnvironment:
         pinned = take_entry(lock_entries(self.lock), self.package).split()[0]
         return pinned.removeprefix(f"{self.package}==")
 
-    def make(self, finish: Callable[[Path], None]) -> None:
-        """Install what the lock file pins.
+    def ensure(self) -> None:
+        """Install what the lock file pins, where that has not been done.
 
-        :param finish: called with the folder of the new environment, before it gets its place.
         :raises SetupError: a package cannot be had, or not be installed.
         """
+        if self.python.exists():
+            return
         folder = self.python.parents[1]
         folder.parent.mkdir(parents=True, exist_ok=True)
         entries = lock_entries(self.lock)
@@ -79,26 +79,6 @@ class PinnedEnvironment:
                 run([*install, *HASHED, str(others)])
             if wheels:
                 run([*install, "--no-deps", *wheels])
-            finish(new)
+            if self.finish is not None:
+                self.finish(new)
             shutil.move(new, folder)
-
-
-def command(
-    environment: PinnedEnvironment,
-    make: Callable[[], None],
-    description: str | None,
-    arguments: Sequence[str] | None,
-) -> int:
-    """Make the environment where it is not there; ``--python`` prints which it is."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--python", action="store_true", help="print its Python, and no more")
-    if parser.parse_args(arguments).python:
-        print(environment.python)
-        return 0
-    try:
-        if not environment.python.exists():
-            make()
-    except (SetupError, subprocess.SubprocessError, OSError) as error:
-        print(f"{environment.title}: {error}", file=sys.stderr)
-        return 1
-    return 0

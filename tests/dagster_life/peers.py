@@ -10,7 +10,7 @@ from pathlib import Path
 
 from support.moto_server import running
 from support.wheel import build_wheel, unpack
-from tools.dagster_peers import DAGSTER_PEERS, make
+from tools.environments import DAGSTER_PEERS
 
 from .peer_loads import PEERS
 
@@ -28,8 +28,7 @@ _WANTED = {
 
 def main() -> int:
     """Returns 0 only if ours does what is wanted; the others' are printed as they are."""
-    if not DAGSTER_PEERS.python.exists():
-        make()
+    DAGSTER_PEERS.ensure()
     with tempfile.TemporaryDirectory(prefix="dagster-peers-") as made, running() as server:
         folder = Path(made)
         (folder / "wheel").mkdir()

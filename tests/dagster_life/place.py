@@ -15,7 +15,7 @@ from torture.servers import Store, serving
 
 from demo.dataset import Flights
 from support.wheel import build_wheel, unpack
-from tools.dagster_web import DAGSTER_WEB, make
+from tools.environments import DAGSTER_WEB
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 BUCKET = "dagster-life"
@@ -75,8 +75,7 @@ def place() -> Iterator[Place]:
     :raises SetupError: a package cannot be had.
     :raises ServerError: the store does not start.
     """
-    if not DAGSTER_WEB.python.exists():
-        make()
+    DAGSTER_WEB.ensure()
     with (
         tempfile.TemporaryDirectory(prefix="dagster-life-") as made,
         serving(os.environ.get("SERVER") or "ceph") as store,

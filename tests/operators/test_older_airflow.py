@@ -16,7 +16,7 @@ import pytest
 from support.moto_server import S3Server
 from support.older_python import older_python
 from support.wheel import wheel
-from tools.older_airflow import OLDER_AIRFLOW, migrated_database
+from tools.environments import OLDER_AIRFLOW, migrated_database
 
 __all__ = ["wheel"]
 

@@ -7,7 +7,7 @@ from pkgutil import extend_path
 import airflow
 import pytest
 
-from tools.optional_providers import OPTIONAL_PROVIDERS
+from tools.environments import OPTIONAL_PROVIDERS
 from tools.s3_servers import in_ci
 
 #: What imports them.

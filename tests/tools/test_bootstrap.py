@@ -252,7 +252,9 @@ def test_a_failed_command_is_one_paragraph(checkout: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "lock", [ROOT / bootstrap.LOCK, *sorted(ROOT.glob("tools/*.lock"))], ids=lambda lock: lock.name
+    "lock",
+    [ROOT / bootstrap.LOCK, *sorted(ROOT.glob("tools/locks/*.lock"))],
+    ids=lambda it: it.name,
 )
 def test_every_package_of_a_lock_file_has_a_hash(lock: Path) -> None:
     pinned = [line for line in lock.read_text("utf-8").splitlines() if "==" in line]

@@ -12,7 +12,7 @@ from support.moto_server import S3Server
 from support.older_python import older_python
 from support.spark_elsewhere import KEPT, LOADING, SAVING, passed_elsewhere
 from support.wheel import wheel
-from tools.older_spark import OLDER_SPARK
+from tools.environments import OLDER_SPARK
 
 __all__ = ["wheel"]
 

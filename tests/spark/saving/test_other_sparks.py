@@ -14,7 +14,7 @@ import pytest
 from support.moto_server import S3Server
 from support.spark_elsewhere import FORMAT, KEPT, LOADING, SAVING, passed_elsewhere
 from support.wheel import wheel
-from tools.other_sparks import OTHER_SPARKS
+from tools.environments import SPARK_4_0, SPARK_4_1
 from tools.pinned_environment import PinnedEnvironment
 
 __all__ = ["wheel"]
@@ -44,7 +44,7 @@ _BY_CONNECT = (
 
 
 @pytest.mark.parametrize("way", ["classic", "Connect"])
-@pytest.mark.parametrize("environment", OTHER_SPARKS, ids=lambda it: it.version)
+@pytest.mark.parametrize("environment", [SPARK_4_0, SPARK_4_1], ids=lambda it: it.version)
 def test_save(
     environment: PinnedEnvironment, way: str, s3_server: S3Server, wheel: Path, tmp_path: Path
 ) -> None:
