@@ -1,6 +1,6 @@
 """``save()``, which is ``mapInArrow``, beside ``format("zero_rename")``: seconds and their ratio.
 
-``PYTHONPATH=tests python benchmarks/save_ways.py [--rows 2000000] [--rounds 3]``. Both write the
+``python benchmarks/save_ways.py [--rows 2000000] [--rounds 3]``. Both write the
 same cached frames into new tables on one server, in turn, in one session; the median counts.
 """
 
@@ -10,11 +10,14 @@ import argparse
 import itertools
 import os
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from support.moto_server import running
 from support.spark import environment, settings
