@@ -57,5 +57,7 @@ def test_a_frame_of_another_store_is_refused(spark: Any, bucket: str) -> None:
     def airports(context: dg.AssetExecutionContext, zero: ZeroRenameResource):
         return zero.write(context, frame(spark, {"2013-01-01": 1}))
 
-    with pytest.raises(InvalidInputError, match="differs from the ZeroRenameResource"):
+    with pytest.raises(dg.Failure, match="differs from the ZeroRenameResource") as failed:
         dg.materialize([airports], resources={"zero": zero})
+    assert isinstance(failed.value.__cause__, InvalidInputError)
+    assert failed.value.allow_retries is False
