@@ -18,7 +18,8 @@
     │   ├── JobFencedError           another process declared this job dead; it was aborted
     │   ├── OtherJobError            another job in this one's way cannot be settled
     │   ├── UnfinishedAbortError     the job is aborted; not all that it left is removed yet
-    │   └── TaskResultsError         the tasks' messages do not add up; nothing was decided
+    │   ├── TaskResultsError         the tasks' messages do not add up; nothing was decided
+    │   └── TaskLateError            a task ended after its job was decided without it
     ├── OutcomeUnknownError          it may have happened: clean nothing up, look again
     │   └── CommitStateUnknownError  the decision may be written: ask ``zero-rename jobs``
     ├── UnfinishedCommitError        the job *is* committed; applying it is not finished
@@ -171,6 +172,10 @@ class UnfinishedAbortError(RefusedError):
 
 class TaskResultsError(RefusedError):
     """Task messages are missing, doubled or foreign. Nothing was decided."""
+
+
+class TaskLateError(RefusedError):
+    """A task attempt ended after its job was decided without it. Its uploads are removed."""
 
 
 class OutcomeUnknownError(ZeroRenameError):

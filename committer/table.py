@@ -54,7 +54,7 @@ from .state.context import Progress
 from .state.heartbeat import OF_TASKS, send_heartbeat
 from .state.job_state import Aborted, Committed, OpenedJob
 from .state.old_records import KEPT_FOR
-from .write_job import WriteJob, open_checked, task_writer, this_process
+from .write_job import WriteJob, attempt_writer, open_checked, this_process
 
 
 class Table(ReadableTable):
@@ -147,12 +147,13 @@ class Table(ReadableTable):
         return WriteJob(self.driver, replace(self._context, report=progress), spec, OF_TASKS)
 
     def task_writer(self, opened: OpenedJob, task: int, attempt: int) -> TaskWriter:
-        """The writer of one task attempt of an open job.
+        """The writer of one task attempt of an open job. Where the job is decided before it closes,
+        closing removes its uploads and raises :class:`TaskLateError`.
 
         :param task: its number, from 0 on; one result of each task is committed.
         :param attempt: tells attempts of one task apart, which may run at the same time.
         """
-        return task_writer(self.driver, opened, task, attempt)
+        return attempt_writer(self.driver, opened, task, attempt)
 
     def commit(
         self,

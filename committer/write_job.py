@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from types import TracebackType
@@ -24,6 +24,7 @@ from .errors import (
 from .failures import failures_told
 from .interrupted import JobInterrupted, fate
 from .job_spec import JobSpec, Owner
+from .parquet.late_task import refuse_late
 from .parquet.task_writer import TaskWriter
 from .periodic import repeating
 from .protocol.commit import abort_job, commit_job
@@ -317,8 +318,14 @@ def log_retries(log: logging.Logger, done: Committed) -> None:
         )
 
 
-def task_writer(driver: BotoDriver, opened: OpenedJob, task: int, attempt: int) -> TaskWriter:
-    """The writer of one task attempt of an open job."""
+def task_writer(
+    driver: BotoDriver,
+    opened: OpenedJob,
+    task: int,
+    attempt: int,
+    at_end: Callable[[], object] | None = None,
+) -> TaskWriter:
+    """The writer of one task attempt of an open job; ``at_end`` as :class:`TaskWriter` takes it."""
     spec = opened.spec
 
     def stream(key: str, settings: ObjectSettings) -> DelayedOutputStream:
@@ -335,7 +342,17 @@ def task_writer(driver: BotoDriver, opened: OpenedJob, task: int, attempt: int) 
         stream,
         spec.allowed_partitions,
         absent=frozenset(opened.schema.names).difference(spec.schema.names),
+        at_end=at_end,
     )
+
+
+def attempt_writer(driver: BotoDriver, opened: OpenedJob, task: int, attempt: int) -> TaskWriter:
+    """As :func:`task_writer`, of a task that the job may not wait for."""
+
+    def check() -> None:
+        driver.run(refuse_late(opened.root, opened.job, task))
+
+    return task_writer(driver, opened, task, attempt, check)
 
 
 def this_process() -> Owner:

@@ -58,6 +58,8 @@ class TaskWriter:
     :param open_stream: opens an output stream of delayed visibility for a key.
     :param allowed_partitions: the only partitions rows may be for; ``None`` for any.
     :param absent: columns that the rows may lack; they are null then.
+    :param at_end: called when all files are uploaded, where there are any; what it raises aborts
+        them.
     :param spill_directory: where the spill file goes; ``None`` for the temporary directory.
     :raises InvalidInputError: options that cannot be right.
     """
@@ -75,6 +77,7 @@ class TaskWriter:
         allowed_partitions: frozenset[str] | None = None,
         spill_directory: str | None = None,
         absent: frozenset[str] = frozenset(),
+        at_end: Callable[[], object] | None = None,
     ) -> None:
         check_options(options)
         self._root = root
@@ -83,6 +86,7 @@ class TaskWriter:
         self._attempt = attempt
         self._schema = normalise(schema)
         self._absent = absent
+        self._at_end = at_end
         self._options = options
         self._open_stream = open_stream
         self._allowed = allowed_partitions
@@ -136,7 +140,7 @@ class TaskWriter:
         """Write what is left and wait until the store has all of it. May be repeated.
 
         :returns: the attempt's files, by key; none if no row came.
-        :raises: what :meth:`write` raises.
+        :raises: what :meth:`write` and ``at_end`` raise.
         """
         if self._result is not None and self._state == "closed":
             return self._result
@@ -146,6 +150,8 @@ class TaskWriter:
             self._spill.seal()
             self._finish_all()
             self._spill.close()
+            if self._finished and self._at_end is not None:
+                self._at_end()
         except BaseException as error:
             self._fail(error)
         files = tuple(sorted(self._finished, key=lambda file: file.key))

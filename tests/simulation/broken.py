@@ -565,3 +565,7 @@ def trusts_an_index_that_is_behind(index, heads):
 
 def takes_claimed_heads_into_the_index(found):
     return [it for it in found if isinstance(it, HeadState)]
+
+
+def looks_at_no_decision(root, job, task):
+    yield from ()

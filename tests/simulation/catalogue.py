@@ -24,6 +24,7 @@ from simulation.scenarios import (
     in_turn,
     indexer,
     job_id,
+    outlived,
     overwriter,
     purger,
     reader,
@@ -201,6 +202,12 @@ EXHAUSTIVE = {
     ),
     "a replace in parts and recovery, a crash": Scenario(
         lambda: explorer(writer("a", REPLACE, ONE, **SMALL), recoverer(**SMALL), crashes=1), SETTLED
+    ),
+    "a task that outlives the abort of its job": Scenario(
+        lambda: explorer(outlived("a", ONE, commits=False)), ("a done",)
+    ),
+    "a task that outlives the commit of its job": Scenario(
+        lambda: explorer(outlived("a", ONE, commits=True)), DONE
     ),
 }
 COLLECTED = {

@@ -17,7 +17,12 @@ from simulation.sim_store import EMPTY, Behaviour, Store, apply
 from simulation.world import Participant
 
 from zero_rename.committer import Context, JobSpec, Mode, OnConflict, Owner, SuccessMarkers, Waiting
-from zero_rename.committer.errors import StoreUnreachableError, StreamError, TaskResultsError
+from zero_rename.committer.errors import (
+    StoreUnreachableError,
+    StreamError,
+    TaskLateError,
+    TaskResultsError,
+)
 from zero_rename.committer.gc.collect import gc
 from zero_rename.committer.index.write_index import write_index
 from zero_rename.committer.job_spec import Coordination
@@ -25,6 +30,7 @@ from zero_rename.committer.maintenance.adopt import adopt
 from zero_rename.committer.maintenance.purge import purge
 from zero_rename.committer.maintenance.recovery import recover
 from zero_rename.committer.maintenance.repair import repair
+from zero_rename.committer.parquet.late_task import refuse_late
 from zero_rename.committer.protocol.commit import abort_job, commit_job
 from zero_rename.committer.protocol.open import open_job
 from zero_rename.committer.protocol.snapshot import Snapshot, take_snapshot
@@ -32,6 +38,7 @@ from zero_rename.committer.records.pending_file import PendingFile, TaskResult
 from zero_rename.committer.records.table_record import TableRecord
 from zero_rename.committer.s3.requests import (
     AbortUpload,
+    All,
     CreateUpload,
     Done,
     Get,
@@ -138,6 +145,43 @@ def writer(
     return Participant(
         program, job=job_id(name), whole=spec.replace_table, keeps=spec.keep_replaced
     )
+
+
+def outlived(name: str, partition: str, *, commits: bool) -> Participant:
+    """A job that ends while an attempt of its task still writes, and a look for uploads when both
+    are over.
+
+    :param commits: whether the job has another attempt's result, and commits; else it is aborted.
+    """
+
+    def run(ids: Ids) -> Step[Any]:
+        context = context_of(ids, name)
+        spec = JobSpec(SCHEMA, Mode.APPEND, ("day",), success_markers=SuccessMarkers.NONE)
+        opened = yield from open_job(context, spec)
+        if commits:
+            result = yield from _write(opened, (partition,))
+            end = commit_job(context, opened, [result])
+        else:
+            end = abort_job(context, opened, [])
+        outcome, _ = yield All((end, _late_attempt(opened, partition)))
+        page = yield ListUploads(f"{ROOT.prefix}/")
+        if page.uploads:
+            raise AssertionError(f"uploads are left: {page.uploads}")
+        return outcome
+
+    return Participant(Program(name, run), job=job_id(name))
+
+
+def _late_attempt(opened: OpenedJob, partition: str) -> Step[None]:
+    try:
+        result = yield from _write(opened, (partition,))
+    except StreamError:
+        return  # The sweep has aborted it.
+    try:
+        yield from refuse_late(opened.root, opened.job, result.task)
+    except TaskLateError:
+        for file in result.files:
+            yield AbortUpload(file.key, file.upload_id)
 
 
 def evolver(name: str, *partitions: str, **policy: Any) -> Participant:

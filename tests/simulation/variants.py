@@ -512,6 +512,15 @@ VARIANTS = [
         COMPLETENESS,
         CONSISTENCY,
     ),
+    *(
+        Variant(
+            f"a task does not look for the {end} of its job",
+            [(scenarios, "refuse_late", broken.looks_at_no_decision)],
+            f"a task that outlives the {end} of its job",
+            frozenset({ABORT}),
+        )
+        for end in ("abort", "commit")
+    ),
     _variant(
         [(contents, "_merged", broken_gc.takes_up_a_list_that_stays)],
         "two appends that fold into lists of their own, gc and a reader",

@@ -54,7 +54,7 @@ def test_a_failing_task_leaves_no_upload(spark, s3_bucket, url):
 
 
 def test_an_error_of_the_user_s_own_code(spark, s3_bucket, url):
-    frame = spark.range(100).selectExpr("assert_true(id < 90) as a", "id")
+    frame = spark.range(0, 100, 1, 1).selectExpr("assert_true(id < 90) as a", "id")
     with pytest.raises(Exception, match="USER_RAISED_EXCEPTION"):
         write(frame, url)
     assert nothing_left(s3_bucket)
