@@ -42,9 +42,23 @@ def message(caught):
 
 
 def test_a_failing_task_leaves_no_upload(spark, s3_bucket, url):
-    # Task 1 has uploaded a file of its own before it meets the bad row, task 0 is done by then.
+    """Task 1 has uploaded files of its own before it meets the bad row, task 0 is done by then."""
+    counter = s3_bucket.counter
+
+    def wait_for_task_0(batches):
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        while context.partitionId() == 1:
+            # A task looks at its job's decision when it has uploaded all.
+            if any(name == "HeadObject" and "/jobs/" in key for name, key in counter.log()):
+                break
+            time.sleep(0.05)
+        yield from batches
+
     bad = "if(id = 199, '__HIVE_DEFAULT_PARTITION__', concat('p', id div 150)) as p"
-    frame = spark.range(200).repartitionByRange(2, "id").selectExpr("id", bad)
+    frame = spark.range(0, 200, 1, 2).mapInArrow(wait_for_task_0, "id long").selectExpr("id", bad)
     with pytest.raises(Exception, match="would be read back as null") as caught:
         write(frame, url, partitionBy="p", rowsPerFile="10")
     assert "InvalidInputError" in message(caught)

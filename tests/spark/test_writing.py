@@ -246,12 +246,12 @@ def test_columns_may_come_in_another_order_and_not_null(spark, url, frame):
 
 def test_requests_stay_within_the_budget(spark, s3_bucket, url):
     """One file appended to an existing unpartitioned table: at most 15, though planning, task
-    and commit are three processes."""
+    and commit are three processes, and one for the task's look at whether its job goes on."""
     frame = spark.sql("select 1 n").coalesce(1)
     write(frame, url)
     s3_bucket.counter.reset()
     write(frame, url)
-    assert s3_bucket.counter.total() <= 15, s3_bucket.counter.log()
+    assert s3_bucket.counter.total() <= 16, s3_bucket.counter.log()
     s3_bucket.counter.reset()
     assert read(spark, url).count() == 2
     # table.json twice (schema and state), heads twice, one head, two decisions, two files
