@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 import threading
 import time
 import urllib.request
@@ -82,13 +83,24 @@ class CountingMiddleware:
             if self._latency:
                 time.sleep(self._latency)
         if self._change is None or environ["REQUEST_METHOD"] in ("GET", "HEAD"):
-            return self._app(environ, start)
+            return self._answer(environ, start)
         # Read the body first: a slow sender must not hold up the others.
         length = int(environ.get("CONTENT_LENGTH") or 0)
         if length and not environ.get("HTTP_TRANSFER_ENCODING"):
             environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read(length))
         with self._change:
-            return list(self._app(environ, start))
+            return list(self._answer(environ, start))
+
+    def _answer(self, environ: dict[str, Any], start: Any) -> Iterable[bytes]:
+        """The app's answer; 500 in a line where it has none, as moto to a Complete of no upload."""
+        try:
+            return self._app(environ, start)
+        except Exception as error:
+            request = f"{environ['REQUEST_METHOD']} {environ.get('PATH_INFO')}"
+            print(f"{request}: 500, {error!r}", file=sys.stderr, flush=True)
+            body = b"<Error><Code>InternalError</Code><Message>The server failed.</Message></Error>"
+            start("500 Internal Server Error", [("Content-Type", "application/xml")])
+            return [body]
 
     def _control(self, environ: dict[str, Any], start: Any) -> Iterable[bytes]:
         query = parse_qs(environ.get("QUERY_STRING", ""))
