@@ -4,7 +4,7 @@ from .catalog_report import CatalogReport, CatalogUnsyncedError
 from .ddl import ddl
 from .described_table import DescribedTable, ReadBy, describe
 from .engine_types import Engine
-from .registration import sync_after_commit, sync_catalog
+from .registration import sync_after_commit, sync_catalog, sync_settled
 
 __all__ = [
     "CatalogReport",
@@ -16,4 +16,5 @@ __all__ = [
     "describe",
     "sync_after_commit",
     "sync_catalog",
+    "sync_settled",
 ]

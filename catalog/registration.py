@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
-from ..committer.errors import InvalidInputError, ZeroRenameError
+from ..committer.errors import InvalidInputError, TableNotFoundError, ZeroRenameError
 from ..committer.table import Table
 from .catalog_report import CatalogReport, CatalogUrl
 from .described_table import DescribedTable, ReadBy, describe
@@ -50,6 +50,18 @@ def sync_catalog(
     engine = Engine.HIVE if url.kind == "hive" else None
     described = describe(table, read_by, exclude, engine)
     return _catalog(url, spark, connect).register(described)
+
+
+def sync_settled(table: Table, catalog: str, **options: Any) -> CatalogReport | None:
+    """As :func:`sync_catalog`, of a table whose jobs were settled: a first job that died has made
+    none.
+
+    :returns: ``None``: no job has made the table yet.
+    """
+    try:
+        return sync_catalog(table, catalog, **options)
+    except TableNotFoundError:
+        return None
 
 
 def _catalog(url: CatalogUrl, spark: Any, connect: Callable[[], Any] | None) -> Catalog:

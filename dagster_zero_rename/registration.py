@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from zero_rename.catalog import sync_after_commit, sync_catalog
-from zero_rename.committer.errors import TableNotFoundError
+from zero_rename.catalog import sync_after_commit, sync_settled
 from zero_rename.orchestration.table_names import check_catalog
 
 if TYPE_CHECKING:
@@ -39,10 +38,8 @@ class Registration:
         :raises UnsupportedTypeError: a column has no type there.
         :raises CatalogUnsyncedError: the catalog did not do it. Repeating it finishes it.
         """
-        try:
-            return asdict(sync_catalog(table, self.catalog, connect=self.connect))
-        except TableNotFoundError:
-            return {}
+        report = sync_settled(table, self.catalog, connect=self.connect)
+        return {} if report is None else asdict(report)
 
     def tell(self, step: AssetStep, table: Table) -> dict[str, Any]:
         """Tell the catalog what the table is now. What keeps it from being told is a warning, never

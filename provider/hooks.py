@@ -112,13 +112,10 @@ class ZeroRenameHook(BaseHook):
         :raises UnsupportedTypeError: a column has no type there.
         :raises CatalogUnsyncedError: the catalog did not do it. Repeating it finishes it.
         """
-        from ..catalog import sync_catalog
-        from ..committer.errors import TableNotFoundError
+        from ..catalog import sync_settled
 
-        try:
-            return asdict(sync_catalog(table, catalog, connect=self.get_glue))
-        except TableNotFoundError:
-            return {}
+        report = sync_settled(table, catalog, connect=self.get_glue)
+        return {} if report is None else asdict(report)
 
     def catalog_of(self, given: str | None) -> str:
         """Where tables are registered; empty: nowhere.

@@ -183,11 +183,7 @@ def install_packages(folder: Path) -> None:
         with requirements_file([take_entry(entries, "uv")]) as uv:
             run([*pip, *HASHED, str(uv)])
     with step(f"packages of {LOCK}"):
-        wheels = [str(wheel_of_source(python, take_entry(entries, name))) for name in SOURCES_ONLY]
-        install = uv_install(folder, python)
-        with requirements_file(entries) as others:
-            run([*install, *HASHED, str(others)])
-        run([*install, "--no-deps", *wheels])
+        install_entries(uv_install(folder, python), entries, python)
         run([str(python), "tools/compile_pyspark.py"])
 
 
@@ -229,6 +225,21 @@ def cache_dir() -> Path:
     else:
         base = Path.home() / ".cache"
     return base / "zero-rename"
+
+
+def install_entries(install: list[str], entries: list[str], python: Path) -> None:
+    """Install what a lock file pins, nothing that has another hash.
+
+    :param install: the installer's command.
+    :param entries: of the lock file.
+    :param python: makes the wheels of what PyPI has as sources only.
+    """
+    sources = [entry for entry in entries if entry.split("==")[0] in SOURCES_ONLY]
+    wheels = [str(wheel_of_source(python, entry)) for entry in sources]
+    with requirements_file(it for it in entries if it not in sources) as others:
+        run([*install, *HASHED, str(others)])
+    if wheels:
+        run([*install, "--no-deps", *wheels])
 
 
 def wheel_of_source(python: Path, entry: str) -> Path:

@@ -13,16 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.bootstrap import (
-    HASHED,
-    SOURCES_ONLY,
-    cache_dir,
-    lock_entries,
-    requirements_file,
-    run,
-    take_entry,
-    wheel_of_source,
-)
+from tools.bootstrap import cache_dir, install_entries, lock_entries, run, take_entry
 
 
 @dataclass(frozen=True)
@@ -67,18 +58,12 @@ class PinnedEnvironment:
             return
         folder = self.python.parents[1]
         folder.parent.mkdir(parents=True, exist_ok=True)
-        entries = lock_entries(self.lock)
-        sources = [entry for entry in entries if entry.split("==")[0] in SOURCES_ONLY]
-        wheels = [str(wheel_of_source(Path(sys.executable), entry)) for entry in sources]
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{self.title}-") as made:
             uv = [sys.executable, "-m", "uv"]
             new = Path(made, "env")
             run([*uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, str(new)])
             install = [*uv, "pip", "install", "--quiet", "--python", str(new / "bin" / "python")]
-            with requirements_file(it for it in entries if it not in sources) as others:
-                run([*install, *HASHED, str(others)])
-            if wheels:
-                run([*install, "--no-deps", *wheels])
+            install_entries(install, lock_entries(self.lock), Path(sys.executable))
             if self.finish is not None:
                 self.finish(new)
             shutil.move(new, folder)

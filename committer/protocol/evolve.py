@@ -52,8 +52,7 @@ def evolve(context: Context, opened: OpenedJob) -> Step[tuple[FoundTable | None,
             _refuse_overwritten(context, opened, record)
             if record.evolution is not None:
                 # This commit was called before, or in another process.
-                made = replace(found, record=record.evolved(), settled=False)
-                return made, record.schema_version + 1
+                return _made(found)
         change = overwritten if overwrites else evolved
         schema = change(record.schema, opened.schema, record.partition_by, url=context.root.url)
         if schema is record.schema and record.evolution is None:
@@ -63,8 +62,13 @@ def evolve(context: Context, opened: OpenedJob) -> Step[tuple[FoundTable | None,
         evolution = Evolution(opened.job, schema, overwrites)
         proposed = yield from _propose(context, opened, found, evolution)
         if proposed is not None:
-            made = replace(proposed, record=proposed.record.evolved(), settled=False)
-            return made, record.schema_version + 1
+            return _made(proposed)
+
+
+def _made(found: FoundTable) -> tuple[FoundTable, int]:
+    """The table that a job's decision makes good, and the version of its columns."""
+    record = found.record.evolved()
+    return replace(found, record=record, settled=False), record.schema_version
 
 
 def withdraw(context: Context, opened: OpenedJob) -> Step[None]:

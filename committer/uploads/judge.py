@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 
 from ..errors import DamagedError, ZeroRenameError
 from ..job_spec import Coordination
@@ -188,11 +190,10 @@ class UploadJudge:
     def settled(self) -> Step[list[Recovered]]:
         """Finish what fencing began, of the tables that lie wholly below the path."""
         outcomes: list[Recovered] = []
-        for folder in sorted({folder for folder, _ in self._fenced}):
+        for folder, fenced in groupby(sorted(self._fenced), key=itemgetter(0)):
             table = self._tables[folder]
             if f"{folder}/".startswith(self._path.prefix) and isinstance(table, _Table):
-                jobs = [job for fenced_in, job in self._fenced if fenced_in == folder]
-                outcomes += yield from settle_jobs(table.context, jobs)
+                outcomes += yield from settle_jobs(table.context, [job for _, job in fenced])
         return outcomes
 
 

@@ -80,15 +80,15 @@ def settle_killed(table: Table, run: LoadRun) -> None:
 
     try:
         own = [it.job for it in table.open_jobs() if run.owns(it.owner) and run.made(it.owner)]
-        settled = table.settle(own)
+        found = table.settle(own)
     except ZeroRenameError as error:
         _log.warning(_NOT_SETTLED, error)
         return
-    for found in settled:
-        if found.outcome is Outcome.FAILED:
-            _log.warning(_NOT_SETTLED, found.detail)
+    for job in found:
+        if job.outcome is Outcome.FAILED:
+            _log.warning(_NOT_SETTLED, job.detail)
         else:
-            _log.info("%s: %s, %s", found.job, found.outcome, found.detail)
+            _log.info("%s: %s, %s", job.job, job.outcome, job.detail)
 
 
 def log_what_is_left(table: Table, run: LoadRun) -> None:

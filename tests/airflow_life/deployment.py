@@ -8,8 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,30 +17,12 @@ import httpx
 import psutil
 from torture.servers import Store
 
+from support.waiting import until
 from tools.server_process import free_port
 from zero_rename.spark.startup.launch import jvm_options
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-#: Seconds until what is waited for counts as never coming.
-PATIENCE = 900.0
 _PROCESSES = ("scheduler", "dag-processor", "triggerer", "api-server")
-
-
-class NeverError(AssertionError):
-    """What was waited for did not come."""
-
-
-def until(what: str, ask: Callable[[], Any], patience: float = PATIENCE) -> Any:
-    """Ask until the answer is true. Returns it.
-
-    :raises NeverError: it never was.
-    """
-    end = time.monotonic() + patience
-    while not (answer := ask()):
-        if time.monotonic() > end:
-            raise NeverError(f"Waited {patience:.0f} s in vain: {what}.")
-        time.sleep(0.3)
-    return answer
 
 
 @dataclass

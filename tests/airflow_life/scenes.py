@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_life.deployment import Deployment, kill, until
+from airflow_life.deployment import Deployment, kill
 from airflow_life.postgres import locks_held
 from airflow_life.rows import Flights, check_day, check_partition, path_of
+from support.waiting import until
 from zero_rename.committer import Table
 
 DAILY, LOAD = "flights_daily", "load"
@@ -111,14 +112,7 @@ def scheduler_restarted(world: World) -> str:
     scheduler = airflow.processes["scheduler"]
     kill([scheduler, *scheduler.children(recursive=True)])
     scheduler.wait()
-    until("the scheduler's silence to be seen", lambda: not airflow.healthy("scheduler"))
-    airflow.start("scheduler")
-    until("a heartbeat of the scheduler", lambda: airflow.healthy("scheduler"))
-    airflow.release(f"{DAILY}-{LOAD}-{day}")
-    report = world.succeeded(run)
-    check_day(world.table("flights"), day, world.flights.of(day))
-    tries = airflow.task(DAILY, run, LOAD)["try_number"]
-    return f"{tries} {'try' if tries == 1 else 'tries'}, repeated: {report['repeated']}"
+    return _started_again(world, day, run)
 
 
 def scheduler_alone(world: World) -> str:
@@ -131,6 +125,12 @@ def scheduler_alone(world: World) -> str:
     until("the scheduler with the locks of its loop", lambda: _stopped_with_locks(airflow))
     scheduler.kill()
     scheduler.wait()
+    return _started_again(world, day, run)
+
+
+def _started_again(world: World, day: str, run: str) -> str:
+    """The held run goes on once a dead scheduler's successor is at work."""
+    airflow = world.airflow
     until("the scheduler's silence to be seen", lambda: not airflow.healthy("scheduler"))
     airflow.start("scheduler")
     until("a heartbeat of the scheduler", lambda: airflow.healthy("scheduler"))

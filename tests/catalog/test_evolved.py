@@ -3,10 +3,8 @@ symlink manifests, Glue, compaction."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import boto3
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -28,14 +26,6 @@ ROWS = [
     {"n": 2, "x": None, "day": "b", "note": None},
     {"n": 2**40, "x": 0.1, "day": "a", "note": "late"},
 ]
-
-
-@pytest.fixture
-def glue(s3_bucket: Bucket) -> Iterator[Any]:
-    client = boto3.client("glue")
-    client.create_database(DatabaseInput={"Name": s3_bucket.name})
-    yield client
-    client.close()
 
 
 @pytest.fixture

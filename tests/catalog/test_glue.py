@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import boto3
@@ -29,15 +28,6 @@ def fill(table: Table, *days: str, mode: str = "append") -> None:
     rows = pa.table({"value": list(range(len(days))), "day": list(days)})
     with table.job(rows.schema, mode=mode, partition_by=["day"]) as job:
         job.write(rows)
-
-
-@pytest.fixture
-def glue(s3_bucket: Bucket) -> Iterator[Any]:
-    """A Glue client; the database has the bucket's name."""
-    client = boto3.client("glue")
-    client.create_database(DatabaseInput={"Name": s3_bucket.name})
-    yield client
-    client.close()
 
 
 @pytest.fixture

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 import psutil
 
+from support.waiting import until
 from tools.server_process import free_port, tie
 
 from .place import EXAMPLES, Place
 
-#: Seconds until what is waited for counts as never coming.
-PATIENCE = 300.0
 _SETTINGS = """
 telemetry: {enabled: false}
 run_monitoring: {enabled: true, poll_interval_seconds: 1, max_resume_run_attempts: 0}
@@ -50,23 +48,6 @@ query($filter: RunsFilter!) {
   }
 }"""
 _VERSION = "query { version }"
-
-
-class NeverError(AssertionError):
-    """What was waited for did not come."""
-
-
-def until(what: str, ask: Callable[[], Any], patience: float = PATIENCE) -> Any:
-    """Ask until the answer is true. Returns it.
-
-    :raises NeverError: it never was.
-    """
-    end = time.monotonic() + patience
-    while not (answer := ask()):
-        if time.monotonic() > end:
-            raise NeverError(f"Waited {patience:.0f} s in vain: {what}.")
-        time.sleep(0.2)  # Between two looks.
-    return answer
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from demo.dataset import Content, content
 from demo.errors import DemoError
 from demo.pictures.browser import Browser, browser
 from demo.workspace import CHECKOUT
+from support.waiting import until
 from zero_rename.committer import Table
 
-from .deployment import Deployment, deployment, until
+from .deployment import Deployment, deployment
 from .place import place
 from .scenes import ended
 

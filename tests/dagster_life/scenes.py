@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from demo.dataset import Content, content, partition_of
+from support.waiting import until
 from zero_rename.committer import Table
 
-from .deployment import Deployment, Run, until
+from .deployment import Deployment, Run
 from .place import EXAMPLES, Place
 
 _COMPONENT = "dagster_zero_rename.SparkTableComponent"
