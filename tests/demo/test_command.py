@@ -59,7 +59,7 @@ def test_an_unreachable_endpoint_is_one_paragraph_within_seconds(tmp_path: Path)
     assert "Traceback" not in done.stderr
     assert "s3cr3t" not in done.stderr + done.stdout
     assert len(done.stderr.strip().splitlines()) == 1
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < 90
 
 
 def test_wrong_credentials_and_missing_buckets_name_the_variables(

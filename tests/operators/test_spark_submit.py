@@ -612,7 +612,7 @@ class TestTheCall:
         started = time.monotonic()
         with pytest.raises(StoreUnreachableError):
             run(operator(tables))
-        assert time.monotonic() - started < 20
+        assert time.monotonic() - started < 60
         assert spark.calls() == []
 
     def test_cluster_mode_on_a_standalone_cluster(

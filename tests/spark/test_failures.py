@@ -310,7 +310,7 @@ def test_an_endpoint_that_does_not_answer(spark, url):
             write(spark.sql("select 1 n"), url)
         took = time.monotonic() - started
     assert "127.0.0.1:9" in message(caught)
-    assert took < 30
+    assert took < 90
 
 
 def test_an_aborted_job_of_which_a_commit_stands(spark, s3_bucket, url):

@@ -626,7 +626,7 @@ class TestRefusals:
         started = time.monotonic()
         with pytest.raises(StoreUnreachableError, match=r"http://127\.0\.0\.1:9\b") as raised:
             at("http://127.0.0.1:9").run(request_)
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 60
         assert isinstance(raised.value, RefusedError)
 
     def test_an_unknown_host_is_unreachable(self, at: Any) -> None:
