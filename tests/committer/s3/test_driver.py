@@ -227,7 +227,8 @@ class TestContract:
         assert isinstance(ask(AbortUpload("key", upload)), Done)
         assert ask(AbortUpload("key", upload)) == Refused("NoSuchUpload")
         completed = ask(CompleteUpload("key", upload, (md5(b"abc"),)))
-        assert completed in (Refused("NoSuchUpload"), Unknown("500 InternalError"))  # the latter is moto's
+        # The latter is moto's.
+        assert completed in (Refused("NoSuchUpload"), Unknown("500 InternalError"))
         assert isinstance(ask(Head("key")), Absent)
 
     def test_uploads_of_one_key_are_separate(self, ask: Any) -> None:
