@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from .errors import ZeroRenameError
+from .errors import TaskLateError, ZeroRenameError
 from .job_spec import Owner
 from .layout import TableRoot, new_write_id
 from .records.failure import Failure
@@ -29,22 +29,34 @@ def failures_told(
     Does nothing where nobody submitted the application as a task's run: without a table, a ``once``
     key or a task. What keeps the record from being written is logged.
 
+    An attempt of a task that came late does not know why its job was over, and tells nothing.
+
     :param partitions: that it was to write; none: any.
     """
     try:
         yield
+    except TaskLateError:
+        raise
     except ZeroRenameError as error:
-        if root is not None and once is not None and owner.task_id is not None:
-            failure = Failure.of(error, root, once, owner, new_write_id(), partitions)
-            _tell(root, failure)
+        tell_failure(error, root, once, owner, partitions)
         raise
 
 
-def _tell(root: TableRoot, failure: Failure) -> None:
+def tell_failure(
+    error: ZeroRenameError,
+    root: TableRoot | None,
+    once: str | None,
+    owner: Owner,
+    partitions: Iterable[str] = (),
+) -> None:
+    """Put an error on record, under the conditions of :func:`failures_told`."""
+    if root is None or once is None or owner.task_id is None:
+        return
+    failure = Failure.of(error, root, once, owner, new_write_id(), partitions)
     try:
         connect(root.bucket).run(Put(root.failure_key(failure.once), failure.encode()))
-    except ZeroRenameError as error:
-        logger.warning("the failure could not be put on record: %s", error)
+    except ZeroRenameError as met:
+        logger.warning("the failure could not be put on record: %s", met)
 
 
 def read_failure(root: TableRoot, once: str) -> Step[Failure | None]:

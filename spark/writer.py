@@ -20,10 +20,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from ..committer.errors import CommitConflictError, OutcomeUnknownError, TaskResultsError
-from ..committer.failures import failures_told
+from ..committer.errors import (
+    CommitConflictError,
+    OutcomeUnknownError,
+    TaskResultsError,
+    ZeroRenameError,
+)
+from ..committer.failures import failures_told, tell_failure
+from ..committer.protocol.commit import fenced
 from ..committer.records.pending_file import TaskResult
-from ..committer.state.job_state import Aborted, Committed, OpenedJob
+from ..committer.state.job_state import Aborted, Committed, JobState, OpenedJob
 from ..committer.table import Table
 from ..committer.write_job import log_retries
 from . import heartbeat
@@ -131,6 +137,8 @@ class TableWriter(DataSourceArrowWriter):
         :raises OutcomeUnknownError: the job *is* committed, whatever Spark says.
         """
         with readable_errors():
+            if None in messages:
+                self._tell_if_fenced()
             outcome = Table(self.opened.root.url).abort(self.opened, _results(messages))
             heartbeat.withdraw(self.opened.job)
             self._note_end(outcome if isinstance(outcome, Committed) else None)
@@ -149,6 +157,16 @@ class TableWriter(DataSourceArrowWriter):
                 job=outcome.job,
                 remedy="Do not run it again without a once key: that would double its rows.",
             )
+
+    def _tell_if_fenced(self) -> None:
+        """Put on record that another process has aborted the job, so that its tasks came late."""
+        root, spec = self.opened.root, self.opened.spec
+        try:
+            if Table(root.url).job_state(self.opened.job) is JobState.ABORTED:
+                named = spec.allowed_partitions or ()
+                tell_failure(fenced(self.opened), root, spec.once, spec.owner, named)
+        except ZeroRenameError as error:
+            logger.warning("whether another process has aborted the job is not known: %s", error)
 
     def _note_end(self, done: Committed | None) -> None:
         if not self.opened.repeated:

@@ -29,9 +29,12 @@ def refuse_late(root: TableRoot, job: str, task: int) -> Step[None]:
         return
     if not isinstance(found, Absent):
         raise TaskLateError(
-            f"Task {task} ended after its job was decided without it; nothing of this attempt is "
-            "in the table.",
+            f"Task {task} ended after its job was decided without it: the job had failed of "
+            "another error, or was done with another attempt of this task, or another process "
+            "declared it dead. Nothing of this attempt is in the table.",
             table=root.url,
             job=job,
-            remedy=f"See what became of the job: zero-rename jobs {root.url}",
+            remedy=f"See what became of the job: zero-rename jobs {root.url}. Where it is aborted, "
+            "and Spark shows no other error of it, run it again; send heartbeats or a longer "
+            "maximum duration.",
         )

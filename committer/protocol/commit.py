@@ -70,7 +70,7 @@ def commit_job(
             raise
         return outcome
     if not decided.decision.is_commit:
-        error = _fenced(opened)
+        error = fenced(opened)
         yield from _aborted(context, opened, list(held), error)
         raise error
     report = yield from finish_own(context, decided, held)
@@ -244,7 +244,8 @@ def _aborted(
     return (yield from abort_after(error, aborting, ", recovery will finish it"))
 
 
-def _fenced(opened: OpenedJob) -> JobFencedError:
+def fenced(opened: OpenedJob) -> JobFencedError:
+    """The error of a job that another process has aborted."""
     return JobFencedError(
         "Another process declared this job dead before it decided; nothing of it is visible.",
         table=opened.root.url,

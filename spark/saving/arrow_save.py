@@ -11,7 +11,8 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ...committer.errors import CommitConflictError, InvalidInputError
+from ...committer.errors import CommitConflictError, InvalidInputError, TaskLateError
+from ...committer.protocol.commit import fenced
 from ...committer.state.job_state import Committed
 from ...committer.write_job import WriteJob
 from ..reading.table_reads import TableReads
@@ -85,6 +86,8 @@ def _write(frame: DataFrame, job: WriteJob) -> None:
         results = run_tasks(frame, opened)
     except Exception as error:
         ours = error_of_task(error, opened.root.url, opened.job)
+        if isinstance(ours, TaskLateError):
+            ours = fenced(opened)  # This process has not decided.
         if ours is not None:
             raise ours from error
         raise

@@ -346,6 +346,42 @@ def test_a_missing_message_is_refused(spark, s3_bucket, url):
     assert nothing_left(s3_bucket)
 
 
+@pytest.mark.parametrize("dead", [True, False])
+def test_what_is_on_record_of_a_run_whose_tasks_came_late(s3_bucket, url, dead):
+    """What another process did to the job, or what the failed task told: not that others were
+    late."""
+    import pyarrow as pa
+
+    from zero_rename.committer import InvalidInputError, JobSpec, Owner, TaskLateError
+    from zero_rename.committer.failures import failures_told, read_failure
+    from zero_rename.spark.writer import TableWriter
+
+    table, batch = Table(url), pa.record_batch({"n": [1]})
+    spec = JobSpec(batch.schema, once="the run", owner=Owner(task_id="load"))
+    writer = TableWriter(table.open_job(spec))
+
+    def rows_of_a_slow_task():
+        yield batch
+        if dead:
+            table.recover(patience=0)
+        else:
+            with (
+                pytest.raises(InvalidInputError),
+                failures_told(table.root, spec.once, spec.owner),
+            ):
+                raise InvalidInputError("A row that cannot be.")
+            writer.abort([None, None])
+
+    with pytest.raises(TaskLateError):
+        writer.write(rows_of_a_slow_task())
+    if dead:
+        writer.abort([None, None])
+    told = table.run(read_failure(table.root, "the run"))
+    assert told is not None
+    assert told.error == ("JobFencedError" if dead else "InvalidInputError")
+    assert nothing_left(s3_bucket)
+
+
 @pytest.mark.parametrize("policy", ["fail", "last_wins"])
 def test_another_job_meanwhile(spark, s3_bucket, url, policy):
     """A plain Python job replaces the partition while this one's task runs."""

@@ -21,6 +21,7 @@ from zero_rename.committer import (
     CommitConflictError,
     DestinationExistsError,
     InvalidInputError,
+    JobFencedError,
     JobSpec,
     TableMismatchError,
     TaskResultsError,
@@ -287,6 +288,19 @@ class TestTasks:
             save(rows, url, partition_by=["p"], options={"rowsPerFile": "10"})
         assert "Traceback" not in str(caught.value)
         assert "\tat " not in str(caught.value)
+        assert nothing_left(s3_bucket, url)
+
+    def test_a_job_that_is_declared_dead_while_its_tasks_write(
+        self, spark: Any, s3_bucket: Any, url: str
+    ) -> None:
+        def settle(batches: Any) -> Any:
+            yield from batches
+            Table(url).recover(patience=0)
+
+        frame = spark.range(0, 3, 1, 1).mapInArrow(settle, "id long")
+        with pytest.raises(JobFencedError, match="declared this job dead") as caught:
+            save(frame, url)
+        assert "send heartbeats" in str(caught.value.remedy)
         assert nothing_left(s3_bucket, url)
 
     def test_another_version_in_the_workers(
