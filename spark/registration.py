@@ -26,6 +26,7 @@ logger = logging.getLogger("zero_rename.spark.registration")
 #: Spark's class that warns of a name which is registered twice.
 _REGISTRY = "org.apache.spark.sql.execution.datasources.DataSourceManager"
 _lock = threading.Lock()
+_registering = threading.Lock()
 _heartbeats: dict[int, Heartbeat] = {}
 
 
@@ -52,9 +53,8 @@ def register(spark: SparkSession) -> None:
     activate(spark)
     cancel_on_interrupt(spark.sparkContext)
     heartbeat = _heartbeat(spark.sparkContext)
-    found = _without_warning(spark.sparkContext)
     known = {OPEN_JOBS: str(heartbeat.folder), HANDOFF: os.environ.get(HANDOFF)}
-    with found, _environment(spark.sparkContext, known):
+    with _environment(spark.sparkContext, known), _without_warning(spark.sparkContext):
         # The environment at this moment is kept with the registered class.
         spark.dataSource.register(ZeroRenameDataSource)
 
@@ -98,12 +98,13 @@ def _heartbeat(context: Any) -> Heartbeat:
 
 @contextlib.contextmanager
 def _environment(context: Any, known: Mapping[str, str | None]) -> Iterator[None]:
-    """Variables of the workers in the block; those of value ``None`` stay as they are."""
-    environment = context.environment
-    before = dict(environment)
-    environment.update({name: value for name, value in known.items() if value is not None})
-    try:
-        yield
-    finally:
-        environment.clear()
-        environment.update(before)
+    """Variables of the workers in the block, where one thread is at a time; those of value ``None``
+    stay as they are. Other threads may be reading them: each mapping stays as it is."""
+    with _registering:
+        before = context.environment
+        given = {name: value for name, value in known.items() if value is not None}
+        context.environment = before | given
+        try:
+            yield
+        finally:
+            context.environment = before
