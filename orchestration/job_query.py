@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import InvalidInputError, RecordDamagedError
@@ -62,6 +62,7 @@ class JobQuery:
     :param min_files: the same of files.
     :param apply: apply a committed job whose owner has not, rather than wait for somebody.
     :param on_foreign_marker: ``wait`` or ``fail`` where a ``_SUCCESS`` lies that is not ours.
+    :param spelled: the partition is written as its table writes it.
     """
 
     table: str
@@ -73,6 +74,20 @@ class JobQuery:
     min_files: int | None = None
     apply: bool = False
     on_foreign_marker: str = "wait"
+    spelled: bool = False
+
+    @property
+    def is_spelled(self) -> bool:
+        """Whether no partition is to be written as its table does: ``day=1`` for ``day=01``."""
+        return self.spelled or self.partition is None
+
+    def spelled_by(self, spelling: Callable[[str], str]) -> JobQuery:
+        """The same question about the partition as its table writes it.
+
+        :param spelling: :func:`.runs.partitions.table_spelling`.
+        :raises InvalidInputError: the table cannot have it.
+        """
+        return replace(self, partition=spelling(self.partition or ""), spelled=True)
 
     def check(self, known: Callable[[object], bool] = lambda value: value is not None) -> None:
         """See that the query says which job is meant.

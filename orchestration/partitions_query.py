@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,7 @@ class PartitionsQuery:
     :param committer: who committed it: by its head, or one of Hadoop's by its ``_SUCCESS``.
     :param check_files: every file that it is said to hold is there, by a listing.
     :param apply: apply a committed job whose owner has not, rather than wait for somebody.
+    :param spelled: the partitions are written as their table writes them.
     """
 
     table: str
@@ -53,9 +54,20 @@ class PartitionsQuery:
     committer: str = NATIVE
     check_files: bool = False
     apply: bool = False
+    spelled: bool = False
 
     #: Of no run's task.
     once = None
+
+    @property
+    def is_spelled(self) -> bool:
+        """Whether no partition is to be written as its table does; Hadoop's have no table."""
+        return self.spelled or self.committer != NATIVE
+
+    def spelled_by(self, spelling: Callable[[str], str]) -> PartitionsQuery:
+        """As :meth:`.JobQuery.spelled_by`."""
+        names = tuple(dict.fromkeys(map(spelling, self.partitions)))
+        return replace(self, partitions=names, spelled=True)
 
     def check(self, known: Callable[[object], bool] = lambda value: value is not None) -> None:
         """See that the query can be answered.

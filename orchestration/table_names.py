@@ -32,7 +32,7 @@ def check_table_name(table: str | None) -> str:
     :raises InvalidInputError: it is none, which tells a template that rendered to nothing or to
         ``None``: there the table root itself would be read or written.
     """
-    name = (table or "").strip()
+    name = table.strip() if isinstance(table, str) else ""
     whole = "://" in name
     parts = name.split("://", 1)[-1].rstrip("/").split("/") if whole else name.strip("/").split("/")
     if any(part.strip() in ("", "None", ".", "..") for part in parts):
@@ -70,7 +70,8 @@ def check_catalog(url: str) -> str:
 
     :raises InvalidInputError: it is no such place. A Hive metastore is told by Spark alone.
     """
-    if not re.fullmatch(r"glue://[\w\-]+(/[\w\-]+)?/?", url, re.ASCII):
+    known = isinstance(url, str) and re.fullmatch(r"glue://[\w\-]+(/[\w\-]+)?/?", url, re.ASCII)
+    if not known:
         raise InvalidInputError(
             f"catalog={url!r} is no catalog of AWS Glue; nothing was sent.",
             remedy="Name it as glue://database or glue://database/table; a Hive metastore is told "

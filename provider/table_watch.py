@@ -15,10 +15,16 @@ from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary
 
-from ..committer.errors import StoreRefusedError, StoreUnreachableError, ZeroRenameError
+from ..committer.errors import (
+    InvalidInputError,
+    StoreRefusedError,
+    StoreUnreachableError,
+    ZeroRenameError,
+)
 from ..orchestration.job_query import FAILED, WAITING, QueryResult, ReadMarker
 from ..orchestration.look import State, look
 from ..orchestration.partitions_query import PartitionsQuery, TableQuery
+from ..orchestration.runs.partitions import table_spelling
 from .compat import AskStates, asks_states
 from .hooks import ZeroRenameHook
 from .task_states import states_of_tasks
@@ -194,18 +200,39 @@ class TableWatch:
         return list(zip(joined, answers, strict=True))
 
     def _ask(self, table: Table, joined: list[_Waiter], ended: dict[str, str]) -> list[QueryResult]:
+        refused = _spell(table, joined)
         watched = [waiter.query.watched(table.root) for waiter in joined]
         seen = table.run(look({name for names in watched for name in names}, self._pages))
         marker, answers = cache(table.marker), []
         for waiter, names in zip(joined, watched, strict=True):
             states = tuple(seen[name] for name in names)
             result = waiter.last
-            if result is None or not result.quiet or states != waiter.states:
+            if waiter in refused:
+                result = refused[waiter]
+            elif result is None or not result.quiet or states != waiter.states:
                 nothing = bool(names) and not any(states)
                 result = _answer(waiter.query, table, seen, marker if nothing else None)
             waiter.states = states
             answers.append(waiter.query.after(result, ended.get(waiter.query.once or "")))
         return answers
+
+
+def _spell(table: Table, joined: list[_Waiter]) -> dict[_Waiter, QueryResult]:
+    """Let queries about partitions name them as their table does, once there is one.
+
+    :return: the failures of those that name what it cannot have.
+    """
+    unspelled = [waiter for waiter in joined if not waiter.query.is_spelled]
+    spelling = table_spelling(table) if unspelled else None
+    refused: dict[_Waiter, QueryResult] = {}
+    if spelling is None:
+        return refused
+    for waiter in unspelled:
+        try:
+            waiter.query = waiter.query.spelled_by(spelling)
+        except InvalidInputError as error:
+            refused[waiter] = QueryResult(FAILED, str(error))
+    return refused
 
 
 def _answer(

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from ..committer.errors import InvalidInputError
-from ..orchestration.runs.partitions import check_partition, dated_partition
+from ..orchestration.runs.partitions import check_partition, dated_partition, listed_partitions
 from ..orchestration.runs.task_run import TaskRun
 
 #: For jobs that write whatever partitions their rows have, and for unpartitioned tables.
@@ -54,6 +54,50 @@ def _series(dag_run: Any, max_tries: int | None) -> str | None:
     return f"{began.isoformat()} {getattr(dag_run, 'clear_number', 0) or 0} {max_tries}"
 
 
+def map_index_of(task_id: str, given: int | str | None, context: Mapping[str, Any]) -> int:
+    """The map index of a task of this run that another one waits for; -1: it is not mapped.
+
+    :param given: the argument; ``None``: that of the waiting task where both are in one mapped task
+        group.
+    :raises InvalidInputError: there is no such task in the DAG, or it is mapped and nothing says
+        which of its indexes is meant; or the argument is no index.
+    """
+    if given is not None:
+        try:
+            return int(given)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(
+                f"upstream_map_index={given!r} is no index of a mapped task.",
+                remedy="Give a whole number, or a template that makes one.",
+            ) from error
+    task = context["task"]
+    dag = task.get_dag()
+    if dag is None:
+        return -1
+    upstream = dag.task_dict.get(task_id)
+    if upstream is None:
+        raise _no_such_task(task_id, dag)
+    group, mine = upstream.get_closest_mapped_task_group(), task.get_closest_mapped_task_group()
+    mapped = getattr(upstream, "is_mapped", False)
+    if mapped or (group is not None and (mine is None or mine.group_id != group.group_id)):
+        raise InvalidInputError(
+            f"The task {task_id!r} is mapped, and nothing says the job of which index is meant.",
+            remedy="Give upstream_map_index=…, '{{ ti.map_index }}' in a sensor that is mapped "
+            "likewise; or wait for partitions=[…].",
+        )
+    return -1 if group is None else int(context["ti"].map_index)
+
+
+def _no_such_task(task_id: str, dag: Any) -> InvalidInputError:
+    longer = [name for name in dag.task_dict if name.endswith(f".{task_id}")]
+    return InvalidInputError(
+        f"The DAG {dag.dag_id!r} has no task {task_id!r}, whose job would never come.",
+        remedy=f"Name it with its task group, {', '.join(longer)}."
+        if longer
+        else "Name a task of this DAG; of another one give once=….",
+    )
+
+
 def resolve_partitions(
     context: Mapping[str, Any],
     partition: str | Sequence[str] | None,
@@ -91,8 +135,8 @@ def no_partition() -> InvalidInputError:
 
 
 def _named(partition: str | Sequence[str]) -> tuple[str, ...]:
-    names = [partition] if isinstance(partition, str) else list(partition)
-    if names == [ANY]:
+    names = listed_partitions("partition", partition)
+    if names == (ANY,):
         return ()
     if not names:
         raise no_partition()

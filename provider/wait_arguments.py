@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Protocol
@@ -11,17 +10,25 @@ from ..committer.errors import InvalidInputError
 from ..orchestration.job_query import JobQuery
 from ..orchestration.partitions_query import PartitionsQuery, TableQuery
 from ..orchestration.runs.partitions import (
+    check_partition,
     check_partition_format,
+    listed_partitions,
     moment,
     partitions_between,
 )
 from ..orchestration.runs.task_run import once_key
 from ..orchestration.table_names import check_table_name
+from ..orchestration.templates import check_texts, is_known
 from ..s3a.hadoop.settings import NATIVE
-from .task_context import resolve_partitions, task_run
+from .task_context import map_index_of, resolve_partitions, task_run
 
 #: What is asked of partitions, whichever job committed them.
 _OF_PARTITIONS = ("partitions", "from_date", "to_date", "newer_than", "committer", "check_files")
+#: Arguments that are texts once they are rendered.
+_TEXTS = (
+    *("table", "job", "upstream_task_id", "once", "partition", "partition_format", "committer"),
+    "zero_rename_conn_id",
+)
 
 
 class WaitArguments(Protocol):
@@ -30,7 +37,7 @@ class WaitArguments(Protocol):
     table: str
     job: str | None
     upstream_task_id: str | None
-    upstream_map_index: int
+    upstream_map_index: int | str | None
     once: str | None
     partition: str | None
     partitions: Any
@@ -46,6 +53,7 @@ class WaitArguments(Protocol):
     check_files: bool
     apply: bool
     on_foreign_marker: str
+    zero_rename_conn_id: str
 
 
 def check_wait_arguments(task: WaitArguments) -> None:
@@ -53,10 +61,10 @@ def check_wait_arguments(task: WaitArguments) -> None:
 
     :raises InvalidInputError: an argument that cannot be right.
     """
-    if not task.table or _is_known(task.table):
+    if not task.table or is_known(task.table):
         check_table_name(task.table)
     once = task.once if task.upstream_task_id is None else task.upstream_task_id
-    _query(task, task.table, once, _known_partitions(task), _is_known).check(_is_known)
+    _query(task, task.table, once, _known_partitions(task), is_known).check(is_known)
 
 
 def wait_query(task: WaitArguments, table: str, context: Mapping[str, Any]) -> TableQuery:
@@ -65,11 +73,17 @@ def wait_query(task: WaitArguments, table: str, context: Mapping[str, Any]) -> T
     :param table: the table's whole root.
     :raises InvalidInputError: they do not say what is waited for, or cannot be right.
     """
+    check_texts(task, _TEXTS)
+    for name in ("once", "upstream_task_id"):
+        _check_named(name, getattr(task, name))
     once = task.once
     if task.upstream_task_id is not None and once is None:
-        run = task_run(context)
-        once = once_key(run.dag_id, run.run_id, task.upstream_task_id, task.upstream_map_index)
+        run, upstream = task_run(context), task.upstream_task_id
+        index = map_index_of(upstream, task.upstream_map_index, context)
+        once = once_key(run.dag_id, run.run_id, upstream, index)
     names = _partitions(task)
+    if names is not None:
+        names = tuple(map(check_partition, names))
     if names is None and task.partition_format is not None:
         names = resolve_partitions(context, None, task.partition_format, task.partition_timezone)
     query = _query(task, table, once, names, lambda value: value is not None)
@@ -152,9 +166,9 @@ def _counts(task: WaitArguments) -> bool:
 def _known_partitions(task: WaitArguments) -> tuple[str, ...] | None:
     """The partitions as far as no template hides them; a template where one does."""
     given = (task.partitions, task.from_date, task.to_date, task.partition_format)
-    if task.partition_format is not None and _is_known(task.partition_format):
+    if task.partition_format is not None and is_known(task.partition_format):
         check_partition_format(task.partition_format, task.partition_timezone)
-    if all(value is None or _is_known(value) or isinstance(value, list | tuple) for value in given):
+    if all(value is None or is_known(value) or isinstance(value, list | tuple) for value in given):
         names = _partitions(task)
         if names is not None or task.partition_format is None:
             return names
@@ -173,7 +187,7 @@ def _partitions(task: WaitArguments) -> tuple[str, ...] | None:
     if task.partition is not None:
         return (task.partition,)
     if task.partitions is not None:
-        return _listed(task.partitions)
+        return listed_partitions("partitions", task.partitions, separator=";")
     if dates == (None, None):
         return None
     if task.from_date is None or task.to_date is None or task.partition_format is None:
@@ -186,39 +200,19 @@ def _partitions(task: WaitArguments) -> tuple[str, ...] | None:
     )
 
 
-def _listed(partitions: Any) -> tuple[str, ...]:
-    """A list, or the text that a template made of one."""
-    try:
-        if isinstance(partitions, str) and partitions.lstrip().startswith("["):
-            partitions = ast.literal_eval(partitions.strip())
-        elif isinstance(partitions, str):
-            partitions = [name for name in partitions.split(";") if name.strip()]
-        names = tuple(dict.fromkeys(partitions))
-    except (SyntaxError, TypeError, ValueError) as error:
-        raise _no_list(partitions) from error
-    if not all(isinstance(name, str) for name in names):
-        raise _no_list(partitions)
-    return names
-
-
-def _no_list(given: object) -> InvalidInputError:
-    return InvalidInputError(
-        f"partitions={str(given)[:200]!r} is no list of partitions.",
-        remedy="Give a list of paths, or a text such as 'day=1;day=2'.",
-    )
-
-
-def _is_known(value: object) -> bool:
-    """Whether an argument is what it will be: no template, no other task's output."""
-    if isinstance(value, str):
-        return "{{" not in value
-    return isinstance(value, int | float | datetime)
+def _check_named(name: str, value: str | None) -> None:
+    """See that no template that has no value says whose job is meant: it is never committed."""
+    if value is not None and value.strip() in ("", "None"):
+        raise InvalidInputError(
+            f"{name}={value!r} names no task's run; nothing was waited for.",
+            remedy="Where it is a template, see what that renders to.",
+        )
 
 
 def _epoch(value: int | str) -> int:
     try:
         epoch = int(value)
-    except ValueError:
+    except (TypeError, ValueError, OverflowError):
         epoch = -1
     if epoch < 0:
         raise InvalidInputError(

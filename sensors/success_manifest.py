@@ -20,6 +20,7 @@ from airflow.providers.common.compat.sdk import (
 from ..committer.errors import InvalidInputError, StoreUnreachableError, ZeroRenameError
 from ..orchestration.job_query import FAILED, READY, WAITING, QueryResult
 from ..orchestration.partitions_query import TableQuery
+from ..orchestration.runs.partitions import table_spelling
 from ..provider.compat import asks_states
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.task_states import states_of_tasks
@@ -51,7 +52,8 @@ class SuccessManifestSensor(BaseSensorOperator):
         (templated)
     :param job: the job's id, as ``"{{ ti.xcom_pull('load')['job'] }}"``. (templated)
     :param upstream_task_id: the task of this DAG run whose job is meant. (templated)
-    :param upstream_map_index: its map index, where it is mapped.
+    :param upstream_map_index: its map index, where it is mapped; left out, the sensor's own where
+        both are in one mapped task group. (templated)
     :param once: a run's key, for the task of another DAG:
         ``"{{ macros.zero_rename.once_key('flights', run_id, 'load') }}"``. (templated)
     :param partition: wait for this partition; a job has to have changed it. (templated)
@@ -82,6 +84,7 @@ class SuccessManifestSensor(BaseSensorOperator):
         "table",
         "job",
         "upstream_task_id",
+        "upstream_map_index",
         "once",
         "partition",
         "partitions",
@@ -101,7 +104,7 @@ class SuccessManifestSensor(BaseSensorOperator):
         table: str,
         job: str | None = None,
         upstream_task_id: str | None = None,
-        upstream_map_index: int = -1,
+        upstream_map_index: int | str | None = None,
         once: str | None = None,
         partition: str | None = None,
         partitions: Sequence[str] | str | None = None,
@@ -145,6 +148,7 @@ class SuccessManifestSensor(BaseSensorOperator):
         self.zero_rename_conn_id = zero_rename_conn_id
         self._explained = ""
         self._table: Table | None = None
+        self._asked: TableQuery | None = None
         check_wait_arguments(self)
 
     def execute(self, context: Context) -> Any:
@@ -160,7 +164,7 @@ class SuccessManifestSensor(BaseSensorOperator):
             return result.xcom_value
         self.defer(
             trigger=SuccessManifestTrigger(
-                query=self._query(context).as_dict(),
+                query=(self._asked or self._query(context)).as_dict(),
                 zero_rename_conn_id=self.zero_rename_conn_id,
                 poke_interval=self.poke_interval,
             ),
@@ -177,6 +181,7 @@ class SuccessManifestSensor(BaseSensorOperator):
             query = self._query(context)
             if self._table is None:
                 self._table = ZeroRenameHook(self.zero_rename_conn_id).get_table(query.table)
+            query = self._asked = self._spelled(query, self._table)
             # Before the look: a task that has ended by now has committed by now.
             ask = asks_states(context["ti"])  # pyright: ignore
             state = states_of_tasks(ask, [query.once] if query.once else ()).get(query.once or "")
@@ -236,6 +241,13 @@ class SuccessManifestSensor(BaseSensorOperator):
             self._explained = result.explanation
             self.log.info("%s: %s", result.state.capitalize(), result.explanation)
         return PokeReturnValue(result.state == READY, result.report)
+
+    def _spelled(self, query: TableQuery, table: Table) -> TableQuery:
+        """The query by the partitions' names in the table, once there is one."""
+        if self._asked is not None and self._asked.is_spelled:
+            return self._asked
+        spelling = None if query.is_spelled else table_spelling(table)
+        return query if spelling is None else query.spelled_by(spelling)
 
     def _query(self, context: Context) -> TableQuery:
         """What the rendered arguments ask.

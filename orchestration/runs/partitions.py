@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -45,6 +46,31 @@ def check_partition(partition: str) -> str:
                 "order of columns; a value's own '/' is written %2F.",
             )
     return path
+
+
+def listed_partitions(name: str, given: object, separator: str | None = None) -> tuple[str, ...]:
+    """The paths in an argument without repetition: of a list, of one path, or of the text that a
+    template made of a list.
+
+    :param name: the argument's, for the error.
+    :param separator: between paths in a text; ``None``: a text is one.
+    :raises InvalidInputError: it is neither.
+    """
+    names: object = given
+    if isinstance(given, str) and given.lstrip().startswith("["):
+        try:
+            names = ast.literal_eval(given.strip())
+        except (SyntaxError, ValueError):
+            names = None
+    elif isinstance(given, str):
+        texts = given.split(separator) if separator else [given]
+        names = [text.strip() for text in texts if text.strip() or not separator]
+    if not isinstance(names, Sequence) or not all(isinstance(it, str) for it in names):
+        raise InvalidInputError(
+            f"{name}={str(given)[:200]!r} is no list of partitions, nor one.",
+            remedy="Give paths such as day=1, or a list of them.",
+        )
+    return tuple(dict.fromkeys(names))
 
 
 def check_partition_format(partition_format: str, timezone: str) -> ZoneInfo:
@@ -91,13 +117,20 @@ def stored_partitions(table: Table, partitions: Sequence[str]) -> tuple[str, ...
     :raises InvalidInputError: one that the table cannot have, which the writer would say after
         Spark has started.
     """
+    spelling = table_spelling(table) if partitions else None
+    return tuple(partitions if spelling is None else dict.fromkeys(map(spelling, partitions)))
+
+
+def table_spelling(table: Table) -> Callable[[str], str] | None:
+    """What makes of a partition as somebody names it the one that its table has, and raises
+    :class:`InvalidInputError` where that cannot have it; ``None``: there is no table yet."""
     # On use: DAG files are parsed by processes that know no table.
     from ...committer.schema.hive_paths import normalise_partition
 
-    if not partitions or not table.exists():
-        return tuple(partitions)
+    if not table.exists():
+        return None
     schema, columns = table.schema, table.partition_by
-    return tuple(dict.fromkeys(normalise_partition(p, schema, columns) for p in partitions))
+    return lambda partition: normalise_partition(partition, schema, columns)
 
 
 def dated_partition(date: datetime, partition_format: str, timezone: str) -> str:
@@ -162,7 +195,7 @@ def moment(name: str, given: str | float | datetime, zone: tzinfo = UTC) -> date
         else:
             found = datetime.fromtimestamp(float(given), UTC)
         return found if found.tzinfo is not None else found.replace(tzinfo=zone)
-    except (ValueError, OverflowError, OSError) as error:
+    except (TypeError, ValueError, OverflowError, OSError) as error:
         raise InvalidInputError(
             f"{name}={given!r} is no time.",
             remedy="Give it as 2013-02-01 or 2013-02-01T05:00:00+00:00.",

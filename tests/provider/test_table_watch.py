@@ -96,6 +96,25 @@ def test_triggers_of_the_same_partitions_read_each_once(tables: Tables) -> None:
     assert tables.bucket.counter.counts()["GetObject"] < 150
 
 
+def test_partitions_are_spelled_as_their_table_does_once_it_is_there(tables: Tables) -> None:
+    """A trigger that was deferred before the first load waited for ``day=01``."""
+
+    async def play() -> list[dict[str, Any]]:
+        said: dict[str, Any] = {"newer_than_epoch": 0}
+        tasks = [waiting(tables, partition=name, **said) for name in ("day=01", "day=x")]
+        asked = PartitionsQuery(tables.url(), ("day=01", "day=1")).as_dict()
+        tasks.append(asyncio.create_task(first_event(SuccessManifestTrigger(asked, CONN, 0.05))))
+        await asyncio.sleep(0.2)
+        assert not any(task.done() for task in tasks)
+        await asyncio.to_thread(tables.load, 1)
+        return [await asyncio.wait_for(task, 120) for task in tasks]
+
+    one, none, several = asyncio.run(play())
+    assert (one["state"], one["report"]["partition"]) == ("ready", "day=1")
+    assert (none["state"], "'x'" in none["explanation"]) == ("failed", True)
+    assert [it["partition"] for it in several["report"]["partitions"]] == ["day=1"]
+
+
 def test_a_trigger_that_ends_leaves_the_others(tables: Tables) -> None:
     async def play() -> str:
         leaving, staying = waiting(tables, once=once(1)), waiting(tables, once=once(2))

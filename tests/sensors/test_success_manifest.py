@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG
+from airflow.sdk import DAG, task_group
 from airflow.sdk.exceptions import (
     AirflowException,
     AirflowFailException,
@@ -124,6 +124,64 @@ class TestHere:
             before: Any = EmptyOperator(task_id="before")
             sensor(job=before.output["job"], table="{{ params.t }}")
 
+    @pytest.mark.parametrize("name", SuccessManifestSensor.template_fields)
+    def test_a_statement_of_a_template_does_not(self, name: str) -> None:
+        of_partitions = ("newer_than", "committer", "partitions")
+        given: dict[str, Any] = {"partition": "day=1"}
+        given |= RANGE if name.endswith(("_date", "_format")) else {"newer_than_epoch": 1}
+        if name in ("job", "upstream_task_id", "once") or name in of_partitions:
+            del given["newer_than_epoch"]
+        if name == "partitions" or "to_date" in given:
+            del given["partition"]
+        sensor(None, **given | {name: "{% if params.full %}a{% else %}b{% endif %}"})
+
+    @pytest.mark.parametrize("name", ["table", "partition", "job", "once", "upstream_task_id"])
+    @pytest.mark.parametrize("value", [5, {"day": 1}])
+    def test_what_a_template_makes_that_is_no_text(
+        self, tables: Tables, name: str, value: object
+    ) -> None:
+        task = sensor(tables, partition="day=1", newer_than_epoch="{{ params.epoch }}")
+        setattr(task, name, value)
+        with pytest.raises(AirflowFailException, match=f"{name}=.* is no text|names no table"):
+            task.poke(task_context(task))  # pyright: ignore[reportArgumentType]
+
+    @pytest.mark.parametrize("name", ["once", "upstream_task_id"])
+    @pytest.mark.parametrize("value", ["", "None"])
+    def test_a_template_without_a_value_is_nobodys_run(
+        self, tables: Tables, name: str, value: str
+    ) -> None:
+        """It waited to the end of its time-out for a job that nobody could make."""
+        with pytest.raises(AirflowFailException, match=f"{name}='{value}' names no task's run"):
+            run(sensor(tables, **{name: "{{ params.x }}"}, timeout=3600), params={"x": value})
+
+    @pytest.mark.parametrize(
+        ("named", "message"),
+        [
+            ("load", r"has no task 'load'.*its task group, days\.load"),
+            ("lod", r"has no task 'lod'.*of another one give once="),
+            ("mapped", "'mapped' is mapped.*upstream_map_index"),
+            ("days.load", "'days.load' is mapped"),
+        ],
+    )
+    def test_an_upstream_task_that_has_no_such_job(
+        self, tables: Tables, named: str, message: str
+    ) -> None:
+        """It waited to the end of its time-out."""
+
+        @task_group
+        def days(day: int) -> None:
+            EmptyOperator(task_id="load", doc=str(day))
+
+        with DAG("flights", schedule=None):
+            EmptyOperator.partial(task_id="mapped").expand(doc=["a", "b"])
+            days.expand(day=[1, 2])
+            waiting = sensor(tables, upstream_task_id=named, timeout=3600)
+        with pytest.raises(AirflowFailException, match=message):
+            run(waiting)
+        job = tables.load(1, once=f"flights/scheduled__2013-02-02/{named}/2").job
+        waiting.upstream_map_index = "2"
+        assert run(waiting)["job"] == job
+
     def test_a_timeout_names_table_and_job(self, tables: Tables) -> None:
         with pytest.raises(AirflowSensorTimeout) as caught:
             run(sensor(tables, upstream_task_id="load"))
@@ -168,6 +226,32 @@ class TestHere:
 
 
 class TestPartitions:
+    """As the table spells them: it has ``day=1`` where a format makes ``day=01``."""
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            {"partition": "day=01", "newer_than_epoch": 0},
+            {"partition": " day=1/\n", "newer_than_epoch": 0},
+            {"partition": "day=01", "once": "k"},
+            {"partitions": "day=1; day=01"},
+            {"partition_format": "day=%d", "newer_than_epoch": 0},
+            {**RANGE, "to_date": "2013-02-01", "partition_format": "day=%d"},
+        ],
+    )
+    def test_in_another_spelling(self, tables: Tables, arguments: dict[str, Any]) -> None:
+        """It waited for another partition than the load with the same arguments had written, or
+        failed."""
+        job = tables.load(1, once="k").job
+        report = run(sensor(tables, **arguments))
+        assert (report["job"], report["partition"]) == (job, "day=1")
+
+    @pytest.mark.parametrize("arguments", [{"partitions": ["dy=1"]}, {"partition": "day=first"}])
+    def test_that_the_table_cannot_have(self, tables: Tables, arguments: dict[str, Any]) -> None:
+        tables.load(1)
+        with pytest.raises(AirflowFailException, match=r"no partition of this table|'first'"):
+            run(sensor(tables, **arguments, min_rows=1, timeout=3600))
+
     def test_a_range_of_dates(self, tables: Tables) -> None:
         tables.load(1, 2)
         task = sensor(tables, **RANGE | {"to_date": "{{ params.last }}"})
