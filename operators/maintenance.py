@@ -58,8 +58,18 @@ class _Maintenance(BaseOperator):
         self.zero_rename_conn_id = zero_rename_conn_id
 
     def _named(self) -> list[str]:
-        """The tables that were given."""
-        return [self.tables] if isinstance(self.tables, str) else list(self.tables or ())
+        """The tables that were given.
+
+        :raises InvalidInputError: a template made something else of them.
+        """
+        given = self.tables or ()
+        names = [given] if isinstance(given, str) else given
+        if not isinstance(names, Sequence):
+            raise InvalidInputError(
+                f"tables={given!r} names no table, nor a list of some; nothing was looked at.",
+                remedy="See what its template renders to.",
+            )
+        return list(names)
 
     def _catalog(self, hook: ZeroRenameHook, tables: Sequence[Table]) -> str:
         """Where the tables are registered, once their jobs are settled; empty: nowhere.

@@ -7,13 +7,24 @@ from typing import Any, Protocol
 
 from ..committer.errors import InvalidInputError
 from ..committer.job_spec import Mode, OnConflict
-from ..orchestration.runs.partitions import check_partition, check_partition_format
+from ..orchestration.runs.partitions import (
+    check_partition,
+    check_partition_format,
+    listed_partitions,
+)
 from ..orchestration.runs.task_run import check_on_repeat
 from ..orchestration.s3a.options import check_options
 from ..orchestration.submit.credentials import refuse_in_arguments, refuse_in_settings
 from ..orchestration.table_names import check_catalog, check_table_name
+from ..orchestration.templates import check_texts, is_known
 from ..s3a.hadoop.settings import check_committer
 from .task_context import ANY, no_partition
+
+#: Arguments that are texts once they are rendered.
+_TEXTS = (
+    *("table", "partition_format", "mode", "on_conflict", "on_repeat", "committer", "catalog"),
+    "zero_rename_conn_id",
+)
 
 
 class LoadArguments(Protocol):
@@ -28,6 +39,7 @@ class LoadArguments(Protocol):
     on_repeat: str
     committer: str | None
     catalog: str | None
+    zero_rename_conn_id: str
 
 
 class SparkSubmitArguments(Protocol):
@@ -45,22 +57,24 @@ def check_load(task: LoadArguments, parsing: bool = False) -> None:
     :raises InvalidInputError: names the argument and what it may be.
     """
 
-    def known(value: str | None) -> bool:
-        return value is not None and not (parsing and "{{" in value)
+    def known(value: object) -> bool:
+        return value is not None and (is_known(value) or not parsing)
 
+    if not parsing:
+        check_texts(task, _TEXTS)
     if known(task.table) or not task.table:
         check_table_name(task.table)
     if known(task.mode):
         Mode.parse(task.mode or "")
     if known(task.on_conflict) and task.on_conflict not in list(OnConflict):
         raise _unknown("on_conflict", task.on_conflict, OnConflict)
-    if known(task.on_repeat):
+    if known(task.on_repeat) or task.on_repeat is None:
         check_on_repeat(task.on_repeat)
     if known(task.committer):
         check_committer(task.committer or "")
     if task.catalog and known(task.catalog):
         check_catalog(task.catalog)
-    _check_partitions(task.partition, known)
+    _check_partitions(task.partition, parsing, known)
     if known(task.partition_format):
         check_partition_format(task.partition_format or "", task.partition_timezone)
 
@@ -80,14 +94,20 @@ def check_spark_submit(task: SparkSubmitArguments) -> None:
     refuse_in_arguments(task.application_args, "application_args")
 
 
-def _check_partitions(partition: Any, known: Callable[[str], bool]) -> None:
-    names = [partition] if isinstance(partition, str) else partition
-    if isinstance(names, list | tuple):
-        if not names:
-            raise no_partition()
-        for name in names:
-            if names != [ANY] and isinstance(name, str) and known(name):
-                check_partition(name)
+def _check_partitions(partition: Any, parsing: bool, known: Callable[[object], bool]) -> None:
+    if partition is None:
+        return
+    if parsing and isinstance(partition, list | tuple):
+        names = tuple(partition)
+    elif known(partition):
+        names = listed_partitions("partition", partition)
+    else:
+        return
+    if not names:
+        raise no_partition()
+    for name in names if names != (ANY,) else ():
+        if isinstance(name, str) and known(name):
+            check_partition(name)
 
 
 def _unknown(name: str, value: object, choices: Iterable[str]) -> InvalidInputError:

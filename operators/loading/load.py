@@ -21,7 +21,7 @@ from ...orchestration.runs.outcomes import (
 from ...orchestration.runs.partitions import stored_partitions
 from ...orchestration.runs.reports import commit_report, one_line, opening, partitions_line, summary
 from ...provider.assets.lineage import load_lineage
-from ...provider.assets.outlets import default_outlets, tell_outlets
+from ...provider.assets.outlets import UnsaidOutlets, default_outlets, tell_outlets
 from ...provider.failures import dated, final_where_refused
 from ...provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ...provider.links import (
@@ -123,11 +123,12 @@ class LoadOperator(BaseOperator):
         catalog: str | None = None,
         asset_partitions: bool | None = None,
         zero_rename_conn_id: str = DEFAULT_CONN_ID,
+        outlets: Any = UnsaidOutlets(),  # noqa: B008 - never changed
         **kwargs: Any,
     ) -> None:
-        if "outlets" not in kwargs and "outlets" not in (kwargs.get("default_args") or {}):
-            kwargs["outlets"] = default_outlets(table)
-        super().__init__(**kwargs)
+        if isinstance(outlets, UnsaidOutlets):
+            outlets = default_outlets(table)
+        super().__init__(outlets=outlets, **kwargs)
         self.table = table
         self.partition = partition
         self.partition_format = partition_format

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from airflow.providers.common.compat.sdk import Asset, AssetAlias
 
 from ...committer.layout import UNPARTITIONED
+from ...orchestration.templates import is_template
 from ..compat import AirflowRuntimeError, AssetRef
 
 _log = logging.getLogger(__name__)
@@ -19,6 +20,12 @@ _LONGEST = 250
 #: Events of one load: Airflow records them one by one in the request that ends the task.
 MOST_EVENTS = 1000
 _OF_PARTITION = ("partition", "epoch", "rows", "files", "bytes")
+
+
+class UnsaidOutlets(list[Any]):
+    """Outlets that a load was not given. As the default of an operator's own argument a mapped task
+    has them, too, whose outlets Airflow takes for given otherwise
+    (``airflow.sdk.bases.operator``, _get_operator_defaults)."""
 
 
 def default_outlets(table: Any) -> list[AssetAlias]:
@@ -30,7 +37,7 @@ def default_outlets(table: Any) -> list[AssetAlias]:
 
     :param table: the operator's argument; none for a template, which is not known in time.
     """
-    if not isinstance(table, str) or not table or "{{" in table:
+    if not isinstance(table, str) or not table or is_template(table):
         return []
     name = re.sub(r"^s3[an]://", "s3://", table.strip()).strip("/")
     return [AssetAlias(f"zero_rename:{name}")]

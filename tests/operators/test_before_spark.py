@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from jinja2 import UndefinedError
 
 from support.airflow import JOB_FILE, Tables, connection_variable, run_task, task_context
 from support.fake_spark import IDLE, WRITES, FakeSpark
 from zero_rename.committer import InvalidInputError, RefusedError
+from zero_rename.operators.loading.load import LoadOperator
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 
 
@@ -57,6 +60,46 @@ class TestWhileADagFileIsParsed:
     )
     def test_what_may_be(self, arguments: dict[str, Any]) -> None:
         operator(**arguments)
+
+    @pytest.mark.parametrize("name", LoadOperator.template_fields)
+    def test_what_a_template_or_another_task_makes(self, name: str) -> None:
+        """Statements of Jinja, and outputs of tasks, broke the file's import."""
+        with DAG("parsed", schedule=None):
+            before = EmptyOperator(task_id="before")
+            for number, hidden in enumerate(
+                ("{% if params.full %}a{% else %}b{% endif %}", "{# why #}", before.output)
+            ):
+                given: dict[str, Any] = {name: hidden}
+                if name == "partition_format":
+                    given["partition"] = None
+                operator(task_id=f"load{number}", **given)
+
+    def test_no_asset_is_named_by_a_template(self) -> None:
+        assert operator(table="{% if params.full %}a{% else %}b{% endif %}").outlets == []
+
+
+class TestWhatTemplatesMake:
+    """Rendered as they are (``render_template_as_native_obj``), or the outputs of tasks."""
+
+    @pytest.mark.parametrize("name", LoadOperator.template_fields)
+    @pytest.mark.parametrize("value", [5, {"day": 1}, [5]])
+    def test_that_is_no_text(self, tables: Tables, name: str, value: object) -> None:
+        """Each try failed with what Python says of it."""
+        task, given = operator(tables), cast("Any", task_context())
+        setattr(task, name, value)
+        with pytest.raises(AirflowFailException, match=f"{name}=.* is no "):
+            task.execute(given)
+
+    def test_that_says_nothing_of_a_repetition(self, tables: Tables) -> None:
+        task, given = operator(tables), cast("Any", task_context())
+        task.on_repeat = None  # pyright: ignore[reportAttributeAccessIssue]
+        with pytest.raises(AirflowFailException, match="on_repeat=None is unknown"):
+            task.execute(given)
+
+    def test_a_list_of_partitions_as_text(self, tables: Tables, spark: FakeSpark) -> None:
+        task = operator(tables, partition="{{ params.days }}", mode="overwrite")
+        report = run(task, params={"days": ["day=1", "day=2"]})
+        assert [it["partition"] for it in report["partitions"]] == ["day=1", "day=2"]
 
 
 ASKS_FOR_A_DATE: dict[str, Any] = {"application_args": ["--day", "{{ data_interval_start | ds }}"]}

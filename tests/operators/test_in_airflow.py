@@ -144,6 +144,39 @@ def test_each_partition_is_an_event_that_starts_dags(
     assert xcom(second, "wait")["rows"] == 2
 
 
+def test_mapped_loads_tell_the_tables_asset_and_their_own_sensors(
+    tables: Tables, spark: FakeSpark, dag_of: Callable[..., Any]
+) -> None:
+    """Of mapped tasks no asset was told, and a sensor of a mapped group waited for a job without an
+    index."""
+    dag_of("of_mapped", "airflow.sdk.BaseOperator(task_id='go')", f'[Asset("{tables.url()}")]')
+    given = f'application="{JOB_FILE}", partition="*", mode="append"'
+    dag = dag_of(
+        "mapped",
+        f"""
+        ZeroRenameSparkSubmitOperator.partial(task_id="load", {given}).expand(
+            table=["{tables.url()}", "{tables.url("b")}"]
+        )
+
+        @airflow.sdk.task_group
+        def each(name):
+            load = ZeroRenameSparkSubmitOperator(task_id="load", {given}, table=name, outlets=[])
+            wait = SuccessManifestSensor(
+                task_id="wait", table=name, upstream_task_id="each.load", timeout=60,
+            )
+            load >> wait
+
+        each.expand(name=["{tables.url("c")}", "{tables.url("d")}"])
+        """,
+    )
+    let_run("of_mapped")
+    run = dag.test(logical_date=datetime(2013, 2, 1, tzinfo=UTC))
+    assert str(run.state) == "success"
+    told = [(uri, extra["rows"]) for uri, _, extra in events(run) if "partitions" in extra]
+    assert sorted(told) == [(tables.url("b"), 1), (tables.url(), 1)]
+    assert set(started_by_assets()) == {("of_mapped", None)}
+
+
 def test_the_example_that_a_commit_by_anybody_starts(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:

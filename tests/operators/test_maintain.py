@@ -80,6 +80,12 @@ def test_a_bucket_as_the_root_and_a_first_job_that_died(tables: Tables, connecti
     assert root.url == tables.url("new")
 
 
+@pytest.mark.parametrize("given", [5, [5], {"flights": 1}])
+def test_a_template_that_makes_no_tables(tables: Tables, connection: str, given: object) -> None:
+    with pytest.raises(AirflowFailException, match="names no table"):
+        run(connection, tables=given)
+
+
 def test_nothing_is_changed_by_default(tables: Tables, connection: str) -> None:
     tables.load(1)
     tables.undecided(2)
