@@ -55,8 +55,9 @@ def table_schema(schema: StructType, partition_by: Sequence[str]) -> pa.Schema:
 
     for field in schema.fields:
         _check(field.name, field.dataType)
-    stored = normalise(arrow_schema(schema))
-    data = st.StructType([f for f in _nullable(schema).fields if f.name not in partition_by])
+    nullable = _nullable(schema)
+    stored = normalise(arrow_schema(nullable))
+    data = st.StructType([f for f in nullable.fields if f.name not in partition_by])
     metadata = {ROW_METADATA: data.json().encode(), SPARK_VERSION: pyspark.__version__.encode()}
     return stored.with_metadata(metadata)
 
@@ -69,6 +70,12 @@ def _check(path: str, kind: DataType) -> None:
     elif isinstance(kind, st.ArrayType):
         _check(f"{path}[]", kind.elementType)
     elif isinstance(kind, st.MapType):
+        if isinstance(kind.keyType, st.NullType):
+            raise UnsupportedTypeError(
+                f"The column {path!r} has the type {kind.simpleString()}, whose keys have no type; "
+                "nothing was written.",
+                remedy="Cast it, such as cast(c as map<string,string>).",
+            )
         _check(f"{path}.key", kind.keyType)
         _check(f"{path}.value", kind.valueType)
     elif isinstance(kind, st.StructType):

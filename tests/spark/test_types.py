@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as st
 
+from zero_rename.committer.errors import UnsupportedTypeError
 from zero_rename.committer.schema.row_metadata import ROW_METADATA
 from zero_rename.spark.types import spark_schema, table_schema
 
@@ -46,6 +47,31 @@ class TestOlderPySpark:
         assert stored.field("at").type == pa.timestamp("us", tz="UTC")
         assert ROW_METADATA in stored.metadata
         assert arrow_schema(spark_schema(stored)).names == ["n", "at", "p"]
+
+
+class TestVoid:
+    """Empty literals: Spark says of `array()` that its elements are of no type and never null."""
+
+    @pytest.mark.parametrize(
+        "kind",
+        [
+            st.ArrayType(st.NullType(), containsNull=False),
+            st.MapType(st.StringType(), st.NullType(), valueContainsNull=False),
+            st.StructType([st.StructField("v", st.NullType(), nullable=False)]),
+            st.NullType(),
+        ],
+        ids=lambda kind: kind.simpleString(),
+    )
+    def test_never_null(self, kind: st.DataType) -> None:
+        frame = st.StructType([st.StructField("v", kind, nullable=False)])
+        (read,) = spark_schema(table_schema(frame, [])).fields
+        assert read.dataType.simpleString() == kind.simpleString()
+
+    def test_keys_of_no_type(self) -> None:
+        """Neither Arrow nor Parquet can hold them."""
+        kind = st.ArrayType(st.MapType(st.NullType(), st.NullType()))
+        with pytest.raises(UnsupportedTypeError, match=r"'v\[\]' has the type map<void,void>"):
+            table_schema(st.StructType([st.StructField("v", kind)]), [])
 
 
 class TestUserDefinedTypes:
