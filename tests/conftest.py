@@ -30,9 +30,14 @@ descriptions.read_once()
 # A run begun in the background ignores Ctrl-C, and so would what tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-#: Servers for a whole run; which worker runs what; how far the simulation went, printed below the
-#: results.
-pytest_plugins = ("support.shared_servers", "support.shares", "simulation.summary")
+#: Servers for a whole run; which worker runs what; the one Spark session of a worker; how far the
+#: simulation went, printed below the results.
+pytest_plugins = (
+    "support.shared_servers",
+    "support.shares",
+    "support.spark",
+    "simulation.summary",
+)
 _numbers = itertools.count(1)
 
 

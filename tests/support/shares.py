@@ -19,6 +19,7 @@ _SHARES = {
     "s3a/real/": "Hadoop's committers",
     "spark/reading/": "one Spark session",
     "spark/saving/test_save.py": "one Spark session",
+    "spark/saving/test_killed_driver.py": "one Spark session",
     "spark/test_": "one Spark session",
     "torture/test_spark_processes.py": "one Spark session",
 }

@@ -1,4 +1,7 @@
-"""One Spark session for all tests that need one, and short programs with a session of their own."""
+"""One Spark session for all tests that need one, and short programs with a session of their own.
+
+A plugin of ``tests/conftest.py``: a fixture that two folders import is two fixtures.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +85,7 @@ def environment(server: S3Server) -> dict[str, str]:
 def spark(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A session on ``local[2,3]`` (two tasks at once, three attempts each), registered.
 
-    What ran on Hadoop's own committers in this process comes before: see ``_LONG`` in conftest.py.
+    What ran on Hadoop's own committers in this process comes before: see :mod:`.shares`.
     """
     from pyspark.sql import SparkSession
 

@@ -1,5 +1,4 @@
-"""A store that is slowed down and watched, one on which writers may race, and the shared Spark
-session."""
+"""A store that is slowed down and watched, and one on which writers may race."""
 
 from __future__ import annotations
 
@@ -19,9 +18,6 @@ from torture.servers import (
 
 from support.moto_server import S3Server
 from support.shared_servers import shared_server
-from support.spark import spark
-
-__all__ = ["spark"]
 
 
 @pytest.fixture

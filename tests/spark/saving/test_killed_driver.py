@@ -16,7 +16,7 @@ from zero_rename import Table
 from zero_rename.spark import save
 
 pytestmark = pytest.mark.spark
-PATIENCE = 60.0
+PATIENCE = 300.0
 OLD, NEW = list(range(3)), list(range(100, 140))
 _PROGRAM = """
 import os, signal
