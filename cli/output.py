@@ -89,7 +89,10 @@ def print_rows(
 
 def sheet_of(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Sheet:
     """A table whose cells do nothing to a terminal."""
-    sheet = Sheet(*columns)
+    sheet = Sheet()
+    for name in columns:
+        # What a narrow terminal has no room for goes on below: a key that is cut off is none.
+        sheet.add_column(name, overflow="fold")
     for row in rows:
         sheet.add_row(*("" if cell is None else escaped(str(cell)) for cell in row))
     return sheet

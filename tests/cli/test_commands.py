@@ -12,10 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import typer
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from zero_rename import JobSpec, Table
 from zero_rename.cli import app
+from zero_rename.cli.output import sheet_of
 from zero_rename.committer import (
     DataLostError,
     OutcomeUnknownError,
@@ -214,6 +216,16 @@ def test_words_of_strangers_do_nothing_to_the_terminal(table: Table, s3_bucket: 
     s3_bucket.put(key, json.dumps(json.loads(s3_bucket.read(key)) | {"job": bad}).encode())
     for command in commands:
         assert_harmless(invoke(command, table.root.url))
+
+
+def test_a_narrow_terminal_cuts_no_key_off() -> None:
+    """Of forty partitions each read ``day=…``, and of a job nothing that could be copied."""
+    written = io.StringIO()
+    job = "zr1-01J0000000000000000000000A"
+    rows = [(job, "undecided", "flights/year=2013/month=12/day=31/part-00000.parquet")]
+    Console(width=40, file=written).print(sheet_of(("job", "decision", "key"), rows))
+    cells = [line.split("│")[1:-1] for line in written.getvalue().splitlines() if "│" in line]
+    assert tuple("".join(map(str.strip, column)) for column in zip(*cells, strict=True)) == rows[0]
 
 
 def assert_harmless(result: Result) -> None:
