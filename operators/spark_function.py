@@ -58,7 +58,7 @@ class SparkFunctionOperator(DecoratedOperator, ZeroRenameSparkSubmitOperator):
         )
 
     def _load(self, context: Context, load: TableLoad) -> dict[str, Any]:
-        given = {name: value for name, value in self.op_kwargs.items() if name != _SESSION}
+        given = {name: _plain(value) for name, value in self.op_kwargs.items() if name != _SESSION}
         with private_folder() as folder:
             with final_where_refused():
                 self.application = str(
@@ -66,7 +66,7 @@ class SparkFunctionOperator(DecoratedOperator, ZeroRenameSparkSubmitOperator):
                         folder,
                         self.python_callable.__name__,
                         self.get_python_source(),
-                        list(self.op_args),
+                        [_plain(value) for value in self.op_args],
                         {**self._of_context(context), **given},
                         self._takes_session,
                     )
@@ -86,9 +86,12 @@ class SparkFunctionOperator(DecoratedOperator, ZeroRenameSparkSubmitOperator):
 
 
 def _plain(value: Any) -> Any:
-    """A member of a context without Airflow's and pendulum's own types."""
+    """A member of a context, or an argument, without Airflow's and pendulum's own types: outputs of
+    a mapped task are a sequence that knows its DAG."""
     if isinstance(value, datetime):
         return datetime.fromisoformat(value.isoformat())
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes | list | tuple):
+        return list(value)
     return dict(value) if isinstance(value, Mapping) else value
 
 

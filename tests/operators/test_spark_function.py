@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections import UserList
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from airflow.sdk import DAG, task
@@ -83,6 +85,20 @@ def test_a_function_loads_a_table(tables: Tables, spark: FakeSpark) -> None:
     assert "secret" not in " ".join(words)
     script = next(word for word in words if word.endswith("/load.py"))
     assert not Path(script).exists()
+
+
+def test_the_outputs_of_a_mapped_task(tables: Tables, spark: FakeSpark) -> None:
+    """They come as a sequence of Airflow's, which knows its DAG: that could not be taken along."""
+    spark.runs(SUBMITTED)
+    with DAG("flights"):
+        made = loads(tables)(day=1, flight="{{ params.x }}")
+    outputs: Any = UserList(["a", "b"])
+    outputs.of = lambda: made
+    with patch.object(made.operator, "render_template_fields"):
+        made.operator.op_kwargs = {"day": 1, "flight": outputs, "spark": None}
+        assert run(made)["rows"] == 1
+    (row,) = tables.table().to_arrow().to_pylist()
+    assert row["flight"] == "['a', 'b'] of 2013-02-01, y"
 
 
 def test_a_retry_reports_what_an_earlier_try_committed(tables: Tables, spark: FakeSpark) -> None:
