@@ -154,7 +154,7 @@ class SparkLoad:
         committed = self.earlier or self._committed()
         seconds = time.monotonic() - self._began
         tell(self.step, self.table, committed, self.paths, self.policy, seconds)
-        check_partitions(committed, self.paths.values())
+        check_partitions(self.table, committed, self.paths.values())
         metadata: dict[str, Any] = {}
         for result in reported:
             if isinstance(result, dg.MaterializeResult):

@@ -232,7 +232,8 @@ class LoadOperator(BaseOperator):
         report = commit_report(committed)
         report["repeated"] = not run.made(table.owner_of(job))
         self.log.info("Committed %s", summary(report))
-        check_partitions(committed, stored_partitions(table, load.partitions))
+        asked = stored_partitions(table, load.partitions)
+        check_partitions(table, committed, asked, load.earlier)
         return report
 
     def _published(

@@ -43,13 +43,22 @@ def settled(table: Table, job: str) -> Committed:
     return committed
 
 
-def check_partitions(committed: Committed, allowed: Collection[str]) -> None:
-    """See that a job changed no partition but those its run is about.
+def check_partitions(
+    table: Table, committed: Committed, allowed: Collection[str], earlier: str | None = None
+) -> None:
+    """See that a job changed no partition but those its run is about, and those out of which it
+    took what the run had loaded before.
 
     :param allowed: none allows all.
+    :param earlier: the run's job before, whose files this one replaces wherever they lie.
     :raises TaskResultsError: it did; the rows are there, so this is for a person to look at.
     """
     others = sorted(p.partition for p in committed.partitions if p.partition not in allowed)
+    if allowed and others and earlier is not None:
+        before = table.result(earlier)
+        mine = {p.partition for p in before.partitions} if before is not None else set()
+        mine -= {p.partition for p in committed.partitions if p.files}
+        others = [name for name in others if name not in mine]
     if allowed and others:
         shown = ", ".join(others[:5]) + (", …" if len(others) > 5 else "")
         raise TaskResultsError(

@@ -286,6 +286,19 @@ class TestTries:
         assert (again["repeated"], again["rows"]) == (False, 1)
         assert sum(file.rows for file in tables.table().files()) == 6
 
+    def test_a_cleared_task_that_loads_another_partition_now(
+        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """By another format, or at another place of what it is mapped over. It failed for what it
+        took back itself, as though the application had written there."""
+        tables.load(1, 2)
+        run(operator(tables, partition="day=1", mode="append"))
+        monkeypatch.setenv("TEST_DAYS", "2")
+        again = run(operator(tables, partition="day=2", mode="append"), try_number=2, max_tries=1)
+        changed = [(it["partition"], it["rows"], it["removed"]) for it in again["partitions"]]
+        assert changed == [("day=1", 0, 1), ("day=2", 1, 0)]
+        assert sum(file.rows for file in tables.table().files("day=1")) == 2
+
     def test_a_run_made_anew_loads_again(self, tables: Tables, spark: FakeSpark) -> None:
         """As ``airflow dags test`` does: the same run, and its tries begin at 1."""
         first = run(operator(tables))
