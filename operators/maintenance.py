@@ -355,7 +355,7 @@ def foreign_age(
         hook.purge_age if given is None else given,
         3600.0 * config_number("purge_floor_hours"),
     )
-    if age < floor:
+    if not age >= floor:
         raise InvalidInputError(
             f"Foreign uploads are to be purged from an age of {age:.0f} s, which is below "
             f"[zero_rename] purge_floor_hours ({floor:.0f} s): another tool may still be writing "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -13,6 +14,7 @@ from ..orchestration.table_names import check_catalog, table_url
 from ..s3a.hadoop.settings import check_committer
 from . import CONNECTION_TYPE, get_provider_info
 
+_ROOT = re.compile(r"s3[an]?://[^/\s]")
 _CHOICES = {
     "on_conflict": ("fail", "last_wins"),
     "success_markers": ("partition_and_table", "table", "none"),
@@ -62,7 +64,21 @@ class ConnectionSettings:
             )
         if connection.login or connection.password:
             raise _holds_keys(name, "login or password")
-        return ConnectionSettings.from_extra(connection.extra_dejson, name)
+        for field in ("host", "schema"):
+            if getattr(connection, field, None):
+                raise InvalidInputError(
+                    f"The connection {name!r} has a {field}, which says nothing here; nothing was "
+                    "read or written.",
+                    remedy="Give the place of its tables as table_root in its extra.",
+                )
+        extra = connection.extra_dejson
+        if not isinstance(extra, Mapping) or (not extra and (connection.extra or "{}") != "{}"):
+            raise InvalidInputError(
+                f"The connection {name!r}'s extra is no JSON object, so its policy is not known; "
+                "nothing was read or written.",
+                remedy='Give it as {"table_root": "s3://bucket/prefix"}.',
+            )
+        return ConnectionSettings.from_extra(extra, name)
 
     @staticmethod
     def from_extra(extra: Mapping[str, Any], conn_id: str) -> ConnectionSettings:
@@ -80,6 +96,7 @@ class ConnectionSettings:
                     remedy=f"It may have: {', '.join(sorted(known))}.",
                 )
         given = {key: value for key, value in extra.items() if value not in (None, "")}
+        _check_places(given, conn_id)
         for key, choices in _CHOICES.items():
             if key in given and given[key] not in choices:
                 raise InvalidInputError(
@@ -117,12 +134,27 @@ def config_number(option: str) -> float:
         number = float(value or "")
     except ValueError:
         number = -1.0
-    if number < 0:
+    if not number >= 0:
         raise InvalidInputError(
             f"[{CONNECTION_TYPE}] {option} = {value!r} is not a number of at least 0.",
             remedy="Mend it in airflow.cfg or in the environment.",
         )
     return number
+
+
+def _check_places(given: Mapping[str, Any], conn_id: str) -> None:
+    for key in ("table_root", "aws_conn_id"):
+        if not isinstance(given.get(key, ""), str):
+            raise InvalidInputError(
+                f"The connection {conn_id!r} has {key}={given[key]!r}, which is no text.",
+                remedy="Mend it in the connection's extra.",
+            )
+    if "table_root" in given and not _ROOT.match(given["table_root"]):
+        raise InvalidInputError(
+            f"The connection {conn_id!r} has table_root={given['table_root']!r}, which is no "
+            "place on S3.",
+            remedy="Give it as s3://bucket or s3://bucket/prefix.",
+        )
 
 
 def _options(value: Any, conn_id: str) -> dict[str, Any]:
@@ -144,10 +176,10 @@ def _options(value: Any, conn_id: str) -> dict[str, Any]:
 
 def _hours(value: Any, conn_id: str) -> float:
     try:
-        hours = float(value)
+        hours = 0.0 if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
         hours = 0.0
-    if hours <= 0:
+    if not hours > 0:
         raise InvalidInputError(
             f"The connection {conn_id!r} has purge_older_than_hours={value!r}.",
             remedy="Give a number of hours above 0.",

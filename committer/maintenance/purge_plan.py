@@ -209,6 +209,6 @@ class _Judge:
         if least is None or self.now is None:
             return False, "foreign: left unless foreign uploads are asked for, by age"
         age = self.now - upload.initiated
-        if age < least:
+        if not age >= least:  # Nothing is as old as a number that is none.
             return False, f"foreign and {age:.0f} s old, younger than {least:.0f} s"
         return True, f"foreign and {age:.0f} s old"

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk import Connection
 
 from zero_rename.committer import InvalidInputError
 from zero_rename.provider import get_provider_info
@@ -13,7 +15,8 @@ from zero_rename.s3a.hadoop.settings import COMMITTERS, check_committer
 
 def connection(extra: dict[str, Any] | None = None, **fields: Any) -> SimpleNamespace:
     plain = {"conn_id": "zr", "conn_type": "zero_rename", "login": None, "password": None}
-    return SimpleNamespace(**plain | fields, extra_dejson=extra or {})
+    said = extra or {}
+    return SimpleNamespace(**plain | fields, extra=json.dumps(said), extra_dejson=said)
 
 
 def test_an_empty_connection_has_the_defaults() -> None:
@@ -78,11 +81,39 @@ def test_login_and_password_are_refused(field: str) -> None:
         ({"catalog": "hive://lake/t"}, "glue://database"),
         ({"purge_older_than_hours": "soon"}, "purge_older_than_hours='soon'"),
         ({"purge_older_than_hours": -1}, "purge_older_than_hours=-1"),
+        ({"purge_older_than_hours": "nan"}, "purge_older_than_hours='nan'"),
+        ({"purge_older_than_hours": True}, "purge_older_than_hours=True"),
+        ({"table_root": "lake/warehouse"}, "'lake/warehouse', which is no place on S3"),
+        ({"table_root": "s3://"}, "'s3://', which is no place on S3"),
+        ({"table_root": 5}, "table_root=5, which is no text"),
+        ({"aws_conn_id": ["lake"]}, r"aws_conn_id=\['lake'\], which is no text"),
     ],
 )
 def test_other_values_are_refused(extra: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         ConnectionSettings.from_connection(connection(extra))
+
+
+@pytest.mark.parametrize("extra", ["{not json", '["s3://lake"]'])
+def test_an_extra_that_cannot_be_read_is_no_policy(extra: str) -> None:
+    """Airflow logs it and reads nothing: loads went on with the defaults."""
+    with pytest.raises(InvalidInputError, match="extra is no JSON object"):
+        ConnectionSettings.from_connection(
+            Connection(conn_id="zr", conn_type="zero_rename", extra=extra)
+        )
+
+
+@pytest.mark.parametrize("field", ["host", "schema"])
+def test_a_table_root_in_another_field_is_refused(field: str) -> None:
+    """As in ``zero_rename://lake/warehouse``."""
+    with pytest.raises(InvalidInputError, match=f"has a {field}.*table_root"):
+        ConnectionSettings.from_connection(connection({}, **{field: "lake"}))
+
+
+def test_a_connection_by_its_url() -> None:
+    uri = "zero-rename://?table_root=s3%3A%2F%2Flake%2Fwh&purge_older_than_hours=12"
+    read = ConnectionSettings.from_connection(Connection.from_uri(uri, conn_id="zr"))
+    assert (read.table_root, read.purge_older_than_hours) == ("s3://lake/wh", 12.0)
 
 
 def test_another_connection_type_is_refused() -> None:
