@@ -14,6 +14,12 @@ from .shipped_task import UNFIT
 #: Ends of an error's text: Java's stack, Spark's own words after it, an empty line.
 _END = r"(?=\n\s*\n|\n\s+at |\n\s*Driver stacktrace|\s*SQLSTATE: |\Z)"
 _OURS = re.compile(r"zero_rename\.committer\.errors\.(\w+): (.+?)" + _END, re.DOTALL)
+#: An error's text as it writes itself: message, what it is about, remedy.
+_WRITTEN = re.compile(
+    r"(?P<message>.+?) \[(?=table |job |key )(?:table (?P<table>[^\s,\]]+))?(?:, )?"
+    r"(?:job (?P<job>[^\s,\]]+))?(?:, )?(?:key (?P<key>[^\]]+))?\](?: (?P<remedy>.+))?",
+    re.DOTALL,
+)
 _UNFIT = re.compile(re.escape(UNFIT) + r" (.+)")
 _NO_ARROW = re.compile(r"No module named '(pyarrow|pandas)|(PyArrow|Pandas) >= [\d.]+ must be")
 _PYTHONS = re.compile(r"different version:? ([\d.]+) than that in driver:? ([\d.]+)")
@@ -37,7 +43,8 @@ def error_of_task(raised: BaseException, table: str, job: str) -> ZeroRenameErro
     found = _OURS.search(text)
     if found is not None:
         kind = getattr(errors, found[1], ZeroRenameError)
-        return kind(found[2].strip())
+        written = _WRITTEN.fullmatch(found[2].strip())
+        return kind(found[2].strip()) if written is None else kind(**written.groupdict())
     remedy = _REMEDY
     if unfit := _UNFIT.search(text):
         why = unfit[1].strip()
