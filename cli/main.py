@@ -48,6 +48,8 @@ Patience = Annotated[
         min=0.0,
     ),
 ]
+#: A path with a slip of the pen looks like a table that is well, else.
+_NO_TABLE = "No job is open, and there is no zero_rename table here"
 #: Outcomes of a plan: something is to be done.
 _PLANNED = (Outcome.WOULD_FINISH, Outcome.WOULD_ABORT)
 
@@ -56,7 +58,9 @@ _PLANNED = (Outcome.WOULD_FINISH, Outcome.WOULD_ABORT)
 def jobs(table: Url, as_json: AsJson = False) -> None:
     """List the jobs that are not wholly cleaned up yet."""
     with refusals():
-        found = Table(table).open_jobs()
+        opened = Table(table)
+        found = opened.open_jobs()
+        none = "No job is open" if found or opened.exists() else _NO_TABLE
     rows = [
         (
             job.job,
@@ -70,7 +74,7 @@ def jobs(table: Url, as_json: AsJson = False) -> None:
         for job in found
     ]
     columns = ("job", "decision", "silent for, s", "DAG or application", "run", "try", "host")
-    print_rows(as_json, columns, rows, plain(found), "No job is open.")
+    print_rows(as_json, columns, rows, plain(found), f"{none}.")
     for job in found:
         if job.damage:
             say(f"{job.job}: {job.damage}")

@@ -133,6 +133,20 @@ def table_spelling(table: Table) -> Callable[[str], str] | None:
     return lambda partition: normalise_partition(partition, schema, columns)
 
 
+def table_directory(table: Table, path: str) -> str:
+    """A partition, or a directory above partitions, as its table spells it; as it is given where
+    there is no table yet.
+
+    :raises InvalidInputError: the table cannot have it.
+    """
+    from ...committer.schema.hive_paths import normalise_partition
+
+    if not table.exists():
+        return path
+    columns = table.partition_by[: path.count("/") + 1]
+    return normalise_partition(path, table.schema, columns)
+
+
 def dated_partition(date: datetime, partition_format: str, timezone: str) -> str:
     """The partition of a date.
 

@@ -14,7 +14,7 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from ...committer.errors import ZeroRenameError
 from ...orchestration.listing_cursor import ListingCursor
 from ...orchestration.new_commits import NewCommits, new_commits, present
-from ...orchestration.runs.partitions import check_partition, moment
+from ...orchestration.runs.partitions import check_partition, moment, table_directory
 from ...orchestration.table_names import check_table_name
 from ..hooks import DEFAULT_CONN_ID
 from ..table_watch import look_at
@@ -52,7 +52,8 @@ class TableCommitTrigger(BaseEventTrigger):
     :param since: begin with what was committed after this time, ISO 8601; left out, with what is
         committed from now on. It matters at the very first start only.
     :param zero_rename_conn_id: connection of type ``zero_rename``.
-    :param poke_interval: seconds between looks, each of three listings.
+    :param poke_interval: seconds between looks, each of three listings, with a partition of a few
+        requests more.
     """
 
     def __init__(
@@ -107,12 +108,16 @@ class TableCommitTrigger(BaseEventTrigger):
             if begun is None:
                 since = None if self.since is None else moment("since", self.since).timestamp()
                 begun = present(table, since, now)
-            return new_commits(table, begun, now, self._wants)
+            return new_commits(table, begun, now, self._wanted(table))
 
         return ask
 
-    def _wants(self, partition: str) -> bool:
-        return self.partition is None or f"{partition}/".startswith(f"{self.partition}/")
+    def _wanted(self, table: Table) -> Callable[[str], bool]:
+        """Tells partitions whose commits are asked for."""
+        if self.partition is None:
+            return lambda partition: True
+        wanted = table_directory(table, self.partition)
+        return lambda partition: f"{partition}/".startswith(f"{wanted}/")
 
     async def _noted(self) -> str | None:
         """How far an earlier triggerer came, as far as anybody knows."""

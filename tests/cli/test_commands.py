@@ -319,6 +319,10 @@ class TestOneMind:
         key = "conflicts" if command == "conflicts" else "entries"
         assert (found.get(key, []) if isinstance(found, dict) else found) == []
 
+    def test_no_open_job_where_there_is_no_table(self, table: Table) -> None:
+        result = invoke("jobs", f"{table.root.url}s")
+        assert (result.exit_code, result.stdout.count("there is no zero_rename table")) == (0, 1)
+
     def test_every_command_prints_json_and_none_has_another_word_for_apply(self) -> None:
         for name, command in commands().items():
             options = {word for parameter in command.params for word in parameter.opts}

@@ -6,6 +6,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from support.airflow import Tables
@@ -54,7 +55,7 @@ class Triggerer:
             self.told += event.payload["commits"]
 
     async def until(self, condition: Any) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while not condition():
                 assert not self._task.done(), self._task.result()
                 await asyncio.sleep(0.02)
@@ -159,11 +160,20 @@ def test_a_store_out_of_reach_does_not_end_it(
 
 
 @pytest.mark.parametrize(
-    ("partition", "wanted"), [("region=eu", True), ("region=eu/day=1", True), ("region=e", False)]
+    ("partition", "wanted"),
+    [
+        *(("region=eu", True), ("region=eu/day=1", True), ("region=eu/day=01", True)),
+        *(("region=e", False), ("region=eu/day=11", False)),
+    ],
 )
-def test_partitions_below_a_path(partition: str, wanted: bool) -> None:
-    asked = TableCommitTrigger("s3://lake/wh/flights", partition=partition)
-    assert asked._wants("region=eu/day=1") is wanted
+def test_partitions_below_a_path(tables: Tables, partition: str, wanted: bool) -> None:
+    """As the table spells them, once it is there."""
+    asked, table = TableCommitTrigger(tables.url(), partition=partition), tables.table()
+    assert asked._wanted(table)("region=eu/day=1") is (wanted and "01" not in partition)
+    rows = pa.table({"region": ["eu"], "day": pa.array([1], pa.int32()), "n": [1]})
+    with table.job(rows.schema, partition_by=("region", "day")) as job:
+        job.write(rows)
+    assert asked._wanted(table)("region=eu/day=1") is wanted
 
 
 @pytest.mark.parametrize(
