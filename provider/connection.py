@@ -72,7 +72,9 @@ class ConnectionSettings:
                     remedy="Give the place of its tables as table_root in its extra.",
                 )
         extra = connection.extra_dejson
-        if not isinstance(extra, Mapping) or (not extra and (connection.extra or "{}") != "{}"):
+        # Airflow logs what it cannot read, and has an empty one then.
+        empty = "".join((connection.extra or "{}").split()) == "{}"
+        if not isinstance(extra, Mapping) or (not extra and not empty):
             raise InvalidInputError(
                 f"The connection {name!r}'s extra is no JSON object, so its policy is not known; "
                 "nothing was read or written.",

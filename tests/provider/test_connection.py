@@ -103,6 +103,12 @@ def test_an_extra_that_cannot_be_read_is_no_policy(extra: str) -> None:
         )
 
 
+@pytest.mark.parametrize("extra", ["", "{}", "{ }\n"])
+def test_an_empty_extra_says_nothing(extra: str) -> None:
+    given = Connection(conn_id="zr", conn_type="zero_rename", extra=extra)
+    assert ConnectionSettings.from_connection(given) == ConnectionSettings.from_extra({}, "zr")
+
+
 @pytest.mark.parametrize("field", ["host", "schema"])
 def test_a_table_root_in_another_field_is_refused(field: str) -> None:
     """As in ``zero_rename://lake/warehouse``."""
