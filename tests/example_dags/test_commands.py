@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from support.airflow import migrate
+from support.airflow_runs import forget_runs
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "example_dags" / "flights_daily.py"
@@ -55,17 +56,9 @@ def test_what_the_docs_show() -> None:
 
 @pytest.fixture
 def known_dags() -> Iterator[None]:
-    """The example in the database, as the scheduler's DAG processor puts it there, without runs.
-
-    Other tests of this process may have run the same days: a backfill leaves those out.
-    """
-    from airflow.models.dagrun import DagRun
-    from airflow.utils.session import create_session
-
+    """The example in the database, as the scheduler's DAG processor puts it there, without runs."""
     home = migrate()
-    with create_session() as session:
-        for run in session.query(DagRun):
-            session.delete(run)
+    forget_runs()
     copies = [Path(shutil.copy(path, home / "dags" / path.name)) for path in (EXAMPLE, RANGE)]
     carry_out(["dags", "reserialize"])
     yield

@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from support.airflow import Tables, connection_variable, migrate
+from support.airflow_runs import forget_runs
 from zero_rename.committer import Owner
 from zero_rename.committer.table import Table
 from zero_rename.provider.page import tables_read
@@ -26,8 +27,9 @@ SECRET = "s3cr3t-k3y"
 
 @pytest.fixture(scope="module")
 def app() -> FastAPI:
-    """What Airflow mounts of its plugins, with its auth manager."""
+    """What Airflow mounts of its plugins, with its auth manager; its database has no run."""
     migrate()
+    forget_runs()
     from airflow.api_fastapi.app import init_auth_manager, init_plugins
 
     made = FastAPI()
