@@ -17,10 +17,11 @@ from zero_rename.committer.errors import (
     StoreRefusedError,
     StoreUnreachableError,
 )
-from zero_rename.committer.s3 import range_reader
+from zero_rename.committer.s3 import boto_calls, range_reader
 from zero_rename.committer.s3.driver import connect
 from zero_rename.committer.s3.range_reader import RangeFile
 from zero_rename.committer.s3.requests import Delete, Put
+from zero_rename.committer.weather.weather import Patience
 
 BODY = bytes(range(256)) * 40
 SIZE = len(BODY)
@@ -129,7 +130,9 @@ def test_four_ranges_are_under_way_together(at: Any) -> None:
     assert conditions == [None, *['"version"'] * 4]
 
 
-def test_a_body_that_breaks_off_is_read_again(at: Any) -> None:
+def test_a_body_that_breaks_off_is_read_again(at: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A server that is slow to answer is not one at which nobody answers.
+    monkeypatch.setattr(boto_calls, "_PATIENT", Patience())
     broken = []
 
     def break_off(got: Received, _: Any) -> Reply:
