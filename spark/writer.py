@@ -137,9 +137,10 @@ class TableWriter(DataSourceArrowWriter):
         :raises OutcomeUnknownError: the job *is* committed, whatever Spark says.
         """
         with readable_errors():
+            table = Table(self.opened.root.url)
             if None in messages:
-                self._tell_if_fenced()
-            outcome = Table(self.opened.root.url).abort(self.opened, _results(messages))
+                self._tell_if_fenced(table)
+            outcome = table.abort(self.opened, _results(messages))
             heartbeat.withdraw(self.opened.job)
             self._note_end(outcome if isinstance(outcome, Committed) else None)
             if isinstance(outcome, Aborted):
@@ -158,13 +159,13 @@ class TableWriter(DataSourceArrowWriter):
                 remedy="Do not run it again without a once key: that would double its rows.",
             )
 
-    def _tell_if_fenced(self) -> None:
+    def _tell_if_fenced(self, table: Table) -> None:
         """Put on record that another process has aborted the job, so that its tasks came late."""
-        root, spec = self.opened.root, self.opened.spec
+        spec = self.opened.spec
         try:
-            if Table(root.url).job_state(self.opened.job) is JobState.ABORTED:
+            if table.job_state(self.opened.job) is JobState.ABORTED:
                 named = spec.allowed_partitions or ()
-                tell_failure(fenced(self.opened), root, spec.once, spec.owner, named)
+                tell_failure(fenced(self.opened), table.root, spec.once, spec.owner, named)
         except ZeroRenameError as error:
             logger.warning("whether another process has aborted the job is not known: %s", error)
 
