@@ -10,8 +10,9 @@ from .selection import UploadsPath
 def tables_below(path: UploadsPath) -> Step[list[TableRoot]]:
     """The tables below a folder, that itself included, by their names.
 
-    One listing a folder that is none, and a page more for each thousand files or folders in it.
-    Partition directories and what readers skip are not looked into, nor what lies in a table.
+    One listing a folder that is none, and a page more for each thousand files or folders in it: so
+    is each directory of a table that others have partitioned, as below any of them may lie a table
+    (``source=crm/customers``). What readers skip is not looked into, nor what lies in a table.
     """
     found: list[TableRoot] = []
     level = [path.prefix]
@@ -30,7 +31,7 @@ def tables_below(path: UploadsPath) -> Step[list[TableRoot]]:
             for prefix, names in zip(level, children, strict=True)
             if prefix.rstrip("/") not in here
             for name in names
-            if "=" not in name and not is_hidden(name)
+            if not is_hidden(name)
         ]
     return sorted(found, key=lambda root: root.prefix)
 

@@ -152,8 +152,9 @@ def test_runs_of_hadoops_committers_that_are_at_work_are_spared(
 ) -> None:
     """S3Mock holds no native tables; whether a run lives, the operator's record beside says."""
     place = place_on(server_named("s3mock", request), monkeypatch)
-    live = [f"wh/{name}/day=1/part-0-{name}" for name in ("x", "y", "z")]
-    for name in ("x", "y", "z"):
+    names = ("source=crm/y", "source=erp", "x")
+    live = [f"wh/{name}/day=1/part-0" for name in names]
+    for name in names:
         record = TryRecord(run_uuid(), "run", Owner(), "magic", None)
         connect(place.name).run(open_try(TableRoot(place.name, f"wh/{name}"), record))
     dead = [f"wh/dead/day={n % 9}/part-{n}" for n in range(COUNT)] + ["wh/x2/1", "top", "wh/2"]

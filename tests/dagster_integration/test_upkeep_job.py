@@ -33,14 +33,15 @@ def report(result: Any) -> str:
 def test_all_tables_below_the_root_are_looked_after(
     zero: ZeroRenameResource, apply: bool, left: int
 ) -> None:
-    abandoned(zero, "a")
-    abandoned(zero, "b/c")
+    names = ("a", "b/c", "source=crm/customers")
+    for name in names:
+        abandoned(zero, name)
     job = maintenance_job(apply=apply, patience=dt.timedelta(0))
     result = job.execute_in_process(resources={"zero_rename": zero})
     page = report(result)
     assert page.startswith("# Maintenance" if apply else "# Maintenance, reported only")
-    assert all(f"| `{zero.table_root}/{name}` | 1 " in page for name in ("a", "b/c"))
-    assert len(zero.table("a").open_jobs()) == len(zero.table("b/c").open_jobs()) == left
+    assert all(f"| `{zero.table_root}/{name}` | 1 " in page for name in names)
+    assert [len(zero.table(name).open_jobs()) for name in names] == [left] * len(names)
 
 
 def test_a_run_fails_where_a_person_is_needed(zero: ZeroRenameResource, s3_bucket: Any) -> None:

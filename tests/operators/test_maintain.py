@@ -56,13 +56,15 @@ def run(connection: str, pushed: Pushed | None = None, **arguments: Any) -> dict
 
 
 def test_all_tables_of_the_connection_are_looked_after(tables: Tables, connection: str) -> None:
-    for name in ("flights", "deep/er/weather", "month=1/planes"):
+    names = ("deep/er/weather", "flights", "source=crm/region=eu/customers", "source=erp")
+    for name in names:
         tables.load(1, name=name)
     tables.bucket.put("wh/logs/x.txt", b"x")
+    tables.bucket.put("wh/foreign/day=1/part-0.parquet", b"x")
     tables.bucket.put("wh/_zero_rename/s3a-runs/s3a/run/1-open.json", b"{}")
     dead = tables.undecided(2, name="deep/er/weather", max_duration=0.001)
     found = ZeroRenameHook(connection).table_urls()
-    assert found == [tables.url("deep/er/weather"), tables.url("flights")]
+    assert found == [tables.url(name) for name in names]
     pushed = Pushed()
     report = run(connection, pushed, patience=0.0)
     assert [it["table"] for it in report["tables"]] == found

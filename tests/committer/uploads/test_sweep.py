@@ -199,10 +199,11 @@ class TestWhatIsSpared:
 
 class TestPlaces:
     def test_tables_below_a_path_are_found(self) -> None:
-        """Of two tables and a folder between them; a table in a folder of another."""
+        """Of tables and a folder between them; a table in a folder of another, and one below what
+        is called like a partition."""
         world = world_in_use()
         keys = {}
-        for prefix in ("wh/a", "wh/a/inner", "wh/b"):
+        for prefix in ("wh/a", "wh/a/inner", "wh/b", "wh/source=crm/customers"):
             other = World(world.store)
             other.context = type(other.context)(TableRoot("bucket", prefix))
             other.load(DAY1)
@@ -213,8 +214,8 @@ class TestPlaces:
         stray = begin(world, "wh/tmp/spark-1/part-0.parquet")
         found = Sweep(world.store, "s3://bucket/wh")
         assert {it.key: it.table for it in found.seen} == {**keys, stray: None}
-        assert len(found.keys("aborted")) == 4
-        assert len(found.keys("kept")) == 3
+        assert len(found.keys("aborted")) == 5
+        assert len(found.keys("kept")) == 4
         assert Sweep(world.store, "s3://bucket").keys("aborted") == set()
 
     @pytest.mark.parametrize("url", [TABLE, "s3://bucket"])

@@ -118,6 +118,13 @@ def test_a_walk_through_a_table_which_only_reads(
     assert "a DAG you may not see" in table
 
 
+def test_a_table_in_a_folder_that_is_called_like_a_partition(site: Site, lake: Tables) -> None:
+    lake.load(1, name="source=crm/customers")
+    listed = site.ask("tables", conn="lake")
+    assert "table?conn=lake&amp;table=source%3Dcrm%2Fcustomers" in listed
+    assert "day=1" in site.ask("table", conn="lake", table="source=crm/customers")
+
+
 class TestAccess:
     @pytest.mark.parametrize("page", PAGES)
     def test_nobody_is_let_in_without_a_login(self, site: Site, lake: Tables, page: str) -> None:
