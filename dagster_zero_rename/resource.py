@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field
 
 from zero_rename.catalog.glue import glue_client
 from zero_rename.committer.errors import InvalidInputError
-from zero_rename.committer.job_spec import OnConflict, choice
 from zero_rename.committer.layout import TableRoot
 from zero_rename.committer.read_base import ReadBase
 from zero_rename.committer.records.success_marker import COMMITTER as NATIVE
 from zero_rename.committer.s3.clients import Keys, client_at
 from zero_rename.committer.table import Table
-from zero_rename.committer.uploads.selection import UploadsPath
-from zero_rename.orchestration.table_names import check_catalog, table_url, urls_below
+from zero_rename.orchestration.table_names import table_url, urls_below
 from zero_rename.s3a.hadoop.settings import check_committer
 
 from .asset_step import AssetStep, step_of
@@ -47,24 +44,14 @@ _VARIABLES = {
     "secret_access_key": "AWS_SECRET_ACCESS_KEY",
     "session_token": "AWS_SESSION_TOKEN",
 }
-#: What a field's value has to be, where it has one.
-_CHECKS: dict[str, Callable[[str], object]] = {
-    "table_root": UploadsPath.parse,
-    "committer": check_committer,
-    "on_conflict": partial(choice, "on_conflict", OnConflict),
-    "catalog": check_catalog,
-}
 
 
 class ZeroRenameResource(dg.ConfigurableResource):
     """Tables below one root, with one way to reach their store.
 
     Whatever is left out is boto3's own chain's to find: environment, profile, container, instance
-    role. Keys belong into ``EnvVar``: Dagster's UI shows other values. What cannot be right is
-    refused while definitions load.
+    role. Keys belong into ``EnvVar``: Dagster's UI shows other values.
     """
-
-    model_config = ConfigDict(hide_input_in_errors=True)  # It has the keys.
 
     table_root: str | None = Field(
         default=None, description="s3://bucket/prefix: where tables lie that are named without it."
@@ -90,19 +77,6 @@ class ZeroRenameResource(dg.ConfigurableResource):
         default=None,
         description="glue://database: where tables are registered once a load is committed.",
     )
-
-    @field_validator(*_CHECKS, mode="before")
-    @classmethod
-    def _check_word(cls, value: Any, field: ValidationInfo) -> Any:
-        """While definitions load; what an ``EnvVar`` holds, when a run resolves it."""
-        if isinstance(value, str) and not isinstance(value, dg.EnvVar):
-            _CHECKS[str(field.field_name)](value)
-        return value
-
-    @model_validator(mode="after")
-    def _check_keys(self) -> Self:
-        self._keys()
-        return self
 
     def table(self, name: str) -> Table:
         """Open a table; nothing is read or written yet.

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any, Self
+from typing import Any
 
 import dagster as dg
 from dagster_pipes import PipesExtras
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from zero_rename.committer.errors import InvalidInputError
 from zero_rename.committer.records.success_marker import COMMITTER as NATIVE
@@ -45,15 +45,6 @@ class SparkPipesClient(dg.ConfigurableResource):
         default=True,
         description="Hand this package to the executors; they need boto3 and pyarrow in any case.",
     )
-
-    @model_validator(mode="after")
-    def _check_resource(self) -> Self:
-        if self.zero_rename is None:  # Dagster's default of a resource that was left out.
-            raise InvalidInputError(
-                "A SparkPipesClient has no zero_rename.",
-                remedy="Give zero_rename=ZeroRenameResource(…).",
-            )
-        return self
 
     def run(
         self,
