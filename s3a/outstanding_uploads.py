@@ -85,9 +85,8 @@ def spare_live_runs(bucket: str) -> Spared:
 
 
 def _roots(bucket: str, key: str) -> list[TableRoot]:
-    """The folders around a key that S3A jobs may have as their table: no partition's."""
-    folders = folders_of(key)
-    return [TableRoot(bucket, folder) for folder in folders if "=" not in folder.split("/")[-1]]
+    """The folders around a key, each of which may be the table of S3A jobs."""
+    return [TableRoot(bucket, folder) for folder in folders_of(key)]
 
 
 def _is_at_work(root: TableRoot) -> Step[bool]:
