@@ -23,7 +23,7 @@ from ..records.head import HeadState, Slot
 from ..records.table_record import Evolution, TableRecord
 from ..s3.conditional_put import Uncertain, Written, put_record
 from ..s3.requests import Put, Step
-from ..schema.evolution import evolved, overwritten
+from ..schema.evolution import holding, overwritten
 from ..state.context import Context
 from ..state.decide import not_confirmed
 from ..state.found_table import FoundTable, find_table
@@ -32,10 +32,10 @@ from .others import about_other, outwait
 
 
 def evolve(context: Context, opened: OpenedJob) -> Step[tuple[FoundTable | None, int]]:
-    """See that the table's columns, once this job is committed, hold those of its files.
+    """See that by the table's columns, once this job is committed, its files can be read.
 
     :returns: the record that the job's decision makes good, ``None`` where the columns are the
-        table's already; and the version of the columns that hold the job's.
+        table's already; and the version of the columns by which the job's files can be read.
     :raises TableMismatchError: another job has changed a column in a way that does not go with
         this one's; or there is no table any more.
     :raises CommitConflictError: another job has overwritten the columns.
@@ -53,7 +53,7 @@ def evolve(context: Context, opened: OpenedJob) -> Step[tuple[FoundTable | None,
             if record.evolution is not None:
                 # This commit was called before, or in another process.
                 return _made(found)
-        change = overwritten if overwrites else evolved
+        change = overwritten if overwrites else holding
         schema = change(record.schema, opened.schema, record.partition_by, url=context.root.url)
         if schema is record.schema and record.evolution is None:
             return None, record.schema_version

@@ -9,7 +9,8 @@ structs, lists and maps. That is what Delta's ``mergeSchema`` with type widening
 A job that replaces the whole table may put other columns in the place of the table's: no old file
 is read any more.
 
-A column that came later is marked in the table's schema, since a job may still leave it out.
+A column that came later is marked in the table's schema, since a job may still leave it out; so
+is one that the files of a job lack which began before there was a table.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from ..errors import TableMismatchError
-from .compatibility import type_differences
+from .compatibility import is_later, type_differences
 from .row_metadata import merged_metadata
 from .types import LATER, normalise
 
@@ -44,7 +45,7 @@ def evolved(
     for field in job:
         twin = known.get(field.name.lower())
         if twin is None:
-            fields.append(field.with_metadata({**(field.metadata or {}), LATER: b"true"}))
+            fields.append(_later(field))
         elif twin != field.name:
             problems.append(f"{field.name} differs from the table's {twin} by case only")
     if problems:
@@ -59,6 +60,26 @@ def evolved(
     if schema.equals(table):
         return table
     return schema.with_metadata(merged_metadata(schema, table, job, partition_by))
+
+
+def holding(
+    table: pa.Schema, files: pa.Schema, partition_by: Sequence[str], *, url: str | None = None
+) -> pa.Schema:
+    """The schema by which files can be read beside a table's: as :func:`evolved`, and columns that
+    they lack are marked as later ones; ``table`` itself where it says all that.
+
+    :param files: the columns that the files have.
+    :raises TableMismatchError: as :func:`evolved`.
+    """
+    schema = evolved(table, files, partition_by, url=url)
+    for index, field in enumerate(schema):
+        if field.name not in files.names and not is_later(field):
+            schema = schema.set(index, _later(field))
+    return schema
+
+
+def _later(field: pa.Field) -> pa.Field:
+    return field.with_metadata({**(field.metadata or {}), LATER: b"true"})
 
 
 def overwritten(

@@ -299,6 +299,10 @@ def brings_only_the_columns_that_it_knows(table, opened, partition_by, *, url):
     return table if set(opened.names) <= set(table.names) else opened
 
 
+def keeps_no_record_of_what_its_files_lack(table, files, partition_by, *, url):
+    return evolution.evolved(table, files, partition_by, url=url)
+
+
 def changes_the_columns_without_a_condition(key, body, if_match):
     return Put(key, body)
 

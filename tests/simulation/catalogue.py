@@ -7,15 +7,18 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from simulation.explore import Explorer
 from simulation.faults import Faults
 from simulation.scenarios import (
     ONE,
+    SCHEMA,
     TWO,
     adopter,
     cleaner,
     collector,
     decided,
+    early_reader,
     evolver,
     explorer,
     firsts,
@@ -71,6 +74,7 @@ IN_DOUBT = (
 )
 CROWD = ("a committed, b committed", "a committed, c committed", "b repeated", "reader done")
 KEEPS: dict[str, Any] = {"keep_replaced": True, **UNMARKED}
+FIRSTS_EVOLVE = "first jobs with evolution, a reader, a crash"
 OVERWRITE = "an overwrite of the columns and an append to a new partition"
 LAST: dict[str, Any] = {"on_conflict": OnConflict.LAST_WINS}
 
@@ -635,6 +639,18 @@ WIDER |= {
         lambda **bounds: firsts(ONE, TWO, faults=1, **bounds),
         (*BOTH, "a JobFencedError", "b JobFencedError"),
         switches=1,
+    ),
+    FIRSTS_EVOLVE: Scenario(
+        lambda **bounds: firsts(
+            ONE,
+            ONE,
+            schemas=(SCHEMA.append(pa.field("more", pa.int64())), SCHEMA),
+            beside=(early_reader(ONE),),
+            crashes=1,
+            **bounds,
+        ),
+        (*BOTH, "a JobFencedError", "reader done"),
+        switches=2,
     ),
     "adoption beside another committer, a fault": Scenario(
         lambda **bounds: explorer(

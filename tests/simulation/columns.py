@@ -1,39 +1,41 @@
 """What must hold of a table's columns at every request: they are those that the table began with
-and those of committed jobs' files since they were last overwritten, no more and no fewer."""
+and those of committed jobs' files since they were last overwritten, no more and no fewer; and each
+file has them, but for those that are on record as later ones."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-from simulation.invariants import ROOT, Violation, decision_of
+import pyarrow as pa
+from simulation.invariants import ROOT, Violation, decision_of, is_committed, jobs
 from simulation.sim_store import Store
 
 from zero_rename.committer.protocol.snapshot import Snapshot
 from zero_rename.committer.records.table_record import TableRecord
+from zero_rename.committer.schema.compatibility import is_later
 
 #: What the files of a job say that overwrites the columns.
 OVERWRITES = "overwrites"
 
 
-def check_columns(before: Store, after: Store, start: Store) -> None:
+def check_columns(before: Store, after: Store) -> None:
     """The table's columns after a request that wrote ``table.json`` or a decision: those before it
-    and those of a job that is committed by it, or its alone where it overwrites them.
+    and those of a job that is committed by it, or its alone where it overwrites them; and the
+    reverse, that each file has them, or that they are on record as later ones.
 
-    :param start: the store at the beginning, which has a table.
-    :raises Violation: a committed job's column is none of the table's, or the table has one that
-        no committed job brought.
+    :raises Violation: a committed job's column is none of the table's, the table has one that
+        no committed job brought, or a file lacks one that all files should have.
     """
-    if ROOT.table_key not in start.objects or before.objects is after.objects:
+    if before.objects is after.objects or ROOT.table_key not in after.objects:
         return
     prefix = ROOT.decisions_prefix
     new = [key for key in after.objects.keys() - before.objects.keys() if key.startswith(prefix)]
-    if not new and before.objects[ROOT.table_key] is after.objects[ROOT.table_key]:
+    if not new and before.objects.get(ROOT.table_key) is after.objects[ROOT.table_key]:
         return
     expected = set(_columns(before))
     for key in new:
         job = key.removeprefix(prefix).removesuffix(".json")
-        decision = decision_of(after, job) if key.endswith(".json") else None
-        notes = [file.checksum for file in decision.files] if decision is not None else []
+        notes = _notes(after, job) if key.endswith(".json") else []
         if any(OVERWRITES in note.split("|") for note in notes):
             expected = set()
         expected.update(*map(columns_in, notes))
@@ -42,10 +44,28 @@ def check_columns(before: Store, after: Store, start: Store) -> None:
         raise Violation("completeness", f"the columns {sorted(expected - shown)} are lost")
     if shown - expected:
         raise Violation("exclusivity", f"the columns {sorted(shown - expected)} are nobody's")
+    _check_files(after)
+
+
+def _check_files(store: Store) -> None:
+    """Each file of the columns that there are now has all but those that are on record as later."""
+    record = _counted(store)
+    for job in jobs(store) if record is not None else ():
+        decision = decision_of(store, job)
+        if record is None or decision is None or decision.schema_version < record.overwritten:
+            continue
+        for file in decision.files:
+            _check_file(file.key, file.checksum, record.schema)
+
+
+def _check_file(key: str, note: str, schema: pa.Schema) -> None:
+    lacking = [f.name for f in schema if f.name not in columns_in(note) and not is_later(f)]
+    if note and lacking:
+        raise Violation("consistency", f"{key} lacks {lacking}, and no record says so")
 
 
 def check_read_columns(snapshot: Snapshot) -> None:
-    """A reader's schema has the columns of all its files.
+    """A reader's schema has the columns of all its files, and they have its.
 
     :raises Violation: it has not.
     """
@@ -53,6 +73,7 @@ def check_read_columns(snapshot: Snapshot) -> None:
         missing = columns_in(file.checksum) - set(snapshot.schema.names)
         if missing:
             raise Violation("consistency", f"{sorted(missing)} of {file.key} were not read")
+        _check_file(file.key, file.checksum, snapshot.schema)
 
 
 def columns_in(note: str) -> set[str]:
@@ -61,13 +82,26 @@ def columns_in(note: str) -> set[str]:
     return set(note.rpartition("|")[2].split())
 
 
+def _notes(store: Store, job: str) -> list[str]:
+    decision = decision_of(store, job)
+    return [] if decision is None else [file.checksum for file in decision.files]
+
+
 def _columns(store: Store) -> list[str]:
+    record = _counted(store)
+    return [] if record is None else record.schema.names
+
+
+def _counted(store: Store) -> TableRecord | None:
+    """The table as it is by the decisions that there are; ``None`` before its first job's."""
+    if ROOT.table_key not in store.objects:
+        return None
     record = _record(store.objects[ROOT.table_key].body)
-    if record.evolution is not None:
-        decision = decision_of(store, record.evolution.job)
-        if decision is not None and decision.is_commit:
-            record = record.evolved()
-    return record.schema.names
+    if record.first is not None and not is_committed(store, record.first):
+        return None
+    if record.evolution is not None and is_committed(store, record.evolution.job):
+        record = record.evolved()
+    return record
 
 
 @lru_cache(maxsize=100_000)

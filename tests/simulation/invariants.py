@@ -89,7 +89,8 @@ def _before_settled(store: Store, key: str) -> Object | None:
     return store.objects.get(SETTLED + key) or store.objects.get(key)
 
 
-def _jobs(store: Store) -> list[str]:
+def jobs(store: Store) -> list[str]:
+    """The jobs that are decided."""
     prefix = ROOT.decisions_prefix
     names = (key.removeprefix(prefix) for key in store.objects if key.startswith(prefix))
     return sorted(name.removesuffix(".json") for name in names if name.endswith(".json"))
@@ -101,7 +102,7 @@ def changes(store: Store) -> dict[str, list[tuple[str, PartitionDecision]]]:
     :raises Violation: two jobs changed a partition from one epoch.
     """
     found: dict[str, list[tuple[str, PartitionDecision]]] = {}
-    for job in _jobs(store):
+    for job in jobs(store):
         decision = decision_of(store, job)
         if decision is None or not decision.is_commit:
             continue
@@ -138,7 +139,7 @@ def check_step(before: Store, after: Store) -> None:
         return
     for key in after.objects.keys() - before.objects.keys():
         job = job_in_key(key)
-        if job is not None and "/_zero_rename/" not in key and not _is_committed(after, job):
+        if job is not None and "/_zero_rename/" not in key and not is_committed(after, job):
             raise Violation("exclusivity", f"{key} became visible without a commit decision")
     for key in before.objects.keys() & after.objects.keys():
         if before.objects[key].etag != after.objects[key].etag:
@@ -179,7 +180,7 @@ def check_owner(before: Store, after: Store, job: str, process: str) -> None:
     if before.objects is after.objects:
         return
     claimed = {key: holder for key in after.objects for holder in _claim_of(after, key, job)}
-    committed = _is_committed(before, job)
+    committed = is_committed(before, job)
     if committed:
         for key in claimed:
             if not _claim_of(before, key, job):
@@ -222,7 +223,7 @@ def check_applied(store: Store, job: str) -> None:
             raise Violation("completeness", f"{job} is reported and not applied to {slot.name}")
 
 
-def _is_committed(store: Store, job: str) -> bool:
+def is_committed(store: Store, job: str) -> bool:
     found = store.objects.get(ROOT.decision_key(job))
     return found is not None and _decision(ROOT.decision_key(job), found.body).is_commit
 
@@ -410,7 +411,7 @@ def _check_once(store: Store) -> None:
     """The tries of a run do its work once: a later one skips it, or takes away what the earlier
     one did."""
     tries: dict[str, list[Decision]] = {}
-    for job in _jobs(store):
+    for job in jobs(store):
         decision = decision_of(store, job)
         if decision is not None and decision.is_commit and decision.once is not None:
             tries.setdefault(decision.once, []).append(decision)

@@ -130,7 +130,7 @@ class Judge:
             return
         check_step(before, after)
         check_not_reborn(before, after)
-        check_columns(before, after, self._start)
+        check_columns(before, after)
         check_visible(before, after, self._behaviour.delete_conditions)
         check_symlinked_files(before, after)
         check_kept(before, after, self._keepers)

@@ -20,6 +20,7 @@ from zero_rename.committer import Context, JobSpec, Mode, OnConflict, Owner, Suc
 from zero_rename.committer.errors import (
     StoreUnreachableError,
     StreamError,
+    TableNotFoundError,
     TaskLateError,
     TaskResultsError,
 )
@@ -291,6 +292,18 @@ def reader(
     return Participant(program, reads=partitions, writes=writes)
 
 
+def early_reader(*partitions: str) -> Participant:
+    """A reader who may come before there is a table."""
+
+    def read(ids: Ids) -> Step[Snapshot | None]:
+        try:
+            return (yield from take_snapshot(context_of(ids), partitions))
+        except TableNotFoundError:
+            return None
+
+    return Participant(Program("reader", read), reads=partitions)
+
+
 def indexer(*partitions: str, limits: Limits) -> Participant:
     """Who writes the table's index, and then reads several partitions as one state."""
 
@@ -417,15 +430,35 @@ def decided(
     return Explorer(participants, start, behaviour, context_of, **bounds)
 
 
-def firsts(*partitions: str, beside: Sequence[Participant] = (), **bounds: Any) -> Explorer:
-    """Jobs that opened, and wrote a file in a partition each, while there was no table."""
+def firsts(
+    *partitions: str,
+    schemas: Sequence[pa.Schema] = (SCHEMA, SCHEMA),
+    beside: Sequence[Participant] = (),
+    **bounds: Any,
+) -> Explorer:
+    """Jobs that opened, and wrote a file in a partition each, while there was no table.
+
+    :param schemas: the columns of each; a job brings those that the other one has not.
+    """
     behaviour, store = Behaviour(), EMPTY
     participants = []
-    for name, partition in zip("ab", partitions, strict=False):
+    for name, partition, schema in zip("ab", partitions, schemas, strict=False):
+        spec = JobSpec(
+            schema,
+            Mode.APPEND,
+            ("day",),
+            success_markers=SuccessMarkers.NONE,
+            merge_schema=schemas[0] is not schemas[1],
+        )
         begun: list[Any] = []
 
-        def begin(ids: Ids, name: str = name, begun: list[Any] = begun, partition: str = partition):
-            spec = JobSpec(SCHEMA, Mode.APPEND, ("day",), success_markers=SuccessMarkers.NONE)
+        def begin(
+            ids: Ids,
+            name: str = name,
+            begun: list[Any] = begun,
+            partition: str = partition,
+            spec: JobSpec = spec,
+        ):
             begun.append((yield from open_job(context_of(ids, name), spec)))
             begun.append((yield from _write(begun[0], (partition,))))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from simulation import broken, broken_gc, scenarios
-from simulation.catalogue import OVERWRITE
+from simulation.catalogue import FIRSTS_EVOLVE, OVERWRITE
 
 from zero_rename.committer.gc import collect, fold_heads, settle
 from zero_rename.committer.index import write_index
@@ -104,9 +104,14 @@ VARIANTS = [
         COMPLETENESS,
     ),
     _variant(
-        [(evolve, "evolved", broken.brings_only_the_columns_that_it_knows)],
+        [(evolve, "holding", broken.brings_only_the_columns_that_it_knows)],
         TWO_EVOLVE,
         COMPLETENESS,
+    ),
+    _variant(
+        [(evolve, "holding", broken.keeps_no_record_of_what_its_files_lack)],
+        FIRSTS_EVOLVE,
+        CONSISTENCY,
     ),
     _variant(
         [(evolve, "Put", broken.changes_the_columns_without_a_condition)],

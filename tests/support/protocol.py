@@ -30,6 +30,7 @@ from zero_rename.committer.s3.requests import (
 from zero_rename.committer.state.context import Context
 from zero_rename.committer.state.heads import list_heads_and_index
 from zero_rename.committer.state.job_state import Committed, OpenedJob
+from zero_rename.committer.table import Table
 
 ROOT = TableRoot("bucket", "flights")
 SCHEMA = pa.schema([("value", pa.int64()), ("day", pa.int32())])
@@ -133,6 +134,13 @@ class World:
 
 def rows_by_partition(committed: Committed) -> Mapping[str, int]:
     return {change.partition: change.rows for change in committed.partitions}
+
+
+def memory_table(store: MemoryStore) -> Table:
+    """A table as users meet it, on a store in memory; each one is another process."""
+    table = Table(ROOT.url)
+    table.driver = MemoryDriver(store)  # type: ignore[assignment]
+    return table
 
 
 class Crash(BaseException):

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 import pytest
 from conftest import Bucket
 
-from support.protocol import DAY1, DAY2, SCHEMA, World
+from support.memory_store import MemoryStore
+from support.protocol import DAY1, DAY2, SCHEMA, World, memory_table
 from zero_rename import Table
 from zero_rename.committer.errors import DamagedError, InvalidInputError, TableMismatchError
 from zero_rename.committer.job_spec import Coordination
@@ -260,6 +261,25 @@ def test_a_column_that_was_there_from_the_first_may_not_be_missing(table: Table)
     assert "merge_schema" in str(caught.value.remedy)
     load(table, pa.table({"n": [1], "day": [1]}), merge_schema=True)
     assert table.to_arrow(columns=["s"]).column("s").null_count == 1
+
+
+@pytest.mark.parametrize("more", [[], ["later"]])
+def test_first_jobs_that_evolve_leave_files_that_can_be_read(more: list[str]) -> None:
+    """Both begin while there is no table; the later one has no column ``s``, and its files
+    neither, whatever it brings."""
+    table = memory_table(MemoryStore())
+    one = pa.table({"n": [1], "s": ["x"], "day": [1]})
+    two = pa.table({"n": [2], **{name: ["y"] for name in more}, "day": [1]})
+    with table.job(two.schema, partition_by=("day",), merge_schema=True) as later:
+        later.write(two)
+        load(table, one)
+    nulls: dict[str, Any] = {name: None for name in more}
+    expected = [{**one.to_pylist()[0], **nulls}, {"s": None, **two.to_pylist()[0]}]
+    assert sorted(table.to_arrow().to_pylist(), key=lambda row: row["n"]) == expected
+    assert table.scan(filter=pc.field("s").is_null()).count() == 1
+    assert table.verify() == []
+    load(table, one)
+    assert table.scan().count() == 3
 
 
 @pytest.mark.parametrize(
