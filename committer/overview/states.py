@@ -29,7 +29,7 @@ def with_states(
     seen = dict(there)
     for partition, why in _conflicts(jobs, now).items():
         _press(seen, partition, SeenState.CONFLICTED, why)
-    at_work = {job.once: job for job in under_way if job.once is not None and not job.is_dead}
+    at_work = {job.once for job in under_way if job.once is not None and job.is_running}
     for failure in failures:
         if failure.once in at_work:
             continue  # Its next try is under way.
@@ -37,8 +37,9 @@ def with_states(
         for partition in failure.partitions:
             _press(seen, partition, kind, failure.message)
     for job in under_way:
-        for partition in job.partitions:
-            _press(seen, partition, *_of_job(job))
+        if job.decided is not Verdict.ABORT:  # Nothing of that one will be visible.
+            for partition in job.partitions:
+                _press(seen, partition, *_of_job(job))
     return tuple(seen[name] for name in sorted(seen))
 
 
@@ -51,8 +52,6 @@ def _of_job(job: JobUnderWay) -> tuple[SeenState, str]:
         return SeenState.FAILED, f"{job.job} is open, {said}, and silent for {silent}."
     if job.decided is Verdict.COMMIT:
         return SeenState.RUNNING, f"{job.job} is committed and makes its files visible."
-    if job.decided is Verdict.ABORT:
-        return SeenState.RUNNING, f"{job.job} is aborted and cleans up."
     return SeenState.RUNNING, f"{job.job} writes it; last heartbeat {silent} ago."
 
 

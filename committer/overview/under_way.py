@@ -40,6 +40,11 @@ class JobUnderWay:
     is_dead: bool
     damage: str = ""
 
+    @property
+    def is_running(self) -> bool:
+        """Whether somebody makes rows of it visible, or is about to."""
+        return not self.is_dead and self.decided is not Verdict.ABORT
+
 
 def jobs_under_way(
     context: Context, claims: Mapping[str, str], uploads: Iterable[ListedUpload]

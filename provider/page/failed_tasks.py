@@ -1,4 +1,4 @@
-"""Failed tasks of loads that left nothing at the table, as Airflow's database has them."""
+"""Failed loads of which nothing is on record at the table, as Airflow's database has them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ _CLOCKS = 300.0
 
 @dataclass(frozen=True)
 class FailedTask:
-    """A task's last try, which ended before its application had opened a job.
+    """A task's last try, which committed nothing and told no failure. Whether its application had
+    opened a job nobody can tell: the decision that aborts one does not name its owner.
 
     :param at: when it ended, in seconds since the epoch.
     :param again: whether it waits to be tried again.
@@ -88,7 +89,8 @@ def _seen(overview: TableOverview) -> dict[tuple[Any, ...], float]:
     found: dict[tuple[Any, ...], float] = {}
     events = [(it.owner, it.decided_at) for it in overview.jobs]
     events += [(it.owner, it.at) for it in overview.failures]
-    events += [(it.owner, overview.now) for it in overview.under_way]
+    # Of an aborted one the clean-up alone is left, and its task has failed.
+    events += [(it.owner, overview.now) for it in overview.under_way if it.decided != "abort"]
     for owner, at in events:
         if owner is not None:
             found[_key(owner)] = max(at, found.get(_key(owner), 0.0))

@@ -71,8 +71,11 @@ def tables(conn: str, root: str | None, names: Sequence[str]) -> str:
     return _page("tables.html", conn=conn, root=root, names=names)
 
 
-def glance(conn: str, name: str, overview: TableOverview) -> str:
-    """A table's cells in that list."""
+def glance(conn: str, name: str, overview: TableOverview, tasks: Sequence[FailedTask]) -> str:
+    """A table's cells in that list.
+
+    :param tasks: as of :func:`table`.
+    """
     newest = [it for it in overview.partitions if day_of(it.name)]
     newest.sort(key=lambda it: day_of(it.name) or date.min)
     return _page(
@@ -80,7 +83,7 @@ def glance(conn: str, name: str, overview: TableOverview) -> str:
         conn=conn,
         name=name,
         overview=overview,
-        verdict=wording.verdict_on(overview),
+        verdict=wording.verdict_on(overview, tasks),
         newest=newest[-28:],
         **_sums(overview),
     )
@@ -106,7 +109,7 @@ def table(
         conn=conn,
         name=name,
         overview=overview,
-        verdict=wording.verdict_on(overview),
+        verdict=wording.verdict_on(overview, tasks),
         owners=_Owners(visitor),
         calendar=calendar,
         year=shown,

@@ -17,6 +17,7 @@ from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Resp
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
+from ...committer import TableOverview
 from ...committer.errors import (
     InvalidInputError,
     StoreRefusedError,
@@ -27,7 +28,7 @@ from ..hooks import DEFAULT_CONN_ID
 from . import pages
 from .access import NotAllowedError, Visitor
 from .addresses import relative
-from .failed_tasks import failed_tasks
+from .failed_tasks import FailedTask, failed_tasks
 from .tables_read import hook_of, name_in, read, table_of
 
 _log = logging.getLogger(__name__)
@@ -115,7 +116,7 @@ async def _glance(visitor: VisitorDep, conn: str, table: str) -> Response:
     """A table's line in the list, asked for when the list is there."""
 
     def look() -> str:
-        return pages.glance(conn, table, table_of(conn, table).overview())
+        return pages.glance(conn, table, *_with_tasks(visitor, conn, table))
 
     return await _read(visitor, conn, look)
 
@@ -128,12 +129,17 @@ async def _table(
     day: date | None = None,
 ) -> Response:
     def look() -> str:
-        overview = table_of(conn, table).overview()
-        root = hook_of(conn).settings.table_root
-        failed = failed_tasks(visitor, conn, root, overview)
+        overview, failed = _with_tasks(visitor, conn, table)
         return pages.table(visitor, conn, table, overview, failed, year, day)
 
     return await _read(visitor, conn, look)
+
+
+def _with_tasks(visitor: Visitor, conn: str, table: str) -> tuple[TableOverview, list[FailedTask]]:
+    """A table at one look, and the failed tasks that it knows nothing of."""
+    overview = table_of(conn, table).overview()
+    root = hook_of(conn).settings.table_root
+    return overview, failed_tasks(visitor, conn, root, overview)
 
 
 async def _partition(visitor: VisitorDep, conn: str, table: str, partition: str) -> Response:

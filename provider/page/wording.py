@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from ...committer import Owner, SeenState, TableOverview
 from ...committer.layout import UNPARTITIONED
 from ...committer.uploads.storage_price import STANDARD, monthly_cost
+from .failed_tasks import FailedTask
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 #: Seconds a unit has, the largest that fits is taken.
@@ -87,8 +88,11 @@ class TableVerdict:
     text: str
 
 
-def verdict_on(overview: TableOverview) -> TableVerdict:
-    """What whoever is woken at night wants to know first."""
+def verdict_on(overview: TableOverview, tasks: Sequence[FailedTask]) -> TableVerdict:
+    """What whoever is woken at night wants to know first.
+
+    :param tasks: that failed and left nothing at the table.
+    """
     counts = Counter(partition.state for partition in overview.partitions)
     pressing = ", ".join(f"{counts[it]:,} {it}" for it in _PRESSING if counts[it])
     said = [f"Partitions: {pressing}"] if pressing else []
@@ -98,13 +102,16 @@ def verdict_on(overview: TableOverview) -> TableVerdict:
     astray = [it for it in overview.failures if not it.partitions]
     if astray:
         said.append(f"{_many(astray, 'failed run')} of no known partition")
-    if dead or astray or counts[SeenState.FAILED] or counts[SeenState.UNREADABLE]:
+    lost, again = ([task for task in tasks if task.again is it] for it in (False, True))
+    said += [f"{_many(lost, 'failed task')}"] if lost else []
+    said += [f"{_many(again, 'failed task')} to be tried again"] if again else []
+    if dead or astray or lost or counts[SeenState.FAILED] or counts[SeenState.UNREADABLE]:
         return TableVerdict("failed", "; ".join(said))
     if counts[SeenState.CONFLICTED]:
         return TableVerdict("conflicted", "; ".join(said))
-    if overview.under_way:
-        running = f"{_many(overview.under_way, 'job')} under way"
-        return TableVerdict("running", "; ".join(said) or running)
+    running = [job for job in overview.under_way if job.is_running]
+    if running or again:
+        return TableVerdict("running", "; ".join(said) or f"{_many(running, 'job')} under way")
     return TableVerdict("quiet", "Nothing wants a look")
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from pkgutil import resolve_name
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,7 +23,6 @@ from support.airflow_runs import (
 )
 from support.fake_spark import FAILS_AFTERWARDS, WRITES, FakeSpark
 from support.moto_server import SECRET_KEY
-from zero_rename.committer import Owner
 from zero_rename.orchestration.job_query import JobQuery
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -315,42 +313,3 @@ def test_the_maintenance_of_all_tables(tables: Tables, monkeypatch: pytest.Monke
     assert str(run.state) == "failed"
     assert xcom(run, "maintain")["person"] == 1
     assert f"missing: {file.key}" in xcom(run, "maintain", "markdown")
-
-
-def test_a_task_that_failed_before_a_job_is_on_the_page(
-    tables: Tables, dag_of: Callable[[str, str], Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from zero_rename.provider.page import pages
-    from zero_rename.provider.page.failed_tasks import failed_tasks
-
-    fields = {"conn_type": "zero_rename", "extra": {"table_root": tables.url("")}}
-    monkeypatch.setenv(*connection_variable("lake", **fields))
-    given = 'application="/none.py", partition="day=7", zero_rename_conn_id="lake"'
-    dag = dag_of(
-        "never_begun",
-        f"""
-        ZeroRenameSparkSubmitOperator(task_id="load", table="flights", {given})
-        ZeroRenameSparkSubmitOperator(task_id="whole", table="{tables.url()}/", {given})
-        ZeroRenameSparkSubmitOperator(task_id="other", table="others", {given})
-        """,
-    )
-    run = dag.test(logical_date=datetime(2013, 2, 7, tzinfo=UTC))
-    assert str(run.state) == "failed"
-    tables.load(1)
-
-    def shown(overview: Any, *dags: str, conn: str = "lake") -> list[tuple[str | None, str | None]]:
-        visitor: Any = SimpleNamespace(may_see_dag=lambda dag_id: dag_id in dags)
-        found = failed_tasks(visitor, conn, tables.url(""), overview)
-        page = pages.table(visitor, conn, "flights", overview, found, None, None)
-        assert ("before a job was opened" in page) == bool(found)
-        assert ("for</span> day=7" in page) == bool(found)
-        return sorted((it.owner.task_id, it.partition) for it in found)
-
-    overview = tables.table().overview()
-    assert shown(overview, "never_begun") == [("load", "day=7"), ("whole", "day=7")]
-    # A name is below its own connection's root.
-    assert shown(overview, "never_begun", conn="another") == [("whole", "day=7")]
-    assert shown(overview, "others") == []
-    owner = Owner(dag_id="never_begun", run_id=run.run_id, task_id="load", map_index=-1)
-    tables.load(2, owner=owner)
-    assert shown(tables.table().overview(), "never_begun") == [("whole", "day=7")]

@@ -47,7 +47,9 @@ from airflow.sdk.execution_time.context import OutletEventAccessors  # noqa: E40
 
 from support.shared_servers import RUN_FOLDER  # noqa: E402
 from zero_rename.committer import JobSpec  # noqa: E402
+from zero_rename.committer.layout import new_write_id  # noqa: E402
 from zero_rename.committer.protocol.commit import commit_job  # noqa: E402
+from zero_rename.committer.records.decision import Decision  # noqa: E402
 from zero_rename.committer.s3.requests import Put  # noqa: E402
 from zero_rename.provider import table_watch  # noqa: E402
 from zero_rename.provider.hooks import ZeroRenameHook  # noqa: E402
@@ -192,6 +194,14 @@ class Tables:
         except _Died:
             return opened.job
         raise AssertionError("the job did not come to its decision")
+
+    def aborted(self, day: int, name: str = "flights", **policy: Any) -> str:
+        """A job whose process died right after it had written that it is aborted; it leaves its
+        open record and an upload."""
+        job, table = self.undecided(day, name, **policy), self.table(name)
+        decision = Decision.abort(job, new_write_id())
+        table.driver.run(Put(table.root.decision_key(job), decision.encode(), if_none_match=True))
+        return job
 
     def undecided(self, day: int, name: str = "flights", **policy: Any) -> str:
         """A job whose driver died before it decided; it leaves an upload."""

@@ -36,6 +36,7 @@ from zero_rename.committer.overview.recent_jobs import (
     recent_jobs,
 )
 from zero_rename.committer.overview.table_overview import look_over
+from zero_rename.committer.records.decision import Decision
 from zero_rename.committer.records.failure import Failure
 from zero_rename.committer.records.settled_decision import SettledDecision
 from zero_rename.committer.s3.requests import (
@@ -175,6 +176,19 @@ class TestUnderWay:
         assert found.state is SeenState.FAILED
         assert found.rows == 1  # It holds what it held.
         assert found.why == f"{opened.job} is open, undecided, and silent for 61 s."
+
+    def test_an_aborted_one_is_not_at_work(self, world: World) -> None:
+        """Its clean-up is left: as of a task whose worker was killed while it aborted."""
+        world.load(DAY1)
+        fail(world, DAY1)
+        opened = world.open(Mode.REPLACE, replace_partitions=(DAY1,), owner=TASK, once=ONCE)
+        world.write(opened, DAY3)
+        world.store.apply(
+            Put(ROOT.decision_key(opened.job), Decision.abort(opened.job, "w").encode())
+        )
+        (job,) = look(world).under_way
+        assert (job.decided, job.is_running) == ("abort", False)
+        assert states(world) == {DAY1: "failed"}
 
     def test_a_first_job_that_has_not_made_the_table(self, world: World) -> None:
         world.write(world.open(), DAY1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from html.parser import HTMLParser
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.memory_store import ManualClock, MemoryStore
-from support.protocol import DAY1, ROOT, World
+from support.protocol import DAY1, DAY2, ROOT, World
 from zero_rename.committer import InvalidInputError, Owner, Problem, TableOverview
 from zero_rename.committer.job_spec import Mode
 from zero_rename.committer.layout import new_write_id
@@ -18,6 +18,7 @@ from zero_rename.committer.overview.left_overs import find_left_overs
 from zero_rename.committer.overview.partition_history import look_back
 from zero_rename.committer.overview.recent_jobs import read_job_manifest
 from zero_rename.committer.overview.table_overview import look_over
+from zero_rename.committer.records.decision import Decision
 from zero_rename.committer.records.failure import Failure
 from zero_rename.committer.s3.requests import Put
 from zero_rename.provider.page import pages, wording
@@ -76,9 +77,11 @@ def look(world: World) -> TableOverview:
     return world.driver.run(look_over(world.context, 100))
 
 
-def table_page(world: World, sees: bool = True, **asked: Any) -> Read:
+def table_page(
+    world: World, sees: bool = True, tasks: Sequence[FailedTask] = (), **asked: Any
+) -> Read:
     asked = {"year": None, "day": None, **asked}
-    return Read(pages.table(visitor(sees), "lake", "flights", look(world), (), **asked))
+    return Read(pages.table(visitor(sees), "lake", "flights", look(world), tasks, **asked))
 
 
 def partition_page(world: World, partition: str) -> str:
@@ -101,6 +104,43 @@ class TestTable:
         assert "Nothing wants a look" in page.text
         assert "Last commit 2 hours ago : 842 rows into day=1" in page.text
         assert "Wants a look" not in page.text.replace("Nothing wants a look", "")
+
+    def test_failed_tasks_alone(self, world: World) -> None:
+        world.load(DAY1)
+        overview = look(world)
+        lost, again = (FailedTask(TASK, overview.now, it, DAY1) for it in (False, True))
+        for tasks, level, said in (
+            ([lost] * 3, "failed", "3 failed tasks"),
+            ([again], "running", "1 failed task to be tried again"),
+            ([lost, again], "failed", "1 failed task; 1 failed task to be tried again"),
+        ):
+            verdict = wording.verdict_on(overview, tasks)
+            assert (verdict.level, verdict.text) == (level, said)
+            glance = Read(f"<table>{pages.glance('lake', 'flights', overview, tasks)}</table>")
+            for page in (table_page(world, tasks=tasks), glance):
+                assert said in page.text
+                assert "Nothing wants a look" not in page.text
+        said = table_page(world, tasks=[lost]).text
+        assert "has failed; neither a commit nor a failure of it is shown here" in said
+
+    def test_an_unreadable_partition_alone(self, world: World) -> None:
+        world.load(DAY1, DAY2)
+        world.store.apply(Put(ROOT.head_key(DAY1), b"{"))
+        verdict = wording.verdict_on(look(world), ())
+        assert (verdict.level, verdict.text) == ("failed", "Partitions: 1 unreadable")
+
+    def test_an_aborted_job_is_not_running(self, world: World, clock: ManualClock) -> None:
+        world.load(DAY1)
+        opened = world.open(max_duration=60.0)
+        world.write(opened, DAY1)
+        abort = Decision.abort(opened.job, new_write_id())
+        world.store.apply(Put(ROOT.decision_key(opened.job), abort.encode()))
+        page = table_page(world)
+        assert "Nothing wants a look" in page.text
+        assert "running" not in page.text
+        assert "aborted nothing of it will be visible" in page.text
+        clock.advance(61.0)
+        assert "1 job left open by a dead process" in table_page(world).text
 
     def test_a_night_that_is_not(self, world: World, clock: ManualClock) -> None:
         for day in (1, 2, 3):
@@ -259,7 +299,7 @@ class TestStrangers:
         tasks = [FailedTask(owner, overview.now, again=False, partition=EVIL)]
         return {
             "table": lambda: pages.table(visitor(), EVIL, EVIL, overview, tasks, None, None),
-            "glance": lambda: pages.glance(EVIL, EVIL, overview),
+            "glance": lambda: pages.glance(EVIL, EVIL, overview, tasks),
             "partition": lambda: partition_page(world, name),
             "unknown": lambda: partition_page(world, EVIL),
             "job": lambda: pages.job(visitor(), EVIL, EVIL, job, found),
