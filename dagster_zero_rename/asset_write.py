@@ -9,15 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from zero_rename.committer.errors import (
-    InvalidInputError,
-    OutcomeUnknownError,
-    TableNotFoundError,
-)
+from zero_rename.committer.errors import InvalidInputError, TableNotFoundError
 from zero_rename.committer.job_spec import FileOptions, Mode, OnConflict, OnRepeat, choice
 from zero_rename.committer.layout import UNPARTITIONED
 from zero_rename.committer.protocol.snapshot import Snapshot
 from zero_rename.committer.read_base import ReadBase
+from zero_rename.committer.records.success_marker import COMMITTER as NATIVE
 from zero_rename.committer.state.job_state import Committed, PartitionCommit
 from zero_rename.committer.table import Table
 from zero_rename.orchestration.runs.outcomes import settled
@@ -225,24 +222,17 @@ def _write_spark(job: _Job, frame: Any) -> Committed:
         options["replaceTable"] = "true"
     if policy.merge_schema:
         options["mergeSchema"] = "true"
-    save(
+    committed = save(
         frame,
         job.table.root.url,
         partition_by=job.partition_by,
         mode=policy.parsed_mode,
         partitions=list(job.paths.values()) or None,
+        committer=NATIVE,
         base=policy.base,
         options={name: str(value) for name, value in options.items()},
     )
-    written = job.table.once_job(job.step.once)
-    committed = None if written is None else job.table.result(written)
-    if committed is None:
-        raise OutcomeUnknownError(
-            f"Spark's write for the {job.step} ended well, and no job of it can be found.",
-            table=job.table.root.url,
-            remedy="`zero-rename jobs` shows what the table knows of it; the session has to reach "
-            "the store that the resource names.",
-        )
+    assert committed is not None  # Of Hadoop's committers alone save() tells nothing.
     return committed
 
 

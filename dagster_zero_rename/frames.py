@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from zero_rename.committer import text_values
 from zero_rename.committer.errors import InvalidInputError
 from zero_rename.committer.scan.table_scan import TableScan
 from zero_rename.committer.table import Table
@@ -20,16 +19,13 @@ def read_as(
     """Read one state of a table.
 
     :param kind: the class that is asked for: of pyarrow a ``Table`` or ``RecordBatchReader``, of
-        pandas or pyspark a ``DataFrame``, of polars a ``DataFrame`` or ``LazyFrame``; ``Any`` is a
-        pyarrow Table.
+        pandas or pyspark a ``DataFrame``, of polars a ``DataFrame`` or ``LazyFrame``, of duckdb a
+        ``DuckDBPyRelation``; ``Any`` is a pyarrow Table.
     :param partitions: ``None`` for all.
     :raises InvalidInputError: another class.
     :raises SnapshotGoneError: a replace removed a file meanwhile; read again.
     """
-    name = _TABLE
-    if kind is not Any and kind is not None:
-        library = getattr(kind, "__module__", "").partition(".")[0]
-        name = f"{library}.{getattr(kind, '__name__', kind)}"
+    name = _name_of(kind)
     if name == _SPARK:
         return _spark_frame(table, partitions, columns)
     read = _READERS.get(name)
@@ -42,10 +38,23 @@ def read_as(
     return read(table.scan(partitions, columns=columns))
 
 
+def is_spark(kind: Any) -> bool:
+    """Whether a Spark data frame is asked for."""
+    return _name_of(kind) == _SPARK
+
+
+def _name_of(kind: Any) -> str:
+    if kind is Any or kind is None:
+        return _TABLE
+    # DuckDB's classes are of the module _duckdb in some versions, and of duckdb in others.
+    library = getattr(kind, "__module__", "").partition(".")[0].removeprefix("_")
+    return f"{library}.{getattr(kind, '__name__', kind)}"
+
+
 def _spark_frame(table: Table, partitions: Collection[str] | None, columns: Columns) -> Any:
     from pyspark.sql import SparkSession
 
-    from zero_rename.spark import register
+    from zero_rename.spark import load
 
     session = SparkSession.getActiveSession()
     if session is None:
@@ -55,14 +64,15 @@ def _spark_frame(table: Table, partitions: Collection[str] | None, columns: Colu
             table=table.root.url,
             remedy="Start one in a resource that the asset requires.",
         )
-    register(session)
-    reader = session.read.format("zero_rename")
-    if columns is not None:
-        reader = reader.option("columns", text_values.NAMES.encode(tuple(columns)))
-    if partitions:
-        reader = reader.option("partitions", text_values.PATHS.encode(tuple(partitions)))
-    frame = reader.load(table.root.url)
-    return frame if partitions is None or partitions else frame.limit(0)
+    named = None if partitions is None else list(partitions)
+    return load(session, table.root.url, columns=columns, partitions=named)
+
+
+def _relation(scan: TableScan) -> Any:
+    """Of DuckDB's default connection, as ``duckdb.sql`` has it; it may be asked more than once."""
+    import duckdb
+
+    return duckdb.from_arrow(scan.to_arrow())
 
 
 _TABLE, _SPARK = "pyarrow.Table", "pyspark.DataFrame"
@@ -72,4 +82,5 @@ _READERS: dict[str, Callable[[TableScan], Any]] = {
     "pandas.DataFrame": TableScan.to_pandas,
     "polars.DataFrame": TableScan.to_polars,
     "polars.LazyFrame": lambda scan: scan.to_polars().lazy(),
+    "duckdb.DuckDBPyRelation": _relation,
 }

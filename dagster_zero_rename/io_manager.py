@@ -1,35 +1,56 @@
 """I/O manager: what asset functions return is written, and what they take is read."""
 
-from typing import Any
+from typing import Any, Self
 
 import dagster as dg
+from pydantic import model_validator
 
-from zero_rename.committer.errors import TableNotFoundError
+from zero_rename.committer.errors import InvalidInputError, TableNotFoundError
 
 from .asset_step import step_of
 from .failures import final_failures
-from .frames import read_as
+from .frames import is_spark, read_as
 from .key_paths import Layout, key_paths
 from .resource import PARTITION_EXPR, ZeroRenameResource
 
 
-class ZeroRenameIOManager(dg.ConfigurableIOManager):
+class ZeroRenameIOManager(dg.ConfigurableIOManager, ZeroRenameResource):
     """Tables by the names of assets: :meth:`.resource.ZeroRenameResource.write` for what a
     function returns, and for an input the partitions that its partition mapping names.
 
+    It has the fields of a :class:`.resource.ZeroRenameResource`, and is one: definitions may have
+    it under both keys. Or it takes one that is there, as ``zero_rename``.
+
     An asset's metadata may have ``table``, ``partition_expr`` and ``mode``, as the arguments of
     ``write``; an input's, ``columns``. Inputs are read as they are annotated: a pyarrow Table (also
-    where there is no annotation) or RecordBatchReader, a pandas, polars or Spark data frame.
+    where there is no annotation) or RecordBatchReader, a pandas, polars or Spark data frame, a
+    DuckDB relation.
     """
 
-    zero_rename: dg.ResourceDependency[ZeroRenameResource]
+    #: In the place of the other fields.
+    zero_rename: dg.ResourceDependency[ZeroRenameResource | None] = None  # pyright: ignore
+
+    @model_validator(mode="after")
+    def _check_place(self) -> Self:
+        given = sorted(self.model_fields_set - {"zero_rename"})
+        if self.zero_rename is None and self.table_root is None:
+            raise InvalidInputError(
+                "A ZeroRenameIOManager has no table_root.",
+                remedy="Give table_root, s3://bucket/prefix, or zero_rename=ZeroRenameResource(…).",
+            )
+        if self.zero_rename is not None and given:
+            raise InvalidInputError(
+                f"A ZeroRenameIOManager has zero_rename=…, and {', '.join(given)} besides.",
+                remedy="Give them to the ZeroRenameResource, or leave that out.",
+            )
+        return self
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Write what an asset's function returned.
 
         :raises Failure: and ``ZeroRenameError``, as :meth:`.resource.ZeroRenameResource.write`.
         """
-        self.zero_rename.write(context, obj)
+        (self.zero_rename or self).write(context, obj)
 
     def load_input(self, context: dg.InputContext) -> Any:
         """Read the partitions of an asset that a run depends on, as one state.
@@ -41,9 +62,12 @@ class ZeroRenameIOManager(dg.ConfigurableIOManager):
             return self._read(context)
 
     def _read(self, context: dg.InputContext) -> Any:
-        asset = context.asset_key
+        asset, kind = context.asset_key, context.dagster_type.typing_type
         metadata = context.step_context.job_def.asset_layer.get(asset).metadata
-        table = self.zero_rename.asset_table(asset, metadata)
+        tables = self.zero_rename or self
+        if is_spark(kind):
+            tables.check_spark_session()
+        table = tables.asset_table(asset, metadata)
         name = asset.to_user_string()
         try:
             layout = Layout(table.schema, table.partition_by)
@@ -61,4 +85,4 @@ class ZeroRenameIOManager(dg.ConfigurableIOManager):
             )
             paths = list(found.values())
         columns = (context.definition_metadata or {}).get("columns")
-        return read_as(context.dagster_type.typing_type, table, paths, columns)
+        return read_as(kind, table, paths, columns)

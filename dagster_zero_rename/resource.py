@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import dagster as dg
-from pydantic import Field
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from zero_rename.catalog.glue import glue_client
 from zero_rename.committer.errors import InvalidInputError
+from zero_rename.committer.job_spec import OnConflict, choice
 from zero_rename.committer.layout import TableRoot
 from zero_rename.committer.read_base import ReadBase
 from zero_rename.committer.records.success_marker import COMMITTER as NATIVE
 from zero_rename.committer.s3.clients import Keys, client_at
 from zero_rename.committer.table import Table
-from zero_rename.orchestration.table_names import table_url, urls_below
+from zero_rename.committer.uploads.selection import UploadsPath
+from zero_rename.orchestration.table_names import check_catalog, table_url, urls_below
 from zero_rename.s3a.hadoop.settings import check_committer
 
 from .asset_step import AssetStep, step_of
@@ -44,14 +47,24 @@ _VARIABLES = {
     "secret_access_key": "AWS_SECRET_ACCESS_KEY",
     "session_token": "AWS_SESSION_TOKEN",
 }
+#: What a field's value has to be, where it has one.
+_CHECKS: dict[str, Callable[[str], object]] = {
+    "table_root": UploadsPath.parse,
+    "committer": check_committer,
+    "on_conflict": partial(choice, "on_conflict", OnConflict),
+    "catalog": check_catalog,
+}
 
 
 class ZeroRenameResource(dg.ConfigurableResource):
     """Tables below one root, with one way to reach their store.
 
     Whatever is left out is boto3's own chain's to find: environment, profile, container, instance
-    role. Keys belong into ``EnvVar``: Dagster's UI shows other values.
+    role. Keys belong into ``EnvVar``: Dagster's UI shows other values. What cannot be right is
+    refused while definitions load.
     """
+
+    model_config = ConfigDict(hide_input_in_errors=True)  # It has the keys.
 
     table_root: str | None = Field(
         default=None, description="s3://bucket/prefix: where tables lie that are named without it."
@@ -77,6 +90,19 @@ class ZeroRenameResource(dg.ConfigurableResource):
         default=None,
         description="glue://database: where tables are registered once a load is committed.",
     )
+
+    @field_validator(*_CHECKS, mode="before")
+    @classmethod
+    def _check_word(cls, value: Any, field: ValidationInfo) -> Any:
+        """While definitions load; what an ``EnvVar`` holds, when a run resolves it."""
+        if isinstance(value, str) and not isinstance(value, dg.EnvVar):
+            _CHECKS[str(field.field_name)](value)
+        return value
+
+    @model_validator(mode="after")
+    def _check_keys(self) -> Self:
+        self._keys()
+        return self
 
     def table(self, name: str) -> Table:
         """Open a table; nothing is read or written yet.
@@ -271,12 +297,19 @@ class ZeroRenameResource(dg.ConfigurableResource):
                 remedy="Submit a Spark application, or leave committer out.",
             )
         if is_spark_frame(data):
-            elsewhere = [n for n, value in self.aws_env().items() if os.environ.get(n, "") != value]
-            if elsewhere:
-                raise InvalidInputError(
-                    "The Spark session of this process reaches its store by the environment, which "
-                    f"differs from the ZeroRenameResource in {', '.join(elsewhere)}; nothing was "
-                    "written.",
-                    remedy="Set these variables before the session starts, or submit a Spark "
-                    "application.",
-                )
+            self.check_spark_session()
+
+    def check_spark_session(self) -> None:
+        """See that this process's Spark session reaches the store that this resource names.
+
+        :raises InvalidInputError: it does not.
+        """
+        elsewhere = [n for n, value in self.aws_env().items() if os.environ.get(n, "") != value]
+        if elsewhere:
+            raise InvalidInputError(
+                "The Spark session of this process reaches its store by the environment, which "
+                f"differs from the ZeroRenameResource in {', '.join(elsewhere)}; nothing was read "
+                "or written.",
+                remedy="Set these variables before the session starts, or submit a Spark "
+                "application.",
+            )

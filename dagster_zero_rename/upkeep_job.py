@@ -37,7 +37,10 @@ def maintenance_job(
     :param catalog: where tables are registered once their jobs are settled, ``glue://database``;
         ``None``: the resource's; empty: none.
     :param resource_key: under which the :class:`~dagster_zero_rename.ZeroRenameResource` is.
+    :raises InvalidInputError: no catalog.
     """
+    if catalog:
+        check_catalog_of(catalog, len(tables or ()))
 
     @dg.op(name=f"{name}_of_tables", required_resource_keys={resource_key})
     def maintain(context) -> None:

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Self
 
 import dagster as dg
 from dagster_pipes import PipesExtras
-from pydantic import Field
+from pydantic import ConfigDict, Field, model_validator
 
 from zero_rename.committer.errors import InvalidInputError
 from zero_rename.committer.records.success_marker import COMMITTER as NATIVE
@@ -30,6 +30,8 @@ class SparkPipesClient(dg.ConfigurableResource):
     environment and to a cluster by a properties file of mode 0600; never on a command line.
     """
 
+    model_config = ConfigDict(hide_input_in_errors=True)
+
     zero_rename: dg.ResourceDependency[ZeroRenameResource]
     master: str = Field(default="local[*]", description="Spark's master URL.")
     deploy_mode: str | None = Field(
@@ -45,6 +47,15 @@ class SparkPipesClient(dg.ConfigurableResource):
         default=True,
         description="Hand this package to the executors; they need boto3 and pyarrow in any case.",
     )
+
+    @model_validator(mode="after")
+    def _check_resource(self) -> Self:
+        if self.zero_rename is None:  # Dagster's default of a resource that was left out.
+            raise InvalidInputError(
+                "A SparkPipesClient has no zero_rename.",
+                remedy="Give zero_rename=ZeroRenameResource(…).",
+            )
+        return self
 
     def run(
         self,

@@ -8,7 +8,12 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from dagster_zero_rename import ZeroRenameIOManager, ZeroRenameResource
+from dagster_zero_rename import (
+    SparkPipesClient,
+    ZeroRenameIOManager,
+    ZeroRenameResource,
+    maintenance_job,
+)
 from support.dagster_loads import DAYS, SCHEMA, days
 from zero_rename import Table
 from zero_rename.committer.errors import InvalidInputError, TableNotFoundError
@@ -178,15 +183,9 @@ def test_metadata_that_cannot_be_right(
 
 @pytest.mark.parametrize(
     ("given", "message"),
-    [
-        ({"table_root": None}, "gives no table root"),
-        ({"access_key_id": "key"}, "one of access_key_id and secret_access_key"),
-        ({"on_conflict": "win"}, "on_conflict is 'win'"),
-        ({"committer": "magic"}, "which Spark applications write by"),
-        ({"committer": "manifest"}, "manifest"),
-    ],
+    [({"table_root": None}, "gives no table root"), ({"committer": "magic"}, "which Spark appl")],
 )
-def test_a_resource_that_cannot_be_right(
+def test_a_resource_that_does_not_serve_an_asset(
     zero: ZeroRenameResource, given: dict[str, Any], message: str
 ) -> None:
     wrong = ZeroRenameResource(**{"table_root": zero.table_root, **given})
@@ -194,6 +193,61 @@ def test_a_resource_that_cannot_be_right(
         dg.materialize([asset()], resources={"zero": wrong})
     check_final(failed.value)
     assert not zero.table("flights").exists()
+
+
+@pytest.mark.parametrize("kind", [ZeroRenameResource, ZeroRenameIOManager])
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"table_root": "lake/tables"}, "'lake/tables' is no path on S3"),
+        ({"access_key_id": "key"}, "one of access_key_id and secret_access_key"),
+        ({"on_conflict": "lastwins"}, "on_conflict is 'lastwins'"),
+        ({"committer": "magicc"}, "no committer 'magicc'"),
+        ({"catalog": "nonsense"}, "catalog='nonsense' is no catalog"),
+    ],
+)
+def test_what_cannot_be_right_is_refused_while_definitions_load(
+    kind: Any, given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        kind(**{"table_root": "s3://lake/tables", **given})
+
+
+def test_what_the_environment_holds_is_looked_at_when_it_is_read(
+    zero: ZeroRenameResource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ON_CONFLICT", "lastwins")
+    wrong = ZeroRenameResource(table_root=zero.table_root, on_conflict=dg.EnvVar("ON_CONFLICT"))
+    result = dg.materialize([asset()], resources={"zero": wrong}, raise_on_error=False)
+    assert not result.success
+    assert not zero.table("flights").exists()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (ZeroRenameIOManager, "has no table_root"),
+        (SparkPipesClient, "has no zero_rename"),
+        (
+            lambda: ZeroRenameIOManager(
+                zero_rename=ZeroRenameResource(table_root="s3://lake"), region_name="eu-west-1"
+            ),
+            "has zero_rename=…, and region_name besides",
+        ),
+        (lambda: maintenance_job(catalog="nonsense"), "is no catalog"),
+    ],
+)
+def test_a_missing_resource_or_two_are_refused_while_definitions_load(
+    make: Any, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_no_refusal_shows_a_key() -> None:
+    with pytest.raises(ValueError, match="one of access_key_id") as refused:
+        ZeroRenameResource(table_root="s3://lake", secret_access_key="not-to-be-shown")
+    assert "not-to-be-shown" not in str(refused.value)
 
 
 def test_an_input_whose_table_is_not_there(zero: ZeroRenameResource) -> None:

@@ -4,6 +4,7 @@ import datetime as dt
 from typing import Any
 
 import dagster as dg
+import duckdb
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -26,7 +27,7 @@ def flights(context: dg.AssetExecutionContext) -> pd.DataFrame:
 
 
 def run(zero: ZeroRenameResource, *assets: Any, **given: Any) -> Any:
-    io_manager = ZeroRenameIOManager(zero_rename=zero)
+    io_manager = ZeroRenameIOManager(table_root=zero.table_root)
     return dg.materialize(list(assets), resources={"io_manager": io_manager}, **given)
 
 
@@ -66,6 +67,49 @@ def test_an_input_is_read_as_it_is_annotated(zero: ZeroRenameResource) -> None:
         found = found.collect() if kind is pl.LazyFrame else found
         frame = found if isinstance(found, pd.DataFrame) else found.to_pandas()
         assert frame["number"].tolist() == [2]
+
+
+def test_an_input_as_a_relation_of_duckdb(zero: ZeroRenameResource) -> None:
+    """It may be asked more than once."""
+    asked: list[Any] = []
+
+    @dg.asset(partitions_def=DAYS)
+    def report(flights: duckdb.DuckDBPyRelation) -> None:
+        asked.append(flights.aggregate("sum(number)").fetchall())
+        asked.append(flights.filter("number = 2").project("number + 1").fetchall())
+
+    run(zero, flights, tags=days("2013-01-01", "2013-01-02"))
+    run(zero, flights, report, partition_key="2013-01-02", selection=[report])
+    assert asked == [[(2,)], [(3,)]]
+
+
+def test_a_resource_that_is_there_serves_the_io_manager(zero: ZeroRenameResource) -> None:
+    """And the manager serves as one: definitions may have it under both keys."""
+
+    @dg.asset
+    def airports(context: dg.AssetExecutionContext, zero_rename: ZeroRenameResource):
+        return zero_rename.write(context, pa.table({"code": ["JFK"]}))
+
+    @dg.asset
+    def codes(airports: pa.Table) -> pa.Table:
+        return airports
+
+    manager = ZeroRenameIOManager(table_root=zero.table_root)
+    for resources in (
+        {"zero_rename": manager, "io_manager": manager},
+        {"zero_rename": zero, "io_manager": ZeroRenameIOManager(zero_rename=zero)},
+    ):
+        dg.materialize([airports, codes], resources=resources)
+        assert zero.table("codes").to_arrow().to_pydict() == {"code": ["JFK"]}
+
+
+def test_fields_by_the_environment(
+    zero: ZeroRenameResource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROOT_OF_TABLES", str(zero.table_root))
+    manager = ZeroRenameIOManager(table_root=dg.EnvVar("ROOT_OF_TABLES"))
+    dg.materialize([flights], resources={"io_manager": manager}, partition_key="2013-01-02")
+    assert zero.table("flights").to_arrow()["number"].to_pylist() == [2]
 
 
 def test_a_week_takes_the_days_that_its_mapping_names(zero: ZeroRenameResource) -> None:

@@ -114,8 +114,8 @@ def test_an_applications_load_is_told_too(
 def test_what_is_no_catalog_is_refused_before_anything(zero: ZeroRenameResource) -> None:
     with pytest.raises(InvalidInputError, match="no catalog of AWS Glue"):
         zero_rename_asset(catalog="hive://db")(load)
-    wrong = ZeroRenameResource(table_root=zero.table_root, catalog="hive://db")
     asset = zero_rename_asset(name="flights", partitions_def=DAYS, partition_expr="day")(load)
+    asset = asset.with_attributes(metadata_by_key={asset.key: {"catalog": "hive://db"}})
     with pytest.raises(dg.Failure, match="no catalog of AWS Glue"):
-        dg.materialize([asset], resources={"zero": wrong}, partition_key=DAY)
+        dg.materialize([asset], resources={"zero": zero}, partition_key=DAY)
     assert not zero.table("flights").exists()
