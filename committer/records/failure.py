@@ -9,6 +9,7 @@ from typing import Annotated
 from ..errors import (
     CommitConflictError,
     InvalidInputError,
+    StoreUnfitError,
     TableMismatchError,
     ZeroRenameError,
 )
@@ -18,8 +19,9 @@ from .codec import decode, encode
 from .marks import LEFT_OUT
 
 #: Errors that the next try would meet again, or hide: a conflict under on_conflict=fail is gone in
-#: a try that begins on what is there now, and that try would overwrite it.
-_FINAL = (InvalidInputError, TableMismatchError, CommitConflictError)
+#: a try that begins on what is there now, and that try would overwrite it. So is another writer,
+#: where the store can hold one at a time.
+_FINAL = (InvalidInputError, TableMismatchError, CommitConflictError, StoreUnfitError)
 #: Partitions that are kept of a run; one of more is a backfill, which its owner tells.
 _MOST_NAMED = 1_000
 

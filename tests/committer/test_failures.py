@@ -10,6 +10,7 @@ from zero_rename.committer import (
     CommitConflictError,
     InvalidInputError,
     Owner,
+    StoreUnfitError,
     StoreUnreachableError,
     TableMismatchError,
     TableRoot,
@@ -49,6 +50,7 @@ def test_it_comes_back_as_it_was_said(driver: BotoDriver) -> None:
         (CommitConflictError("x", key="flights/_zero_rename/heads/day=1.json"), True),
         # Another try did the run's work: the next one reports it.
         (CommitConflictError("x", key="flights/_zero_rename/once/d.json"), False),
+        (StoreUnfitError("Another job is open on this table"), True),
         (StoreUnreachableError("x"), False),
     ],
 )

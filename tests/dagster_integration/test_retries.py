@@ -17,7 +17,7 @@ from dagster._core.storage.tags import (
 
 from dagster_zero_rename import ZeroRenameResource
 from support.dagster_loads import SCHEMA, Load, days, fail, flights, flights_job, rows
-from zero_rename.committer.errors import StoreUnreachableError
+from zero_rename.committer.errors import StoreUnfitError, StoreUnreachableError
 from zero_rename.committer.s3.driver import BotoDriver
 from zero_rename.committer.s3.requests import CompleteUpload
 
@@ -233,6 +233,26 @@ def test_a_conflict_is_not_tried_again(
     told = final_failure(retried(zero, instance, late), instance)
     assert told["zero_rename/error"] == "CommitConflictError"
     assert told["zero_rename/table"] == table.root.url
+    assert numbers(zero) == [2]
+
+
+def test_a_second_writer_where_one_is_allowed_is_not_tried_again(
+    zero: ZeroRenameResource, instance: dg.DagsterInstance
+) -> None:
+    """The other one is done by then, and its rows would be written over."""
+    table = zero.table("flights")
+
+    def late(context: dg.AssetExecutionContext, zero: ZeroRenameResource):
+        with table.job(SCHEMA, mode="replace", partition_by=["day"]) as other:
+            other.write(rows([DAY], {DAY: [2]}))
+            try:
+                return zero.write(context, rows([DAY], {DAY: [3]}))
+            except (dg.Failure, StoreUnfitError) as error:
+                refused = error
+        raise refused
+
+    told = final_failure(retried(zero, instance, late), instance)
+    assert told["zero_rename/error"] == "StoreUnfitError"
     assert numbers(zero) == [2]
 
 

@@ -23,7 +23,11 @@ from support.aws_services import Killed, Service, killed, while_it_waits
 from support.http_services import SERVICES
 from support.moto_server import ACCESS_KEY, SECRET_KEY
 from zero_rename.committer import InvalidInputError, Owner
-from zero_rename.committer.errors import CommitConflictError
+from zero_rename.committer.errors import (
+    CommitConflictError,
+    StoreUnfitError,
+    ZeroRenameError,
+)
 from zero_rename.committer.failures import failures_told
 from zero_rename.committer.handoff import Handoff
 from zero_rename.operators import emr_containers, emr_serverless, emr_steps
@@ -152,15 +156,22 @@ class TestTries:
         assert sum(file.rows for file in tables.table().files()) == 1
 
     @one_service
+    @pytest.mark.parametrize("kind", [CommitConflictError, StoreUnfitError])
     def test_what_the_application_said_is_the_task_s_error(
-        self, service: Service, tables: Tables, monkeypatch: pytest.MonkeyPatch
+        self,
+        service: Service,
+        tables: Tables,
+        monkeypatch: pytest.MonkeyPatch,
+        kind: type[ZeroRenameError],
     ) -> None:
+        """And not tried again, where the next try would write over what another job did."""
+
         def conflicts(variables: dict[str, str]) -> None:
             told = Handoff.decode(variables)
             driver = tables.table().driver
             monkeypatch.setattr("zero_rename.committer.failures.connect", lambda _: driver)
             with failures_told(told.table, told.once, told.owner):
-                raise CommitConflictError("Another job changed day=1.", remedy="Load it again.")
+                raise kind("Another job changed day=1.", remedy="Load it again.")
 
         monkeypatch.setattr(service.application, "write", conflicts)
         with pytest.raises(AirflowFailException, match=r"Another job changed day=1"):
