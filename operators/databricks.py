@@ -24,7 +24,7 @@ _LIST_RUNS = ("GET", "2.2/jobs/runs/list")
 _PAGE = 25
 #: Arguments that hold what a run's one task is, and that become members of its JSON.
 _OF_A_TASK = (
-    *("spark_python_task", "notebook_task", "spark_jar_task", "spark_submit_task"),
+    *("spark_python_task", "notebook_task", "spark_jar_task"),
     *("new_cluster", "existing_cluster_id", "libraries"),
 )
 
@@ -111,7 +111,7 @@ class ZeroRenameDatabricksSubmitRunOperator(ServiceLoadOperator, DatabricksSubmi
 def _cluster_and_task(request: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """What describes the cluster that a run makes for its one task, and the task.
 
-    :raises InvalidInputError: it makes none, or has several tasks.
+    :raises InvalidInputError: it makes none, has several tasks, or one by spark-submit.
     """
     tasks = request.get("tasks", [request])
     task = tasks[0] if isinstance(tasks, list) and len(tasks) == 1 else None
@@ -119,6 +119,13 @@ def _cluster_and_task(request: dict[str, Any]) -> tuple[dict[str, Any], dict[str
         raise InvalidInputError(
             "tasks is not one task, so it is not known which one loads. Nothing was submitted.",
             remedy="Give the task that loads alone; others belong to a task of their own.",
+        )
+    if "spark_submit_task" in task:
+        raise InvalidInputError(
+            "The run has a spark_submit_task, which installs no libraries, so the application "
+            "would not have this package; and Databricks takes no new ones. Nothing was submitted.",
+            remedy="Give spark_python_task, {'python_file': …, 'parameters': […]}, with the "
+            "settings in new_cluster's spark_conf and other files among the libraries.",
         )
     cluster = task.get("new_cluster")
     if not isinstance(cluster, dict):
