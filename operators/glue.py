@@ -17,8 +17,9 @@ from ..orchestration.submit.job_mark import JobMark
 from ..provider.cancelling_triggers import CancellingGlueTrigger, cancel_run
 from .loading.aws_load import LONGEST_WAIT, AwsLoadOperator
 
-#: The argument of a job's run that carries its mark: runs have no names.
-_MARK = "--zero_rename_run"
+#: The setting that carries the mark of a job's run, which has no name. Glue passes what it does not
+#: take itself on to the script, whose parser may refuse it: settings it takes.
+_MARK = "spark.zero_rename.run"
 #: What the package needs and Glue has in older versions.
 _NEEDED = ("boto3", "pyarrow")
 #: Pages of 200 runs that are looked through, the newest first.
@@ -65,12 +66,8 @@ class ZeroRenameGlueOperator(AwsLoadOperator, GlueJobOperator):
 
     def _hand_over(self, mark: JobMark, handed: str, package: str | None) -> None:
         given = {**self._defaults(), **self.script_args}
-        added = {
-            _MARK: str(mark),
-            "--conf": " --conf ".join(
-                filter(None, (given.get("--conf"), f"{HANDOFF_SETTING}={handed}"))
-            ),
-        }
+        told = (given.get("--conf"), f"{HANDOFF_SETTING}={handed}", f"{_MARK}={mark}")
+        added = {"--conf": " --conf ".join(filter(None, told))}
         if package:
             added["--extra-py-files"] = _listed(given.get("--extra-py-files"), [package])
             modules = given.get("--additional-python-modules", "")
@@ -99,7 +96,8 @@ class ZeroRenameGlueOperator(AwsLoadOperator, GlueJobOperator):
             for page in islice(pages, _PAGES):
                 for run in page["JobRuns"]:
                     if run["JobRunState"] not in JOB_RUN_TERMINAL_STATES:
-                        yield run["Id"], run.get("Arguments", {}).get(_MARK, "")
+                        conf = run.get("Arguments", {}).get("--conf", "")
+                        yield run["Id"], conf.rpartition(f"{_MARK}=")[2]
         except client.exceptions.EntityNotFoundException:
             return  # The job is not there yet: the start makes it.
 
