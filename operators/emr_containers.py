@@ -43,7 +43,9 @@ class ZeroRenameEmrContainerOperator(AwsLoadOperator, EmrContainerOperator):
 
     def _hand_over(self, mark: JobMark, handed: str, package: str | None) -> None:
         told = {f"spark.kubernetes.driverEnv.{HANDOFF}": handed}
-        self.job_driver = with_driver_words(self.job_driver, "sparkSubmitJobDriver", told, package)
+        self.job_driver = with_driver_words(
+            self.job_driver, "sparkSubmitJobDriver", told, package, self.configuration_overrides
+        )
         self.name = mark.after(self.name, 64, "-")
         self.client_request_token = str(mark)
 

@@ -67,7 +67,9 @@ class ZeroRenameEmrServerlessOperator(AwsLoadOperator, EmrServerlessStartJobOper
 
     def _hand_over(self, mark: JobMark, handed: str, package: str | None) -> None:
         told = {f"spark.emr-serverless.driverEnv.{HANDOFF}": handed}
-        self.job_driver = with_driver_words(self.job_driver, "sparkSubmit", told, package)
+        self.job_driver = with_driver_words(
+            self.job_driver, "sparkSubmit", told, package, self.configuration_overrides
+        )
         config = dict(self.config)
         name = self.name or config.pop("name", None) or f"{self.dag_id}.{self.task_id}"
         self.config = {key: value for key, value in config.items() if key != "name"}

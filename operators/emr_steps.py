@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 from airflow.providers.amazon.aws.operators.emr import EmrAddStepsOperator
@@ -12,7 +11,7 @@ from airflow.providers.amazon.aws.operators.emr import EmrAddStepsOperator
 from ..committer.errors import InvalidInputError
 from ..committer.handoff import HANDOFF, HANDOFF_SETTING
 from ..orchestration.submit.job_mark import JobMark
-from ..orchestration.submit.service_words import with_arguments
+from ..orchestration.submit.service_words import options_of, setting_of, with_arguments
 from ..provider.cancelling_triggers import CancellingStepTrigger, cancel_step
 from .loading.aws_load import LONGEST_WAIT, AwsLoadOperator
 
@@ -137,7 +136,11 @@ def _spark_step(steps: Any) -> Mapping[str, Any]:
     return named[0]
 
 
-def _in_cluster_mode(words: Sequence[Any]) -> bool:
-    return "spark.submit.deployMode=cluster" in words or ("--deploy-mode", "cluster") in pairwise(
-        words
-    )
+def _in_cluster_mode(arguments: Sequence[Any]) -> bool:
+    mode = configured = ""
+    for option, value, _ in options_of([*map(str, arguments)][1:]):
+        if option == "--deploy-mode":
+            mode = value
+        elif (setting := setting_of(option, value))[0] == "spark.submit.deployMode":
+            configured = setting[1]
+    return (mode or configured) == "cluster"

@@ -17,6 +17,7 @@ from kubernetes.client.rest import ApiException  # pyright: ignore
 from ..committer.errors import InvalidInputError
 from ..committer.handoff import HANDOFF
 from ..orchestration.submit.job_mark import JobMark
+from ..orchestration.submit.properties import PY_FILES
 from ..orchestration.submit.service_words import refuse_in_request
 from ..provider.hooks import ZeroRenameHook
 from .loading.service_load import ServiceLoadOperator
@@ -96,7 +97,10 @@ class ZeroRenameSparkKubernetesOperator(ServiceLoadOperator, SparkKubernetesOper
         if package:
             deps = spec["deps"] = dict(spec.get("deps") or {})
             url = package.replace("s3://", "s3a://", 1)
-            deps["pyFiles"] = [*(deps.get("pyFiles") or []), url]
+            files = deps.get("pyFiles") or list(
+                filter(None, str(theirs.get(PY_FILES, "")).split(","))
+            )
+            deps["pyFiles"] = [*files, url]
         metadata = application["metadata"] = dict(application.get("metadata") or {})
         metadata["labels"] = {**(metadata.get("labels") or {}), _LABEL: mark.load}
         name = self.name or metadata.get("name") or self.task_id

@@ -12,6 +12,8 @@ from pathlib import Path
 _SHELL = re.compile(r'["$`\\]')
 #: The setting whose pattern :func:`redaction` widens.
 REDACTION = "spark.redaction.regex"
+#: The setting that ``--py-files`` stands for; Spark drops it where there is that option.
+PY_FILES = "spark.submit.pyFiles"
 #: Spark's own pattern, and the underscores of AWS_ACCESS_KEY_ID, for its UI and event log.
 _REDACTION = "(?i)secret|password|token|access[._]?key"
 

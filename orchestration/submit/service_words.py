@@ -9,12 +9,15 @@ from typing import Any
 
 from ...committer.errors import InvalidInputError
 from .credentials import looks_like_credential
+from .properties import PY_FILES
 
-#: Python files among the words of spark-submit: by the option, or by the setting it stands for.
-_PY_FILES = re.compile(
-    r"""(?<!\S)(?P<before>--py-files(?:\s+|=)|--conf(?:\s+|=)["']?spark\.submit\.pyFiles=)"""
-    r"""(?P<files>"[^"]*"|'[^']*'|\S+)"""
-)
+#: A word as a shell tells them apart.
+_WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s"'])+""")
+#: Options of spark-submit without a value (``org.apache.spark.launcher.SparkSubmitOptionParser``).
+_SWITCHES = {
+    *("--help", "-h", "--load-spark-defaults", "--supervise", "--usage-error"),
+    *("--verbose", "-v", "--version"),
+}
 #: Characters of ``sparkSubmitParameters`` (API references of EMR Serverless and EMR on EKS), and of
 #: one of a step's words (that of EMR, HadoopJarStepConfig).
 _LONGEST_PARAMETERS, _LONGEST_WORD = 102_400, 10_280
@@ -28,20 +31,24 @@ _REFERENCES = re.compile(
 _REFERS = "secretKeyRef."
 
 
-def with_words(parameters: str, settings: Mapping[str, str], package: str | None) -> str:
+def with_words(
+    parameters: str, settings: Mapping[str, str], package: str | None, configured: str | None = None
+) -> str:
     """``sparkSubmitParameters``, with settings and the package.
 
     :param parameters: the user's.
     :param settings: names and values without blanks or quotes, which are given as they are.
     :param package: URL of a zip for ``--py-files``.
+    :param configured: what :data:`PY_FILES` is set to elsewhere.
     :raises InvalidInputError: they are more than a service takes.
     """
     if package:
-        found = _PY_FILES.search(parameters)
-        if found is None:
-            parameters = f"{parameters} --py-files {package}"
+        words = list(_WORD.finditer(parameters))
+        at = _py_files_in([re.sub("[\"']", "", word.group()) for word in words])
+        if at is None:
+            parameters = f"{parameters} --py-files {shlex.quote(_listed(configured, package))}"
         else:
-            end = found.end() - (found["files"][0] in "\"'")
+            end = words[at].end() - (words[at].group()[-1] in "\"'")
             parameters = f"{parameters[:end]},{package}{parameters[end:]}"
     words = [parameters, *(f"--conf {name}={value}" for name, value in settings.items())]
     text = " ".join(words).strip()
@@ -58,18 +65,50 @@ def with_arguments(
     """
     command, *rest = map(str, arguments)
     added = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
-    if package and "--py-files" in rest[:-1]:
-        at = rest.index("--py-files") + 1
+    at = _py_files_in(rest)
+    if package and at is not None:
         rest[at] = f"{rest[at]},{package}"
     elif package:
-        setting = next((w for w in rest if w.startswith("spark.submit.pyFiles=")), None)
-        if setting is None:
-            added += ["--py-files", package]
-        else:
-            rest[rest.index(setting)] = f"{setting},{package}"
+        added += ["--py-files", package]
     words = [command, *added, *rest]
     _check_length("a word of the step", max(words, key=len), _LONGEST_WORD)
     return words
+
+
+def options_of(words: Sequence[str]) -> Iterator[tuple[str, str, int]]:
+    """The options among words behind ``spark-submit``, each with its value and the number of the
+    word that ends with it. What follows the application is the application's."""
+    number = 0
+    while number < len(words) and words[number].startswith("-"):
+        option, equals, value = words[number].partition("=")
+        if option not in _SWITCHES:
+            if not equals:
+                number += 1
+                value = words[number] if number < len(words) else ""
+            yield option, value, min(number, len(words) - 1)
+        number += 1
+
+
+def setting_of(option: str, value: str) -> tuple[str, str]:
+    """Name and value of the setting that an option makes; empty for any other one."""
+    name, _, said = value.partition("=") if option in ("--conf", "-c") else ("", "", "")
+    return name, said
+
+
+def _py_files_in(words: Sequence[str]) -> int | None:
+    """The number of the word that ends with the Python files: of the last such option, or else of
+    its setting, which Spark takes where there is no option."""
+    by_option = by_setting = None
+    for option, value, number in options_of(words):
+        if option == "--py-files":
+            by_option = number
+        elif setting_of(option, value)[0] == PY_FILES:
+            by_setting = number
+    return by_setting if by_option is None else by_option
+
+
+def _listed(files: str | None, package: str) -> str:
+    return ",".join(filter(None, (files, package)))
 
 
 def _check_length(what: str, text: str, longest: int) -> None:
@@ -117,16 +156,21 @@ def _texts(request: Any, where: str, name: str = "") -> Iterator[tuple[str, str,
 
 
 def with_driver_words(
-    driver: Any, member: str, settings: Mapping[str, str], package: str | None
+    driver: Any, member: str, settings: Mapping[str, str], package: str | None, overrides: Any
 ) -> dict[str, Any]:
     """A ``job_driver`` whose ``sparkSubmitParameters`` have settings and the package.
 
     :param member: and ``driver`` as :func:`spark_driver` takes them, the rest as
         :func:`with_words`.
+    :param overrides: ``configuration_overrides``, which may set :data:`PY_FILES`, too.
     :raises InvalidInputError: as they do.
     """
     spark = spark_driver(driver, member)
-    words = with_words(spark.get("sparkSubmitParameters", ""), settings, package)
+    configured = None
+    for it in (overrides or {}).get("applicationConfiguration") or ():
+        if it.get("classification") == "spark-defaults":
+            configured = (it.get("properties") or {}).get(PY_FILES, configured)
+    words = with_words(spark.get("sparkSubmitParameters", ""), settings, package, configured)
     return {member: {**spark, "sparkSubmitParameters": words}}
 
 

@@ -27,6 +27,7 @@ from ...s3a.hadoop.setting_files import read_properties
 from .package_zip import build_zip
 from .preflight import check_python, choose_python, find_spark
 from .properties import (
+    PY_FILES,
     REDACTION,
     cluster_settings,
     default_properties,
@@ -116,25 +117,23 @@ def prepare(
     shipped = ship_package and not (cluster.is_local and interpreter == sys.executable)
     if cluster.is_local and interpreter:
         check_python(interpreter, shipped)
-    if shipped:
-        py_files = ",".join(filter(None, (str(build_zip(folder)), py_files)))
     carried = cluster_settings(
         cluster.master,
         driver={} if here else {**variables, **credentials},
         executors={} if cluster.is_local else credentials,
     )
+    base = (
+        Path(properties_file) if properties_file else default_properties({**environ, **process_env})
+    )
+    known = read_properties(base) if base is not None and (shipped or carried) else {}
+    if shipped:
+        theirs = py_files or {**known, **conf}.get(PY_FILES)
+        py_files = ",".join(filter(None, (str(build_zip(folder)), theirs)))
     wins: dict[str, str] = {}
     settings = {**(settings or {}), **carried}
     if settings:
-        base = (
-            Path(properties_file)
-            if properties_file
-            else default_properties({**environ, **process_env})
-        )
         if carried:
-            known = {} if base is None else read_properties(base)
-            theirs = {**known, **settings, **conf}.get(REDACTION)
-            settings[REDACTION] = redaction(theirs)
+            settings[REDACTION] = redaction({**known, **settings, **conf}.get(REDACTION))
             # On the command line theirs would win.
             wins = {REDACTION: settings[REDACTION]} if REDACTION in conf else {}
         properties_file = str(write_properties(folder, settings, base))

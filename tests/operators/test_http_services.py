@@ -68,6 +68,20 @@ class TestTheApplicationObject:
         assert not any(key in json.dumps(sent) for key in (ACCESS_KEY, SECRET_KEY))
         assert service.jobs[0].state == "CANCELLED"  # deleted when it has ended
 
+    @pytest.mark.parametrize(
+        ("deps", "files"), [(["s3a://a.zip"], ["s3://a.zip"]), (None, ["s3://x.zip", "s3://y.zip"])]
+    )
+    def test_files_of_a_setting_are_kept_where_dependencies_take_its_place(
+        self, service: Kubernetes, deps: list[str] | None, files: list[str]
+    ) -> None:
+        body = operator(service).template_spec
+        body["spec"]["deps"] = {"pyFiles": deps}
+        body["spec"]["sparkConf"] = {"spark.submit.pyFiles": "s3a://x.zip,s3a://y.zip"}
+        run(service, template_spec=body, ship_package=True)
+        *theirs, package = service.packages(service.requests[0])
+        assert theirs == files
+        assert package.endswith("zero_rename.zip")
+
     def test_may_be_a_file(self, service: Kubernetes) -> None:
         task = operator(
             service,
@@ -217,6 +231,18 @@ class TestTheRun:
             operator(service, tasks=tasks)
         with pytest.raises(AirflowFailException, match="no new_cluster"):
             run(service, json="{}", **wrong)
+        assert service.jobs == []
+
+    def test_is_no_spark_submit_task(self, service: Databricks) -> None:
+        given = operator(service)
+        submit = {"parameters": ["s3://code/job.py", "--day", "1"]}
+        task = {"task_key": "load", "new_cluster": given.new_cluster, "spark_submit_task": submit}
+        none: dict[str, Any] = {"spark_python_task": None, "new_cluster": None}
+        for wrong in ({**none, "tasks": [task]}, {**none, "json": task}):
+            with pytest.raises(InvalidInputError, match=r"spark_python_task"):
+                operator(service, **wrong)
+        with pytest.raises(InvalidInputError, match=r"spark_submit_task, .* Nothing was submitted"):
+            operator(service, spark_python_task=None, spark_submit_task=submit)
         assert service.jobs == []
 
     def test_holds_no_key_but_may_name_a_secret(self, service: Databricks) -> None:

@@ -30,6 +30,7 @@ from zero_rename.committer.errors import (
 )
 from zero_rename.committer.failures import failures_told
 from zero_rename.committer.handoff import Handoff
+from zero_rename.example_dags.jobs.flights_job import parse
 from zero_rename.operators import emr_containers, emr_serverless, emr_steps
 
 ONCE = "flights/scheduled__2013-02-02/load"
@@ -84,8 +85,44 @@ def test_what_the_service_is_asked_to_run(service: Service, tables: Tables) -> N
     names = zipfile.ZipFile(io.BytesIO(content)).namelist()
     assert {"zero_rename/spark/save_frame.py", "zero_rename/committer/handoff.py"} <= {*names}
     text = json.dumps(sent)
-    assert re.search(r'[" -]zr-[0-9a-f]{16}-[0-9a-f]{8}-2"', text)
+    assert re.search(r'[" =-]zr-[0-9a-f]{16}-[0-9a-f]{8}-2"', text)
     assert not any(secret in text for secret in (ACCESS_KEY, SECRET_KEY, "an-id", "a-secret"))
+
+
+@pytest.mark.parametrize("service", ["EmrSteps"], indirect=True)
+@pytest.mark.parametrize(
+    ("words", "in_cluster"),
+    [
+        (["--deploy-mode", "cluster", "j.py"], True),
+        (["--deploy-mode=cluster", "j.py"], True),
+        (["--supervise", "--conf=spark.submit.deployMode=cluster", "j.py"], True),
+        (["-c", "spark.submit.deployMode=cluster", "j.py"], True),
+        (["--conf", "spark.submit.deployMode=cluster", "--deploy-mode", "client", "j.py"], False),
+        (["j.py", "--deploy-mode", "cluster"], False),
+        (["--name", "x", "j.py", "--deploy-mode=cluster"], False),
+    ],
+)
+def test_a_driver_on_the_cluster_has_a_variable(
+    service: Service, words: list[str], in_cluster: bool
+) -> None:
+    (step,) = service.operator(task_id="t", table="s3://b/t").steps
+    jar = {**step["HadoopJarStep"], "Args": ["spark-submit", *words]}
+    run(service, steps=[{**step, "HadoopJarStep": jar}])
+    (request,) = service.requests
+    named = {word.partition("=")[0] for word in service.words(request)}
+    assert ("spark.yarn.appMasterEnv.ZERO_RENAME_HANDOFF" in named) == in_cluster
+    assert "spark.zero_rename.handoff" in named
+
+
+@pytest.mark.parametrize("service", ["Glue"], indirect=True)
+def test_a_script_gets_its_own_arguments_and_no_other(service: Service) -> None:
+    theirs = {"--csv": "s3://b/x.csv", "--day": "2013-01-01", "--conf": "spark.c=d"}
+    run(service, ship_package=True, script_args=theirs)
+    sent = service.requests[0]["arguments"]
+    taken = {"--conf", "--extra-py-files", "--additional-python-modules"}
+    left = [word for name in sent if name not in taken for word in (name, sent[name])]
+    assert parse(left).csv == "s3://b/x.csv"
+    assert sent["--conf"].startswith("spark.c=d --conf spark.zero_rename.")
 
 
 @one_service

@@ -12,6 +12,7 @@ from zero_rename.orchestration.submit.job_mark import JobMark
 from zero_rename.orchestration.submit.service_words import (
     refuse_in_request,
     with_arguments,
+    with_driver_words,
     with_words,
 )
 
@@ -31,6 +32,13 @@ ADDED = ["--conf", "spark.x=y"]
         ),
         ('--conf "spark.submit.pyFiles=s3://a.zip" --name x', "s3://a.zip,s3://p.zip"),
         ("--conf spark.submit.pyFiles=s3://a.zip", "s3://a.zip,s3://p.zip"),
+        ("--conf=spark.submit.pyFiles=s3://a.zip", "s3://a.zip,s3://p.zip"),
+        ("-c spark.submit.pyFiles=s3://a.zip", "s3://a.zip,s3://p.zip"),
+        ("--verbose --py-files='s3://a b.zip'", "s3://a b.zip,s3://p.zip"),
+        # Spark takes the option, and of several the last.
+        ("--conf spark.submit.pyFiles=s3://x.zip --py-files=s3://a.zip", "s3://a.zip,s3://p.zip"),
+        ("--py-files s3://a.zip --conf=spark.submit.pyFiles=s3://x.zip", "s3://a.zip,s3://p.zip"),
+        ("--py-files s3://x.zip --py-files s3://a.zip", "s3://a.zip,s3://p.zip"),
     ],
 )
 def test_the_package_comes_behind_the_user_s_files(given: str, files: str) -> None:
@@ -41,6 +49,26 @@ def test_the_package_comes_behind_the_user_s_files(given: str, files: str) -> No
     kept = [word for word in shlex.split(given) if "://" not in word]
     assert [word for word in words[:-2] if word in kept] == kept
     assert shlex.split(with_words(given, {}, None)) == shlex.split(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "files"), [("--verbose", "s3://a.zip,s3://p.zip"), ("--py-files=b", "b,s3://p.zip")]
+)
+def test_files_that_the_configuration_names_are_kept_where_an_option_takes_its_place(
+    given: str, files: str
+) -> None:
+    properties = {"spark.a": "b", "spark.submit.pyFiles": "s3://a.zip"}
+    overrides = {
+        "applicationConfiguration": [
+            {"classification": "spark-log4j", "properties": {"spark.submit.pyFiles": "x"}},
+            {"classification": "spark-defaults", "properties": properties},
+        ]
+    }
+    driver = {"sparkSubmit": {"entryPoint": "s3://j.py", "sparkSubmitParameters": given}}
+    made = with_driver_words(driver, "sparkSubmit", {}, "s3://p.zip", overrides)
+    words = shlex.split(made["sparkSubmit"]["sparkSubmitParameters"])
+    assert words[-1].rpartition("=")[2] == files
+    assert sum("--py-files" in word for word in words) == 1
 
 
 def test_words_of_a_step() -> None:
@@ -55,6 +83,15 @@ def test_words_of_a_step() -> None:
     assert (
         with_arguments(by_conf, {}, "s3://p.zip")[2] == "spark.submit.pyFiles=s3://a.zip,s3://p.zip"
     )
+    in_one = ["spark-submit", "--py-files=s3://a.zip", "j.py"]
+    assert with_arguments(in_one, {}, "s3://p.zip")[1] == "--py-files=s3://a.zip,s3://p.zip"
+
+
+def test_what_follows_the_application_is_its_own() -> None:
+    theirs = ["j.py", "--py-files", "x", "--conf", "spark.submit.pyFiles=x", "--py-files=x"]
+    assert with_arguments(["spark-submit", "--supervise", *theirs], {}, "s3://p.zip") == [
+        *("spark-submit", "--py-files", "s3://p.zip", "--supervise", *theirs)
+    ]
 
 
 def test_more_than_a_service_takes() -> None:

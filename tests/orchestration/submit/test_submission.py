@@ -114,6 +114,25 @@ def test_sparks_defaults_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert Path(made.properties_file).read_text().startswith("spark.y 2\n")
 
 
+@pytest.mark.parametrize("credentials", [{}, KEYS])
+def test_python_files_of_settings_are_kept_beside_the_package(
+    tmp_path: Path, credentials: dict[str, str]
+) -> None:
+    """Spark drops the setting where there is the option."""
+    package, own = tmp_path / "zero_rename.zip", tmp_path / "own.conf"
+    own.write_text("spark.submit.pyFiles file.zip\n")
+    given: dict[str, Any] = {"credentials": credentials, "properties_file": str(own)}
+    for more, theirs in (
+        ({}, "file.zip"),
+        ({"conf": {"spark.submit.pyFiles": "conf.zip"}}, "conf.zip"),
+        ({"conf": {"spark.submit.pyFiles": "conf.zip"}, "py_files": "a.zip"}, "a.zip"),
+    ):
+        folder = tmp_path / theirs[:1]
+        folder.mkdir()
+        made = prepared(Cluster("yarn", "client"), folder, **given, **more)
+        assert made.py_files == f"{folder / package.name},{theirs}"
+
+
 def test_without_credentials_there_is_no_file(tmp_path: Path) -> None:
     made = prepared(Cluster("yarn", "client"), tmp_path, credentials={}, ship_package=False)
     assert (made.py_files, made.properties_file) == (None, None)
