@@ -120,6 +120,11 @@ class ZeroRenameGlueOperator(AwsLoadOperator, GlueJobOperator):
             botocore_config=self.botocore_config,
         )
 
+    def _description(self, error: BaseException) -> Any:
+        if self._job_run_id is None:
+            return super()._description(error)
+        return self.hook.conn.get_job_run(JobName=self.job_name, RunId=self._job_run_id)
+
     def _cancel(self, job_id: str) -> None:
         cancel_run(self.hook.conn, self.job_name, job_id)
 

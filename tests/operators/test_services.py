@@ -133,11 +133,11 @@ def test_a_package_that_the_image_has_is_not_sent(service: Service, tables: Tabl
 
 
 class TestTries:
-    @one_service
+    @pytest.mark.parametrize("service", ["EmrServerless", "Glue"], indirect=True)
     def test_a_retry_reports_what_an_earlier_try_committed(self, service: Service) -> None:
         """The service says that it failed, after it had committed."""
         service.application.fails = RuntimeError("afterwards")
-        with pytest.raises(AirflowException):
+        with pytest.raises(AirflowException, match=service.said):
             run(service)
         report = run(service, 2)
         assert (report["repeated"], report["rows"]) == (True, 1)
@@ -157,7 +157,7 @@ class TestTries:
         assert len(service.jobs) == 1
         assert len(pauses) == 2
 
-    @one_service
+    @pytest.mark.parametrize("service", ["EmrServerless", "Glue"], indirect=True)
     def test_a_job_that_fails_then_fails_the_try_that_waits_for_it(
         self, service: Service, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -166,7 +166,7 @@ class TestTries:
         with pytest.raises(Killed):
             run(service)
         while_it_waits(monkeypatch, lambda: service.set_state(service.jobs[0], service.failed))
-        with pytest.raises(AirflowException):
+        with pytest.raises(AirflowException, match=service.said):
             run(service, 2)
         service.goes_on = False
         assert run(service, 3)["repeated"] is False

@@ -175,6 +175,10 @@ class EmrServerless(Service):
         )["applicationId"]
         self.recording(EMRServerlessBackend, "start_job_run", lambda **members: members)
 
+    def set_state(self, job: Any, state: str) -> None:
+        job.state = state
+        job.state_details = self.said if state == self.failed else ""
+
     def operator(self, **arguments: Any) -> Any:
         given = {
             "application_id": self.id,
@@ -295,6 +299,9 @@ class Glue(Service):
 
     def set_state(self, job: Any, state: str) -> None:
         job.status = state
+        if state == self.failed:
+            known = job.as_dict()
+            job.as_dict = lambda: {**known, "JobRunState": state, "ErrorMessage": self.said}
 
 
 SERVICES = {kind.__name__: kind for kind in (EmrServerless, EmrSteps, EmrContainers, Glue)}
