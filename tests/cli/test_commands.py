@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -61,6 +63,15 @@ def as_json(*arguments: str, code: int = 0) -> Any:
     result = invoke(*arguments, "--json")
     assert result.exit_code == code, result.output
     return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("library", ["typer", "rich"])
+def test_without_its_libraries_the_command_names_the_extra(library: str) -> None:
+    code = f"import sys; sys.modules[{library!r}] = None; from zero_rename.cli import main; main()"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.returncode == 2
+    needed = f"zero-rename needs {library}: pip install 'airflow-provider-zero-rename[cli]'"
+    assert ended.stderr.splitlines() == [needed]
 
 
 def test_show(table: Table) -> None:
