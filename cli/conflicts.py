@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..committer import InvalidInputError, Table
-from .ages import seconds_of
+from .ages import DAY, age_option
 from .output import DRY, Apply, AsJson, Exit, Url, print_rows, refusals, say
 
 if TYPE_CHECKING:
@@ -17,22 +17,21 @@ if TYPE_CHECKING:
     from ..committer.maintenance.conflicts import ConflictReport, PartitionConflict
 
 Window = Annotated[
-    str,
-    typer.Option(metavar="AGE", help="How near two decisions are that belong together: 30m, 6h."),
+    float, age_option("How near two decisions are that belong together.", default="1h")
 ]
-Since = Annotated[str, typer.Option(metavar="AGE", help="How far to look back: 12h, 30d.")]
+Since = Annotated[float, age_option("How far to look back.", default="7d")]
 
 
 def conflicts(
     table: Url,
-    window: Window = "1h",
-    since: Since = "7d",
+    window: Window = 3600.0,
+    since: Since = 7 * DAY,
     partition: Annotated[str | None, typer.Option(help="Only this one, such as day=1.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Runs that touched one partition: what each wrote, what is visible, who gave way."""
     with refusals():
-        report = Table(table).conflicts(seconds_of(window), seconds_of(since), partition)
+        report = Table(table).conflicts(window, since, partition)
     rows = [row for conflict in report.conflicts for row in _rows(conflict)]
     columns = ("partition", "job or run", "decided", "did", "files", "rows", "visible", "hidden")
     nothing = "No two runs touched one partition so near to each other in that time."
@@ -111,8 +110,8 @@ def resolve(
             "through the heads, and the resolution can be undone.",
         ),
     ] = False,
-    window: Window = "1h",
-    since: Since = "7d",
+    window: Window = 3600.0,
+    since: Since = 7 * DAY,
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
@@ -129,8 +128,8 @@ def resolve(
             undo,
             apply=apply,
             discard=discard,
-            window=seconds_of(window),
-            since=seconds_of(since),
+            window=window,
+            since=since,
         )
     rows = [(job, "keeps its rows") for job in found.kept]
     rows += [(job, "loses its rows") for job in found.dropped]

@@ -9,25 +9,24 @@ import typer
 
 from ..committer import Table
 from ..committer.errors import escaped
-from .ages import seconds_of
+from .ages import DAY, age_option
 from .output import DRY, Apply, AsJson, Exit, Url, print_rows, refusals, say
 
 
 def gc(
     table: Url,
     older_than: Annotated[
-        str,
-        typer.Option(
-            metavar="AGE",
-            help="How long decisions, runs' failures and what was replaced stay whole: 12h, 7d.",
+        float,
+        age_option(
+            "How long decisions, runs' failures and what was replaced stay whole.", default="7d"
         ),
-    ] = "7d",
+    ] = 7 * DAY,
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
     """Fold, settle and remove old records, so that they stay small. Changes no answer."""
     with refusals():
-        report = Table(table).gc(seconds_of(older_than), apply)
+        report = Table(table).gc(older_than, apply)
     counts = (
         ("lists of decisions in heads", "folded", report.folded),
         ("decisions", "settled", report.settled),

@@ -14,6 +14,7 @@ import typer
 from ..committer import AdoptAction, Outcome, PurgeAction, RepairAction, Table
 from ..committer.state.old_records import KEPT_FOR
 from . import catalog, compact, conflicts, gc, s3a, s3a_check, s3a_recover, s3a_uploads, uploads
+from .ages import DAY, age_option
 from .output import DRY, EXIT_CODES, Apply, AsJson, Exit, Url, plain, print_rows, refusals, say
 from .policy import lifecycle, policy
 
@@ -42,10 +43,9 @@ app.add_typer(catalog.app, name="catalog")
 
 Patience = Annotated[
     float | None,
-    typer.Option(
-        help="Seconds an undecided job may be silent before it is declared dead. Default: ten of "
-        "the job's own intervals, or its maximum duration where nobody sends heartbeats.",
-        min=0.0,
+    age_option(
+        "How long an undecided job may be silent before it is declared dead. Default: ten of the "
+        "job's own intervals, or its maximum duration where nobody sends heartbeats."
     ),
 ]
 #: A path with a slip of the pen looks like a table that is well, else.
@@ -111,7 +111,7 @@ def purge(
         bool, typer.Option(help="Abort uploads that no job of this package made, too, by age.")
     ] = False,
     older_than: Annotated[
-        float | None, typer.Option(help="With --foreign: their least age, in seconds.", min=3600.0)
+        float | None, age_option("With --foreign: their least age.", least="1h")
     ] = None,
     job: Annotated[
         list[str] | None,
@@ -119,9 +119,10 @@ def purge(
     ] = None,
     records_older_than: Annotated[
         float,
-        typer.Option(
-            help="Seconds for which runs' failures, and lists of files that nothing names, stay.",
-            min=3600.0,
+        age_option(
+            "How long runs' failures, and lists of files that nothing names, stay.",
+            default=f"{KEPT_FOR / DAY:.0f}d",
+            least="1h",
         ),
     ] = KEPT_FOR,
     registered: catalog.Registered = None,
@@ -130,7 +131,7 @@ def purge(
 ) -> None:
     """Recover, abort the uploads that nobody will complete, and remove records nobody needs."""
     if foreign and older_than is None:
-        raise typer.BadParameter("--foreign needs --older-than SECONDS")
+        raise typer.BadParameter("--foreign needs --older-than AGE")
     with refusals():
         opened = Table(table)
         report = opened.purge(older_than, foreign, apply, patience, job or (), records_older_than)
@@ -276,7 +277,7 @@ def doctor(
     table: Url,
     max_duration: Annotated[
         float | None,
-        typer.Option(help="Seconds the longest job may run. Default: 24 h, or an open job's own."),
+        age_option("How long the longest job may run. Default: 24h, or an open job's own."),
     ] = None,
     apply: Annotated[
         bool, typer.Option("--apply", help="Record what the store does not keep any more.")

@@ -10,6 +10,7 @@ import typer
 from ..committer import Table, TableRoot
 from ..committer.doctor import backstop
 from ..committer.maintenance.access_policy import Role, access_policy
+from .ages import age_option
 from .output import DRY, Apply, AsJson, Url, refusals, say
 
 
@@ -36,7 +37,7 @@ def lifecycle(
     ] = None,
     max_duration: Annotated[
         float | None,
-        typer.Option(help="Seconds the longest job may run. Default: 24 h, or an open job's own."),
+        age_option("How long the longest job may run. Default: 24h, or an open job's own."),
     ] = None,
     apply: Apply = False,
     as_json: AsJson = False,

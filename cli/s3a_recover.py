@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..committer.errors import InvalidInputError
+from .ages import age_option
 from .output import DRY, Apply, AsJson, Exit, Url, plain, print_rows, refusals, say
 
 if TYPE_CHECKING:
@@ -16,11 +17,9 @@ if TYPE_CHECKING:
 
 Patience = Annotated[
     float | None,
-    typer.Option(
-        help="Seconds of silence after which a job of which nothing else is known counts as dead. "
-        "Longer than the longest task: one that writes a file is silent. Default: such a job stays "
-        "unknown.",
-        min=0.0,
+    age_option(
+        "The silence after which a job of which nothing else is known counts as dead. Longer than "
+        "the longest task: one that writes a file is silent. Default: such a job stays unknown."
     ),
 ]
 Dead = Annotated[

@@ -16,7 +16,7 @@ from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElaps
 
 from ..committer.errors import InvalidInputError
 from ..committer.uploads.storage_price import STANDARD, monthly_cost
-from .ages import seconds_of
+from .ages import age_option
 from .output import DRY, EXIT_CODES, Apply, Exit, refusals, say, sheet_of
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ Path = Annotated[
     ),
 ]
 Age = Annotated[
-    str | None,
-    typer.Option(metavar="AGE", help="Least age: seconds, or 45m, 12h, 7d; by the store's clock."),
+    float | None,
+    age_option("Least age: seconds, or 45m, 12h, 7d; by the store's clock."),
 ]
 Jobs = Annotated[
     list[str] | None, typer.Option("--job", metavar="JOB", help="Of this job only; repeatable.")
@@ -129,7 +129,7 @@ def expect(
 
 
 def _selection(
-    older_than: str | None, jobs: Sequence[str] | None, ours: bool, foreign: bool
+    older_than: float | None, jobs: Sequence[str] | None, ours: bool, foreign: bool
 ) -> Selection:
     from ..committer.maintenance.purge_plan import Whose
     from ..committer.uploads.selection import Selection
@@ -139,7 +139,7 @@ def _selection(
         whose |= {Whose.OURS, Whose.UNKNOWN, Whose.NESTED}
     if foreign:
         whose |= {Whose.FOREIGN}
-    return Selection(seconds_of(older_than or "0"), frozenset(whose), frozenset(jobs or ()))
+    return Selection(older_than or 0.0, frozenset(whose), frozenset(jobs or ()))
 
 
 class _Listing:

@@ -104,7 +104,7 @@ def _about_uploads(context: Context, table: TableRecord) -> Step[list[Problem]]:
         Whose.FOREIGN: (
             "foreign uploads",
             "that no job of this package made, older than a day",
-            f" --foreign --older-than {DAY:.0f}",
+            " --foreign --older-than 1d",
         ),
     }
     found = []

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 
-from ..errors import DamagedError, StoreFullError
+from ..errors import DamagedError, InvalidInputError, StoreFullError
 from ..index.old_parts import find_old_parts
 from ..job_spec import Coordination
+from ..layout import is_job_id, job_in_key
 from ..protocol.apply import finish
 from ..protocol.close import list_uploads
 from ..protocol.open import read_open
@@ -17,7 +18,7 @@ from ..records.decision import Decision
 from ..records.head import HeadState
 from ..s3.backoff import Backoff
 from ..s3.deletion import abort_until_gone, remove
-from ..s3.requests import All, ListedUpload, Step
+from ..s3.requests import All, Found, Head, ListedUpload, Step
 from ..state.context import Context
 from ..state.decide import decide, read_decision
 from ..state.found_table import find_table
@@ -89,9 +90,11 @@ def purge(
         aborted whatever their age, and uploads of those of which the table has no record.
     :param records_older_than: seconds for which failures, and manifests that no head names, stay.
     :param apply: do it; ``False`` says what would be done, and changes nothing.
+    :raises InvalidInputError: nothing of one of ``jobs`` is here; nothing was changed.
     """
     facts, coordination = yield from known(context, (yield from find_table(context)))
     context = replace(context, facts=facts)
+    yield from _check_named(context, jobs)
     settle = _recovered if apply else _planned
     recovered = yield from settle(context, coordination, patience, jobs)
     judged = yield from judge_uploads(context, Wanted(foreign_older_than, frozenset(jobs)))
@@ -107,6 +110,30 @@ def purge(
     entries = [_entry(it, apply, left.get(it.upload)) for it in judged]
     entries += yield from _old_records(context, records_older_than, apply)
     return PurgeReport(tuple(entries), tuple(recovered))
+
+
+def _check_named(context: Context, jobs: Collection[str]) -> Step[None]:
+    """A slip of the pen would else look as if that job were settled."""
+    if not jobs:
+        return
+    ids, root = [job for job in sorted(jobs) if is_job_id(job)], context.root
+    keys = [key for job in ids for key in (root.open_key(job), root.decision_key(job))]
+    found = yield All(tuple(Head(key) for key in keys))
+    recorded = {key for key, it in zip(keys, found, strict=True) if isinstance(it, Found)}
+    known = {job for job in ids if {root.open_key(job), root.decision_key(job)} & recorded}
+    if known >= set(jobs):
+        return
+    uploads, heads = yield All((list_uploads(context), all_heads(context)))
+    known |= {job_in_key(upload.key) for upload in uploads}
+    known |= {state.head.claim for state in heads if isinstance(state, HeadState)}
+    for job in sorted(set(jobs) - known):
+        raise InvalidInputError(
+            f"There is no record, no claim and no upload of a job {job!r} here; nothing was "
+            "changed.",
+            table=root.url,
+            remedy=f"`zero-rename jobs {root.url}` lists the jobs that are open, `zero-rename "
+            f"uploads list {root.url}` the uploads with their jobs.",
+        )
 
 
 def _old_records(context: Context, kept_for: float, apply: bool) -> Step[list[PurgeEntry]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from ..errors import InvalidInputError
+from ..layout import is_job_id
 from ..maintenance.purge_plan import Whose
 
 _SCHEMES = ("s3", "s3a", "s3n")
@@ -47,3 +48,12 @@ class Selection:
     older_than: float = 0.0
     whose: frozenset[Whose] = frozenset()
     jobs: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        """:raises InvalidInputError: one of ``jobs`` is no job's id."""
+        for job in self.jobs:
+            if not is_job_id(job):
+                raise InvalidInputError(
+                    f"{job!r} is no job's id; nothing was looked at.",
+                    remedy="Give it as `zero-rename jobs` and the keys of uploads have it, zr1-….",
+                )

@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 
 from zero_rename import JobSpec, Table
 from zero_rename.cli import app
-from zero_rename.cli.output import sheet_of
+from zero_rename.cli.output import Exit, sheet_of
 from zero_rename.committer import (
     DataLostError,
     OutcomeUnknownError,
@@ -128,6 +128,58 @@ def test_purge_names_each_upload_and_why(table: Table, s3_bucket: Any) -> None:
     assert s3_bucket.uploads() == [key]
     assert as_json(*arguments, "--apply")["entries"][0]["action"] == "aborted"
     assert s3_bucket.uploads() == []
+
+
+@pytest.mark.parametrize("job", ["flights", "zr1-" + "0" * 26])
+def test_purge_refuses_a_job_that_nobody_knows(table: Table, s3_bucket: Any, job: str) -> None:
+    """Before it does anything else: who named it means another."""
+    opened = table.open_job(JobSpec(DATA.schema))
+    writer = table.task_writer(opened, 0, 0)
+    writer.write(DATA)
+    writer.close()
+    refused = invoke("purge", table.root.url, "--job", job, "--patience", "0", "--apply")
+    assert refused.exit_code == 2
+    assert f"of a job '{job}' here; nothing was changed" in refused.stderr
+    assert len(s3_bucket.uploads()) == 2
+    done = as_json("purge", table.root.url, "--job", opened.job, "--apply")
+    assert [it["outcome"] for it in done["recovered"]] == ["aborted"]
+    # It may be repeated: the job is known by its decision.
+    assert as_json("purge", table.root.url, "--job", opened.job, "--apply")["recovered"] == []
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ("recover", "--patience"),
+        ("purge", "--patience"),
+        ("purge", "--older-than"),
+        ("purge", "--records-older-than"),
+        ("doctor", "--max-duration"),
+        ("lifecycle", "--max-duration"),
+        ("gc", "--older-than"),
+        ("conflicts", "--window"),
+        ("conflicts", "--since"),
+        ("uploads list", "--older-than"),
+        ("s3a-jobs", "--patience"),
+        ("s3a-recover", "--patience"),
+    ],
+)
+def test_every_age_is_spelled_alike(table: Table, command: str, option: str) -> None:
+    for age in ("36500", "36500s", "1.5h", "90m", "7d"):
+        taken = invoke(*command.split(), table.root.url, option, age)
+        assert taken.exit_code in (Exit.DONE, Exit.LOOK), (age, taken.output)
+    for age in ("soon", "-1", "nan", "7w", "9" * 400):
+        assert invoke(*command.split(), table.root.url, option, age).exit_code == Exit.REFUSED, age
+
+
+def test_an_age_is_in_seconds(table: Table) -> None:
+    opened = table.open_job(JobSpec(DATA.schema))
+    (left,) = as_json("recover", table.root.url, "--patience", "1h")
+    assert left["outcome"] == "left"
+    (dead,) = as_json("recover", table.root.url, "--patience", "0.0s")
+    assert (dead["job"], dead["outcome"]) == (opened.job, "would-abort")
+    refused = invoke("purge", table.root.url, "--foreign", "--older-than", "59m")
+    assert (refused.exit_code, "59m is less than 1h" in refused.stderr) == (2, True)
 
 
 def test_purge_fails_loudly_where_aborting_does(
