@@ -42,6 +42,8 @@ class Touch:
     :param files: that it wrote there, of ``rows`` and ``bytes``.
     :param visible: how many of them readers through the heads see.
     :param hidden: how many are still in the store and no head names them: they can be brought back.
+    :param merged: whose rows it wrote again, as a compaction or a resolution does: it has none of
+        its own. "" are files that no job of the table wrote.
     """
 
     job: str
@@ -54,6 +56,7 @@ class Touch:
     bytes: int
     visible: int
     hidden: int
+    merged: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,16 @@ def find_conflicts(
     :param partition: this one only.
     :raises InvalidInputError: a table of coordination *none*, which has no heads.
     """
+    seen: Survey = yield from survey(context, None if partition is None else (partition,))
+    return (yield from conflicts_in(context, seen, window, since))
+
+
+def conflicts_in(
+    context: Context, seen: Survey, window: float, since: float
+) -> Step[ConflictReport]:
+    """As :func:`find_conflicts`, of the partitions of one state. It is read before the decisions,
+    so that all that led to it are there; what has come after it is told by the epoch that it goes
+    on from, and left out."""
     table = yield from read_table(context)
     if table.coordination is Coordination.NONE:
         raise InvalidInputError(
@@ -118,11 +131,11 @@ def find_conflicts(
         )
     context = replace(context, facts=table.facts)
     decided, unread, start = yield from _decided_since(context, since)
-    seen: Survey = yield from survey(context)
-    found = _together(_touches(decided, seen.snapshot.files), window)
+    found = _together(_touches(decided, seen), window)
     failures = yield from _gave_way(context, start)
     names = {*found, *(it.partition for it in failures if it.partition)}
-    names = {name for name in names if partition in (None, name)}
+    asked = seen.snapshot.asked
+    names = {name for name in names if asked is None or name in asked}
     conflicts = yield All(
         tuple(_conflict(context, name, found.get(name, ()), failures) for name in sorted(names))
     )
@@ -168,18 +181,20 @@ def _decided_since(context: Context, since: float) -> Step[tuple[list[Decided], 
 
 
 def _touches(
-    decided: Iterable[Decided], visible: Iterable[DataFile]
+    decided: Iterable[Decided], seen: Survey
 ) -> dict[str, list[tuple[Touch, frozenset[str]]]]:
-    """By partition; each with the keys of the files that it wrote."""
-    visible = list(visible)
-    seen = {file.key for file in visible}
-    shown = Counter((file.partition, file.job) for file in visible)
+    """By partition; each with the keys of the files that it wrote and nobody sees."""
+    state = seen.snapshot
+    keys = {file.key for file in state.files}
+    shown = Counter((file.partition, file.job) for file in state.files)
     touches: dict[str, list[tuple[Touch, frozenset[str]]]] = defaultdict(list)
     for it in decided:
         for change in it.decision.partitions:
-            keys = frozenset(file.key for file in change.files)
-            touch = _touch(it, change, shown[change.partition, it.decision.job])
-            touches[change.partition].append((touch, keys - seen))
+            name = change.partition
+            if change.base_epoch >= state.epochs.get(name, 0) and name not in seen.damaged:
+                continue  # It came after that state.
+            touch = _touch(it, change, shown[name, it.decision.job])
+            touches[name].append((touch, frozenset(file.key for file in change.files) - keys))
     return touches
 
 
@@ -196,6 +211,7 @@ def _touch(decided: Decided, change: PartitionDecision, visible: int) -> Touch:
         change.sums.bytes,
         visible,
         0,
+        change.merged,
     )
 
 

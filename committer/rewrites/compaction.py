@@ -1,20 +1,25 @@
-"""Compaction: small files of a partition written anew as fewer, by an ordinary job."""
+"""Compaction: small files of a partition written anew as fewer, by an ordinary job; and whose rows
+files hold that were written again."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..errors import InvalidInputError
+from ..errors import DamagedError, InvalidInputError
 from ..job_spec import Coordination, FileOptions, JobSpec, Mode, Owner
 from ..protocol.snapshot import Snapshot, take_snapshot
 from ..records.data_file import DataFile
 from ..s3.requests import All, Step
 from ..state.context import Context
-from ..state.decide import read_decision
+from ..state.decide import Decided, read_decision
 from ..state.found_table import read_table
 
+#: The writer of files that no job of the table wrote.
+_NOBODY = ""
+#: Jobs that wrote rows first, by the job whose files hold them.
+Origins = Mapping[str, frozenset[str]]
 #: Bytes of a file that compaction aims at.
 TARGET_BYTES = 512 * 1024 * 1024
 
@@ -109,8 +114,9 @@ def _of_one(snapshot: Snapshot, partition: str) -> Snapshot:
 
 def compaction_spec(context: Context, plan: CompactionPlan, owner: Owner) -> Step[JobSpec]:
     """The job that compacts a partition: it replaces the partition as it was read, so that it is
-    refused where another job has changed it since."""
-    jobs = yield from _merged(context, plan)
+    refused where another job has changed it since. What else it reads, the decisions of the jobs
+    that wrote the files, does not change."""
+    origins = yield from origins_of(context, plan.partition, plan.files)
     state = plan.snapshot
     return JobSpec(
         state.schema,
@@ -118,21 +124,43 @@ def compaction_spec(context: Context, plan: CompactionPlan, owner: Owner) -> Ste
         replace_partitions=(plan.partition,) if state.partition_by else (),
         replace_table=not state.partition_by,
         base=state.base,
-        merges={plan.partition: jobs},
+        merges={plan.partition: tuple(sorted(all_of(origins, plan.files)))},
         owner=owner,
         files=FileOptions(bytes_per_file=plan.target_bytes),
     )
 
 
-def _merged(context: Context, plan: CompactionPlan) -> Step[tuple[str, ...]]:
-    """The jobs whose rows are in the files, also in those of a compaction before."""
-    jobs = sorted({file.job for file in plan.files if file.job})
-    found = yield All(tuple(read_decision(context, job) for job in jobs))
-    before = {
-        job
-        for decided in found
-        if decided is not None
-        for change in decided.changes.get(plan.partition, ())
-        for job in change.merged
+def origins_of(context: Context, partition: str, files: Iterable[DataFile]) -> Step[Origins]:
+    """Whose rows the files of a partition hold: one request for each job that wrote any.
+
+    :raises DamagedError: the decision of one is gone, or cannot be read.
+    """
+    jobs = sorted({file.job for file in files} - {_NOBODY})
+    found = yield All(tuple(_decision(context, job) for job in jobs))
+    named = {
+        job: frozenset(name for change in it.changes.get(partition, ()) for name in change.merged)
+        for job, it in zip(jobs, found, strict=True)
     }
-    return tuple(sorted({*jobs, *before}))
+    return {_NOBODY: frozenset({_NOBODY})} | {
+        job: merged or frozenset({job}) for job, merged in named.items()
+    }
+
+
+def _decision(context: Context, job: str) -> Step[Decided]:
+    decided = yield from read_decision(context, job)
+    if decided is None:
+        raise DamagedError(
+            "The decision of a job that wrote files is gone, so nobody knows whether it wrote rows "
+            "of others again. Nothing was changed.",
+            table=context.root.url,
+            job=job,
+            key=context.root.decision_key(job),
+            remedy="Restore the decision from a version or backup, or load the partition again "
+            "with mode replace.",
+        )
+    return decided
+
+
+def all_of(origins: Origins, files: Iterable[DataFile]) -> frozenset[str]:
+    """Whose rows they hold, all together."""
+    return frozenset().union(*(origins[file.job] for file in files))

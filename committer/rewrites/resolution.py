@@ -1,8 +1,10 @@
 """Resolution of a conflict over a partition: which runs' rows it shall hold, as a new atomic job.
 
 The job replaces the partition by the rows of files that are there, and refuses where the partition
-has changed since it was looked at. What it replaces stays in the store, where no reader through the
-heads sees it, unless it is to be discarded: so the same can be undone.
+has changed since it was looked at: that look, at its head, is the job's base and comes before all
+else that a plan is made of, decisions, lists of files and a listing. What it replaces stays in the
+store, where no reader through the heads sees it, unless it is to be discarded: so the same can be
+undone.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ from enum import StrEnum
 from ..errors import InvalidInputError
 from ..job_spec import JobSpec, Mode, Owner, SuccessMarkers
 from ..layout import jobs_on_record
-from ..maintenance.conflicts import ConflictReport, PartitionConflict, files_of_job, find_conflicts
-from ..protocol.snapshot import Snapshot, take_snapshot
+from ..maintenance.conflicts import ConflictReport, PartitionConflict, conflicts_in, files_of_job
+from ..protocol.snapshot import Snapshot, Survey, take_snapshot
 from ..records.data_file import DataFile
 from ..s3.listing import list_objects
 from ..s3.requests import All, Step
@@ -23,6 +25,8 @@ from ..state.context import Context
 from ..state.data_listing import list_data
 from ..state.decide import Decided, read_decision
 from ..state.partition_files import files_of_decision
+from ..state.tolerance import or_damage
+from .compaction import all_of, origins_of
 
 
 class Keep(StrEnum):
@@ -51,11 +55,15 @@ class Resolution:
 
 @dataclass(frozen=True)
 class ResolutionPlan:
-    """A resolution, the files whose rows make it, and the state that it was worked out from."""
+    """A resolution, the files whose rows make it, and the state that it was worked out from.
+
+    :param origins: the jobs that wrote those rows first.
+    """
 
     resolution: Resolution
     files: tuple[DataFile, ...]
     snapshot: Snapshot
+    origins: tuple[str, ...]
 
     def spec(self, owner: Owner, discard: bool) -> JobSpec:
         """The job that carries it out."""
@@ -67,7 +75,7 @@ class ResolutionPlan:
             replace_table=not partitions,
             base=self.snapshot.base,
             keep_replaced=not discard,
-            merges={self.resolution.partition: self.resolution.kept},
+            merges={self.resolution.partition: self.origins},
             success_markers=SuccessMarkers.NONE,
             owner=owner,
         )
@@ -82,7 +90,9 @@ def plan_resolution(
     :param window: with ``since``, as in :func:`.conflicts.find_conflicts`.
     :raises InvalidInputError: there is no such conflict, or files of a job to keep are gone.
     """
-    report: ConflictReport = yield from find_conflicts(context, window, since, partition)
+    # Before the report: what comes after this look is nobody's to drop, and refuses the job.
+    snapshot: Snapshot = yield from take_snapshot(context, [partition])
+    report: ConflictReport = yield from conflicts_in(context, Survey(snapshot), window, since)
     conflict = next((it for it in report.conflicts if len(it.touches) > 1), None)
     if conflict is None:
         raise InvalidInputError(
@@ -93,17 +103,26 @@ def plan_resolution(
             f"{context.root.url} names what there is.",
         )
     kept = _kept(context, conflict, keep)
-    # After the report: what has come since is nobody's to drop.
-    snapshot: Snapshot = yield from take_snapshot(context, [partition])
     dropped = [it.job for it in conflict.touches if it.job not in kept]
+    origins = {it.job: frozenset(it.merged or {it.job}) for it in conflict.touches}
+    origins |= yield from origins_of(context, partition, snapshot.files)
+    named = {it.job for it in conflict.touches}
+    for job in sorted({file.job for file in snapshot.files}):
+        if (origins[job] - named) if job in dropped else origins[job].intersection(dropped):
+            raise _one_piece(context, partition, job, origins[job])
     files = [file for file in snapshot.files if file.job not in dropped]
-    seen = {file.key for file in snapshot.files}
-    for touch in conflict.touches:
-        if touch.job in kept and touch.visible < touch.files:
-            own = yield from files_of_job(context, touch.job, partition)
-            files += (file for file in own if file.key not in seen)
+    there = all_of(origins, files)
+    # Those that have rows of their own first: what others wrote again may be theirs.
+    for touch in sorted(conflict.touches, key=lambda it: bool(it.merged)):
+        own = origins[touch.job]
+        if touch.job not in kept or touch.visible or not touch.files or own <= there:
+            continue
+        if own & there:
+            raise _one_piece(context, partition, touch.job, own)
+        files += yield from files_of_job(context, touch.job, partition)
+        there |= own
     yield from _require(context, partition, files)
-    return _plan(partition, kept, dropped, files, snapshot)
+    return _plan(partition, kept, dropped, files, snapshot, there)
 
 
 def plan_undoing(context: Context, partition: str, job: str) -> Step[ResolutionPlan]:
@@ -111,40 +130,43 @@ def plan_undoing(context: Context, partition: str, job: str) -> Step[ResolutionP
 
     By the decisions of all jobs, which say in which order each came: one request a decision.
 
-    :raises InvalidInputError: the job has not changed the partition, others have since, or files
-        of that state are gone.
+    :raises InvalidInputError: the job has not changed the partition, others have since, or that
+        state is not on record, whole, or files of it are gone.
     """
+    # Before the history: what comes after this look refuses the job.
+    snapshot: Snapshot = yield from take_snapshot(context, [partition])
     changes = yield from _history(context, partition)
-    last = max(changes, default=None)
-    if last is None or changes[last].decision.job != job:
+    last = max(changes, default=-1)
+    now = snapshot.epochs.get(partition, 0)
+    if last < 0 or last + 1 != now or changes[last].decision.job != job:
         raise InvalidInputError(
             f"{job} is not the job that changed {partition} last; nothing was changed.",
             table=context.root.url,
             job=job,
             remedy=f"zero-rename conflicts {context.root.url} names the runs that did.",
         )
-    snapshot: Snapshot = yield from take_snapshot(context, [partition])
     if _only_adds(changes[last], partition):
         files = [file for file in snapshot.files if file.job != job]
     else:
         files = _state_before(context, changes, partition, last)
     yield from _require(context, partition, files)
+    origins = yield from origins_of(context, partition, files)
     kept = dict.fromkeys(file.job for file in files if file.job)
-    return _plan(partition, tuple(kept), [job], files, snapshot)
+    return _plan(partition, tuple(kept), [job], files, snapshot, all_of(origins, files))
 
 
 def _history(context: Context, partition: str) -> Step[Mapping[int, Decided]]:
-    """The commits that changed a partition, by the epoch that they found."""
+    """The commits that changed a partition, as far as they can be read, by the epoch that they
+    found."""
     prefix = context.root.decisions_prefix
     listing = yield from list_objects(prefix)
     jobs = sorted(jobs_on_record(prefix, listing.keys))
-    found = yield All(tuple(read_decision(context, job) for job in jobs))
+    found = yield All(tuple(or_damage(read_decision(context, job)) for job in jobs))
     return {
         change.base_epoch: it
         for it in found
-        if it is not None
-        for change in it.decision.partitions
-        if change.partition == partition
+        if isinstance(it, Decided)
+        for change in it.changes.get(partition, ())
     }
 
 
@@ -156,25 +178,48 @@ def _only_adds(decided: Decided, partition: str) -> bool:
 def _state_before(
     context: Context, changes: Mapping[int, Decided], partition: str, end: int
 ) -> list[DataFile]:
-    files: list[DataFile] = []
-    unknown = ""
-    for epoch in sorted(epoch for epoch in changes if epoch < end):
-        decision = changes[epoch].decision
-        for change in changes[epoch].changes[partition]:
-            gone = change.dropped_job
-            files = [] if change.replace else [it for it in files if it.job != gone]
-            unknown = "" if change.replace else unknown
-        files += files_of_decision(decision, partition)
-        unknown = decision.job if decision.settled else unknown
-    if unknown:
+    """What a partition held at an epoch: what its jobs did one after another, from the last
+    replace before it on.
+
+    :raises InvalidInputError: one of them is not on record, whole; or the first of all replaced
+        files that no job of the table wrote.
+    """
+
+    def replaces(epoch: int) -> bool:
+        return any(change.replace for change in changes[epoch].changes[partition])
+
+    start = max((it for it in changes if it < end and replaces(it)), default=0)
+    lost = next((it for it in range(start, end) if not _is_whole(changes.get(it))), None)
+    if end == 0 and any(change.sums.removed for change in changes[0].changes[partition]):
+        lost = 0
+    if lost is not None:
+        decided = changes.get(lost)
         raise InvalidInputError(
-            f"What {partition} held then is not on record any more: gc has settled it. Nothing was "
-            "changed.",
+            f"What {partition} held then is not on record any more: "
+            f"{_why_lost(decided, lost, end)}. Nothing was changed.",
             table=context.root.url,
-            job=unknown,
+            job=None if decided is None else decided.decision.job,
             remedy="Load the partition again with mode replace.",
         )
-    return files
+    files: dict[str, DataFile] = {}
+    for epoch in range(start, end):
+        gone = {change.dropped_job for change in changes[epoch].changes[partition]}
+        files = {key: file for key, file in files.items() if file.job not in gone}
+        # A run's later try names again what its earlier one found there.
+        files |= {it.key: it for it in files_of_decision(changes[epoch].decision, partition)}
+    return list(files.values())
+
+
+def _is_whole(decided: Decided | None) -> bool:
+    return decided is not None and not decided.decision.settled
+
+
+def _why_lost(decided: Decided | None, epoch: int, end: int) -> str:
+    if decided is None:
+        return f"the decision of the job that went on from epoch {epoch} is gone or damaged"
+    if decided.decision.settled:
+        return "gc has settled it"
+    return "files that no job of the table wrote, which this one replaced"
 
 
 def _kept(context: Context, conflict: PartitionConflict, keep: Sequence[str]) -> tuple[str, ...]:
@@ -193,6 +238,21 @@ def _kept(context: Context, conflict: PartitionConflict, keep: Sequence[str]) ->
             remedy=f"Give newest, all, or some of {', '.join(jobs)}.",
         )
     return tuple(job for job in jobs if job in keep)
+
+
+def _one_piece(
+    context: Context, partition: str, job: str, origins: Collection[str]
+) -> InvalidInputError:
+    names = [name or "files that no job of the table wrote" for name in sorted(origins)]
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return InvalidInputError(
+        f"The rows of {', '.join(names[:5])}{more} in {partition} were written again as one, by "
+        f"{job}, so they stay or go together. Nothing was changed.",
+        table=context.root.url,
+        job=job,
+        remedy="Keep or leave out all of them; or, where it was the last change, take it back "
+        f"first: zero-rename resolve {context.root.url} {partition} --undo {job} --apply",
+    )
 
 
 def _require(context: Context, partition: str, files: Collection[DataFile]) -> Step[None]:
@@ -217,8 +277,9 @@ def _plan(
     dropped: Sequence[str],
     files: Sequence[DataFile],
     snapshot: Snapshot,
+    origins: Collection[str],
 ) -> ResolutionPlan:
     counted = all(not file.is_foreign for file in files)
     rows = sum(file.rows for file in files) if counted else None
     resolution = Resolution(partition, kept, tuple(dropped), len(files), rows)
-    return ResolutionPlan(resolution, tuple(files), snapshot)
+    return ResolutionPlan(resolution, tuple(files), snapshot, tuple(sorted(origins)))

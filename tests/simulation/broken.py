@@ -25,6 +25,7 @@ from zero_rename.committer.protocol import commit as job
 from zero_rename.committer.records.decision import Decision, PartReference, split_into_parts
 from zero_rename.committer.records.head import HeadState, Slot
 from zero_rename.committer.records.open_record import OpenRecord
+from zero_rename.committer.rewrites import compaction, resolution
 from zero_rename.committer.s3 import conditional_put as swap
 from zero_rename.committer.s3.conditional_put import NotWritten, Uncertain
 from zero_rename.committer.s3.requests import (
@@ -573,3 +574,38 @@ def takes_claimed_heads_into_the_index(found):
 
 def looks_at_no_decision(root, job, task):
     yield from ()
+
+
+# Rows that are written again
+
+
+def carries_out_a_plan_on_whatever_is_there(plan, owner, discard):
+    return replace(_spec(plan, owner, discard), base=None)
+
+
+_spec = resolution.ResolutionPlan.spec
+
+
+def looks_at_the_head_after_the_history(context, partition, job_id):
+    plan = yield from _plan_undoing(context, partition, job_id)
+    state = yield from snapshot.take_snapshot(context, [partition])
+    return replace(plan, snapshot=state)
+
+
+_plan_undoing = resolution.plan_undoing
+
+
+def compacts_whatever_is_there(context, plan, owner):
+    spec = yield from _compaction_spec(context, plan, owner)
+    return replace(spec, base=None)
+
+
+_compaction_spec = compaction.compaction_spec
+
+
+def takes_a_record_with_holes_for_whole(decided):
+    return True
+
+
+def folds_the_files_of_a_replaced_run(context, state, head, jobs, known=()):
+    return (yield from fold(context, state, replace(head, dropped=()), jobs, known))

@@ -17,6 +17,7 @@ from simulation.scenarios import (
     adopter,
     cleaner,
     collector,
+    compactor,
     decided,
     early_reader,
     evolver,
@@ -33,9 +34,11 @@ from simulation.scenarios import (
     reader,
     recoverer,
     repairer,
+    resolver,
     stranger,
     twice,
     twice_reported,
+    undoer,
     witness,
     writer,
 )
@@ -335,9 +338,65 @@ KEPT = {
         switches=2,
     ),
 }
+#: A partition of two runs, and of a resolution that kept the rows of the second one.
+CONFLICT: dict[str, Any] = {"before": ((APPEND, (ONE,)), (APPEND, (ONE,)))}
+RESOLVED: dict[str, Any] = {"before": (*CONFLICT["before"], (REPLACE, (ONE,), KEEPS))}
+REWRITTEN = {
+    "a resolution beside an append": Scenario(
+        lambda **bounds: explorer(
+            resolver(ONE, "newest"), writer("b", APPEND, ONE, **UNMARKED), **CONFLICT, **bounds
+        ),
+        ("b committed, resolver committed", "b committed, resolver refused"),
+        switches=1,
+    ),
+    "a resolution beside a compaction": Scenario(
+        lambda **bounds: explorer(resolver(ONE, "newest"), compactor(ONE), **CONFLICT, **bounds),
+        (
+            "compactor committed, resolver refused",
+            "compactor refused, resolver committed",
+        ),
+        switches=1,
+    ),
+    "an undoing beside an append": Scenario(
+        lambda **bounds: explorer(
+            undoer(ONE, job_id("before2")),
+            writer("b", APPEND, ONE, **UNMARKED),
+            **RESOLVED,
+            **bounds,
+        ),
+        ("b committed, undoer committed", "b committed, undoer refused"),
+        switches=1,
+    ),
+    "an undoing and gc": Scenario(
+        lambda **bounds: explorer(
+            undoer(ONE, job_id("before2")), collector(), **RESOLVED, **bounds
+        ),
+        ("undoer committed", "undoer refused", "collector done"),
+        switches=2,
+    ),
+    "two undoings of one job, a crash": Scenario(
+        lambda **bounds: explorer(
+            undoer(ONE, job_id("before2"), "first"),
+            undoer(ONE, job_id("before2"), "second"),
+            crashes=1,
+            **RESOLVED,
+            **bounds,
+        ),
+        ("first committed, second refused", "first refused, second committed"),
+        switches=1,
+    ),
+    "a compaction beside an append": Scenario(
+        lambda **bounds: explorer(
+            compactor(ONE), writer("b", APPEND, ONE, **UNMARKED), **CONFLICT, **bounds
+        ),
+        ("b committed, compactor committed", "b committed, compactor refused"),
+        switches=1,
+    ),
+}
 BOUNDED = {
     **COLLECTED,
     **KEPT,
+    **REWRITTEN,
     "two jobs that bring a column each": Scenario(
         lambda **bounds: explorer(
             evolver("a", ONE, **UNMARKED), evolver("b", TWO, **UNMARKED), **bounds
@@ -602,6 +661,17 @@ WIDER = {
         ),
         BOTH,
         switches=2,
+    ),
+    "a cleared run whose rows are in a list that is folded beside it": Scenario(
+        lambda **bounds: explorer(
+            writer("a", APPEND, ONE, **OWN, **UNMARKED, **SMALL),
+            writer("b", APPEND, ONE, **UNMARKED, **SMALL),
+            reader(ONE),
+            before=((APPEND, (ONE,), {"once": "run", **SMALL}), (APPEND, (ONE,), SMALL)),
+            **bounds,
+        ),
+        (*BOTH, "reader done"),
+        switches=1,
     ),
     "a cleared run that replaces its own, and one that folds": Scenario(
         lambda **bounds: explorer(

@@ -27,8 +27,9 @@ from simulation.invariants import (
     has_lost_the_store,
     told,
 )
-from simulation.kept import check_kept, kept_files
+from simulation.kept import check_kept, keepers_before, kept_files
 from simulation.program import Ids, Node
+from simulation.rewritten import check_rewritten
 from simulation.sim_store import Behaviour, Store, apply
 from simulation.symlinked import check_symlinked_files, check_symlinks
 from simulation.visible import check_visible
@@ -116,6 +117,7 @@ class Judge:
         self._of_others = (*(_OF_WRITERS if gives_up else _OF_OTHERS), *more)
         self._whole = {p.job for p in participants if p.whole and p.job is not None}
         self._keepers = {p.job for p in participants if p.keeps and p.job is not None}
+        self._keepers |= keepers_before(start)
         self._recovered: dict[int, Store] = {}
         #: What participants were told, each set at one time.
         self.reached: set[frozenset[str]] = set()
@@ -140,7 +142,9 @@ class Judge:
             prefix = ROOT.decisions_prefix
             for key in after.objects.keys() - before.objects.keys():
                 if key.startswith(prefix) and key.endswith(".json"):
-                    check_new_decision(after, key.removeprefix(prefix).removesuffix(".json"))
+                    job = key.removeprefix(prefix).removesuffix(".json")
+                    check_new_decision(after, job)
+                    check_rewritten(after, job)
 
     def done(self, participant: Participant, outcome: Node, store: Store) -> None:
         """A participant's end.

@@ -26,6 +26,16 @@ def kept_files(store: Store, keepers: Collection[str]) -> frozenset[str]:
     return frozenset(found)
 
 
+def keepers_before(start: Store) -> frozenset[str]:
+    """The jobs at the beginning that kept what they replaced."""
+    return frozenset(
+        job
+        for log in changes(start).values()
+        for job, change in log
+        if change.replace and not change.removals and content_after(log, change.base_epoch)
+    )
+
+
 def check_kept(before: Store, after: Store, keepers: Collection[str]) -> None:
     """What no request may do to them.
 

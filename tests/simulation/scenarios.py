@@ -13,11 +13,13 @@ from simulation.histories import base_note
 from simulation.invariants import ROOT
 from simulation.judge import PROMISED, run_to_end
 from simulation.program import Ids, Program
+from simulation.rewritten import rewriting
 from simulation.sim_store import EMPTY, Behaviour, Store, apply
 from simulation.world import Participant
 
 from zero_rename.committer import Context, JobSpec, Mode, OnConflict, Owner, SuccessMarkers, Waiting
 from zero_rename.committer.errors import (
+    InvalidInputError,
     StoreUnreachableError,
     StreamError,
     TableNotFoundError,
@@ -37,6 +39,12 @@ from zero_rename.committer.protocol.open import open_job
 from zero_rename.committer.protocol.snapshot import Snapshot, take_snapshot
 from zero_rename.committer.records.pending_file import PendingFile, TaskResult
 from zero_rename.committer.records.table_record import TableRecord
+from zero_rename.committer.rewrites.compaction import compaction_spec, find_compactible
+from zero_rename.committer.rewrites.resolution import (
+    ResolutionPlan,
+    plan_resolution,
+    plan_undoing,
+)
 from zero_rename.committer.s3.requests import (
     AbortUpload,
     All,
@@ -114,7 +122,10 @@ def _write(opened: OpenedJob, partitions: Sequence[str]) -> Step[TaskResult]:
 
 
 def _job(
-    context: Context, spec: JobSpec, partitions: Sequence[str], spoil: Spoil = _as_they_are
+    context: Context,
+    spec: JobSpec,
+    partitions: Sequence[str],
+    spoil: Spoil = _as_they_are,
 ) -> Step[Any]:
     opened = yield from open_job(context, spec)
     if opened.repeated is not None:
@@ -146,6 +157,47 @@ def writer(
     return Participant(
         program, job=job_id(name), whole=spec.replace_table, keeps=spec.keep_replaced
     )
+
+
+#: Makes the plan of a resolution or an undoing.
+Plan = Callable[[Context], Step[ResolutionPlan]]
+
+
+def resolver(partition: str, *keep: str, name: str = "resolver") -> Participant:
+    """A resolution of the conflict over a partition, whenever the runs touched it."""
+    return _rewriter(name, lambda context: plan_resolution(context, partition, keep, 1e9, 1e9))
+
+
+def undoer(partition: str, job: str, name: str = "undoer") -> Participant:
+    """Who takes back what a job did to a partition."""
+    return _rewriter(name, lambda context: plan_undoing(context, partition, job), back=True)
+
+
+def _rewriter(name: str, make: Plan, back: bool = False) -> Participant:
+    def run(ids: Ids) -> Step[Any]:
+        context = context_of(ids, name)
+        plan = yield from make(context)
+        owner = rewriting((file.key for file in plan.files), plan.resolution.dropped, back)
+        partitions = [plan.resolution.partition] if plan.files else []
+        return (yield from _job(context, plan.spec(owner, discard=False), partitions))
+
+    return Participant(Program(name, run), job=job_id(name), keeps=True)
+
+
+def compactor(partition: str, name: str = "compactor") -> Participant:
+    """A compaction of a partition that has several files."""
+
+    def run(ids: Ids) -> Step[Any]:
+        context = context_of(ids, name)
+        plans = yield from find_compactible(context, [partition], 1 << 20)
+        if not plans:
+            raise InvalidInputError("It has a file already.")
+        owner = rewriting((file.key for file in plans[0].files), ())
+        spec = yield from compaction_spec(context, plans[0], owner)
+        spec = replace(spec, success_markers=SuccessMarkers.NONE)
+        return (yield from _job(context, spec, [partition]))
+
+    return Participant(Program(name, run), job=job_id(name))
 
 
 def outlived(name: str, partition: str, *, commits: bool) -> Participant:
@@ -375,8 +427,10 @@ def table(
         name = f"before{number}"
         ids = Ids()
         ids.prefix = name
-        spec = JobSpec(SCHEMA, mode, ("day",), **(policy[0] if policy else {}))
-        store = run_to_end(store, _job(context_of(ids, name), spec, partitions), behaviour)
+        options = dict(policy[0]) if policy else {}
+        context = context_of(ids, name, options.pop("limits", None))
+        spec = JobSpec(SCHEMA, mode, ("day",), **options)
+        store = run_to_end(store, _job(context, spec, partitions), behaviour)
     return store
 
 

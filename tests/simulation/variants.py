@@ -29,6 +29,7 @@ from zero_rename.committer.protocol import (
 )
 from zero_rename.committer.protocol import commit as job
 from zero_rename.committer.protocol import open as opening
+from zero_rename.committer.rewrites import resolution
 from zero_rename.committer.state import decide, old_records
 from zero_rename.committer.state import heads as slots
 from zero_rename.committer.state import partition_files as contents
@@ -529,6 +530,32 @@ VARIANTS = [
     _variant(
         [(contents, "_merged", broken_gc.takes_up_a_list_that_stays)],
         "two appends that fold into lists of their own, gc and a reader",
+        COMPLETENESS,
+        CONSISTENCY,
+    ),
+    _variant(
+        [(resolution.ResolutionPlan, "spec", broken.carries_out_a_plan_on_whatever_is_there)],
+        "a resolution beside an append",
+        CONCURRENT,
+    ),
+    _variant(
+        [(scenarios, "plan_undoing", broken.looks_at_the_head_after_the_history)],
+        "an undoing beside an append",
+        CONCURRENT,
+    ),
+    _variant(
+        [(resolution, "_is_whole", broken.takes_a_record_with_holes_for_whole)],
+        "an undoing and gc",
+        COMPLETENESS,
+    ),
+    _variant(
+        [(scenarios, "compaction_spec", broken.compacts_whatever_is_there)],
+        "a compaction beside an append",
+        CONCURRENT,
+    ),
+    _variant(
+        _everywhere("fold", broken.folds_the_files_of_a_replaced_run, apply, fold_heads),
+        "a cleared run whose rows are in a list that is folded beside it",
         COMPLETENESS,
         CONSISTENCY,
     ),
