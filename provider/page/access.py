@@ -12,6 +12,7 @@ from airflow.api_fastapi.auth.managers.models.resource_details import (
     ConnectionDetails,
     DagAccessEntity,
     DagDetails,
+    TeamDetails,
 )
 from airflow.configuration import conf
 from airflow.models import Connection, DagModel
@@ -21,6 +22,9 @@ from sqlalchemy import select
 from .. import CONNECTION_TYPE
 
 _VARIABLE = "AIRFLOW_CONN_"
+#: The right to read tables alone, which an administrator may give to who may read no connections:
+#: GET (with FAB's auth manager ``can_read``) on the custom view of this name.
+TABLES = "Zero Rename tables"
 
 
 class NotAllowedError(Exception):
@@ -43,24 +47,39 @@ class Visitor:
         if not allowed(access_view=AccessView.PLUGINS, user=self._user):
             raise NotAllowedError("You may not see pages of plugins.")
 
-    def check_connection(self, conn_id: str) -> None:
-        """:raises NotAllowedError: they may not read the connection, by which tables are read."""
-        if not self._may_read(conn_id):
+    def check_tables(self, conn_id: str) -> None:
+        """:raises NotAllowedError: they may not see the tables of a connection."""
+        if not self.may_see_tables(conn_id):
             raise NotAllowedError(
-                f"You may not read the connection {conn_id!r}, nor what it leads to."
+                f"You may not see the tables of the connection {conn_id!r}: for that you need the "
+                f"right to read connections, or the one to read {TABLES!r}."
             )
 
-    def _may_read(self, conn_id: str) -> bool:
-        team = Connection.get_team_name(conn_id) if _has_teams() else None
+    def may_see_tables(self, conn_id: str) -> bool:
+        """Whether they may see a connection's tables: they may read it, or tables in general, and
+        are of its team where it has one."""
+        if self.may_read(conn_id):
+            return True
+        team, manager = _team_of(conn_id), get_auth_manager()
+        if not manager.is_authorized_custom_view(
+            method="GET", resource_name=TABLES, user=self._user
+        ):
+            return False
+        return team is None or manager.is_authorized_team(
+            method="GET", details=TeamDetails(name=team), user=self._user
+        )
+
+    def may_read(self, conn_id: str) -> bool:
+        """Whether they may read a connection itself."""
         return get_auth_manager().is_authorized_connection(
             method="GET",
-            details=ConnectionDetails(conn_id=conn_id, team_name=team),
+            details=ConnectionDetails(conn_id=conn_id, team_name=_team_of(conn_id)),
             user=self._user,
         )
 
     def connections(self) -> list[str]:
-        """Ids of the connections of our type that they may read: of the database, and of the API
-        server's environment. Secrets backends do not tell theirs."""
+        """Ids of the connections of our type whose tables they may see: of the database, and of the
+        API server's environment. Secrets backends do not tell theirs."""
         with create_session() as session:
             wanted = select(Connection.conn_id).where(Connection.conn_type == CONNECTION_TYPE)
             known = set(session.scalars(wanted))
@@ -68,7 +87,7 @@ class Visitor:
         for conn_id in (name.removeprefix(_VARIABLE).lower() for name in variables):
             if _is_ours(os.environ[f"{_VARIABLE}{conn_id.upper()}"]):
                 known.add(conn_id)
-        return [conn_id for conn_id in sorted(known) if self._may_read(conn_id)]
+        return [conn_id for conn_id in sorted(known) if self.may_see_tables(conn_id)]
 
     def may_see_dag(self, dag_id: str) -> bool:
         """Whether they may see a DAG's task instances; asked once for each DAG."""
@@ -85,6 +104,10 @@ class Visitor:
 
 def _has_teams() -> bool:
     return conf.getboolean("core", "multi_team", fallback=False)
+
+
+def _team_of(conn_id: str) -> str | None:
+    return Connection.get_team_name(conn_id) if _has_teams() else None
 
 
 def _is_ours(text: str) -> bool:

@@ -98,6 +98,8 @@ async def _connections(visitor: VisitorDep) -> Response:
     known = await run_in_threadpool(visitor.connections)
     if len(known) == 1:
         return RedirectResponse(relative("tables", conn=known[0]), status_code=303)
+    if not known:  # Secrets backends may hold some.
+        await run_in_threadpool(visitor.check_tables, DEFAULT_CONN_ID)
     return HTMLResponse(pages.connections(known, DEFAULT_CONN_ID))
 
 
@@ -172,8 +174,19 @@ async def _upkeep(visitor: VisitorDep, conn: str, table: str, part: bool = False
 
 async def _read(visitor: Visitor, conn: str, look: Callable[[], str]) -> Response:
     """What a look at a connection's tables makes a page of, for who may have it."""
-    await run_in_threadpool(visitor.check_connection, conn)
+    await run_in_threadpool(_check, visitor, conn)
     return HTMLResponse(await read(conn, look))
+
+
+def _check(visitor: Visitor, conn: str) -> None:
+    """:raises NotAllowedError: they may not see the connection's tables, or it has no table root,
+    so that its tables are all that its keys can read."""
+    visitor.check_tables(conn)
+    if not visitor.may_read(conn) and not hook_of(conn).settings.table_root:
+        raise NotAllowedError(
+            f"The connection {conn!r} has no table root. Who may not read the connection itself "
+            "sees the tables below its root alone."
+        )
 
 
 _ROUTES: dict[str, Callable[..., Awaitable[Response]]] = {

@@ -134,18 +134,75 @@ class TestAccess:
         assert "flights" not in said
         assert "lake" not in said
 
+    @pytest.fixture
+    def rights(self, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+        """Custom views that viewers have, as an auth manager for production keeps them; the simple
+        one gives every one of them to every viewer."""
+        from airflow.api_fastapi.app import get_auth_manager
+
+        given: set[str] = set()
+
+        def is_given(method: str, resource_name: str, user: Any) -> bool:
+            return method == "GET" and resource_name in given
+
+        monkeypatch.setattr(get_auth_manager(), "is_authorized_custom_view", is_given)
+        return given
+
     @pytest.mark.parametrize("role", [None, "VIEWER"])
-    def test_who_may_not_read_connections_sees_nothing(
-        self, site: Site, lake: Tables, role: str | None
+    def test_who_may_read_neither_connections_nor_tables_sees_nothing(
+        self, site: Site, lake: Tables, rights: set[str], role: str | None
     ) -> None:
         site.log_in(role)
         for page, asked in PAGES.items():
-            if asked or role is None:
-                said = site.ask(page, 403, **asked)
-                assert "Not allowed" in said
-        if role == "VIEWER":
-            assert "lake" not in site.ask("")
+            said = site.ask(page, 403, **asked)
+            assert "Not allowed" in said
+            if role == "VIEWER":
+                assert "the one to read &#39;Zero Rename tables&#39;" in said
+            assert "tables?conn=" not in said
         assert lake.bucket.counter.total() == 0
+
+    def test_who_may_read_tables_alone(
+        self,
+        site: Site,
+        lake: Tables,
+        rights: set[str],
+        tables: Tables,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        lake.load(1)
+        rights.add("Zero Rename tables")
+        site.log_in("VIEWER")
+        site.ask("", 303)
+        assert site.headers["location"] == "tables?conn=lake"
+        assert "day=1" in site.ask("table", **PAGES["table"])
+        assert "does not lie below" in site.ask("table", 400, conn="lake", table="s3://other/x")
+        # What the connection's keys can read beyond a root is for who may read the connection.
+        monkeypatch.setenv(*connection_variable("bare", conn_type="zero_rename"))
+        for page in ("tables", "table"):
+            said = site.ask(page, 403, conn="bare", table=tables.url())
+            assert "has no table root" in said
+        site.log_in("OP")
+        assert "day=1" in site.ask("table", conn="bare", table=tables.url())
+
+    def test_a_teams_connection_is_the_teams(
+        self, site: Site, lake: Tables, rights: set[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from airflow.api_fastapi.app import get_auth_manager
+        from airflow.models import Connection
+
+        rights.add("Zero Rename tables")
+        monkeypatch.setenv("AIRFLOW__CORE__MULTI_TEAM", "True")
+        monkeypatch.setattr(Connection, "get_team_name", lambda conn_id: "red")
+        teams = ["blue"]
+        monkeypatch.setattr(
+            get_auth_manager(),
+            "is_authorized_team",
+            lambda method, details, user: details.name in teams,
+        )
+        site.log_in("VIEWER")
+        site.ask("tables", 403, conn="lake")
+        teams.append("red")
+        site.ask("tables", conn="lake")
 
     def test_a_token_that_is_none(self, site: Site) -> None:
         site._client.cookies.set("_token", "x.y.z")
