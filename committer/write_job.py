@@ -28,7 +28,7 @@ from .parquet.late_task import refuse_late
 from .parquet.task_writer import TaskWriter
 from .periodic import repeating
 from .protocol.commit import abort_job, commit_job
-from .protocol.open import checked, open_job
+from .protocol.open import checked, open_job, settle_aborted
 from .read_base import ReadBase
 from .records.pending_file import TaskResult
 from .s3.driver import BotoDriver, Driver
@@ -362,7 +362,8 @@ def this_process() -> Owner:
 
 def open_checked(driver: Driver, context: Context, spec: JobSpec) -> OpenedJob:
     """Begin a job, having seen that its rights suffice to the end: four requests at once, the
-    first time that this process writes to the table with these credentials.
+    first time that this process writes to the table with these credentials. Then clean up what
+    aborted jobs have left.
 
     :raises StoreRefusedError: a right is missing; nothing was written.
     :raises ZeroRenameError: as :func:`.protocol.open.open_job`.
@@ -382,4 +383,7 @@ def open_checked(driver: Driver, context: Context, spec: JobSpec) -> OpenedJob:
                 "bucket.",
             )
         seen.add(url)
-    return driver.run(open_job(context, spec))
+    opened = driver.run(open_job(context, spec))
+    if opened.others:
+        driver.run(settle_aborted(context, opened))
+    return opened

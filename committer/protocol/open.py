@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ from ..state.found_table import FoundTable, find_table, is_unused
 from ..state.heads import HeadListing, list_heads_and_index, read_head
 from ..state.job_state import Committed, OpenedJob
 from ..state.open_jobs import list_open
-from ..state.tolerance import or_damage
+from ..state.tolerance import or_damage, or_error
 from .abort import abort_job_id
 from .apply import committed, finish
 from .first_job import check_table, confirm, design_table
@@ -40,7 +41,8 @@ from .uncoordinated import check_uncoordinated
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Open jobs that a job with a ``once`` key looks at. Dead ones that nobody recovers must not make
+logger = logging.getLogger("zero_rename.committer.protocol.open")
+#: Open jobs that a job looks at. Dead ones that nobody recovers must not make
 #: every job dearer.
 _LOOKED_AT = 16
 
@@ -279,6 +281,32 @@ def _look_at_others(context: Context, mine: str, spec: JobSpec, others: set[str]
     if alive and not context.facts.atomic:
         yield from _refuse_second_writer(context, entries, alive)
     return alive
+
+
+def settle_aborted(context: Context, opened: OpenedJob) -> Step[None]:
+    """Clean up what aborted jobs have left that were open when this one opened, of the last ones:
+    the process of one may have been killed amid it. A request for each job that is open; what
+    cannot be cleaned up now is logged, and keeps nobody from his own work."""
+    context = replace(context, facts=opened.facts)
+    names = sorted(opened.others)[-_LOOKED_AT:]
+    found = yield All(tuple(or_error(_settle_aborted(context, job)) for job in names))
+    for job, error in zip(names, found, strict=True):
+        if error is not None:
+            logger.warning(
+                "%s: what is left of job %s, which is aborted, stays for the next one or for "
+                "recovery: %s",
+                context.root.url,
+                job,
+                error,
+            )
+
+
+def _settle_aborted(context: Context, job: str) -> Step[None]:
+    decided = yield from or_damage(read_decision(context, job))
+    if isinstance(decided, Decided) and not decided.decision.is_commit:
+        entry = yield from read_open(context, job)
+        if entry is not None and entry.record is not None:
+            yield from abort_job_id(context, entry.record, entry.last_modified)
 
 
 def _give_way(context: Context, mine: str, tries: list[OpenEntry]) -> Step[None]:

@@ -18,6 +18,8 @@ import pyarrow as pa
 import pytest
 
 from support.forked import in_a_child, quietly
+from support.memory_store import MemoryStore
+from support.protocol import DAY1, DAY2, ROOT, SCHEMA, World
 from zero_rename import Table
 from zero_rename.committer import write_job
 from zero_rename.committer.errors import (
@@ -28,11 +30,14 @@ from zero_rename.committer.errors import (
     UnfinishedCommitError,
 )
 from zero_rename.committer.interrupted import JobInterrupted
-from zero_rename.committer.s3.requests import CompleteUpload, CreateUpload, Put
+from zero_rename.committer.job_spec import JobSpec
+from zero_rename.committer.layout import job_in_key, new_write_id
+from zero_rename.committer.records.decision import Decision
+from zero_rename.committer.s3.requests import AbortUpload, CompleteUpload, CreateUpload, Put
 from zero_rename.committer.sigterm import JobTerminated, Termination
 from zero_rename.committer.state import probe as probe_module
-from zero_rename.committer.state.job_state import JobState
-from zero_rename.committer.write_job import WriteJob
+from zero_rename.committer.state.job_state import JobState, OpenedJob
+from zero_rename.committer.write_job import WriteJob, open_checked
 
 DATA = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})
 
@@ -143,6 +148,61 @@ class TestBlock:
 
 def unreachable(*_: Any) -> None:
     raise StoreUnreachableError("no answer at all")
+
+
+class TestLeftAborted:
+    """Marked as failed in Airflow, a worker has seconds to clean up, and may be killed amid it."""
+
+    @pytest.fixture
+    def world(self) -> World:
+        """A table with a job whose process was killed between its abort decision and the
+        clean-up, and one that is at work."""
+        world = World(MemoryStore())
+        world.load(DAY1)
+        self.alive, self.left = world.open(), world.open(once="run")
+        for opened in (self.alive, self.left):
+            world.write(opened, DAY2)
+        decision = Decision.abort(self.left.job, new_write_id())
+        world.store.apply(Put(ROOT.decision_key(self.left.job), decision.encode()))
+        return world
+
+    def begin(self, world: World, once: str | None = None) -> OpenedJob:
+        """The next job, as every kind of writer opens it."""
+        spec = JobSpec(SCHEMA, partition_by=("day",), once=once)
+        return open_checked(world.driver, world.context, spec)  # pyright: ignore
+
+    @pytest.mark.parametrize("once", [None, "run", "another"])
+    def test_the_next_job_of_the_table_cleans_up(self, world: World, once: str | None) -> None:
+        opened = self.begin(world, once)
+        assert world.store.keys(ROOT.open_prefix) == sorted(
+            ROOT.open_key(job) for job in (self.alive.job, opened.job)
+        )
+        assert [job_in_key(key) for key in world.store.upload_keys()] == [self.alive.job]
+        world.commit(opened, world.write(opened, DAY1))
+
+    def test_it_is_not_kept_from_its_own_work(
+        self, world: World, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def refuse(request: Any, apply: Callable[[Any], Any]) -> Any:
+            if isinstance(request, AbortUpload) and job_in_key(request.key) == self.left.job:
+                raise StoreRefusedError("Access denied.", lacks_right=True)
+            return apply(request)
+
+        world.driver.fault = refuse
+        opened = self.begin(world)
+        assert f"what is left of job {self.left.job}, which is aborted, stays" in caplog.text
+        world.driver.fault = None
+        world.commit(opened, world.write(opened, DAY1))
+        assert ROOT.open_key(self.left.job) in world.store.keys(ROOT.open_prefix)
+
+    def test_a_table_at_rest_costs_nothing(self, world: World) -> None:
+        world.recover(0.0)
+        before = len(world.driver.requests)
+        opened = self.begin(world)
+        own = ROOT.open_key(opened.job)
+        since = world.driver.requests[before:]
+        assert [it for it in since if "/jobs/" in getattr(it, "key", "")] == []
+        assert [it.key for it in since if "/open/" in getattr(it, "key", "")] == [own]
 
 
 class TestSigterm:
