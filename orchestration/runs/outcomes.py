@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ...committer.errors import (
     OutcomeUnknownError,
     RefusedError,
+    TableNotFoundError,
     TaskResultsError,
     ZeroRenameError,
 )
@@ -89,7 +90,9 @@ def settle_killed(table: Table, run: LoadRun) -> None:
 
     try:
         own = [it.job for it in table.open_jobs() if run.owns(it.owner) and run.made(it.owner)]
-        found = table.settle(own)
+        found = table.settle(own) if own else []
+    except TableNotFoundError:
+        return  # A first job that took itself back meanwhile: nothing is left.
     except ZeroRenameError as error:
         _log.warning(_NOT_SETTLED, error)
         return
