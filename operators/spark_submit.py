@@ -124,7 +124,7 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
         self._log_opening(load, handoff, f"{s3a_load.uuid} of {run.once}, try {run.try_number}")
         with (
             s3a_load.submitted(),
-            explained(table, run),
+            explained(table, run, self._last_words),
             self._prepared(hook, variables, settings),
         ):
             SparkSubmitOperator.execute(self, context)
@@ -145,7 +145,7 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
         table, run = load.table, load.run
         try:
             with (
-                explained(table, run),
+                explained(table, run, self._last_words),
                 self._prepared(load.hook, handoff.encode()),
                 heartbeats(table, run),
             ):
@@ -194,6 +194,10 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
         assert self._submission is not None, "a hook is made within execute"
         made = super()._get_hook()
         return MaskingSparkSubmitHook.adopt(made, self._submission, self.conf or {})
+
+    def _last_words(self) -> str | None:
+        hook = self._hook
+        return hook.why_it_failed() if isinstance(hook, MaskingSparkSubmitHook) else None
 
     def _check_files(self) -> None:
         check_files(

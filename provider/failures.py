@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -63,10 +63,17 @@ def dated(context: Context) -> Iterator[None]:
         ) from error
 
 
+def _nothing() -> None:
+    """Of a submission whose output nobody has read."""
+
+
 @contextmanager
-def explained(table: Table, run: TaskRun) -> Iterator[None]:
+def explained(
+    table: Table, run: TaskRun, last_words: Callable[[], str | None] = _nothing
+) -> Iterator[None]:
     """Let a submission that fails in the block fail as its application says that it did.
 
+    :param last_words: what its output tells of a failure that the application put nowhere.
     :raises AirflowFailException: what was submitted cannot be right; or the application's own
         failure, where running the same again cannot mend it or would hide it.
     :raises AirflowException: any other failure that the application told.
@@ -81,7 +88,11 @@ def explained(table: Table, run: TaskRun) -> Iterator[None]:
     except Exception as error:
         told = told_failure(table, run)
         if told is None:
-            raise
+            said = last_words() if type(error) is AirflowException else None
+            if said is None:
+                raise
+            url = table.root.url
+            raise AirflowException(f"{said} [table {url}] The rest is in this log.") from error
         text = in_words(told, table)
         _log.error("%s", text)
         raise (AirflowFailException(text) if told.final else AirflowException(text)) from error

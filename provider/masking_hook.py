@@ -8,7 +8,7 @@ from typing import Any
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from ..orchestration.submit.credentials import mask
-from ..orchestration.submit.spark_log import SparkLog
+from ..orchestration.submit.spark_log import LastWords, SparkLog
 from ..orchestration.submit.submission import Submission, secret_values
 
 
@@ -18,6 +18,7 @@ class MaskingSparkSubmitHook(SparkSubmitHook):
 
     _process_env: Mapping[str, str]
     _secrets: tuple[str, ...]
+    _last_words: LastWords
 
     @classmethod
     def adopt(
@@ -37,6 +38,7 @@ class MaskingSparkSubmitHook(SparkSubmitHook):
         made._properties_file = submission.properties_file
         made._process_env = submission.process_env
         made._secrets = secret_values(submission.process_env)
+        made._last_words = LastWords()
         return made
 
     def _build_spark_common_args(self) -> list[str]:
@@ -54,4 +56,10 @@ class MaskingSparkSubmitHook(SparkSubmitHook):
         return mask(super()._mask_cmd(connection_cmd), self._secrets)
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
-        super()._process_spark_submit_log(mask(line, self._secrets) for line in itr)
+        masked = (mask(line, self._secrets) for line in itr)
+        super()._process_spark_submit_log(self._last_words.noted(masked))
+
+    def why_it_failed(self) -> str | None:
+        """What the application said of its failure; ``None`` where it did not end badly."""
+        code = self._submit_sp.returncode if self._submit_sp is not None else None
+        return self._last_words.told(code) if code else None

@@ -1,9 +1,16 @@
-"""Levels of the lines that Spark writes, in the log of its task."""
+"""Lines that spark-submit writes: their levels in the log of its task, and why the application
+failed."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
+from enum import Enum, auto
+from pathlib import PurePath
+from signal import Signals
 from typing import Any
+
+from ...committer.errors import escaped
 
 #: Spark's own layout, ``%d{yy/MM/dd HH:mm:ss} %p %c{1}: %m`` (conf/log4j2.properties.template).
 _LINE = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ")
@@ -28,3 +35,85 @@ class SparkLog:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
+
+
+_TRACEBACK = "Traceback (most recent call last):"
+_FRAME = re.compile(r'\s+File "(.+?)", line (\d+), in (\S+)')
+_OF_JAVA = re.compile(r'Exception in thread "[^"]*" (\S.*)')
+#: A class by its whole name, as tracebacks write it.
+_CLASS = re.compile(r"(?:\w+\.)+(\w+)(?=$|:)")
+#: What is among a path only where the code is not the application's own.
+_OF_OTHERS = ("/pyspark/", "/py4j/", "/zero_rename/", "-packages/", "/lib/python", "<frozen ")
+_LONGEST = 1_000
+
+
+class _Reads(Enum):
+    """Which part of a traceback comes next."""
+
+    NOTHING = auto()
+    FRAMES = auto()
+    MESSAGE = auto()
+
+
+class LastWords:
+    """Why an application failed, in its own words, as far as all that spark-submit writes tells.
+
+    The error is that of the last traceback: one of a chain comes after its causes, and Spark puts
+    a Python worker's own within the driver's. Where there is none it is Java's, else there is the
+    last line that Spark did not log.
+    """
+
+    def __init__(self) -> None:
+        self._reads = _Reads.NOTHING
+        self._frame = self._place = self._error = self._last = ""
+
+    def noted(self, lines: Iterable[str]) -> Iterator[str]:
+        """The lines as they come, each of them noted."""
+        for line in lines:
+            self._note(line.rstrip())
+            yield line
+
+    def _note(self, line: str) -> None:
+        if line.endswith(_TRACEBACK):
+            ignored = self._last.startswith("Exception ignored in")
+            self._reads, self._frame = (_Reads.NOTHING if ignored else _Reads.FRAMES), ""
+        elif self._reads is _Reads.FRAMES:
+            self._note_frame(line)
+        elif self._reads is _Reads.MESSAGE and line:
+            self._error += f" {line.strip()}"
+            self._reads = _Reads.NOTHING
+        elif found := _OF_JAVA.match(line):
+            self._error, self._place = _named(found[1]), ""
+        if line and _LINE.match(line) is None and not line[0].isspace():
+            self._last = line
+
+    def _note_frame(self, line: str) -> None:
+        if frame := _FRAME.match(line):
+            path, number, function = frame.groups()
+            if not any(part in path for part in _OF_OTHERS):
+                self._frame = f" ({PurePath(path).name}, line {number}, in {function})"
+        elif line and not line[0].isspace():
+            self._error, self._place = _named(line), self._frame
+            bare = self._error.endswith(":")
+            self._reads = _Reads.MESSAGE if bare else _Reads.NOTHING
+
+    def told(self, code: int) -> str:
+        """What is to be said first of an application that failed.
+
+        :param code: of spark-submit: that of the application's process, or the signal that ended
+            one of the two.
+        """
+        if self._error:
+            said = f"{self._error[:_LONGEST]}{self._place}."
+        else:
+            number = -code if code < 0 else code - 128
+            killed = number in set(Signals)
+            ended = f"was killed ({Signals(number).name})" if killed else "failed"
+            said = f"The application {ended} without a word of why."
+            if self._last:
+                said += f' The last that it wrote: "{self._last[:_LONGEST]}".'
+        return escaped(f"{said} Error code is: {code}.")
+
+
+def _named(error: str) -> str:
+    return _CLASS.sub(r"\1", error, count=1) if _CLASS.match(error) else error

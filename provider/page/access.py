@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import cached_property
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
@@ -42,10 +43,16 @@ class Visitor:
         self._dags: dict[str, bool] = {}
 
     def check_page(self) -> None:
-        """:raises NotAllowedError: they may not see what plugins add."""
+        """:raises NotAllowedError: they may neither see what plugins add nor read tables."""
         allowed = get_auth_manager().is_authorized_view
-        if not allowed(access_view=AccessView.PLUGINS, user=self._user):
+        if not (allowed(access_view=AccessView.PLUGINS, user=self._user) or self._may_read_tables):
             raise NotAllowedError("You may not see pages of plugins.")
+
+    @cached_property
+    def _may_read_tables(self) -> bool:
+        return get_auth_manager().is_authorized_custom_view(
+            method="GET", resource_name=TABLES, user=self._user
+        )
 
     def check_tables(self, conn_id: str) -> None:
         """:raises NotAllowedError: they may not see the tables of a connection."""
@@ -60,12 +67,10 @@ class Visitor:
         are of its team where it has one."""
         if self.may_read(conn_id):
             return True
-        team, manager = _team_of(conn_id), get_auth_manager()
-        if not manager.is_authorized_custom_view(
-            method="GET", resource_name=TABLES, user=self._user
-        ):
+        if not self._may_read_tables:
             return False
-        return team is None or manager.is_authorized_team(
+        team = _team_of(conn_id)
+        return team is None or get_auth_manager().is_authorized_team(
             method="GET", details=TeamDetails(name=team), user=self._user
         )
 

@@ -277,5 +277,7 @@ class TestTheLog:
 
     def test_of_a_failure_shows_spark_s_last_lines(self, tables: Tables, spark: FakeSpark) -> None:
         spark.runs(TALKS.replace(WRITES, "sys.exit(4)"))
-        with pytest.raises(AirflowException, match="Running Spark version"):
+        with pytest.raises(AirflowException, match="without a word of why") as caught:
             run(operator(tables))
+        # Airflow logs the cause with the error.
+        assert "Running Spark version" in str(caught.value.__cause__)

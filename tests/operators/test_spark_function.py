@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 from airflow.sdk import DAG, task
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from support.airflow import Tables, run_task, task_context
 from support.fake_spark import FakeSpark
@@ -118,3 +118,22 @@ def test_what_no_other_process_can_have(tables: Tables, spark: FakeSpark) -> Non
     with pytest.raises(AirflowFailException, match=r"The arguments of load\(\) cannot be taken"):
         run(made)
     assert spark.calls() == []
+
+
+def test_its_own_exception_comes_first(tables: Tables, spark: FakeSpark) -> None:
+    spark.runs(SUBMITTED)
+
+    @task.zero_rename(table=tables.url(), partition="day=1")
+    def load():
+        def fares():
+            raise LookupError("no fare for AA")
+
+        fares()
+
+    with DAG("flights"):
+        made = load()
+    with pytest.raises(AirflowException) as caught:
+        run(made)
+    where = "(load.py, line "
+    assert str(caught.value).startswith(f"LookupError: no fare for AA {where}")
+    assert len(str(caught.value)) < 300

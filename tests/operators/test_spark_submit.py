@@ -383,6 +383,40 @@ class TestWhyItFailed:
             run(operator(tables), made=datetime(2013, 2, 3, tzinfo=UTC))
 
 
+class TestWhatAnAlertSays:
+    """The first sentence of the task's error is what failed, in the application's words."""
+
+    def failed(self, tables: Tables) -> str:
+        with pytest.raises(AirflowException) as caught:
+            run(operator(tables))
+        assert type(caught.value) is AirflowException  # A retry may mend it.
+        return str(caught.value)
+
+    def test_the_users_own_exception(self, tables: Tables, spark: FakeSpark) -> None:
+        noise = "for n in range(99): print('26/11/23 02:00:01 INFO SparkContext: line', n)\n"
+        spark.runs(f"{noise}def fares():\n    raise ValueError('no fare for AA')\n\nfares()\n")
+        said = self.failed(tables)
+        where = "(application.py, line 3, in fares)"
+        assert said.startswith(f"ValueError: no fare for AA {where}. Error code is: 1.")
+        assert f"[table {tables.url()}]" in said
+        assert len(said) < 300
+
+    def test_a_killed_driver(self, tables: Tables, spark: FakeSpark) -> None:
+        spark.runs("import os\nprint('half way', flush=True)\nos._exit(137)\n")
+        said = self.failed(tables)
+        assert said.startswith("The application was killed (SIGKILL) without a word of why.")
+        assert "half way" in said
+        assert len(said) < 400
+
+    def test_what_the_package_refuses_comes_first_of_all(
+        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("TEST_DAYS", "2")
+        with pytest.raises(AirflowFailException) as caught:
+            run(operator(tables, partition="day=1", mode="overwrite"))
+        assert "day=2" in str(caught.value).split(".")[0]
+
+
 class TestNothingCommitted:
     def test_an_application_that_wrote_nothing(self, tables: Tables, spark: FakeSpark) -> None:
         spark.runs(IDLE)

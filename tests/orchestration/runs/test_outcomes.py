@@ -36,9 +36,7 @@ class TestKilled:
     ) -> None:
         table, job = tables.table(), tables.undecided(1, owner=MINE)
         seen = table.open_jobs()
-        tables.bucket.client.delete_object(
-            Bucket=tables.bucket.name, Key=table.root.open_key(job)
-        )
+        tables.bucket.client.delete_object(Bucket=tables.bucket.name, Key=table.root.open_key(job))
         monkeypatch.setattr(table, "open_jobs", lambda: seen)
         settle_killed(table, RUN)
         assert self.warnings() == []
@@ -54,7 +52,8 @@ class TestKilled:
     def test_what_cannot_be_settled_is_said(self, tables: Tables) -> None:
         tables.undecided(1, owner=MINE)
         tables.bucket.client.put_object(
-            Bucket=tables.bucket.name, Key=f"{tables.table().root.control_prefix}table.json",
+            Bucket=tables.bucket.name,
+            Key=f"{tables.table().root.control_prefix}table.json",
             Body=b"{",
         )
         settle_killed(tables.table(), RUN)
