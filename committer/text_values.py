@@ -19,8 +19,8 @@ E = TypeVar("E", bound=StrEnum)
 
 
 def whole(text: str) -> int:
-    """A whole number."""
-    if not re.fullmatch(r"[+-]?[0-9]{1,18}", text.strip()):
+    """A whole number, as far as records hold them."""
+    if not re.fullmatch(r"[+-]?[0-9]{1,15}", text.strip()):
         raise ValueError("is a whole number")
     return int(text)
 

@@ -23,6 +23,8 @@ from .marks import DEFAULTED, ENCLOSING, LEFT_OUT, AtLeast, Checked, Converted, 
 
 #: How deep arrays and objects may lie in what is only kept.
 _DEEPEST = 32
+#: No number of things in a store is greater, and every reader of JSON holds it exactly.
+_GREATEST = 2**53
 T = TypeVar("T")
 
 
@@ -101,13 +103,18 @@ def _text(value: Any, _: Any = None) -> str:
     return value
 
 
-def _exactly(kind: type, what: str) -> Callable[[Any, Any], Any]:
-    def read(value: Any, _: Any) -> Any:
-        if type(value) is not kind:  # A bool is an int to isinstance().
-            raise Unfit(f"is not {what}")
-        return value
+def _whole(value: Any, _: Any = None) -> int:
+    if type(value) is not int:  # A bool is an int to isinstance().
+        raise Unfit("is not an integer")
+    if abs(value) > _GREATEST:
+        raise Unfit("is greater than any number that a store could have reached")
+    return value
 
-    return read
+
+def _flag(value: Any, _: Any = None) -> bool:
+    if type(value) is not bool:
+        raise Unfit("is not true or false")
+    return value
 
 
 def _number(value: Any, _: Any = None) -> float:
@@ -124,8 +131,8 @@ def _number(value: Any, _: Any = None) -> float:
 
 _SCALARS = {
     str: _Form(_text),
-    int: _Form(_exactly(int, "an integer")),
-    bool: _Form(_exactly(bool, "true or false")),
+    int: _Form(_whole),
+    bool: _Form(_flag),
     float: _Form(_number),
 }
 

@@ -31,7 +31,7 @@ TEXT = st.text(
     st.sampled_from(',;[]{}"=%$ \\\n\té') | st.characters(codec="utf-8", exclude_characters="\0"),
     min_size=1,
 ).filter(lambda text: text.strip())
-NUMBER = st.none() | st.integers(-(10**17), 10**17)
+NUMBER = st.none() | st.integers(-(10**14), 10**14)
 HANDOFFS = st.builds(
     Handoff,
     table=st.none() | st.sampled_from([ROOT, TableRoot("b.c", "a b=/ü,$x")]),

@@ -12,6 +12,8 @@ from support.memory_store import ManualClock, MemoryStore
 from support.protocol import DAY1, DAY2, DAY3, ROOT, World, die_before_applying
 from zero_rename.committer import DamagedError, Mode, OnRepeat, Problem, RecordDamagedError
 from zero_rename.committer.doctor import examine
+from zero_rename.committer.gc.collect import gc
+from zero_rename.committer.index.write_index import write_index_now
 from zero_rename.committer.maintenance.recovery import open_jobs
 from zero_rename.committer.maintenance.repair import repair
 from zero_rename.committer.maintenance.verify import verify
@@ -238,6 +240,24 @@ class TestHead:
         assert named(world) == {("damaged", ROOT.head_key(DAY1))}
         assert set(world.driver.run(survey(world.context)).damaged) == {DAY1}
         assert world.jobs_of(DAY2)[-1] == dead
+
+
+@pytest.mark.parametrize("number", ["9" * 400, "9007199254740993", "-1"])
+def test_a_head_of_an_epoch_that_no_store_could_have_reached(number: str) -> None:
+    """It is damage to its partition, whoever meets it."""
+    world = World()
+    world.load(DAY1, DAY2)
+    spoil(world, ROOT.head_key(DAY1), set_to(epoch=number))
+    assert set(world.driver.run(survey(world.context)).damaged) == {DAY1}
+    assert world.driver.run(write_index_now(world.context))
+    assert {it.partition for it in world.driver.run(verify(world.context))} == {DAY1}
+    assert named(world) == {("damaged", ROOT.head_key(DAY1))}
+    assert set(world.driver.run(gc(world.context, 0.0, apply=True)).damaged) == {DAY1}
+    with pytest.raises(RecordDamagedError, match="epoch"):
+        world.load(DAY1)
+    with pytest.raises(RecordDamagedError, match="epoch"):
+        world.snapshot([DAY1])
+    world.load(DAY2)
 
 
 def test_what_others_put_among_the_open_records_is_no_job() -> None:
