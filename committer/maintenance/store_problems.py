@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ..errors import OutcomeUnknownError, StoreRefusedError, StoreUnfitError
 from ..job_spec import Coordination
-from ..records.store_facts import StoreFacts
+from ..records.store_facts import StoreFacts, other_stores
 from ..records.table_record import TableRecord
 from ..s3.conditional_put import Written, put_record
 from ..s3.requests import Found, Get, Put, Step
@@ -78,8 +78,8 @@ def _about_facts(facts: StoreFacts, coordination: Coordination) -> list[Problem]
                 server,
                 "This store checks a condition and writes in two steps, so two writers may both "
                 "win. A second writer is refused while one is open.",
-                "Let one job write at a time, or move the table to AWS S3, R2, MinIO, Ceph, "
-                "SeaweedFS or Ozone.",
+                "Let one job write at a time, or move the table to another store: "
+                f"{other_stores(facts.server)}.",
             )
         ]
     if coordination is Coordination.NONE and facts.atomic and facts.conditional_put:

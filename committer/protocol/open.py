@@ -18,7 +18,7 @@ from ..index.write_index import is_behind
 from ..job_spec import Coordination, JobSpec, OnRepeat, check_options
 from ..records.head import HeadState, Slot
 from ..records.open_record import OpenRecord
-from ..records.store_facts import StoreFacts
+from ..records.store_facts import StoreFacts, other_stores
 from ..records.table_record import TableRecord
 from ..s3.conditional_put import Uncertain, Written, put_record
 from ..s3.requests import Absent, All, Delete, Get, Put, Step
@@ -344,8 +344,8 @@ def _refuse_second_writer(
             table=context.root.url,
             job=entry.job,
             remedy="Wait for that job, or recover it if it is dead (zero-rename recover "
-            f"{context.root.url} --apply); for parallel writers use AWS S3, R2, MinIO, Ceph, "
-            "SeaweedFS or Ozone.",
+            f"{context.root.url} --apply); for parallel writers use "
+            f"{other_stores(context.facts.server)}.",
         )
 
 

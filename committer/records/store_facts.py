@@ -7,6 +7,25 @@ from dataclasses import dataclass, fields, replace
 from ..errors import StoreUnfitError
 from ..layout import TableRoot
 
+#: Stores that keep conditional writes in one step, by a word of their Server header.
+_COORDINATING = {
+    "amazons3": "AWS S3",
+    "cloudflare": "Cloudflare R2",
+    "minio": "MinIO",
+    "ceph": "Ceph",
+    "seaweedfs": "SeaweedFS",
+    "ozone": "Apache Ozone 2.2",
+}
+
+
+def other_stores(server: str) -> str:
+    """Stores by which writers notice each other, for a remedy: none is the one at hand.
+
+    :param server: what that one calls itself.
+    """
+    *names, last = (name for word, name in _COORDINATING.items() if word not in server.lower())
+    return f"{', '.join(names)} or {last}"
+
 
 @dataclass(frozen=True)
 class StoreFacts:
@@ -64,8 +83,7 @@ class StoreFacts:
                 "conditions on PUT, so writers of one table could not notice each other. No data "
                 "was written.",
                 table=root.url,
-                remedy="Use a store with conditional writes: AWS S3, Cloudflare R2, MinIO, "
-                "SeaweedFS, Apache Ozone 2.2, Ceph. Or write with coordination=none, which gives "
-                "what Hadoop's S3A committers give: one writer at a time, no conflict detection, "
-                "no recovery by others.",
+                remedy=f"Use a store with conditional writes: {other_stores(self.server)}. Or "
+                "write with coordination=none, which gives what Hadoop's S3A committers give: one "
+                "writer at a time, no conflict detection, no recovery by others.",
             )

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from ..errors import StoreRefusedError, StoreUnfitError, StoreUnreachableError, ZeroRenameError
 from ..layout import TableRoot
-from ..records.store_facts import StoreFacts
+from ..records.store_facts import StoreFacts, other_stores
 from ..s3.backoff import Backoff
 from ..s3.listing import list_uploads
 from ..s3.requests import (
@@ -249,8 +249,7 @@ def _removes_on_abort(root: TableRoot, server: str) -> StoreUnfitError:
         "tidying up after a killed task would remove rows that are committed. Only probe objects "
         "were written, and they were removed.",
         table=root.url,
-        remedy="Use AWS S3, Cloudflare R2, MinIO, Ceph, SeaweedFS or Apache Ozone; for tests, "
-        "moto. S3Mock 4 is a store that does this.",
+        remedy=f"Use {other_stores(server)}; for tests, moto.",
     )
 
 

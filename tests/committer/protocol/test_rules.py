@@ -372,6 +372,22 @@ class TestProbe:
         assert world.store.keys() == []
         assert world.store.upload_keys() == []
 
+    @pytest.mark.parametrize(
+        ("server", "name"),
+        [("MinIO", "MinIO"), ("Ceph Object Gateway (pacific)", "Ceph"), ("AmazonS3", "AWS S3")],
+    )
+    @pytest.mark.parametrize("lacking", ["conditional_put", "removes_on_abort"])
+    def test_a_refused_store_is_no_remedy_for_itself(
+        self, server: str, name: str, lacking: str
+    ) -> None:
+        """A proxy or a setting can take from any store what it keeps elsewhere."""
+        lacks: dict[str, Any] = {lacking: lacking == "removes_on_abort"}
+        with pytest.raises(StoreUnfitError) as refused:
+            World(MemoryStore(behaviour=Behaviour(server_name=server, **lacks))).open()
+        assert server in refused.value.message
+        assert name not in str(refused.value.remedy)
+        assert "SeaweedFS" in str(refused.value.remedy)
+
     @pytest.mark.parametrize("kept", ["if_none_match", "if_match"])
     def test_a_store_that_keeps_one_condition_only_is_refused(self, kept: str) -> None:
         world = World()
