@@ -53,20 +53,29 @@ class RowFilter:
         self.columns = self._find_columns()
 
     def _find_columns(self) -> tuple[str, ...]:
-        """The columns that the condition may ask for, told by their names in its text."""
+        """The columns that the condition asks for: of those whose names are in its text, the ones
+        without which it cannot be evaluated."""
         try:
             text = str(self._expression)
             self._schema.empty_table().filter(self._expression)
-            named = [name for name in self._schema.names if name in text]
-            try:
-                self._schema.empty_table().select(named).filter(self._expression)
-            except (pa.ArrowException, TypeError):
-                return tuple(self._schema.names)  # Columns by their number.
-            return tuple(named)
         except (pa.ArrowException, TypeError) as error:
             raise InvalidInputError(
                 f"The filter does not fit the table's columns: {error}.", remedy=_REMEDY
             ) from error
+        named = [name for name in self._schema.names if name in text]
+        if not self._is_evaluated_by(named):
+            return tuple(self._schema.names)  # Columns by their number.
+        for name in tuple(named):
+            fewer = [other for other in named if other != name]
+            named = fewer if self._is_evaluated_by(fewer) else named
+        return tuple(named)
+
+    def _is_evaluated_by(self, names: Sequence[str]) -> bool:
+        try:
+            self._schema.empty_table().select(names).filter(self._expression)
+        except (pa.ArrowException, TypeError):
+            return False
+        return True
 
     def keep(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of a batch that has :attr:`columns`, in the table's types."""

@@ -15,7 +15,7 @@ import pyarrow.types as pt
 from ..errors import InvalidInputError, TableMismatchError
 from .hive_paths import check_column, check_partition_type
 from .json_form import from_json, to_json
-from .types import LATER, normalise
+from .types import LATER, find_column, normalise
 
 __all__ = [
     "cast",
@@ -23,6 +23,7 @@ __all__ = [
     "check_same",
     "check_types",
     "data_schema",
+    "find_column",
     "from_json",
     "is_later",
     "normalise",
@@ -151,7 +152,7 @@ def _check_castable(source: pa.Schema, target: pa.Schema, absent: frozenset[str]
 
 
 def _case_hint(name: str, names: Iterable[str]) -> str:
-    twin = next((other for other in names if other.lower() == name.lower()), None)
+    twin = find_column(name, names)
     return f" (is {twin!r} meant?)" if twin else ""
 
 

@@ -25,6 +25,7 @@ import pyarrow.types as pt
 
 from ..errors import InvalidInputError, UnsupportedTypeError
 from ..layout import UNPARTITIONED, is_hidden
+from .types import find_column
 
 #: The directory value of null, and of the empty string.
 NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -173,15 +174,16 @@ def partition_values(path: str, schema: pa.Schema, partition_by: Sequence[str]) 
 def normalise_partition(path: str, schema: pa.Schema, partition_by: Sequence[str]) -> str:
     """A partition as a user names it, in the canonical form that its rows are written under.
 
-    Takes escaped and plain values alike (``ts=2013-01-01 00:00:00``), the columns in any order,
-    and a slash at either end.
+    Takes escaped and plain values alike (``ts=2013-01-01 00:00:00``), the columns in any order and
+    case, and a slash at either end.
 
     :raises InvalidInputError: see :func:`partition_values`; also a plain ``/`` in a value.
     """
     path = path.strip("/")
-    parts = {column: f"{escape(column)}={raw}" for column, raw in parse_partition(path)}
-    if parts.keys() == set(partition_by):
-        path = "/".join(parts[column] for column in partition_by) or path
+    named = parse_partition(path)
+    raws = {find_column(column, partition_by): raw for column, raw in named}
+    if raws.keys() == set(partition_by) and len(raws) == len(named):
+        path = "/".join(f"{escape(column)}={raws[column]}" for column in partition_by) or path
     values = partition_values(path, schema, partition_by)
     return partition_path(values, schema)
 

@@ -52,6 +52,11 @@ _DROPPED_FIELD_METADATA = frozenset({b"PARQUET:field_id", b"zero_rename.later"})
 LATER = b"zero_rename.later"
 
 
+def find_column(name: str, names: Iterable[str]) -> str | None:
+    """The column of a table that a name means in whatever case: no two differ by that alone."""
+    return next((own for own in names if own.lower() == name.lower()), None)
+
+
 def normalise(schema: pa.Schema) -> pa.Schema:
     """The schema a table has whose first job sends ``schema``; see the module's table.
 

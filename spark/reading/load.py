@@ -4,7 +4,7 @@
 
     from zero_rename.spark import load
 
-    flights = load(spark, "s3://bucket/flights", where="day >= 2013-01-01")
+    flights = load(spark, "s3://bucket/flights", where="day >= '2013-01-01'")
 
 Where the session's own file systems reach the table's store, Spark's Parquet reader reads the
 files (:mod:`.listed_parquet`): it knows which columns a query needs, skips row groups and reads
@@ -14,6 +14,7 @@ into vectors. Elsewhere this package's reader does, in Spark's tasks (:mod:`.fil
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,19 +24,21 @@ from ...committer.errors import InvalidInputError
 from ...committer.job_spec import choice
 from ...committer.parquet.reader import partition_constants
 from ...committer.protocol.snapshot import Snapshot
+from ...committer.schema.compatibility import find_column
 from ...committer.table import Table
 from ..types import spark_schema
 from ..worker import application_of
 from .file_rows import file_rows
-from .filters import Condition, row_filter
 from .listed_parquet import hidden_column, listed_parquet
+from .predicate import row_filter
 from .session_store import session_store
 from .table_reads import TableReads
 from .table_state import TableSelection, plan_on
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType, StructType
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 logger = logging.getLogger("zero_rename.spark.reading.load")
 
@@ -52,16 +55,21 @@ class By(StrEnum):
 class _Request:
     """What is to be read.
 
-    :param conditions: on columns that are no partition columns.
+    :param where: a condition in Spark's SQL, or ``None``.
     :param names: the columns, in the order wanted.
-    :param schema: of those and of the conditions' columns, as Spark sees it.
+    :param schema: of those and of the condition's columns, as Spark sees it.
     """
 
     table: Table
     snapshot: Snapshot
-    conditions: Sequence[Condition]
+    where: str | None
     names: Sequence[str]
     schema: StructType
+
+    def of(self, frame: DataFrame) -> DataFrame:
+        """What is wanted of a frame of :attr:`schema`. Spark says which rows that is."""
+        selected = frame if self.where is None else frame.where(self.where)
+        return selected.select(*map(_quoted, self.names))
 
 
 def load(
@@ -79,15 +87,18 @@ def load(
     state (docs/spark.md, *What a write has read*).
 
     :param table: ``s3://bucket/prefix``.
-    :param columns: names, in the order wanted; ``None`` for all.
+    :param columns: names, in the order wanted, in any case where the session says so; ``None``
+        for all.
     :param partitions: the only partitions to read, ``["day=2013-01-01"]``.
-    :param where: the only rows to read: comparisons of columns joined by *and*, ``day >=
-        2013-01-01 and delay > 60``. Partitions that do not fit are cut off before Spark plans.
+    :param where: the only rows to read, as ``DataFrame.where`` takes it: ``day >= '2013-01-01' and
+        delay > 60``. Partitions that cannot fit are cut off before Spark plans, as far as the text
+        surely says so (:mod:`.predicate`).
     :param by: ``spark`` (its own Parquet reader), ``zero_rename`` (this package's), or ``auto``:
         Spark wherever the session reaches the table's store by itself.
     :raises InvalidInputError: a call that cannot be right, or ``by="spark"`` where the session
         cannot read the table by itself; the message says why.
     :raises TableNotFoundError: no table there.
+    :raises pyspark.errors.AnalysisException: Spark does not take the condition.
     """
     for name, given in (("columns", columns), ("partitions", partitions)):
         if isinstance(given, str):
@@ -101,18 +112,25 @@ def load(
     reads.loaded()
     schema, partition_by = source.schema, source.partition_by
     wanted = TableSelection(None if partitions is None else tuple(partitions), where)
-    conditions = wanted.of_rows(schema, partition_by)
     names = list(columns) if columns is not None else schema.names
-    needed = list(dict.fromkeys([*names, *(one.column for one in conditions)]))
-    types = spark_schema(schema, needed)
+    types = spark_schema(schema, _needed(names, where, schema))
     snapshot = plan_on(source, schema, partition_by, wanted, reads)
-    return _frame(spark, _Request(source, snapshot, conditions, names, types), way)
+    return _frame(spark, _Request(source, snapshot, where, names, types), way)
+
+
+def _needed(names: Sequence[str], where: str | None, schema: pa.Schema) -> list[str]:
+    """The table's columns that are asked for, and those that a condition may be about: Spark does
+    not say, so all that its text names, in whatever case."""
+    own = [find_column(name, schema.names) or name for name in names]
+    text = (where or "").lower().replace("``", "`").replace('""', '"')
+    said = [n for n in schema.names if re.search(rf"(?<!\w){re.escape(n.lower())}(?!\w)", text)]
+    return list(dict.fromkeys([*own, *(schema.names if "*" in text else said)]))
 
 
 def _frame(spark: SparkSession, request: _Request, by: By) -> DataFrame:
     url, snapshot = request.snapshot.root.url, request.snapshot
     if not snapshot.files:
-        return spark.createDataFrame([], request.schema).select(*map(_quoted, request.names))
+        return request.of(spark.createDataFrame([], request.schema))
     if by is not By.ZERO_RENAME:
         found = _by_spark(spark, request)
         if not isinstance(found, str):
@@ -126,8 +144,8 @@ def _frame(spark: SparkSession, request: _Request, by: By) -> DataFrame:
                 "this package's reader needs none of it.",
             )
         logger.info("%s is read by this package, since the session cannot: %s", url, found)
-    schema = spark_schema(snapshot.schema, request.names)
-    return file_rows(spark, schema, snapshot, row_filter(request.conditions, snapshot.schema))
+    kept = row_filter(request.where, snapshot.schema)
+    return request.of(file_rows(spark, request.schema, snapshot, kept))
 
 
 def _by_spark(spark: SparkSession, request: _Request) -> DataFrame | str:
@@ -147,18 +165,7 @@ def _by_spark(spark: SparkSession, request: _Request) -> DataFrame | str:
     if frame is None:
         return "this Spark does not take a list of files with their sizes"
     logger.info("%s is read by Spark itself, through %s://", snapshot.root.url, store.scheme)
-    for one in request.conditions:
-        frame = frame.where(_comparison(one, request.schema[one.column].dataType))
-    return frame.select(*map(_quoted, request.names))
-
-
-def _comparison(condition: Condition, kind: DataType) -> Column:
-    """A condition as Spark evaluates it, and pushes it down to the row groups."""
-    from pyspark.sql import functions as f
-
-    value = condition.value
-    literal = f.lit(value if value is None or isinstance(value, bool) else str(value)).cast(kind)
-    return condition.compared(f.col(_quoted(condition.column)), literal)
+    return request.of(frame)
 
 
 def _quoted(name: str) -> str:

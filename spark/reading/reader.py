@@ -19,14 +19,16 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ...committer.errors import InvalidInputError, TableMismatchError
+from ...committer.parquet.row_filter import RowFilter
 from ...committer.records.data_file import DataFile
+from ...committer.schema.compatibility import find_column
 from ...committer.table import Table
 from ..options import ReaderOptions, read_reader_options
 from ..startup.preflight import check_data_source_versions
 from ..types import arrow_schema, spark_schema
 from ..worker import readable_errors
 from .file_rows import FileRows, pack
-from .filters import row_filter
+from .predicate import read_predicate
 from .table_reads import TableReads
 from .table_state import TableSelection, plan_on
 
@@ -78,7 +80,8 @@ def known_table(given: Mapping[str, str]) -> KnownTable:
     table = Table(options.path)
     TableReads.here(table.root.url).loaded()
     schema = table.schema
-    columns = spark_schema(schema, options.columns)
+    named = options.columns or schema.names
+    columns = spark_schema(schema, [find_column(name, schema.names) or name for name in named])
     return KnownTable(options, table.root.url, schema, table.partition_by, columns)
 
 
@@ -100,8 +103,7 @@ class TableReader(DataSourceReader):
         self._known = known
         self._schema = arrow_schema(_checked(known, schema))
         self._wanted = TableSelection(known.options.partitions, known.options.where)
-        of_rows = self._wanted.of_rows(known.schema, known.partition_by)
-        self._row_filter = row_filter(of_rows, known.schema)
+        self._row_filter = _row_filter(known.options.where, known.schema)
 
     def partitions(self) -> list[InputPartition]:
         """Fix the state that is read. An empty list makes Spark call :meth:`read` once, with a
@@ -127,6 +129,26 @@ class TableReader(DataSourceReader):
         with readable_errors():
             if isinstance(partition, FileGroup):
                 yield from rows.read(partition.value)
+
+
+def _row_filter(where: str | None, schema: pa.Schema) -> RowFilter | None:
+    """The rows that the option ``where`` selects: a reader decides that by itself, so the text is
+    refused unless it is certain which rows Spark would select by it.
+
+    :raises InvalidInputError: it is not.
+    """
+    if where is None:
+        return None
+    found = read_predicate(where, schema)
+    if found.expression is None or found.unsure is not None:
+        raise InvalidInputError(
+            f"The option where={where[:200]!r} cannot be held to select what Spark would: "
+            f"{found.unsure}; nothing was read.",
+            remedy="Read by zero_rename.spark.load(spark, table, where=…), where Spark itself "
+            "decides; or compare columns with literals of their own kind (day >= '2013-01-01', "
+            "times with their zone), and leave the rest to .where() behind load().",
+        )
+    return RowFilter([found.expression], schema)
 
 
 def _checked(known: KnownTable, schema: StructType) -> StructType:

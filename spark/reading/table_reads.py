@@ -24,16 +24,15 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from ...committer.errors import InvalidInputError
 from ...committer.read_base import NOTHING_READ, ReadBase
 from ...committer.scan.job_inputs import TableRead
 from ...committer.state.job_state import Committed, OpenedJob
 from ..worker import application, connect_session, is_over
-from .filters import Selected, parse_filter
+from .predicate import selected_partitions
 
 logger = logging.getLogger("zero_rename.spark.reading.table_reads")
 #: Filters kept of one table. Beyond, all partitions count as read.
@@ -45,8 +44,8 @@ class Noted:
     """What an application has read of a table.
 
     :param base: of each partition the smallest epoch that was read.
-    :param filters: partition filters that were read by: partitions that fit one and have no
-        epoch were not there.
+    :param filters: conditions that were read by: partitions that may fit one and have no epoch
+        were not there.
     :param ended: a write has ended since the table was loaded last.
     """
 
@@ -87,11 +86,13 @@ class Noted:
 
     def base_of(self, opened: OpenedJob) -> ReadBase:
         """What a write goes by that has just opened."""
-        selected = [_selected(text, opened) for text in self.filters]
+        schema, by = opened.schema, opened.partition_by
+        selected = [selected_partitions(text, schema, by) for text in self.filters]
         late = {
             partition: 0
             for partition in opened.base
-            if partition not in self.base.epochs and any(partition in s for s in selected)
+            if partition not in self.base.epochs
+            and any(fit is None or partition in fit for fit in selected)
         }
         return replace(self.base, epochs={**self.base.epochs, **late})
 
@@ -102,17 +103,6 @@ class Noted:
     def decode(text: str) -> Noted:
         found = json.loads(text)
         return Noted(ReadBase(**found["base"]), tuple(found["filters"]), found["ended"])
-
-
-def _selected(partition_filter: str, opened: OpenedJob) -> Collection[str]:
-    """The partitions that fit a filter; all of a table that has been made anew since, with other
-    columns."""
-    schema, by = opened.schema, opened.partition_by
-    try:
-        conditions = [one for one in parse_filter(partition_filter, schema) if one.column in by]
-        return Selected(conditions, schema, by)
-    except InvalidInputError:
-        return opened.base.keys()
 
 
 class TableReads:

@@ -11,7 +11,7 @@ from ...committer.errors import TableMismatchError
 from ...committer.protocol.snapshot import Snapshot
 from ...committer.schema.hive_paths import normalise_partition
 from ...committer.table import Table
-from .filters import Condition, Selected, parse_filter
+from .predicate import selected_partitions
 from .table_reads import TableReads
 
 
@@ -20,26 +20,11 @@ class TableSelection:
     """What is wanted of a table.
 
     :param partitions: those alone, ``day=2013-01-01``; ``None`` for any.
-    :param where: comparisons joined by *and*, or ``None``.
+    :param where: a condition in Spark's SQL, or ``None``.
     """
 
     partitions: tuple[str, ...] | None = None
     where: str | None = None
-
-    def conditions(self, schema: pa.Schema) -> list[Condition]:
-        """The comparisons of :attr:`where`.
-
-        :raises InvalidInputError: it cannot be read.
-        """
-        return [] if self.where is None else parse_filter(self.where, schema)
-
-    def of_rows(self, schema: pa.Schema, by: Sequence[str]) -> list[Condition]:
-        """Those on other columns than partition columns: what is left to ask of the rows once the
-        partitions are chosen.
-
-        :param by: the partition columns.
-        """
-        return [one for one in self.conditions(schema) if one.column not in by]
 
 
 def plan_on(
@@ -49,16 +34,15 @@ def plan_on(
 
     :param schema: the table's, as it was when the columns were chosen; ``by``: its partition
         columns.
-    :raises InvalidInputError: a partition or a condition that the table cannot have.
+    :raises InvalidInputError: a partition that the table cannot have.
     :raises TableMismatchError: the table has another schema by now.
     """
     named = wanted.partitions
     if named is not None:
         named = tuple(normalise_partition(path, schema, by) for path in named)
-    conditions = [one for one in wanted.conditions(schema) if one.column in by]
-    selected = None
-    if named is not None or conditions:
-        selected = Selected(conditions, schema, by, named)
+    selected = (
+        named if wanted.where is None else selected_partitions(wanted.where, schema, by, named)
+    )
     snapshot = table.snapshot(selected)
     there = {field.name: field.type for field in snapshot.schema}
     if any(there.get(field.name) != field.type for field in schema):

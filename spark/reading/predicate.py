@@ -1,0 +1,335 @@
+"""Condition in Spark's SQL, as far as it surely says which rows need not be read.
+
+Spark decides which rows fit. What is made of the text here is an expression of Arrow's that is
+true of *each* row of which Spark takes the text for true, and so only leaves out what cannot fit.
+The text is read by sqlglot, in Spark's dialect; what is not understood for certain says nothing of
+any row. Certain is a comparison of a column with a literal where neither a setting of the session
+nor a conversion decides how the two are compared: literals of the column's own kind, strings
+without collation or padding, no floats of 32 bits. A time without a zone is one in whatever zone
+the session has, and is taken for any time of a day around.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import reduce
+from operator import and_, eq, ge, gt, le, lt, ne, or_
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from ...committer.errors import UnsupportedTypeError
+from ...committer.parquet.row_filter import RowFilter
+from ...committer.scan.partition_condition import PartitionCondition
+from ...committer.schema.compatibility import find_column
+from ..types import spark_schema
+
+logger = logging.getLogger("zero_rename.spark.reading.predicate")
+MISSING = "sqlglot, which reads conditions, is not installed: pip install sqlglot"
+#: Longer texts are not looked at: expressions are nested, and so are their evaluations.
+_LONGEST = 20_000
+#: Quotes, escapes, variables and comments that settings of the session change the meaning of.
+_UNSURE = re.compile(r"""["\\]|''|\$\{|--|/\*""")
+_WHOLE = re.compile(r"[0-9]{1,38}")
+_NUMBER = re.compile(r"[0-9]{1,38}(\.[0-9]{0,38})?")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_MOMENT = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
+    r"(?P<zone>Z|[+-](0[0-9]|1[0-7]):[0-5][0-9])?)?"
+)
+_PREFIX = re.compile(r"([^%_]*)%")
+#: What a session's zone can move a time by, and more: zones are at most 18 hours from UTC.
+_ANY_ZONE = dt.timedelta(days=1)
+_CHAR = "__CHAR_VARCHAR_TYPE_STRING"
+_Compare = Callable[[Any, Any], Any]
+#: Comparisons with what holds where they are false.
+_NEGATED: dict[_Compare, _Compare] = {eq: ne, ne: eq, lt: ge, ge: lt, gt: le, le: gt}
+#: The same with their sides changed.
+_FLIPPED: dict[_Compare, _Compare] = {eq: eq, ne: ne, lt: gt, gt: lt, le: ge, ge: le}
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """What is known of the rows that a condition selects.
+
+    :param expression: true of each of them; ``None``: nothing is known.
+    :param unsure: why rows that are not selected may be among those of which it is true; ``None``:
+        it is true of the selected rows alone.
+    """
+
+    expression: pc.Expression | None
+    unsure: str | None = None
+
+
+def read_predicate(
+    text: str, schema: pa.Schema, columns: Collection[str] | None = None
+) -> Predicate:
+    """What a condition says of some columns.
+
+    :param text: as for ``DataFrame.where``.
+    :param schema: the table's.
+    :param columns: those that are to be asked for; ``None`` for any.
+    """
+    try:
+        import sqlglot
+        from sqlglot.errors import SqlglotError
+    except ModuleNotFoundError:
+        logger.warning("where=%r leaves nothing unread: %s", text[:200], MISSING)
+        return Predicate(None, MISSING)
+    if len(text) > _LONGEST:
+        return Predicate(None, "it is too long")
+    if _UNSURE.search(text):
+        return Predicate(None, "it has double quotes, escapes, variables or comments")
+    try:
+        tree: Any = sqlglot.parse_one(text, read="spark")
+    except (SqlglotError, RecursionError) as error:
+        return Predicate(None, str(error).splitlines()[0][:200])
+    reading = _Reading(schema, schema.names if columns is None else columns)
+    try:
+        known = reading.where(tree, wanted=True)
+    except RecursionError:
+        return Predicate(None, "it is nested too deeply")
+    return Predicate(known, reading.unsure)
+
+
+def row_filter(text: str | None, schema: pa.Schema) -> RowFilter | None:
+    """What leaves out rows that a condition cannot select; ``None``: nothing does."""
+    known = None if text is None else read_predicate(text, schema).expression
+    return None if known is None else RowFilter([known], schema)
+
+
+def selected_partitions(
+    text: str, schema: pa.Schema, by: Sequence[str], named: Collection[str] | None = None
+) -> Collection[str] | None:
+    """The partitions that may hold rows which a condition selects; ``None``: any may.
+
+    :param by: the partition columns.
+    :param named: no others than these.
+    """
+    known = read_predicate(text, schema, by).expression if by else None
+    if known is None:
+        return named
+    return PartitionCondition(RowFilter([known], schema), schema, by, named)
+
+
+class _Reading:
+    """One text over one table's columns. :attr:`unsure` is what was not understood."""
+
+    def __init__(self, schema: pa.Schema, columns: Collection[str]) -> None:
+        self._schema = schema
+        self._columns = columns
+        self.unsure: str | None = None
+
+    def where(self, node: Any, wanted: bool) -> pc.Expression | None:
+        """What holds for each row of which a node is true; of which it is false, if not
+        ``wanted``. A node that is null is neither."""
+        from sqlglot import exp
+
+        if node.args.get("negate"):
+            node, wanted = node.copy(), not wanted
+            node.set("negate", None)
+        if isinstance(node, exp.Paren):
+            return self.where(node.this, wanted)
+        if isinstance(node, exp.Not):
+            return self.where(node.this, not wanted)
+        if isinstance(node, exp.And | exp.Or):
+            sides = [self.where(side, wanted) for side in node.flatten()]
+            return _joined(sides, isinstance(node, exp.And) is wanted)
+        found = self._one(node, wanted)
+        return self._unknown(node) if found is None else found
+
+    def _unknown(self, node: Any) -> None:
+        self.unsure = self.unsure or f"{node.sql('spark')[:100]!r} is not surely understood"
+
+    def _one(self, node: Any, wanted: bool) -> pc.Expression | None:
+        """The same of what is neither *and*, *or* nor *not*."""
+        from sqlglot import exp
+
+        comparisons = {exp.EQ: eq, exp.NEQ: ne, exp.LT: lt, exp.LTE: le, exp.GT: gt, exp.GTE: ge}
+        given = {name for name, value in node.args.items() if value}
+        kind = type(node)
+        if kind in comparisons and given == {"this", "expression"}:
+            return self._compared(node.this, comparisons[kind], node.expression, wanted)
+        if kind is exp.Between and given == {"this", "low", "high"}:
+            bounds = ((ge, node.args["low"]), (le, node.args["high"]))
+            sides = [self._compared(node.this, one, bound, wanted) for one, bound in bounds]
+            return _joined(sides, wanted)
+        column = self._column(node.this) if given else None
+        if column is None or kind not in (exp.In, exp.Like, exp.Is):
+            return None
+        if kind is exp.In and given == {"this", "expressions"}:
+            if pt.is_floating(column.type) or pt.is_timestamp(column.type):
+                return None  # Spark may compare all as texts.
+            sides = [self._compared(node.this, eq, item, wanted) for item in node.expressions]
+            return _joined(sides, not wanted)
+        if given != {"this", "expression"}:
+            return None
+        field = pc.field(column.name)
+        if kind is exp.Is and isinstance(node.expression, exp.Null):
+            return field.is_null() if wanted else field.is_valid()
+        prefix = _PREFIX.fullmatch(_text(node.expression) or "")
+        if kind is not exp.Like or prefix is None or not pt.is_string(column.type):
+            return None
+        found = pc.starts_with(field, prefix[1])  # pyright: ignore[reportAttributeAccessIssue]
+        return found if wanted else ~found
+
+    def _compared(
+        self, left: Any, compare: _Compare, right: Any, wanted: bool
+    ) -> pc.Expression | None:
+        column = self._column(left)
+        if column is None:
+            left, right, compare = right, left, _FLIPPED[compare]
+            column = self._column(left)
+        bounds = None if column is None else _bounds(right, column.type)
+        if column is None or bounds is None:
+            return self._unknown(right)
+        low, high = bounds
+        if low != high:
+            self.unsure = self.unsure or f"{right.sql('spark')!r} has no zone"
+        field = pc.field(column.name)
+        compare = compare if wanted else _NEGATED[compare]
+        if compare is eq and low != high:
+            return (field >= low) & (field <= high)
+        if compare is ne and low != high:
+            return field.is_valid()
+        found = compare(field, low if compare in (gt, ge) else high)
+        # For Spark NaN is greater than all else.
+        is_nan = pt.is_floating(column.type) and compare in (ne, gt, ge)
+        return found | field.is_nan() if is_nan else found
+
+    def _column(self, node: Any) -> pa.Field | None:
+        """The column that a node is, if its values are compared as they are."""
+        from sqlglot import exp
+
+        name = node.this.name if isinstance(node, exp.Column) and len(node.parts) == 1 else None
+        own = None if name is None else find_column(name, self._schema.names)
+        if own is None or own not in self._columns:
+            return None
+        field = self._schema.field(own)
+        return field if _is_plain(self._schema, field) else None
+
+
+def _is_plain(schema: pa.Schema, field: pa.Field) -> bool:
+    """Whether Spark sees a column's values as Arrow does: not as padded or collated strings, nor as
+    a type of somebody's own."""
+    from pyspark.sql import types as st
+
+    try:
+        seen = spark_schema(schema, [field.name])[0]
+    except UnsupportedTypeError:
+        return False
+    if pt.is_string(field.type):
+        return seen.dataType == st.StringType() and _CHAR not in seen.metadata
+    plain = (
+        *(st.ByteType, st.ShortType, st.IntegerType, st.LongType, st.DecimalType, st.DoubleType),
+        *(st.BooleanType, st.DateType, st.TimestampType, st.TimestampNTZType),
+    )
+    return type(seen.dataType) in plain
+
+
+def _joined(sides: Sequence[pc.Expression | None], all_hold: bool) -> pc.Expression | None:
+    """What holds where all of several do, or where any does."""
+    known = [side for side in sides if side is not None]
+    if not known or (len(known) < len(sides) and not all_hold):
+        return None
+    return reduce(and_ if all_hold else or_, known)
+
+
+def _text(node: Any) -> str | None:
+    """The text of a literal in quotes."""
+    from sqlglot import exp
+
+    return node.this if isinstance(node, exp.Literal) and node.is_string else None
+
+
+def _bounds(node: Any, kind: pa.DataType) -> tuple[pa.Scalar, pa.Scalar] | None:
+    """The value of a literal that is compared with a column as it stands, between two bounds;
+    ``None`` where that is not certain."""
+    from sqlglot import exp
+
+    if pt.is_timestamp(kind):
+        return _moments(node, kind)
+    value: Any = None
+    if pt.is_boolean(kind):
+        value = node.this if isinstance(node, exp.Boolean) else None
+    elif pt.is_string(kind):
+        value = _text(node)
+    elif pt.is_date32(kind):
+        value = _date(_text(_cast(node, exp.DataType.Type.DATE) or node))
+    else:
+        value = _number(node, kind)
+    if value is None:
+        return None
+    try:
+        scalar = pa.scalar(value, kind)
+    except (pa.ArrowException, OverflowError, ValueError):
+        return None
+    return scalar, scalar
+
+
+def _number(node: Any, kind: pa.DataType) -> int | float | Decimal | None:
+    from sqlglot import exp
+
+    sign = "-" if isinstance(node, exp.Neg) else ""
+    node = node.this if sign else node
+    if not isinstance(node, exp.Literal) or node.is_string:
+        return None
+    if pt.is_integer(kind):
+        return int(sign + node.this) if _WHOLE.fullmatch(node.this) else None
+    if not _NUMBER.fullmatch(node.this):
+        return None
+    if pt.is_float64(kind):
+        return float(sign + node.this)
+    whole, _, fraction = node.this.partition(".")
+    fits = pt.is_decimal(kind) and len(fraction) <= kind.scale
+    if not fits or len(whole.lstrip("0")) > kind.precision - kind.scale:
+        return None
+    return Decimal(sign + node.this)
+
+
+def _cast(node: Any, *kinds: Any) -> Any:
+    """What is cast to one of some types, as ``date '2013-01-01'`` is; ``None`` for all else."""
+    from sqlglot import exp
+
+    return node.this if isinstance(node, exp.Cast) and node.to.this in kinds else None
+
+
+def _date(text: str | None) -> dt.date | None:
+    if text is None or not _DATE.fullmatch(text):
+        return None
+    try:
+        return dt.date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _moments(node: Any, kind: pa.DataType) -> tuple[pa.Scalar, pa.Scalar] | None:
+    """The times that a literal may be, from the first to the last."""
+    from sqlglot import exp
+
+    types = exp.DataType.Type
+    typed = _cast(node, types.DATE, types.TIMESTAMP, types.TIMESTAMPTZ, types.TIMESTAMPLTZ)
+    if typed is None:
+        typed = _cast(node, types.TIMESTAMPNTZ)
+    found = _MOMENT.fullmatch(_text(node if typed is None else typed) or "")
+    if found is None:
+        return None
+    zoned, has_zone = pt.is_timestamp(kind) and kind.tz is not None, bool(found["zone"])
+    if has_zone and (typed is not None or not zoned):
+        return None
+    # A plain text is cast to the column's own type, with the session's zone if that has one.
+    around = _ANY_ZONE if typed is not None or (zoned and not has_zone) else dt.timedelta(0)
+    try:
+        moment = dt.datetime.fromisoformat(found[0])
+        if zoned:
+            moment = moment.replace(tzinfo=dt.UTC) if not has_zone else moment.astimezone(dt.UTC)
+        return pa.scalar(moment - around, kind), pa.scalar(moment + around, kind)
+    except (pa.ArrowException, OverflowError, ValueError):
+        return None
