@@ -63,6 +63,11 @@ def dated(context: Context) -> Iterator[None]:
         ) from error
 
 
+_AFTER_CONFLICT = (
+    "Clear the task: it then loads on top of what is there now. Or choose on_conflict='last_wins'."
+)
+
+
 def _nothing() -> None:
     """Of a submission whose output nobody has read."""
 
@@ -93,6 +98,6 @@ def explained(
                 raise
             url = table.root.url
             raise AirflowException(f"{said} [table {url}] The rest is in this log.") from error
-        text = in_words(told, table)
+        text = in_words(told, table, _AFTER_CONFLICT)
         _log.error("%s", text)
         raise (AirflowFailException(text) if told.final else AirflowException(text)) from error

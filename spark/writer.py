@@ -35,7 +35,7 @@ from ..committer.write_job import log_retries
 from . import heartbeat
 from .reading.table_reads import TableReads
 from .saving.commit_log import CommitProgress, log_commit, log_skipped
-from .saving.planned_job import LOAD_ANEW, PlannedJob, note_end, planned_job, writer_options
+from .saving.planned_job import PlannedJob, advise, note_end, planned_job, writer_options
 from .saving.task_rows import write_rows
 from .startup.preflight import check_data_source_versions
 from .worker import application, readable_errors
@@ -122,8 +122,9 @@ class TableWriter(DataSourceArrowWriter):
             try:
                 done = table.commit(self.opened, results, len(messages), progress)
             except CommitConflictError as error:
-                if self._by_reads:
-                    error.remedy = LOAD_ANEW
+                base = self.opened.spec.base
+                if self._by_reads and base is not None:
+                    advise(error, self.opened, base)
                 raise
             heartbeat.withdraw(self.opened.job)
             self._note_end(done)

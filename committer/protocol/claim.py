@@ -248,6 +248,13 @@ def _refuse_if_fenced(context: Context, opened: OpenedJob) -> Step[None]:
 
 
 def _conflict(opened: OpenedJob, conflicts: list[Conflict]) -> CommitConflictError:
+    base = opened.spec.base
+
+    def was_read(conflict: Conflict) -> bool:
+        return base is not None and base.epoch(conflict.state.slot.name) is not None
+
+    # Those come first that the job has read: of them its remedy is.
+    conflicts = sorted(conflicts, key=was_read, reverse=True)
     named = ", ".join(
         f"{c.state.slot.name} (by {c.by or 'an unknown job'}, epoch {c.state.head.epoch})"
         for c in conflicts[:5]
@@ -258,7 +265,7 @@ def _conflict(opened: OpenedJob, conflicts: list[Conflict]) -> CommitConflictErr
         remedy = "Nothing is to be done if that try's rows are right; else clear the run."
     else:
         what = "Partitions changed since this job opened"
-        if opened.spec.base is not None:
+        if was_read(conflicts[0]):
             what = "Partitions changed since this job read the table"
         remedy = "Run the job again on what is there now, or choose on_conflict=last_wins."
     return CommitConflictError(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...committer.errors import ZeroRenameError, printable
+from ...committer.errors import CommitConflictError, ZeroRenameError, printable
 from ...committer.failures import read_failure
 
 if TYPE_CHECKING:
@@ -27,8 +28,15 @@ def told_failure(table: Table, run: LoadRun) -> Failure | None:
     return told if told is not None and run.made(told.owner) else None
 
 
-def in_words(told: Failure, table: Table) -> str:
-    """A failure as one line that begins with the application's own sentence."""
+def in_words(told: Failure, table: Table, after_conflict: str | None = None) -> str:
+    """A failure as one line that begins with the application's own sentence.
+
+    :param after_conflict: the scheduler's remedy where another job has changed a partition: it runs
+        the application, which can only say that it be run.
+    """
+    changed = told.error == CommitConflictError.__name__ and told.key is not None
+    if changed and table.root.partition_of_head_key(told.key or "") is not None:
+        told = replace(told, remedy=after_conflict or told.remedy)
     named = (("table", table.root.url), ("job", told.job), ("key", told.key))
     context = ", ".join(f"{name} {value}" for name, value in named if value)
     return printable(f"{told.message} [{context}] {told.remedy or ''} ({told.error})")

@@ -19,7 +19,7 @@ from ..reading.table_reads import TableReads
 from ..startup.preflight import check_versions
 from ..worker import application_of
 from .commit_log import CommitProgress, log_commit, log_skipped
-from .planned_job import LOAD_ANEW, PlannedJob, note_end, planned_job, writer_options
+from .planned_job import PlannedJob, advise, note_end, planned_job, writer_options
 from .spark_tasks import run_tasks
 from .task_errors import error_of_task
 
@@ -53,13 +53,12 @@ def save_by_arrow(frame: DataFrame, overwrite: bool, given: Mapping[str, str]) -
 
 def _carried_out(frame: DataFrame, planned: PlannedJob, reads: TableReads) -> Committed:
     job = planned.table.tasks_job(planned.spec, CommitProgress(planned.table.root.url))
-    by_reads = False
+    base = None
     try:
         with job:
             opened = job.opened
             base = planned.base(opened, reads)
             if base is not None:
-                by_reads = True
                 job.go_by(base)
             planned.refuse_second_use(opened)
             if opened.repeated is None:
@@ -67,8 +66,8 @@ def _carried_out(frame: DataFrame, planned: PlannedJob, reads: TableReads) -> Co
             else:
                 log_skipped(opened.repeated, planned.spec.once)
     except CommitConflictError as error:
-        if by_reads:
-            error.remedy = LOAD_ANEW
+        if base is not None:
+            advise(error, opened, base)
         raise
     finally:
         if not job.repeats:

@@ -7,7 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from ...committer.errors import InvalidInputError, TableNotFoundError, ZeroRenameError
+from ...committer.errors import (
+    CommitConflictError,
+    InvalidInputError,
+    TableNotFoundError,
+    ZeroRenameError,
+)
 from ...committer.job_spec import Coordination, JobSpec, Mode, OnConflict
 from ...committer.read_base import ReadBase
 from ...committer.scan.job_inputs import tell_inputs
@@ -24,7 +29,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("zero_rename.spark.saving.planned_job")
 #: The remedy of a conflict with what this application has read.
-LOAD_ANEW = (
+_LOAD_ANEW = (
     "Of each partition the oldest state counts that this application has read, since nothing tells "
     "which one the rows come from. Load the table anew now, by spark.read…load(…), and write what "
     "comes of that: what was read before this refusal then counts no longer. Or name the state, by "
@@ -129,6 +134,16 @@ def writer_options(given: Mapping[str, str]) -> tuple[Table, WriterOptions]:
             "CREATE TABLE … AS SELECT or saveAsTable without a path.",
         )
     return Table(options.path), options
+
+
+def advise(error: CommitConflictError, opened: OpenedJob, base: ReadBase) -> None:
+    """Say of a conflict what to do where it is over a partition that this application has read.
+
+    :param base: what it has read.
+    """
+    partition = opened.root.partition_of_head_key(error.key or "")
+    if partition is not None and base.epoch(partition) is not None:
+        error.remedy = _LOAD_ANEW
 
 
 def note_end(spec: JobSpec, reads: TableReads, done: Committed | None) -> None:

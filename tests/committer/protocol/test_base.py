@@ -44,6 +44,17 @@ class TestConflicts:
         assert world.jobs_of(DAY1) == [first.job, second.job]
         world.assert_clean()
 
+    def test_it_says_of_what_was_read_alone_that_it_was(self, world: World) -> None:
+        world.load(DAY1, DAY2)
+        base = ReadBase(ROOT.url, {DAY2: 1}, whole=False)
+        for changed, when in (((DAY1,), "opened"), ((DAY1, DAY2), "read the table")):
+            opened = world.open(Mode.REPLACE, base=base)
+            result = world.write(opened, DAY1, DAY2)
+            world.load(*changed)
+            with pytest.raises(CommitConflictError, match=f"since this job {when}: ") as caught:
+                world.commit(opened, result)
+            assert caught.value.key == ROOT.head_key(changed[-1])
+
     def test_a_partition_that_was_not_there(self, world: World) -> None:
         world.load(DAY1)
         base = world.snapshot().base
