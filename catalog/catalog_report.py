@@ -32,6 +32,17 @@ class CatalogReport:
     dropped: int = 0
     projected: bool = False
 
+    def then(self, later: CatalogReport) -> CatalogReport:
+        """What was told by this and a later call together."""
+        first = self.table == "created" or later.table == "unchanged"
+        return replace(
+            later,
+            table=self.table if first else later.table,
+            added=self.added + later.added,
+            updated=self.updated + later.updated,
+            dropped=self.dropped + later.dropped,
+        )
+
 
 @dataclass(frozen=True)
 class CatalogUrl:

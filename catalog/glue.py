@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import boto3
@@ -11,6 +13,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from ..committer.errors import InvalidInputError
+from ..committer.layout import TableRoot
 from ..committer.s3.clients import Keys
 from .catalog_report import CatalogReport, CatalogUnsyncedError, CatalogUrl
 from .described_table import DescribedTable, ReadBy, partition_texts
@@ -19,7 +22,6 @@ from .engine_types import Engine, hive_type
 #: What one request takes (Glue's API: BatchCreatePartition, BatchDeletePartition).
 _ADDED_AT_ONCE = 100
 _DROPPED_AT_ONCE = 25
-_ROUNDS = 5
 _PARQUET = {
     "SerializationLibrary": "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe",
     "Parameters": {"serialization.format": "1"},
@@ -43,79 +45,125 @@ _TAKEN = (
 _RACES = ("AlreadyExistsException", "EntityNotFoundException", "ConcurrentModificationException")
 
 
+@dataclass(frozen=True)
+class GlueEntry:
+    """What Glue says of a table.
+
+    :param table: ``None`` where it knows none of that name.
+    :param partitions: storage descriptors by values.
+    """
+
+    table: Mapping[str, Any] | None
+    partitions: Mapping[tuple[str, ...], Mapping[str, Any]]
+
+    @property
+    def projects(self) -> bool:
+        """Whether partitions are computed by the engine."""
+        parameters = (self.table or {}).get("Parameters", {})
+        return str(parameters.get("projection.enabled", "")).lower() == "true"
+
+
 class GlueCatalog:
     """One table's place in Glue.
 
     :param connect: makes a boto3 Glue client; ``None``: by boto3's standard chain.
     """
 
-    def __init__(self, url: CatalogUrl, connect: Callable[[], Any] | None = None) -> None:
+    def __init__(
+        self, url: CatalogUrl, root: TableRoot, connect: Callable[[], Any] | None = None
+    ) -> None:
         self._url = url
+        self._root = root
         self._connect = connect or glue_client
         self._place = {"DatabaseName": url.database}
         self._names = {**self._place, "TableName": url.table}
 
-    def register(self, described: DescribedTable) -> CatalogReport:
+    def look(self) -> GlueEntry:
+        """What it says now.
+
+        :raises CatalogUnsyncedError: it did not answer, or refused.
+        """
+        with self._told():
+            there = GlueEntry(self._get_table(), {})
+            if there.projects or not (there.table or {}).get("PartitionKeys"):
+                return there
+            return replace(there, partitions=self._partitions())
+
+    def tell(self, there: GlueEntry, described: DescribedTable) -> tuple[CatalogReport, bool]:
         """Create or update the table; add, update and drop partitions.
 
+        :param there: what it said before the table was described.
+        :returns: what was done, and whether nothing had to be.
         :raises InvalidInputError: no such database, or another table has that name.
         :raises CatalogUnsyncedError: Glue did not do it, or not all of it.
         """
-        with self._told(described):
-            self._glue = self._connect()
-            there, done = self._register_table(described)
-            parameters = there.get("Parameters", {})
-            if str(parameters.get("projection.enabled", "")).lower() == "true":
-                return CatalogReport(str(self._url), described.read_by, done, projected=True)
-            added, updated, dropped = self._register_partitions(described)
-        return CatalogReport(str(self._url), described.read_by, done, added, updated, dropped)
+        with self._told():
+            done = self._tell_table(there.table, described)
+            report = CatalogReport(str(self._url), described.read_by, done or "unchanged")
+            if there.projects or done is None or not described.partition_by:
+                return replace(report, projected=there.projects), done == "unchanged"
+            counts, nothing = self._tell_partitions(there.partitions, described)
+            added, updated, dropped = counts
+            report = replace(report, added=added, updated=updated, dropped=dropped)
+            return report, nothing and done == "unchanged"
+
+    @cached_property
+    def _glue(self) -> Any:
+        return self._connect()
 
     @contextmanager
-    def _told(self, described: DescribedTable) -> Iterator[None]:
+    def _told(self) -> Iterator[None]:
         try:
             yield
         except ClientError as error:
             answer = error.response.get("Error", {})
-            why = f"{answer.get('Code')}: {answer.get('Message')}"
-            raise self._unsynced(described, why) from error
+            raise self.unsynced(f"{answer.get('Code')}: {answer.get('Message')}") from error
         except BotoCoreError as error:
-            raise self._unsynced(described, str(error)) from error
+            raise self.unsynced(str(error)) from error
 
-    def _unsynced(self, described: DescribedTable, why: str) -> CatalogUnsyncedError:
+    def unsynced(self, why: str) -> CatalogUnsyncedError:
+        """The error of a registration that was not done, or not wholly."""
         return CatalogUnsyncedError(
             f"{self._url} was not told, or not wholly, what the table holds: {why}. The table is "
             "as its jobs committed it.",
-            table=described.root.url,
+            table=self._root.url,
             remedy="Repeat it, with the rights of a writer in Glue: zero-rename catalog sync "
-            f"{described.root.url} --catalog {self._url}",
+            f"{self._root.url} --catalog {self._url}",
         )
 
     # The table
 
-    def _register_table(self, described: DescribedTable) -> tuple[Mapping[str, Any], str]:
+    def _tell_table(self, there: Mapping[str, Any] | None, described: DescribedTable) -> str | None:
+        """What was done; ``None``: another process was quicker."""
         wanted = _table_input(self._url, described)
-        there = self._get_table()
         if there is None:
-            try:
-                self._glue.create_table(**self._place, TableInput=wanted)
-                return wanted, "created"
-            except self._glue.exceptions.EntityNotFoundException as error:
-                raise InvalidInputError(
-                    f"There is no database {self._url.database} in Glue; nothing was registered.",
-                    table=described.root.url,
-                    remedy="Create it, or name another one.",
-                ) from error
-            except self._glue.exceptions.AlreadyExistsException:
-                there = self._get_table() or wanted  # Another process was quicker.
+            return self._create(wanted)
         self._check_same(described, there)
         if _is_told(there, wanted):
-            return there, "unchanged"
-        taken = {name: there[name] for name in _TAKEN if name in there}
-        parameters = {**there.get("Parameters", {}), **wanted["Parameters"]}
-        changed = {**taken, "StorageDescriptor": wanted["StorageDescriptor"]}
-        changed["Parameters"] = parameters
-        self._glue.update_table(**self._place, TableInput=changed, SkipArchive=True)
-        return changed, "updated"
+            return "unchanged"
+        changed = {name: there[name] for name in _TAKEN if name in there}
+        changed["StorageDescriptor"] = wanted["StorageDescriptor"]
+        changed["Parameters"] = {**there.get("Parameters", {}), **wanted["Parameters"]}
+        # As of what was seen: what another process has told it since is of a later look.
+        version = {"VersionId": there["VersionId"]} if "VersionId" in there else {}
+        try:
+            self._glue.update_table(**self._place, TableInput=changed, SkipArchive=True, **version)
+        except self._glue.exceptions.ConcurrentModificationException:
+            return None
+        return "updated"
+
+    def _create(self, wanted: Mapping[str, Any]) -> str | None:
+        try:
+            self._glue.create_table(**self._place, TableInput=wanted)
+        except self._glue.exceptions.EntityNotFoundException as error:
+            raise InvalidInputError(
+                f"There is no database {self._url.database} in Glue; nothing was registered.",
+                table=self._root.url,
+                remedy="Create it, or name another one.",
+            ) from error
+        except self._glue.exceptions.AlreadyExistsException:
+            return None
+        return "created"
 
     def _get_table(self) -> dict[str, Any] | None:
         try:
@@ -146,31 +194,29 @@ class GlueCatalog:
 
     # Partitions
 
-    def _register_partitions(self, described: DescribedTable) -> tuple[int, int, int]:
-        if not described.partition_by:
-            return 0, 0, 0
+    def _tell_partitions(
+        self, there: Mapping[tuple[str, ...], Mapping[str, Any]], described: DescribedTable
+    ) -> tuple[tuple[int, int, int], bool]:
+        """How many were added, updated and dropped, and whether none had to be."""
         wanted = {
             tuple(partition_texts(name)): _storage(described, described.partition_location(name))
             for name in described.partitions
         }
-        told = [0, 0, 0]
-        for _ in range(_ROUNDS):
-            there = self._partitions()
-            missing = [_partition(v, wanted[v]) for v in wanted if v not in there]
-            stale = [
-                {"PartitionValueList": list(v), "PartitionInput": _partition(v, wanted[v])}
-                for v in wanted
-                if v in there and not _same_storage(there[v], wanted[v])
-            ]
-            gone = [{"Values": list(v)} for v in there if v not in wanted]
-            if not (missing or stale or gone):
-                return told[0], told[1], told[2]
-            create, update = self._glue.batch_create_partition, self._glue.batch_update_partition
-            told[0] += self._send(create, "PartitionInputList", missing, _ADDED_AT_ONCE)
-            told[1] += self._send(update, "Entries", stale, _ADDED_AT_ONCE)
-            delete = self._glue.batch_delete_partition
-            told[2] += self._send(delete, "PartitionsToDelete", gone, _DROPPED_AT_ONCE)
-        raise self._unsynced(described, "others kept changing its partitions")
+        missing = [_partition(v, wanted[v]) for v in wanted if v not in there]
+        stale = [
+            {"PartitionValueList": list(v), "PartitionInput": _partition(v, wanted[v])}
+            for v in wanted
+            if v in there and not _same_storage(there[v], wanted[v])
+        ]
+        gone = [{"Values": list(v)} for v in there if v not in wanted]
+        create, update = self._glue.batch_create_partition, self._glue.batch_update_partition
+        delete = self._glue.batch_delete_partition
+        counts = (
+            self._send(create, "PartitionInputList", missing, _ADDED_AT_ONCE),
+            self._send(update, "Entries", stale, _ADDED_AT_ONCE),
+            self._send(delete, "PartitionsToDelete", gone, _DROPPED_AT_ONCE),
+        )
+        return counts, not (missing or stale or gone)
 
     def _partitions(self) -> dict[tuple[str, ...], Mapping[str, Any]]:
         pages = self._glue.get_paginator("get_partitions").paginate(**self._names)

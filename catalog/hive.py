@@ -4,13 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from ..committer.errors import InvalidInputError, ZeroRenameError
+from ..committer.layout import TableRoot
 from .catalog_report import CatalogReport, CatalogUnsyncedError, CatalogUrl
 from .ddl import add_columns, add_partitions, ddl, drop_partitions
 from .described_table import DescribedTable, ReadBy, partition_texts
 from .engine_types import Engine, hive_type
+
+#: What Spark shows of a table that has partitions, before their columns.
+_PARTITIONED = "# Partition Information"
+
+
+@dataclass(frozen=True)
+class HiveEntry:
+    """What a metastore says of a table.
+
+    :param facts: what ``DESCRIBE TABLE EXTENDED`` shows; ``None`` where there is no such table.
+    :param partitions: names by values.
+    """
+
+    facts: Mapping[str, str] | None
+    partitions: Mapping[tuple[str, ...], str]
 
 
 class HiveCatalog:
@@ -19,54 +36,70 @@ class HiveCatalog:
     :param sql: runs a statement of Spark's, as ``spark.sql``; its result has ``collect()``.
     """
 
-    def __init__(self, url: CatalogUrl, sql: Callable[[str], Any]) -> None:
+    def __init__(self, url: CatalogUrl, root: TableRoot, sql: Callable[[str], Any]) -> None:
         self._url = url
+        self._root = root
         self._sql = sql
         self._name = f"{url.database}.{url.table}"
 
-    def register(self, described: DescribedTable) -> CatalogReport:
+    def look(self) -> HiveEntry:
+        """What it says now.
+
+        :raises CatalogUnsyncedError: Spark or its metastore did not answer.
+        """
+        with self._told():
+            database, table = self._url.database, self._url.table
+            shown = self._sql(f"SHOW TABLES IN `{database}` LIKE '{table}'").collect()
+            if not [row for row in shown if row["tableName"].lower() == table.lower()]:
+                return HiveEntry(None, {})
+            rows = self._sql(f"DESCRIBE TABLE EXTENDED {self._name}").collect()
+            facts = {row["col_name"]: row["data_type"] for row in rows}
+            return HiveEntry(facts, self._partitions() if _PARTITIONED in facts else {})
+
+    def tell(self, there: HiveEntry, described: DescribedTable) -> tuple[CatalogReport, bool]:
         """Create the table, or add what columns it lacks; add and drop partitions.
 
+        :param there: what it said before the table was described.
+        :returns: what was done, and whether nothing had to be.
         :raises InvalidInputError: another table has that name, or it is registered otherwise.
         :raises CatalogUnsyncedError: Spark or its metastore did not do it.
         """
-        with self._told(described):
-            done = self._register_table(described)
-            if not described.partition_by:
-                return CatalogReport(str(self._url), described.read_by, done)
-            there = self._partitions()
+        with self._told():
+            done = self._tell_table(there.facts, described)
             wanted = {tuple(partition_texts(name)): name for name in described.partitions}
-            missing = [name for values, name in wanted.items() if values not in there]
-            gone = [name for values, name in there.items() if values not in wanted]
+            missing = [name for values, name in wanted.items() if values not in there.partitions]
+            gone = [name for values, name in there.partitions.items() if values not in wanted]
             for statement in add_partitions(described, Engine.HIVE, self._name, missing):
                 self._sql(statement)
             for statement in drop_partitions(described, Engine.HIVE, self._name, gone):
                 self._sql(statement)
-        added, dropped = len(missing), len(gone)
-        return CatalogReport(str(self._url), described.read_by, done, added=added, dropped=dropped)
+        report = CatalogReport(
+            str(self._url), described.read_by, done, added=len(missing), dropped=len(gone)
+        )
+        return report, done == "unchanged" and not (missing or gone)
 
     @contextmanager
-    def _told(self, described: DescribedTable) -> Iterator[None]:
+    def _told(self) -> Iterator[None]:
         try:
             yield
         except ZeroRenameError:
             raise
         except Exception as error:  # Py4J's, Connect's, Spark's: none is a base of the others.
-            raise CatalogUnsyncedError(
-                f"{self._url} was not told, or not wholly, what the table holds: "
-                f"{str(error).splitlines()[0][:300]} The table is as its jobs committed it.",
-                table=described.root.url,
-                remedy="Repeat it: sync_catalog(table, catalog, spark=spark).",
-            ) from error
+            raise self.unsynced(str(error).splitlines()[0][:300]) from error
 
-    def _register_table(self, described: DescribedTable) -> str:
-        database, table = self._url.database, self._url.table
-        shown = self._sql(f"SHOW TABLES IN `{database}` LIKE '{table}'").collect()
-        if not [row for row in shown if row["tableName"].lower() == table.lower()]:
+    def unsynced(self, why: str) -> CatalogUnsyncedError:
+        """The error of a registration that was not done, or not wholly."""
+        return CatalogUnsyncedError(
+            f"{self._url} was not told, or not wholly, what the table holds: "
+            f"{why} The table is as its jobs committed it.",
+            table=self._root.url,
+            remedy="Repeat it: sync_catalog(table, catalog, spark=spark).",
+        )
+
+    def _tell_table(self, facts: Mapping[str, str] | None, described: DescribedTable) -> str:
+        if facts is None:
             self._sql(ddl(described, Engine.HIVE, self._name)[0])
             return "created"
-        rows = self._sql(f"DESCRIBE TABLE EXTENDED {self._name}").collect()
-        facts = {row["col_name"]: row["data_type"] for row in rows}
         self._check_same(described, facts)
         keys = {field.name.lower() for field in described.partition_by}
         there = {name.lower(): kind for name, kind in facts.items() if name.lower() not in keys}
@@ -77,7 +110,7 @@ class HiveCatalog:
         self._sql(add_columns(Engine.HIVE, self._name, new))
         return "updated"
 
-    def _check_same(self, described: DescribedTable, facts: dict[str, str]) -> None:
+    def _check_same(self, described: DescribedTable, facts: Mapping[str, str]) -> None:
         place = facts.get("Location", "").replace("s3a://", "s3://", 1).rstrip("/")
         by = ReadBy.SYMLINKS if "Symlink" in facts.get("InputFormat", "") else ReadBy.FOLDERS
         if place != described.location.rstrip("/") or by is not described.read_by:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from ..committer.errors import InvalidInputError, TableNotFoundError, ZeroRenameError
+from ..committer.layout import TableRoot
 from ..committer.table import Table
-from .catalog_report import CatalogReport, CatalogUrl
+from .catalog_report import CatalogReport, CatalogUnsyncedError, CatalogUrl
 from .described_table import DescribedTable, ReadBy, describe
 from .engine_types import Engine
 from .glue import GlueCatalog
@@ -17,10 +18,25 @@ from .hive import HiveCatalog
 logger = logging.getLogger("zero_rename.catalog.registration")
 
 
+#: How often a table is looked at that others change while it is registered.
+_ROUNDS = 8
+
+
 class Catalog(Protocol):
     """Where tables are registered."""
 
-    def register(self, described: DescribedTable) -> CatalogReport: ...
+    def look(self) -> Any:
+        """What it says of the table now."""
+        ...
+
+    def tell(self, there: Any, described: DescribedTable) -> tuple[CatalogReport, bool]:
+        """Make it say what the table is; returns what was done, and whether nothing had to be.
+
+        :param there: what it said before the table was described.
+        """
+        ...
+
+    def unsynced(self, why: str) -> CatalogUnsyncedError: ...
 
 
 def sync_catalog(
@@ -48,8 +64,25 @@ def sync_catalog(
     table = Table(table) if isinstance(table, str) else table
     url = CatalogUrl.parse(catalog).of(table.root)
     engine = Engine.HIVE if url.kind == "hive" else None
-    described = describe(table, read_by, exclude, engine)
-    return _catalog(url, spark, connect).register(described)
+    there = _catalog(url, table.root, spark, connect)
+    return _register(there, lambda: describe(table, read_by, exclude, engine))
+
+
+def _register(catalog: Catalog, described: Callable[[], DescribedTable]) -> CatalogReport:
+    """Tell a catalog until it says what the table is.
+
+    Each time the catalog is looked at first and the table after that. So what the catalog says and
+    the table is not was true before, and is no more: nothing is dropped that is newer than what
+    was looked at. What others commit, or tell the catalog, after that look is met by the next one.
+    """
+    done: CatalogReport | None = None
+    for _ in range(_ROUNDS):
+        there = catalog.look()
+        report, nothing = catalog.tell(there, described())
+        done = report if done is None else done.then(report)
+        if nothing:
+            return done
+    raise catalog.unsynced("others kept changing it")
 
 
 def sync_settled(table: Table, catalog: str, **options: Any) -> CatalogReport | None:
@@ -64,15 +97,17 @@ def sync_settled(table: Table, catalog: str, **options: Any) -> CatalogReport | 
         return None
 
 
-def _catalog(url: CatalogUrl, spark: Any, connect: Callable[[], Any] | None) -> Catalog:
+def _catalog(
+    url: CatalogUrl, root: TableRoot, spark: Any, connect: Callable[[], Any] | None
+) -> Catalog:
     if url.kind == "glue":
-        return GlueCatalog(url, connect)
+        return GlueCatalog(url, root, connect)
     if spark is None:
         raise InvalidInputError(
             "A Hive metastore is told through a Spark session that has it; nothing was sent.",
             remedy="In a Spark application: sync_catalog(table, catalog, spark=spark).",
         )
-    return HiveCatalog(url, spark.sql)
+    return HiveCatalog(url, root, spark.sql)
 
 
 def sync_after_commit(table: Table | str, catalog: str, **options: Any) -> CatalogReport | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import boto3
 import pyarrow as pa
 import pytest
+from botocore.awsrequest import AWSResponse
+from botocore.compat import HTTPHeaders
 from conftest import Bucket
 
 from zero_rename import Table
@@ -27,6 +30,13 @@ def table(s3_bucket: Bucket) -> Table:
 def fill(table: Table, *days: str, mode: str = "append") -> None:
     rows = pa.table({"value": list(range(len(days))), "day": list(days)})
     with table.job(rows.schema, mode=mode, partition_by=["day"]) as job:
+        job.write(rows)
+
+
+def load(table: Table, day: str, column: str) -> None:
+    """Bring a day, and a column."""
+    rows = pa.table({"value": [1], column: [1], "day": [day]})
+    with table.job(rows.schema, merge_schema=True) as job:
         job.write(rows)
 
 
@@ -160,6 +170,89 @@ class TestPartitions:
         report = sync_catalog(table, url)
         assert (report.projected, report.added) == (True, 0)
         assert set(partitions(glue, s3_bucket)) == {"a", "b"}
+
+
+class TestBeside:
+    """Another job commits, and tells Glue, while this one is about to: whatever Glue was told of a
+    later state stays."""
+
+    @pytest.fixture
+    def behind(self, table: Table, glue: Any, url: str) -> Table:
+        """A table of which Glue lacks a column and a day, and has a day too many."""
+        sync_catalog(table, url)
+        load(table, "d", "x")
+        with table.job(mode="overwrite", replace_partitions=["day=a"]):
+            pass
+        return table
+
+    def test_a_late_one_takes_nothing_back(
+        self, behind: Table, glue: Any, url: str, s3_bucket: Bucket
+    ) -> None:
+        calls = self.synced_beside(behind, glue, url, s3_bucket, strike=-1)
+        assert {"UpdateTable", "BatchCreatePartition", "BatchDeletePartition"} <= set(calls)
+
+    @pytest.mark.parametrize("strike", range(8))
+    def test_whenever_the_other_one_comes(
+        self, behind: Table, glue: Any, url: str, s3_bucket: Bucket, strike: int
+    ) -> None:
+        calls = self.synced_beside(behind, glue, url, s3_bucket, strike)
+        assert len(calls) > strike
+        there = glue.get_table(DatabaseName=s3_bucket.name, Name="sales")["Table"]
+        columns = [column["Name"] for column in there["StorageDescriptor"]["Columns"]]
+        assert columns == ["value", "x", "y"]
+        assert set(partitions(glue, s3_bucket)) == {"b", "c", "d"}
+
+    def synced_beside(
+        self, table: Table, glue: Any, url: str, bucket: Bucket, strike: int
+    ) -> list[str]:
+        """Tell Glue, while another job brings day c and column y as the request of a number is
+        sent; the requests. From then on both are there, after every request."""
+        calls: list[str] = []
+
+        def before(model: Any, params: Any, **rest: Any) -> Any:
+            if len(calls) == strike:
+                load(Table(table.root.url), "c", "y")
+                sync_catalog(table.root.url, url)
+            calls.append(model.name)
+            return as_of_its_version(params) if model.name == "UpdateTable" else None
+
+        def after(**rest: Any) -> None:
+            if 0 <= strike < len(calls):
+                there = glue.get_table(DatabaseName=bucket.name, Name="sales")["Table"]
+                names = [column["Name"] for column in there["StorageDescriptor"]["Columns"]]
+                assert "y" in names
+                assert "c" in partitions(glue, bucket)
+
+        def connect() -> Any:
+            client = boto3.client("glue")
+            client.meta.events.register("before-call.glue", before)
+            client.meta.events.register("after-call.glue", after)
+            return client
+
+        def as_of_its_version(params: Any) -> Any:
+            """What AWS does and moto does not: refuse where the table has changed."""
+            wanted = json.loads(params["body"])
+            there = glue.get_table(DatabaseName=bucket.name, Name="sales")["Table"]
+            if wanted.get("VersionId", there["VersionId"]) == there["VersionId"]:
+                return None
+            code = {"Code": "ConcurrentModificationException", "Message": "It has changed."}
+            refused = {"Error": code, "ResponseMetadata": {"HTTPStatusCode": 400}}
+            return AWSResponse("", 400, HTTPHeaders(), None), refused
+
+        sync_catalog(table, url, connect=connect)
+        return calls
+
+    def test_partitions_that_are_elsewhere_are_moved(
+        self, table: Table, glue: Any, url: str, s3_bucket: Bucket
+    ) -> None:
+        sync_catalog(table, url)
+        names = {"DatabaseName": s3_bucket.name, "TableName": "sales"}
+        there = glue.get_partition(**names, PartitionValues=["a"])["Partition"]
+        elsewhere = {**there["StorageDescriptor"], "Location": "s3://elsewhere/day=a/"}
+        changed = {"Values": ["a"], "StorageDescriptor": elsewhere}
+        glue.update_partition(**names, PartitionValueList=["a"], PartitionInput=changed)
+        assert sync_catalog(table, url).updated == 1
+        assert partitions(glue, s3_bucket)["a"] == f"{table.root.url}/day=a/"
 
 
 class TestRefused:

@@ -55,6 +55,8 @@ class Metastore:
                 assert location
                 form = "Symlink" if "Symlink" in statement else "Parquet"
                 columns = dict(re.findall(r"`(\w+)` (\w+)", statement))
+                if "PARTITIONED BY" in statement:
+                    columns["# Partition Information"] = ""
                 self.facts = {**columns, "Location": location[1], "InputFormat": form}
         if "ADD COLUMNS" in statement:
             self.facts |= dict(re.findall(r"`(\w+)` (\w+)", statement))
@@ -125,6 +127,30 @@ def test_for_trino_by_symlink_manifests(table: Table) -> None:
     assert metastore.facts["Location"].endswith("/_symlink_format_manifest/")
     with pytest.raises(InvalidInputError, match="read by symlinks"):
         sync_catalog(table, CATALOG, spark=metastore)
+
+
+@pytest.mark.parametrize("strike", range(8))
+def test_a_late_one_takes_no_partition_back(table: Table, strike: int) -> None:
+    """Another job brings a day, and tells the metastore, as the statement of a number is sent."""
+    metastore, seen = Metastore(), list[str]()
+    sync_catalog(table, CATALOG, spark=metastore)
+    load(table, "d")
+    with table.job(mode="overwrite", replace_partitions=["day=a"]):
+        pass
+
+    class Late:
+        def sql(self, statement: str) -> Answer:
+            if len(seen) == strike:
+                load(Table(table.root.url), "c")
+                sync_catalog(table.root.url, CATALOG, spark=metastore)
+            seen.append(statement)
+            answer = metastore.sql(statement)
+            assert len(seen) <= strike or "day=c" in metastore.partitions
+            return answer
+
+    sync_catalog(table, CATALOG, spark=Late())
+    assert len(seen) > strike
+    assert sorted(set(metastore.partitions)) == ["day=b", "day=c", "day=d"]
 
 
 @pytest.mark.parametrize("statement", ["SHOW TABLES", "CREATE", "ALTER"])
