@@ -34,27 +34,6 @@ def numbers(url):
     return sorted(Table(url).to_arrow()["n"].to_pylist())
 
 
-def test_of_two_that_read_nothing_the_later_is_not_told_to_read(spark, url):
-    append(url, (1, "x"))
-
-    def lands(batches):
-        import pyarrow as pa
-
-        from zero_rename import Table
-
-        yield from list(batches)
-        with Table(url).job() as job:
-            job.write(pa.table({"n": [100], "p": ["x"]}))
-
-    rows = spark.createDataFrame([(5, "x")], "n long, p string")
-    new = rows.coalesce(1).mapInArrow(lands, rows.schema)
-    with pytest.raises(Exception, match="CommitConflictError") as caught:
-        write(new, url, "overwrite")
-    assert "since this job opened: p=x" in str(caught.value)
-    assert "Run the job again on what is there now" in str(caught.value)
-    assert "Load the table anew" not in str(caught.value)
-
-
 def test_a_commit_during_the_shuffle_is_a_conflict(spark, url):
     append(url, (1, "x"))
 
