@@ -13,7 +13,6 @@ from ..committer.errors import InvalidInputError
 from ..committer.handoff import HANDOFF
 from ..orchestration.submit.job_mark import JobMark
 from ..orchestration.submit.package_wheel import build_wheel
-from ..orchestration.submit.service_words import refuse_in_request
 from .loading.service_load import ServiceLoadOperator
 
 if TYPE_CHECKING:
@@ -49,6 +48,7 @@ class ZeroRenameDatabricksSubmitRunOperator(ServiceLoadOperator, DatabricksSubmi
         *ServiceLoadOperator.operator_extra_links,
     )
     request_fields = ("json", "tasks", *_OF_A_TASK)
+    connection_fields = ("databricks_conn_id",)
     waits_by = "wait_for_termination"
     build_package = staticmethod(build_wheel)
 
@@ -71,7 +71,6 @@ class ZeroRenameDatabricksSubmitRunOperator(ServiceLoadOperator, DatabricksSubmi
             task["libraries"] = [*(task.get("libraries") or ()), {"whl": package}]
         request["run_name"] = mark.after(request["run_name"], 4096)
         request["idempotency_token"] = str(mark)
-        refuse_in_request(request, "json")
         self.json = request
         for name in self._get_named_json_parameters():
             setattr(self, name, None)

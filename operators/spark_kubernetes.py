@@ -18,7 +18,6 @@ from ..committer.errors import InvalidInputError
 from ..committer.handoff import HANDOFF
 from ..orchestration.submit.job_mark import JobMark
 from ..orchestration.submit.properties import PY_FILES
-from ..orchestration.submit.service_words import refuse_in_request
 from ..provider.hooks import ZeroRenameHook
 from .loading.service_load import ServiceLoadOperator
 
@@ -60,6 +59,7 @@ class ZeroRenameSparkKubernetesOperator(ServiceLoadOperator, SparkKubernetesOper
         *ServiceLoadOperator.template_fields,
     )
     request_fields = ("template_spec",)
+    connection_fields = ("kubernetes_conn_id",)
     completed_by, waits_by = "trigger_reentry", ""
 
     def __init__(
@@ -84,7 +84,6 @@ class ZeroRenameSparkKubernetesOperator(ServiceLoadOperator, SparkKubernetesOper
 
     def _hand_over(self, mark: JobMark, handed: str, package: str | None) -> None:
         body = copy.deepcopy(self.manage_template_specs())
-        refuse_in_request(body, "the SparkApplication")
         application = _spark_application(body)
         spec = application["spec"]
         store = {}

@@ -174,6 +174,7 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
                 properties_file=self.properties_file,
                 ship_package=self.ship_package,
                 settings=settings,
+                secrets=hook.secrets(self._conn_id),
             )
             self._hook = None  # of an earlier try in this process, with its files
             yield

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from ..committer.errors import InvalidInputError
 from ..orchestration.submit.credentials import looks_like_credential
+from ..orchestration.submit.submission import SHORTEST_KEY_ID
 from ..orchestration.table_names import check_catalog, table_url
 from ..s3a.hadoop.settings import check_committer
 from . import CONNECTION_TYPE, get_provider_info
@@ -187,6 +188,30 @@ def _hours(value: Any, conn_id: str) -> float:
             remedy="Give a number of hours above 0.",
         )
     return hours
+
+
+def secrets_of(connection: Any) -> Iterator[str]:
+    """The password of any Airflow connection, and what its extra holds under a credential's name. A
+    short id of a key is none: it is a word that somebody chose, such as ``minio``."""
+    members = {"password": connection.password, "extra": connection.extra_dejson}
+    if connection.conn_type == "aws":
+        members["access_key_id"] = connection.login
+    for name, value in _texts(members):
+        is_word = name.endswith("key_id") and len(value) < SHORTEST_KEY_ID
+        if looks_like_credential(name, value) and not is_word:
+            yield value
+
+
+def _texts(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Each text with its member's name."""
+    if isinstance(value, Mapping):
+        for key, held in value.items():
+            yield from _texts(held, str(key))
+    elif isinstance(value, list):
+        for held in value:
+            yield from _texts(held, name)
+    elif isinstance(value, str):
+        yield name, value
 
 
 def _holds_keys(conn_id: str, field: str) -> InvalidInputError:

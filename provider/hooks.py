@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHo
 from ..committer.errors import InvalidInputError, ZeroRenameError
 from ..orchestration.table_names import urls_below
 from . import CONNECTION_TYPE
-from .connection import ConnectionSettings, config_number
+from .connection import ConnectionSettings, config_number, secrets_of
 
 if TYPE_CHECKING:
     from airflow.providers.amazon.aws.hooks.s3 import S3Hook
@@ -178,6 +178,13 @@ class ZeroRenameHook(BaseHook):
         if isinstance(self.s3.verify, str):
             found["AWS_CA_BUNDLE"] = self.s3.verify
         return found | self.endpoint_env()
+
+    def secrets(self, *conn_ids: str | None) -> tuple[str, ...]:
+        """Keys, passwords and tokens of the AWS connection, and of others by their ids, which may
+        be on no command line and in no request. A connection that is missing has none."""
+        named = filter(None, (self.settings.aws_conn_id, *conn_ids))
+        found = (_find(conn_id, conn_id) for conn_id in dict.fromkeys(named))
+        return tuple(secret for it in found if it is not None for secret in secrets_of(it))
 
     def endpoint_env(self) -> dict[str, str]:
         """Those of :meth:`credentials_env` that say where the store is, none of them a secret:

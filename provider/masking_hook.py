@@ -7,9 +7,9 @@ from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
-from ..orchestration.submit.credentials import mask
+from ..orchestration.submit.credentials import mask, refuse_values
 from ..orchestration.submit.spark_log import LastWords, SparkLog
-from ..orchestration.submit.submission import Submission, secret_values
+from ..orchestration.submit.submission import Submission
 
 
 class MaskingSparkSubmitHook(SparkSubmitHook):
@@ -37,7 +37,7 @@ class MaskingSparkSubmitHook(SparkSubmitHook):
         made._py_files = submission.py_files
         made._properties_file = submission.properties_file
         made._process_env = submission.process_env
-        made._secrets = secret_values(submission.process_env)
+        made._secrets = submission.secrets
         made._last_words = LastWords()
         return made
 
@@ -45,6 +45,12 @@ class MaskingSparkSubmitHook(SparkSubmitHook):
         words = super()._build_spark_common_args()
         # After the call, which sets _env to env_vars on some kinds of clusters.
         self._env = {**(self._env or {}), **self._process_env}
+        return words
+
+    def _build_spark_submit_command(self, application: str) -> list[str]:
+        """:raises InvalidInputError: one of the words is or holds a secret."""
+        words = super()._build_spark_submit_command(application)
+        refuse_values(words, self._secrets)
         return words
 
     @property

@@ -30,6 +30,7 @@ class AwsLoadOperator(ServiceLoadOperator):
     trigger, and else it says which of boto3's waiters waits for what.
     """
 
+    connection_fields = ("aws_conn_id",)
     deferrable: bool
     hook: Any
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -53,6 +53,8 @@ class ServiceLoadOperator(LoadOperator):
     template_fields: Sequence[str] = (*LoadOperator.template_fields, "package_location")
     #: Members of the operator that submits which hold what the service is asked to run.
     request_fields: Sequence[str] = ()
+    #: Members that name connections of the service.
+    connection_fields: Sequence[str] = ()
     #: The method by which the operator that submits goes on after a deferral, and the argument by
     #: which it would not wait for its job.
     completed_by, waits_by = "execute_complete", "wait_for_completion"
@@ -159,8 +161,11 @@ class ServiceLoadOperator(LoadOperator):
 
     def _check_arguments(self, parsing: bool = False) -> None:
         super()._check_arguments(parsing)
+        self._refuse_credentials()
+
+    def _refuse_credentials(self, secrets: Collection[str] = ()) -> None:
         for name in self.request_fields:
-            refuse_in_request(getattr(self, name, None), name)
+            refuse_in_request(getattr(self, name, None), name, secrets)
 
     def _load(self, context: Context, load: TableLoad) -> dict[str, Any]:
         with final_where_refused():
@@ -186,6 +191,8 @@ class ServiceLoadOperator(LoadOperator):
         with final_where_refused():
             package = self._package(load)
             self._hand_over(self._mark, handoff.pack(), package)
+            used = (getattr(self, name) for name in self.connection_fields)
+            self._refuse_credentials(load.hook.secrets(*used))
         self._resume = {"earlier": load.earlier}
         with self._watched(load.table, load.run):
             self._execute_parent(context)

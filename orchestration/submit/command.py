@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .credentials import refuse_in_arguments, refuse_in_settings
+from .credentials import refuse_in_arguments, refuse_in_settings, refuse_values
 from .submission import Cluster, Submission
 
 
@@ -42,4 +42,6 @@ def spark_submit(
     }
     for option, value in given.items():
         words += [option, value] if value else []
-    return [*words, application, *map(str, arguments)]
+    words += [application, *map(str, arguments)]
+    refuse_values(words, submission.secrets)
+    return words

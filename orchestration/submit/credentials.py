@@ -9,7 +9,7 @@ names that contain ``secret`` or ``password``, so ``fs.s3a.access.key``, ``sessi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...committer.errors import InvalidInputError
@@ -39,6 +39,10 @@ _VALUE = re.compile(r""""[^"\n]*"|'[^'\n]*'|\S+""")
 #: Values that say whether or how, not what.
 _HARMLESS = re.compile(r"(?i)true|false|none|null||arn:aws[\w-]*:kms:.*|alias/.*")
 _MASK = "******"
+#: What parts the values in a text.
+_BETWEEN = re.compile(r"""[\s=,;"']+""")
+#: Characters of a secret that is no word of a text by chance.
+_LONG = 16
 
 _REMEDY = (
     "Put the keys into an AWS connection and name it in the zero_rename connection's "
@@ -118,6 +122,38 @@ def refuse_in_arguments(arguments: Iterable[Any] | None, where: str) -> None:
                 f"{where} {named} is a credential, and goes on spark-submit's command line, "
                 "which every user of the machine can read and which is logged. Nothing was "
                 "submitted.",
+                remedy=_REMEDY,
+            )
+
+
+def holds_one_of(text: str, secrets: Collection[str]) -> bool:
+    """Whether a secret is a value in ``text``, whatever its name is; a long one, anywhere in it.
+
+    :param secrets: those under four characters are no secrets, as :func:`mask` takes them.
+    """
+    values = {*_BETWEEN.split(text), *(half for half in text.partition("=")), text}
+    return any(
+        secret in values or (len(secret) >= _LONG and secret in text)
+        for secret in secrets
+        if len(secret) >= 4
+    )
+
+
+def refuse_values(words: Sequence[str], secrets: Collection[str]) -> None:
+    """Refuse a command line that holds one of some secrets.
+
+    :raises InvalidInputError: names the option, the setting or the position, never the value.
+    """
+    for position, word in enumerate(words):
+        if holds_one_of(word, secrets):
+            name, equals, _ = word.partition("=")
+            if not equals:
+                name = words[position - 1] if position else ""
+            known = name.startswith(("-", "spark.")) and not holds_one_of(name, secrets)
+            raise InvalidInputError(
+                f"{name if known else f'Word {position}'} has, as its value, a key of a connection "
+                "that this load uses, and is on spark-submit's command line, which every user of "
+                "the machine can read and which is logged. Nothing was submitted.",
                 remedy=_REMEDY,
             )
 

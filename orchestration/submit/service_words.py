@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...committer.errors import InvalidInputError
-from .credentials import looks_like_credential
+from .credentials import holds_one_of, looks_like_credential
 from .properties import PY_FILES
 
 #: A word as a shell tells them apart.
@@ -121,15 +121,17 @@ def _check_length(what: str, text: str, longest: int) -> None:
         )
 
 
-def refuse_in_request(request: Any, where: str) -> None:
+def refuse_in_request(request: Any, where: str, secrets: Collection[str] = ()) -> None:
     """Refuse credentials in what a service is asked to run: it keeps that, and shows it to
     whoever may look at its jobs.
 
     :param request: texts, in lists and mappings of any depth.
+    :param secrets: values that are refused whatever their names are.
     :raises InvalidInputError: names the place, never the value.
     """
     for place, name, value in _texts(request, where):
-        if _REFERS not in name and looks_like_credential(name, _REFERENCES.sub("none", value)):
+        named = _REFERS not in name and looks_like_credential(name, _REFERENCES.sub("none", value))
+        if named or holds_one_of(value, secrets):
             raise InvalidInputError(
                 f"{place} is or holds a credential, and the service keeps what it is asked to run "
                 "and shows it. Nothing was submitted.",

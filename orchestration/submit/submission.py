@@ -35,6 +35,10 @@ from .properties import (
     write_properties,
 )
 
+#: Characters of a key's id at AWS, at least. A shorter one is a word that somebody chose, such as
+#: ``minio``, which an endpoint may hold, too: it is no secret.
+SHORTEST_KEY_ID = 16
+
 
 @dataclass(frozen=True)
 class Cluster:
@@ -76,12 +80,14 @@ class Submission:
     :param py_files: ``--py-files``.
     :param properties_file: ``--properties-file``.
     :param conf: settings that win over the operator's own.
+    :param secrets: values that may be on no command line, and in no log.
     """
 
     process_env: Mapping[str, str]
     py_files: str | None
     properties_file: str | None
     conf: Mapping[str, str] = field(default_factory=dict)
+    secrets: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
 
 def prepare(
@@ -96,6 +102,7 @@ def prepare(
     properties_file: str | None,
     ship_package: bool,
     settings: Mapping[str, str] | None = None,
+    secrets: Iterable[str] = (),
 ) -> Submission:
     """Lay out a submission, and refuse what cannot work before Spark finds out.
 
@@ -104,6 +111,7 @@ def prepare(
     :param credentials: the AWS variables.
     :param settings: Spark's, for the properties file; they win over ``properties_file`` and
         ``spark-defaults.conf``, and ``conf`` wins over them.
+    :param secrets: besides those of ``credentials``, keys of connections in use.
     :raises InvalidInputError: no Spark, no Java, an interpreter without the packages.
     """
     cluster.check()
@@ -137,10 +145,12 @@ def prepare(
             # On the command line theirs would win.
             wins = {REDACTION: settings[REDACTION]} if REDACTION in conf else {}
         properties_file = str(write_properties(folder, settings, base))
-    return Submission(process_env, py_files, properties_file, wins)
+    kept = (*secret_values(credentials), *secrets)
+    return Submission(process_env, py_files, properties_file, wins, kept)
 
 
 def secret_values(variables: Mapping[str, str]) -> tuple[str, ...]:
     """The values among the AWS variables that may appear nowhere."""
-    names: Iterable[str] = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-    return tuple(variables[name] for name in names if variables.get(name))
+    names: Iterable[str] = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID")
+    *secrets, key_id = (variables.get(name) or "" for name in names)
+    return tuple(filter(None, (*secrets, key_id if len(key_id) >= SHORTEST_KEY_ID else "")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
 import re
 import zipfile
 from collections.abc import Sequence
@@ -130,6 +131,26 @@ def test_a_package_that_the_image_has_is_not_sent(service: Service, tables: Tabl
     run(service)
     assert service.packages(service.requests[0]) == ["s3://code/a.zip", "s3://code/b c.zip"]
     assert not tables.bucket.keys("_zero_rename_packages")
+
+
+@every_service
+def test_a_key_of_its_connections_is_refused_whatever_its_name(
+    service: Service, tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of the service, and that of the tables."""
+    task = operator(service)
+    variable = f"AIRFLOW_CONN_{getattr(task, task.connection_fields[0]).upper()}"
+    known = json.loads(os.environ[variable])
+    monkeypatch.setenv(variable, json.dumps({**known, "password": "of-the-service"}))
+    names = ("job_driver", "steps", "script_args", "template_spec", "spark_python_task")
+    (name,) = (it for it in names if getattr(task, it, None))
+    text = json.dumps(getattr(task, name))
+    for secret in (SECRET_KEY, "of-the-service"):
+        given = json.loads(re.sub(r'(?<=")1(?=")|(?<=job\.py)', f" colour={secret}", text))
+        with pytest.raises(AirflowFailException, match="is or holds a credential") as caught:
+            run(service, **{name: given})
+        assert secret not in str(caught.value)
+    assert service.jobs == []
 
 
 class TestTries:

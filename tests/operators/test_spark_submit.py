@@ -526,6 +526,45 @@ class TestSecrets:
         assert "abc123" not in str(caught.value)
         assert "aws_conn_id" in str(caught.value)
 
+    @pytest.mark.parametrize("passed", [True, False])
+    @pytest.mark.parametrize(
+        ("arguments", "named"),
+        [
+            ({"conf": {"spark.my.colour": SECRET_KEY}}, "spark.my.colour"),
+            ({"application_args": ["--colour", SECRET_KEY]}, "--colour"),
+            ({"application_args": [f"--colour={SECRET_KEY}"]}, "--colour"),
+            ({"application_args": [SECRET_KEY]}, "Word "),
+            ({"application_args": [f'{{"colour": "{SECRET_KEY}"}}']}, "Word "),
+            ({"name": SECRET_KEY}, "--name"),
+            ({"application_args": ["of-the-master"]}, "Word "),
+        ],
+    )
+    def test_are_refused_by_their_value_whatever_their_name(
+        self,
+        tables: Tables,
+        spark: FakeSpark,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        arguments: dict[str, Any],
+        named: str,
+        passed: bool,
+    ) -> None:
+        fields = {"conn_type": "spark", "host": "yarn", "extra": {"token": "of-the-master"}}
+        monkeypatch.setenv(*connection_variable("spark_default", **fields))
+        with pytest.raises(AirflowFailException, match=f"^{named}.* a key of a conn") as caught:
+            run(operator(tables, durable=False, pass_credentials=passed, **arguments))
+        assert spark.calls() == []
+        shown = f"{caught.value}{''.join(capsys.readouterr())}"
+        assert not any(secret in shown for secret in (SECRET_KEY, "of-the-master"))
+
+    def test_in_env_vars_are_refused_by_their_value(
+        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv(*connection_variable("spark_default", conn_type="spark", host="yarn"))
+        with pytest.raises(AirflowFailException, match=r"^spark\S+COLOUR has, as its value, a key"):
+            run(operator(tables, durable=False, env_vars={"COLOUR": SECRET_KEY}))
+        assert spark.calls() == []
+
     def test_of_a_template_are_refused_once_rendered(
         self, tables: Tables, spark: FakeSpark
     ) -> None:

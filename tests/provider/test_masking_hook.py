@@ -6,6 +6,7 @@ import pytest
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from support.airflow import connection_variable
+from zero_rename.committer import InvalidInputError
 from zero_rename.orchestration.submit.submission import Submission
 from zero_rename.provider.masking_hook import MaskingSparkSubmitHook
 
@@ -20,8 +21,9 @@ def conf() -> dict[str, str]:
 @pytest.fixture
 def hook(conf: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> MaskingSparkSubmitHook:
     monkeypatch.setenv(*connection_variable("spark_default", conn_type="spark", host="local"))
-    made = SparkSubmitHook(conf=conf, env_vars={"X": "1"}, application_args=["key-secret"])
-    return MaskingSparkSubmitHook.adopt(made, Submission(KEYS, "z.zip", "/p"), conf)
+    made = SparkSubmitHook(conf=conf, env_vars={"X": "1"}, application_args=["--x"])
+    submission = Submission(KEYS, "z.zip", "/p", secrets=("key-secret",))
+    return MaskingSparkSubmitHook.adopt(made, submission, conf)
 
 
 def test_what_the_base_operator_writes_to_it_stays_there(
@@ -38,6 +40,14 @@ def test_its_words_and_variables(hook: MaskingSparkSubmitHook) -> None:
     assert words[words.index("--properties-file") + 1] == "/p"
     assert hook._env == {"X": "1", **KEYS}
     assert "key-secret" not in " ".join(words)
+
+
+def test_words_that_hold_a_secret_are_refused(hook: MaskingSparkSubmitHook) -> None:
+    assert hook._build_spark_submit_command("j.py")[-2:] == ["j.py", "--x"]
+    hook._application_args = ["--x", "key-secret"]
+    with pytest.raises(InvalidInputError, match=r"^--x has, as its value, a key") as caught:
+        hook._build_spark_submit_command("j.py")
+    assert "key-secret" not in str(caught.value)
 
 
 def test_what_it_shows(hook: MaskingSparkSubmitHook) -> None:

@@ -36,9 +36,14 @@ def test_as_little_as_there_may_be() -> None:
     assert words == ["spark-submit", "--master", "local", "job.py"]
 
 
-def test_credentials_are_refused() -> None:
+def test_credentials_are_refused_by_their_names_and_by_their_values() -> None:
     made = Submission({}, None, None)
     with pytest.raises(InvalidInputError, match=r"conf\['spark.hadoop.fs.s3a.secret.key'\]"):
         spark_submit(YARN, made, "job.py", conf={"spark.hadoop.fs.s3a.secret.key": "abcdefgh"})
     with pytest.raises(InvalidInputError, match="application_args '--token'"):
         spark_submit(YARN, made, "job.py", ["--token", "abcdefgh"])
+    of_the_store = Submission({}, None, None, secrets=("abcdefgh",))
+    with pytest.raises(InvalidInputError, match=r"^spark.x has, as its value, a key"):
+        spark_submit(YARN, of_the_store, "job.py", conf={"spark.x": "abcdefgh"})
+    with pytest.raises(InvalidInputError, match=r"^--colour has, as its value, a key"):
+        spark_submit(YARN, of_the_store, "job.py", ["--colour", "abcdefgh"])

@@ -8,6 +8,7 @@ import pytest
 from zero_rename.committer import InvalidInputError
 from zero_rename.orchestration.submit.credentials import (
     holds_credential,
+    holds_one_of,
     looks_like_credential,
     mask,
     refuse_in_arguments,
@@ -154,3 +155,22 @@ def test_masking_a_long_line_takes_linear_time(line: str) -> None:
     started = time.process_time()
     mask(line, [SECRET])
     assert time.process_time() - started < 2.0
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("hunter2", True),
+        ("--x=hunter2", True),
+        ("--conf spark.x=hunter2 --y", True),
+        ("colour: 'hunter2'", True),
+        ("https://hunter2.example", False),
+        ("hunter22", False),
+        ("abc", False),
+        (f"x{SECRET}y", True),
+        (f"{SECRET[:-1]}=", False),
+        ("", False),
+    ],
+)
+def test_a_known_secret_as_a_value(text: str, holds: bool) -> None:
+    assert holds_one_of(text, ["hunter2", SECRET, "abc", ""]) == holds

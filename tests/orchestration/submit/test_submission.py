@@ -144,10 +144,16 @@ def test_a_standalone_cluster_runs_no_python_driver(tmp_path: Path) -> None:
 
 
 def test_which_variables_are_secret() -> None:
-    assert secret_values({**KEYS, "AWS_SESSION_TOKEN": "", "AWS_REGION": "x"}) == (
-        "key-id",
-        "key-secret",
-    )
+    assert secret_values({**KEYS, "AWS_SESSION_TOKEN": "", "AWS_REGION": "x"}) == ("key-secret",)
+    whole = {**KEYS, "AWS_SESSION_TOKEN": "t", "AWS_ACCESS_KEY_ID": "an-id-of-a-key-is-long"}
+    assert secret_values(whole) == ("key-secret", "t", "an-id-of-a-key-is-long")
+
+
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+def test_what_may_be_on_no_command_line(tmp_path: Path, mode: str) -> None:
+    made = prepared(Cluster("yarn", mode), tmp_path, secrets=["of-a-connection"])
+    assert made.secrets == ("key-secret", "of-a-connection")
+    assert "of-a-connection" not in repr(made)
 
 
 class TestRedaction:
