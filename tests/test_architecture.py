@@ -53,7 +53,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         "schema": {"errors", "s3", "layout"},
         "records": {"errors", "job_spec", "s3", "layout", "schema"},
         "state": {"errors", "job_spec", "s3", "layout", "schema", "records"},
-        "index": {"errors", "s3", "layout", "records", "state"},
+        "index": {"errors", "s3", "layout", "schema", "records", "state"},
         "gc": {"errors", "job_spec", "s3", "layout", "records", "state", "index"},
         "protocol": {
             *("errors", "job_spec", "read_base", "s3", "layout", "schema", "records", "state"),

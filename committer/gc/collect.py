@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from ..errors import escaped
 from ..index.old_parts import find_old_parts
+from ..index.write_index import look_after_index
 from ..job_spec import Coordination
 from ..layout import job_of_part, jobs_on_record
 from ..s3.deletion import remove
@@ -100,6 +101,8 @@ def gc(context: Context, older_than: float = KEPT_FOR, apply: bool = False) -> S
         failed = {job_of_part(context.root.decisions_prefix, key) for key in report.failed}
         again = sorted({*left, *(job for job in failed if job is not None)})
         yield from write_note(context, max(cutoff, note.before), tuple(again))
+    if apply and after.folded:
+        yield from look_after_index(context, "the records are folded")
     return report
 
 

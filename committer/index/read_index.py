@@ -25,6 +25,11 @@ class FoundIndex:
     etag: str | None
     parts: Mapping[IndexPart, tuple[IndexedPartition, ...]]
 
+    @property
+    def entries(self) -> dict[str, IndexedPartition]:
+        """All that it says, by partition."""
+        return {it.name: it for partitions in self.parts.values() for it in partitions}
+
 
 def read_index(context: Context, wanted: Iterable[str] | None = None) -> Step[FoundIndex]:
     """Read the index, as far as it is about some partitions: one request, and one a part.
@@ -63,11 +68,8 @@ def _read_part(context: Context, part: IndexPart) -> Step[tuple[IndexedPartition
     return tuple(decode_part(found.body, part.key, context.root, part.rows))
 
 
-def still_true(index: FoundIndex, heads: Mapping[str, ListedHead]) -> dict[str, IndexedPartition]:
+def still_true(
+    entries: Mapping[str, IndexedPartition], heads: Mapping[str, ListedHead]
+) -> dict[str, IndexedPartition]:
     """What the index says of heads that have not changed since, by partition."""
-    return {
-        it.name: it
-        for partitions in index.parts.values()
-        for it in partitions
-        if it.name in heads and heads[it.name].etag == it.etag
-    }
+    return {n: it for n, it in entries.items() if n in heads and heads[n].etag == it.etag}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
-from ..errors import DamagedError
+from ..errors import DamagedError, ZeroRenameError
 from ..records.head import HeadState
 from ..s3.conditional_put import NotWritten, Written, put_record
 from ..s3.requests import All, Delete, Done, Put, Step
@@ -16,8 +17,11 @@ from ..state.heads import HeadListing, list_heads_and_index, read_head
 from ..state.partition_files import files_of_heads
 from ..state.tolerance import or_damage
 from .indexed_partition import IndexedPartition, encode_part
+from .lost_heads import was_made_anew
 from .read_index import FoundIndex, read_index, still_true
 from .table_index import IndexPart, TableIndex
+
+logger = logging.getLogger("zero_rename.committer.index.write_index")
 
 #: An index is behind where one in so many heads has changed since.
 _ONE_IN = 64
@@ -25,18 +29,31 @@ _ONE_IN = 64
 
 def is_behind(listing: HeadListing, limits: Limits) -> bool:
     """Whether so many heads have changed since the index was written that it is to be written
-    anew; a few are read faster than it."""
-    since = listing.index.last_modified if listing.index else float("-inf")
+    anew, or there are so many that there is to be one: a few are read faster than it."""
+    if listing.index is None:
+        return len(listing.heads) >= limits.heads_without_index
+    since = listing.index.last_modified
     changed = sum(head.last_modified > since for head in listing.heads.values())
     return changed >= max(limits.heads_besides_index, len(listing.heads) // _ONE_IN)
 
 
-def write_index_where_behind(context: Context) -> Step[bool]:
-    """As :func:`write_index`, where another process has not just done it."""
-    listing = yield from list_heads_and_index(context)
-    if not is_behind(listing, context.limits):
-        return False
-    return (yield from write_index(context, listing))
+def look_after_index(context: Context, done: str) -> Step[None]:
+    """Write the table's index, which nothing depends on, after all that anything depends on; where
+    it is behind, and another process has not just done it.
+
+    :param done: what stands, whatever becomes of the index.
+    """
+    try:
+        listing = yield from list_heads_and_index(context)
+        if is_behind(listing, context.limits):
+            yield from write_index(context, listing)
+    except ZeroRenameError as error:
+        logger.warning(
+            "%s: the table's index was not written; %s, and readers read the heads instead: %s",
+            context.root.url,
+            done,
+            error,
+        )
 
 
 def write_index_now(context: Context) -> Step[bool]:
@@ -52,8 +69,8 @@ def write_index(context: Context, listing: HeadListing) -> Step[bool]:
     """Put what the heads name into the index; objects of it whose partitions have not changed
     stay.
 
-    Partitions whose heads carry a claim, or name what cannot be read, are left out: readers read
-    those heads.
+    Of partitions whose heads carry a claim, name what cannot be read, or are gone, it says what
+    it said before, if anything: readers read those heads.
 
     :param listing: the heads and the index as they are listed.
     :return: whether it is there now; ``False``: another process wrote it meanwhile, or the store
@@ -62,9 +79,11 @@ def write_index(context: Context, listing: HeadListing) -> Step[bool]:
     if not listing.heads:
         return True
     old = yield from read_index(context)
-    known = still_true(old, listing.heads)
-    read = yield from _read(context, listing, known)
-    kept, made = _arranged(old, known | read, context.limits.files_per_object)
+    entries = old.entries
+    known = still_true(entries, listing.heads)
+    read = yield from _read(context, listing, entries, known)
+    # Of a head that is gone, or was made anew since, the index alone may tell.
+    kept, made = _arranged(old, entries | read, context.limits.files_per_object)
     if old.parts and not made:
         return True
     keys = [context.root.index_part_key(context.write_id()) for _ in made]
@@ -98,20 +117,33 @@ def write_index(context: Context, listing: HeadListing) -> Step[bool]:
 
 
 def _read(
-    context: Context, listing: HeadListing, known: Mapping[str, IndexedPartition]
+    context: Context,
+    listing: HeadListing,
+    old: Mapping[str, IndexedPartition],
+    known: Mapping[str, IndexedPartition],
 ) -> Step[dict[str, IndexedPartition]]:
-    """What the heads name that the index does not know."""
+    """What the heads name that the index does not know.
+
+    :param old: all that it says; ``known``: what of it is still so.
+    """
     changed = [head.slot for name, head in listing.heads.items() if name not in known]
     found = yield All(tuple(or_damage(read_head(context, slot)) for slot in changed))
     states = _unclaimed(found)
-    files = yield from files_of_heads(context, states)
+    before = {name: it.files for name, it in old.items()}
+    named = yield from files_of_heads(context, states, before)
     return {
         state.slot.name: IndexedPartition(
             state.slot.name, state.etag, state.head.epoch, of_it, state.head.schema_version
         )
-        for state, of_it in zip(states, files, strict=True)
-        if state.etag is not None and not isinstance(of_it, DamagedError)
+        for state, of_it in zip(states, named.files, strict=True)
+        if state.etag is not None
+        and not isinstance(of_it, DamagedError)
+        and not _made_anew(state, old.get(state.slot.name))
     }
+
+
+def _made_anew(state: HeadState, old: IndexedPartition | None) -> bool:
+    return old is not None and was_made_anew(state, old.epoch)
 
 
 def _unclaimed(found: Iterable[HeadState | DamagedError]) -> list[HeadState]:

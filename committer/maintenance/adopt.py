@@ -12,7 +12,8 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-from ..errors import InvalidInputError
+from ..errors import HeadMovedError, InvalidInputError
+from ..index.lost_heads import files_without_heads
 from ..job_spec import Coordination, JobSpec, OnConflict, Owner, SuccessMarkers
 from ..protocol.commit import commit_job
 from ..protocol.first_job import confirm
@@ -21,7 +22,7 @@ from ..s3.conditional_put import Written, put_record
 from ..s3.requests import All, ListedObject, Put, Step
 from ..schema.directory import canonical_name
 from ..state.context import Context
-from ..state.data_listing import foreign_files, list_table
+from ..state.data_listing import list_table
 from ..state.found_table import FoundTable, find_table
 from ..state.heads import list_heads, read_head
 
@@ -144,11 +145,13 @@ def find_unadopted(
     states = yield All(tuple(read_head(context, heads[name].slot) for name in heads))
     moved = {state.slot.name for state in states if state.head.epoch}
     names = sorted(set(listed) - moved)
-    found = yield All(tuple(foreign_files(context, listed[name]) for name in names))
+    found, lost = yield from files_without_heads(context, {name: listed[name] for name in names})
     entries = {}
-    for name, files in zip(names, found, strict=True):
+    for name in names:
         own = canonical_name(name, schema, partition_by)
-        if not files or own is None:
+        damage = lost.get(name)
+        files = listed[name] if damage else found[name]
+        if not files or own is None or isinstance(damage, HeadMovedError):
             continue  # No files that anybody reads: verify names them.
         entry = AdoptedPartition(
             name, len(files), sum(file.size for file in files), AdoptAction.WOULD_ADOPT
@@ -156,6 +159,8 @@ def find_unadopted(
         if own != name:
             reason = f"rows of its values are written to {own}; rename the directory to that"
             entry = replace(entry, action=AdoptAction.LEFT, reason=reason)
+        if damage is not None:
+            entry = replace(entry, action=AdoptAction.LEFT, reason=str(damage))
         entries[name] = entry
     return entries
 

@@ -120,8 +120,8 @@ def about_heads(context: Context, table: TableRecord) -> Step[list[Problem]]:
 
 def _about_names(context: Context, states: list[HeadState]) -> Step[list[Problem]]:
     """Decisions and manifests that heads name: one GET each."""
-    read = yield from files_of_heads(context, [it for it in states if not it.slot.is_once])
-    damaged = (it for it in read if isinstance(it, DamagedError))
+    named = yield from files_of_heads(context, [it for it in states if not it.slot.is_once])
+    damaged = (it for it in named.files if isinstance(it, DamagedError))
     told = (about_damage(context.root, it) for it in damaged if not isinstance(it, HeadMovedError))
     return list(dict.fromkeys(told))
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ..errors import DamagedError
+from ..index.indexed_partition import IndexedPartition
+from ..index.lost_heads import files_without_heads, find_lost, known_by_index
 from ..index.read_index import read_index, still_true
 from ..job_spec import Coordination
 from ..protocol.uncoordinated import list_files
@@ -15,8 +17,8 @@ from ..records.head import HeadState
 from ..records.table_record import TableRecord
 from ..s3.requests import All, ListedObject, Step
 from ..state.context import Context
-from ..state.data_listing import list_older, older_files
-from ..state.heads import ListedHead, list_heads_and_index, read_head
+from ..state.data_listing import list_older
+from ..state.heads import ListedHead, list_heads, list_heads_and_index, read_head
 from ..state.partition_files import files_of_heads
 from ..state.tolerance import or_damage
 
@@ -100,15 +102,21 @@ def partitions_there(context: Context, table: TableRecord | None) -> Step[Partit
         older = yield from list_older(context, table, None)
     listing = yield from list_heads_and_index(context)
     seen: dict[str, SeenPartition] = {}
+    index: Mapping[str, IndexedPartition] = {}
     if listing.index is not None:
-        index = yield from read_index(context)
+        index = (yield from read_index(context)).entries
         for name, it in still_true(index, listing.heads).items():
             seen[name] = _seen(listing.heads[name], it.epoch, it.files)
     changed = [head for name, head in listing.heads.items() if name not in seen]
     claims = yield from _read(context, changed, seen)
     unmoved = {name: items for name, items in older.items() if name not in seen}
-    files = yield from older_files(context, unmoved)
+    files, lost = yield from files_without_heads(context, unmoved)
     seen |= _listed(file for of_it in files.values() for file in of_it)
+    if index.keys() - listing.heads.keys():
+        # The index may be younger than the listing, but not than another one.
+        heads = yield from list_heads(context)
+        lost |= find_lost(context.root, known_by_index(index.values()), heads, ())
+    seen |= {name: _unread(name, error, None) for name, error in lost.items()}
     return PartitionsThere(seen, claims, len(changed))
 
 
@@ -120,7 +128,7 @@ def _read(
     found = yield All(tuple(or_damage(read_head(context, head.slot)) for head in listed))
     states = [state for state in found if isinstance(state, HeadState)]
     named = yield from files_of_heads(context, states)
-    files = {state.slot.name: of_it for state, of_it in zip(states, named, strict=True)}
+    files = {state.slot.name: of_it for state, of_it in zip(states, named.files, strict=True)}
     claims = {}
     for head, state in zip(listed, found, strict=True):
         name = head.slot.name
@@ -128,12 +136,14 @@ def _read(
             claims[name] = state.head.claim
         of_it = files[name] if isinstance(state, HeadState) else state
         if isinstance(of_it, DamagedError):
-            why, at = str(of_it), head.last_modified
-            kind = SeenState.UNREADABLE
-            seen[name] = SeenPartition(name, kind, None, 0, None, 0, None, at, why)
+            seen[name] = _unread(name, of_it, head.last_modified)
         elif state.head.epoch:
             seen[name] = _seen(head, state.head.epoch, of_it)
     return claims
+
+
+def _unread(name: str, error: DamagedError, at: float | None) -> SeenPartition:
+    return SeenPartition(name, SeenState.UNREADABLE, None, 0, None, 0, None, at, str(error))
 
 
 def _seen(head: ListedHead, epoch: int, files: tuple[DataFile, ...]) -> SeenPartition:

@@ -25,6 +25,7 @@ from ..s3.listing import list_objects
 from ..s3.requests import All, Found, Get, ListedObject, Step
 from ..schema.directory import Directory, arrange, canonical_name
 from ..schema.hive_paths import NULL, escape, parse_partition, unescape
+from ..schema.lost_records import refuse_orphans, table_lost
 from .foreign_columns import look_at, read_footer
 
 _INT, _LONG = 2**31, 2**63
@@ -83,7 +84,7 @@ def read_listed(root: TableRoot, as_spelled: bool = False) -> Step[ListedTable |
         values of its type would be (``month=01``), so that a table of them can be written to.
     :raises TableMismatchError: files that are not one table: some partitioned otherwise than
         others, or columns of one name and several types.
-    :raises DamagedError: a file that is not Parquet.
+    :raises DamagedError: a file that is not Parquet; or as :func:`list_directory`.
     """
     directory: Directory = yield from list_directory(root)
     if directory.contradiction is not None:
@@ -107,15 +108,21 @@ def read_listed(root: TableRoot, as_spelled: bool = False) -> Step[ListedTable |
 
 
 def list_directory(root: TableRoot) -> Step[Directory]:
-    """Data files below a root, by where they lie; none where a partition's head names files: a
-    table whose ``table.json`` is lost is no table of another committer."""
+    """Data files below a root, by where they lie.
+
+    :raises DamagedError: a partition's head names files, or a file is of a job of this package: a
+        table whose records are lost is no table of another committer, and may have files that are
+        hidden or replaced. Also where its first job has made it meanwhile.
+    """
     listing = yield from list_objects(root.heads_prefix)
     keys = (key for key in listing.keys if key != root.index_key)
     found = yield All(tuple(Get(key) for key in keys))
     if any(head_at(root, item).head.epoch for item in found if isinstance(item, Found)):
-        return Directory(None, {})
+        raise table_lost(root)
     listing = yield from list_objects(f"{root.prefix}/")
-    return arrange(root, listing.objects)
+    directory = arrange(root, listing.objects)
+    refuse_orphans(root, directory)
+    return directory
 
 
 def _add(

@@ -15,6 +15,7 @@ from ..records.pending_file import PendingFile
 from ..s3.backoff import Backoff
 from ..s3.conditional_put import NotWritten
 from ..s3.requests import Absent, All, Delete, Done, Found, Refused, Step, Unknown
+from ..schema.lost_records import PAGE
 from ..state.context import Context, Count
 from ..state.decide import Decided
 from ..state.heads import Swapped, head_state, read_head, release_claim, swap_head
@@ -128,6 +129,8 @@ def _apply_partition(
 ) -> Step[None]:
     slot = Slot.partition(context.root, change.partition)
     state = held[slot] if held is not None else (yield from read_head(context, slot))
+    if state.etag is None:
+        raise _headless(context, decided, slot)
     marker = moved = None
     if _awaits(state, decided.decision.job, change.base_epoch):
         yield All(
@@ -248,7 +251,9 @@ def _move(
     """Move a head from this job's claim to its new state; ``None``: another applier did."""
     job = decided.decision.job
     while True:
-        if state.etag is None or not _awaits(state, job, change.base_epoch):
+        if state.etag is None:
+            raise _headless(context, decided, state.slot)
+        if not _awaits(state, job, change.base_epoch):
             return None
         version = decided.decision.schema_version
         new = state.head.moved(job, change, context.write_id(), state.etag, decided.date, version)
@@ -289,6 +294,20 @@ def _move_once(
         state = head_state(context, slot, outcome.current)
     if state.head.claim == job:
         yield from release_claim(context, slot, job)
+
+
+def _headless(context: Context, decided: Decided, slot: Slot) -> UnfinishedCommitError:
+    url = context.root.url
+    return UnfinishedCommitError(
+        "The job is committed, and a head that it had claimed is gone, so its rows in that "
+        "partition are not visible. Nothing is lost: they are in its files or uploads.",
+        table=url,
+        job=decided.decision.job,
+        key=slot.key,
+        remedy="Do not run the job again. Restore the object from a version or backup and run "
+        f"zero-rename recover {url} --apply, or build it again: zero-rename repair {url} --apply. "
+        f"{PAGE}",
+    )
 
 
 def _unmoved(context: Context, decided: Decided, slot: Slot, cause: str) -> UnfinishedCommitError:

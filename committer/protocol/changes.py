@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..errors import CommitConflictError
+from ..errors import CommitConflictError, HeadMovedError
+from ..index.lost_heads import files_without_heads
 from ..job_spec import Mode
 from ..layout import job_in_key
 from ..records.decision import Decision
@@ -13,7 +14,7 @@ from ..records.partition_decision import PartitionDecision, StoredFile
 from ..records.pending_file import PendingFile, TaskResult
 from ..s3.requests import All, Step
 from ..state.context import Context
-from ..state.data_listing import foreign_files, list_data
+from ..state.data_listing import list_data
 from ..state.decide import read_decision
 from ..state.job_state import OpenedJob
 from ..state.task_results import destination_exists
@@ -61,6 +62,7 @@ def compose_decision(
 
     :param epochs: by partition, the epoch that the job claimed, or :data:`.decision.NO_HEAD`.
     :raises DestinationExistsError: mode fail-if-exists met files.
+    :raises DamagedError: a partition to which files are added has lost its head.
     """
     changes = yield All(
         tuple(_change(context, opened, target, epochs[target.partition]) for target in targets)
@@ -104,7 +106,12 @@ def _change(
         raise destination_exists(opened, target.partition, others)
     foreign: set[str] = set()
     if first:
-        foreign = {item.key for item in (yield from foreign_files(context, listed))}
+        theirs = [item for item in listed if job_in_key(item.key) != opened.job]
+        files, lost = yield from files_without_heads(context, {target.partition: theirs})
+        for damage in lost.values():
+            if not isinstance(damage, HeadMovedError):  # Else this job is fenced, and will see it.
+                raise damage
+        foreign = {file.key for of_it in files.values() for file in of_it}
     adopted = tuple(f for f in others if f.key in foreign or f in target.keeps)
     return replace(change, removals=own, adopted=adopted)
 

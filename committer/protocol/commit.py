@@ -11,7 +11,7 @@ from ..errors import (
     JobFencedError,
     ZeroRenameError,
 )
-from ..index.write_index import write_index_where_behind
+from ..index.write_index import look_after_index
 from ..job_spec import Coordination
 from ..layout import UNPARTITIONED
 from ..records.decision import Decision
@@ -76,7 +76,7 @@ def commit_job(
     report = yield from finish_own(context, decided, held)
     yield from confirm(context, made)
     if opened.index_behind:
-        yield from _look_after_index(context)
+        yield from look_after_index(context, "the job is committed")
     return report
 
 
@@ -113,19 +113,6 @@ def _come_beside(
     if not opened.spec.overwrite_schema:
         return []
     return (yield from _come_meanwhile(context, opened, held))
-
-
-def _look_after_index(context: Context) -> Step[None]:
-    """Write the table's index, which nothing depends on, after all that anything depends on."""
-    try:
-        yield from write_index_where_behind(context)
-    except ZeroRenameError as error:
-        logger.warning(
-            "%s: the table's index was not written; the job is committed, and readers read the "
-            "heads instead: %s",
-            context.root.url,
-            error,
-        )
 
 
 def abort_job(

@@ -10,10 +10,11 @@ under a record that nobody takes away: its own, or one that counts and that it a
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from ..errors import (
+    DamagedError,
     InvalidInputError,
     StoreRefusedError,
     StoreUnreachableError,
@@ -21,17 +22,20 @@ from ..errors import (
 )
 from ..job_spec import Coordination, JobSpec, Mode
 from ..layout import TableRoot
+from ..records.head import HeadState
 from ..records.store_facts import StoreFacts
 from ..records.table_record import TableRecord
 from ..s3.conditional_put import NotWritten, Uncertain, Written, put_record, write_id_of
 from ..s3.listing import list_objects
-from ..s3.requests import Put, Step
+from ..s3.requests import All, Put, Step
 from ..schema.compatibility import check_same, check_types
 from ..schema.directory import Directory, arrange, canonical_name
 from ..schema.evolution import evolved, overwritten
+from ..schema.lost_records import refuse_orphans
 from ..state.context import Context
 from ..state.decide import not_confirmed, read_decision
 from ..state.found_table import FoundTable, find_table, is_unused, refuse_partition_folder
+from ..state.heads import ListedHead, read_head
 from ..state.job_state import OpenedJob
 from ..state.probe import probe
 from .others import about_other, outwait
@@ -39,17 +43,25 @@ from .others import about_other, outwait
 logger = logging.getLogger("zero_rename.committer.protocol.first_job")
 
 
-def design_table(context: Context, job: str, spec: JobSpec) -> Step[TableRecord]:
+def design_table(
+    context: Context, job: str, spec: JobSpec, listed: Iterable[ListedHead]
+) -> Step[TableRecord]:
     """What a table will be whose first job this is. Nothing is written but the probe's objects,
     which are gone again.
 
+    :param listed: the heads that are there.
     :raises TableMismatchError: files that are there contradict the job's layout or columns.
     :raises InvalidInputError: the root is a partition of a table, or the job lacks the columns
         that the directories are partitioned by.
     :raises StoreUnfitError: the store cannot hold the protocol.
+    :raises DamagedError: there are files of jobs of this package, and no record of them.
     """
     yield from refuse_partition_folder(context)
     directory = yield from _list(context)
+    states = yield All(tuple(read_head(context, it.slot) for it in listed))
+    heads = [state for state in states if state.head.epoch]
+    if not heads and not _replaces_all(spec):
+        yield from _refuse_orphans(context, directory)
     partition_by = _layout(context.root, directory, spec)
     _check_layout(context.root, directory, partition_by, spec)
     if directory.partitions and not _replaces_all(spec):
@@ -59,7 +71,39 @@ def design_table(context: Context, job: str, spec: JobSpec) -> Step[TableRecord]
     facts.require_listing(context.root)
     if spec.coordination is Coordination.STORE:
         facts.require_coordination(context.root)
-    return TableRecord("", partition_by, spec.schema, spec.coordination, facts, first=job)
+    record = TableRecord("", partition_by, spec.schema, spec.coordination, facts, first=job)
+    return (yield from _as_heads_say(context, record, heads)) if heads else record
+
+
+def _as_heads_say(
+    context: Context, record: TableRecord, heads: Sequence[HeadState]
+) -> Step[TableRecord]:
+    """A record in the place of one that is gone: under columns no older than those of the files,
+    and with symlink manifests where the jobs before kept them.
+
+    Where a first job has made the table meanwhile this record is never written.
+    """
+    last = yield from read_decision(context, max(it.head.last_job or "" for it in heads))
+    logger.warning("%s: table.json is gone; this job's commit makes it again", context.root.url)
+    return replace(
+        record,
+        schema_version=max(state.head.schema_version for state in heads),
+        symlinks=last is not None and last.decision.symlinks,
+    )
+
+
+def _refuse_orphans(context: Context, directory: Directory) -> Step[None]:
+    """Refuse to begin a table over files of this package's jobs, but where the first of them has
+    made it meanwhile.
+
+    :raises DamagedError: there are some, and no table counts.
+    """
+    try:
+        refuse_orphans(context.root, directory)
+    except DamagedError:
+        found: FoundTable | None = yield from find_table(context)
+        if found is None or not found.counts:
+            raise
 
 
 def establish(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ from ..schema.types import normalise
 from ..state.context import Context
 from ..state.decide import Decided, read_decision
 from ..state.found_table import FoundTable, find_table, is_unused
-from ..state.heads import HeadListing, list_heads_and_index, read_head
+from ..state.heads import HeadListing, ListedHead, list_heads_and_index, read_head
 from ..state.job_state import Committed, OpenedJob
 from ..state.open_jobs import list_open
 from ..state.tolerance import or_damage, or_error
@@ -120,7 +121,7 @@ def _opened(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:
     found, (listing, others), once = yield All(
         (find_table(context), _heads_and_open(context), _once_state(context, spec))
     )
-    table, new = yield from _table_for(context, found, job, spec)
+    table, new = yield from _table_for(context, found, job, spec, listing.heads.values())
     context = replace(context, facts=table.facts)
     others.discard(job)
     if others and (spec.once is not None or not table.facts.atomic):
@@ -161,7 +162,7 @@ def _heads_and_open(context: Context) -> Step[tuple[HeadListing, set[str]]]:
 def _opened_uncoordinated(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:
     """No heads, no look at others: the table alone."""
     found = yield from find_table(context)
-    table, new = yield from _table_for(context, found, job, spec)
+    table, new = yield from _table_for(context, found, job, spec, ())
     return OpenedJob(
         job=job,
         root=context.root,
@@ -174,11 +175,15 @@ def _opened_uncoordinated(context: Context, job: str, spec: JobSpec) -> Step[Ope
 
 
 def _table_for(
-    context: Context, found: FoundTable | None, job: str, spec: JobSpec
+    context: Context,
+    found: FoundTable | None,
+    job: str,
+    spec: JobSpec,
+    heads: Collection[ListedHead],
 ) -> Step[tuple[TableRecord, TableRecord | None]]:
     """The table that a job writes into, and again where its commit is to make it."""
     if found is None or not found.counts:
-        new = yield from design_table(context, job, spec)
+        new = yield from design_table(context, job, spec, heads)
         return new, new
     try:
         check_table(context.root, found.record, spec)
@@ -187,7 +192,7 @@ def _table_for(
             raise
         if not (yield from is_unused(context, job)):
             raise
-        new = yield from design_table(context, job, spec)
+        new = yield from design_table(context, job, spec, heads)
         new = replace(new, instead=replace(found.record, first=None).encode().decode())
         return new, new
     yield from confirm(replace(context, facts=found.record.facts), found)

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from ..errors import DamagedError, HeadMovedError, StoreRefusedError, UnfinishedCommitError
 from ..index.indexed_partition import IndexedPartition
+from ..index.lost_heads import KnownEpoch, files_without_heads, find_lost, known_by_index
 from ..index.read_index import read_index, still_true
 from ..job_spec import Coordination
-from ..layout import TableRoot
+from ..layout import UNPARTITIONED, TableRoot
 from ..read_base import ReadBase
 from ..records.data_file import DataFile
 from ..records.head import HeadState
 from ..records.table_record import TableRecord
 from ..s3.requests import All, ListedObject, Step, Wait
+from ..schema.lost_records import named_by
 from ..state.context import Context
-from ..state.data_listing import list_older, older_files
+from ..state.data_listing import list_directories, list_older, list_partitions
 from ..state.decide import Decided, read_decision
 from ..state.found_table import read_table
 from ..state.heads import HeadListing, ListedHead, list_heads, list_heads_and_index, read_head
@@ -88,11 +90,13 @@ def take_snapshot(context: Context, partitions: Collection[str] | None = None) -
     and the decisions of all claiming jobs. Such a commit is applied first, or waited
     for where this process may not write. In a table over older files, the files are listed once
     before: a partition whose head has not moved by then holds what that listing showed. Of many
-    heads the index is asked first: those that it knows by their ETag are not read.
+    heads the index is asked first: those that it knows by their ETag are not read. A partition
+    without a head that the index, a decision or a file's name tells of has lost it; where there
+    is no index, and for partitions by name without a head, files are listed for that.
 
     :param partitions: Hive-escaped partition paths; ``None`` for all.
     :raises TableNotFoundError: no such table.
-    :raises DamagedError: what names the files of one of them cannot be read.
+    :raises DamagedError: what names the files of one of them cannot be read, or is gone.
     :raises UnfinishedCommitError: a committed job could not be applied and its owner does not
         finish either.
     """
@@ -109,27 +113,34 @@ def survey(context: Context, partitions: Collection[str] | None = None) -> Step[
     return (yield from _look(context, partitions, _nothing_indexed))
 
 
-#: What is known of listed heads, by partition, without reading them.
-_Known = Callable[[Context, HeadListing, Mapping[str, ListedHead]], Step[_Indexed]]
+#: What the index says of partitions that are asked for, by name.
+_AskIndex = Callable[[Context, HeadListing, Collection[str] | None], Step[_Indexed]]
 
 
 def _indexed(
-    context: Context, listing: HeadListing, wanted: Mapping[str, ListedHead]
+    context: Context, listing: HeadListing, asked: Collection[str] | None
 ) -> Step[_Indexed]:
-    if listing.index is None or len(wanted) < context.limits.heads_besides_index:
+    wanted = _wanted(listing.heads, asked)
+    few = _are_names(asked) and len(wanted) < context.limits.heads_besides_index
+    if listing.index is None or few:
         return {}
-    index = yield from read_index(context, wanted)
-    return still_true(index, wanted)
+    index = yield from read_index(context, wanted or None)
+    return {n: it for n, it in index.entries.items() if asked is None or n in asked}
 
 
 def _nothing_indexed(
-    context: Context, listing: HeadListing, wanted: Mapping[str, ListedHead]
+    context: Context, listing: HeadListing, asked: Collection[str] | None
 ) -> Step[_Indexed]:
     yield from ()
     return {}
 
 
-def _look(context: Context, partitions: Collection[str] | None, known: _Known) -> Step[Survey]:
+def _are_names(asked: Collection[str] | None) -> bool:
+    """Whether partitions are asked for by name; else by a condition, or all of them are."""
+    return isinstance(asked, tuple | list | set | frozenset)
+
+
+def _look(context: Context, partitions: Collection[str] | None, known: _AskIndex) -> Step[Survey]:
     table = yield from read_table(context)
     if table.coordination is Coordination.NONE:
         files = yield from list_files(context, table.partition_by, partitions)
@@ -141,19 +152,20 @@ def _look(context: Context, partitions: Collection[str] | None, known: _Known) -
         older = yield from list_older(context, table, partitions)
     listing = yield from list_heads_and_index(context)
     wanted = _wanted(listing.heads, partitions)
-    indexed = yield from known(context, listing, wanted)
+    index = yield from known(context, listing, partitions)
     states: list[HeadState] = []
     for _ in range(_ROUNDS):
-        indexed = {n: it for n, it in indexed.items() if n in wanted and wanted[n].etag == it.etag}
+        indexed = still_true(index, wanted)
         unknown = {name: head for name, head in wanted.items() if name not in indexed}
         found = yield from _read_moved(context, unknown, states)
         damaged = {name: it for name, it in found.items() if isinstance(it, DamagedError)}
         states = [state for state in found.values() if isinstance(state, HeadState)]
         settled = yield from _settle_claims(context, states, damaged)
-        again = _wanted((yield from list_heads(context)), partitions)
+        heads = yield from list_heads(context)
+        again = _wanted(heads, partitions)
         seen = _etags(wanted) | {state.slot.name: state.etag for state in states}
         if settled and _etags(again) == seen:
-            view = _View(context, table, indexed, states, older, damaged)
+            view = _View(context, table, index, indexed, states, heads, older, damaged)
             seen_now: Survey = yield from _snapshot(view, partitions)
             if not any(isinstance(it, HeadMovedError) for it in seen_now.damaged.values()):
                 return seen_now
@@ -252,15 +264,19 @@ def _with_columns(
 class _View:
     """The heads of one moment.
 
+    :param index: all that the index says, of heads that are not there, too.
     :param states: those that were read; ``indexed``: what the index says of the others.
+    :param heads: all that are listed, of partitions that are not asked for, too.
     :param older: files from before the table, by partition.
     :param damaged: why partitions cannot be read.
     """
 
     context: Context
     table: TableRecord
+    index: _Indexed
     indexed: _Indexed
     states: list[HeadState]
+    heads: Mapping[str, ListedHead]
     older: dict[str, list[ListedObject]]
     damaged: Mapping[str, DamagedError]
 
@@ -270,13 +286,19 @@ def _snapshot(view: _View, asked: Collection[str] | None) -> Step[Survey]:
     known = [it for it in view.indexed.values() if it.epoch]
     told = {*view.damaged, *(state.slot.name for state in moved), *(it.name for it in known)}
     unmoved = {name: items for name, items in view.older.items() if name not in told}
-    read, files = yield All(
-        (files_of_heads(view.context, moved), older_files(view.context, unmoved))
+    before = {name: it.files for name, it in view.index.items()}
+    named, (files, gone) = yield All(
+        (
+            files_of_heads(view.context, moved, before),
+            _without_heads(view, told, unmoved, asked),
+        )
     )
-    damaged = dict(view.damaged)
+    lost = _lost(view, named.decisions)
+    damaged = {**{n: it for n, it in lost.items() if asked is None or n in asked}, **gone}
+    damaged |= view.damaged
     epochs = {it.name: it.epoch for it in known}
     files |= {it.name: it.files for it in known}
-    for state, of_it in zip(moved, read, strict=True):
+    for state, of_it in zip(moved, named.files, strict=True):
         name = state.slot.name
         if isinstance(of_it, DamagedError):
             damaged.setdefault(name, of_it)
@@ -294,3 +316,43 @@ def _snapshot(view: _View, asked: Collection[str] | None) -> Step[Survey]:
             damaged.setdefault(name, error)
     shown = Snapshot(view.context.root, table.schema, table.partition_by, every, epochs, asked)
     return Survey(shown, damaged)
+
+
+def _without_heads(
+    view: _View,
+    told: Collection[str],
+    older: Mapping[str, Sequence[ListedObject]],
+    asked: Collection[str] | None,
+) -> Step[tuple[dict[str, tuple[DataFile, ...]], dict[str, DamagedError]]]:
+    """What partitions hold whose heads have never moved, and which of these have lost them. Files
+    from before the table count in one that is over them; in others they are listed only where
+    nothing else would tell of a lost head.
+
+    :param told: partitions of which heads, or the index, tell.
+    """
+    if view.table.unadopted:
+        return (yield from files_without_heads(view.context, older))
+    columns = view.table.partition_by
+    names: Iterable[str] = ()
+    if _are_names(asked):
+        names = asked or ()
+    elif not columns:
+        names = (UNPARTITIONED,)
+    elif not view.index:
+        directories = yield from list_directories(view.context, columns)
+        names = (name for name in directories if asked is None or name in asked)
+    listed = yield from list_partitions(view.context, columns, set(names).difference(told))
+    _, gone = yield from files_without_heads(view.context, listed)
+    return {}, gone
+
+
+def _lost(view: _View, decisions: Iterable[Decided]) -> dict[str, DamagedError]:
+    """The partitions of which the index, or a decision that was read, says more than heads."""
+    root = view.context.root
+    known = [
+        KnownEpoch(change.partition, change.base_epoch + 1, named_by(root, it.decision.job))
+        for it in decisions
+        for change in it.decision.partitions
+    ]
+    known += known_by_index(view.index.values())
+    return find_lost(root, known, view.heads, view.states)

@@ -49,6 +49,19 @@ def first_object(prefix: str, wanted: Callable[[ListedObject], bool]) -> Step[Li
             return found
 
 
+def list_folders(prefix: str) -> Step[list[str]]:
+    """The names of the folders right below a prefix that ends with a slash, or is empty: one
+    request for each thousand files or folders in it."""
+    names: list[str] = []
+    token = None
+    while True:
+        page = yield ListObjects(prefix, delimiter=True, token=token)
+        names += (child.removeprefix(prefix).rstrip("/") for child in page.prefixes)
+        token = page.token
+        if token is None:
+            return [name for name in names if name]
+
+
 def list_uploads(prefix: str) -> Step[list[ListedUpload]]:
     """Multipart uploads under way, one request per thousand. A store may show none for a prefix
     and all for the bucket: whether to ask for ``""`` instead is the caller's to know."""

@@ -44,14 +44,16 @@ class Limits:
     :param merged_below: a new manifest takes up those of at most so many times as many files.
     :param files_per_object: files and removals that a decision object holds before its
         partitions move to parts. An object of the index holds as many files.
-    :param heads_besides_index: heads that change before a job writes the table's index anew, and
-        of which a reader asks the index.
+    :param heads_without_index: heads that a table has before a job writes its first index.
+    :param heads_besides_index: heads that change before a job writes the index anew, and of which a
+        reader asks it that names partitions.
     """
 
     decisions_per_head: int = 8
     merged_below: int = 2
     files_per_object: int = 10_000
-    heads_besides_index: int = 16
+    heads_without_index: int = 16
+    heads_besides_index: int = 2
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection
 
-from ..layout import UNPARTITIONED, TableRoot, is_hidden, job_in_key
+from ..layout import UNPARTITIONED, TableRoot, is_hidden
 from ..records.data_file import DataFile
 from ..records.table_record import TableRecord
-from ..s3.listing import list_objects
-from ..s3.requests import All, Found, Head, ListedObject, Step
-from ..schema.directory import canonical_name, is_data_file
+from ..s3.listing import list_folders, list_objects
+from ..s3.requests import All, ListedObject, Step
+from ..schema.directory import canonical_name
 from ..schema.hive_paths import unescape
 from .context import Context
 
@@ -53,6 +53,22 @@ def list_table(
     return found
 
 
+def list_directories(context: Context, partition_by: tuple[str, ...]) -> Step[list[str]]:
+    """The partitions whose directories a listing shows: one request for each directory above
+    them, and for each thousand."""
+    level = [""]
+    for depth in range(1, len(partition_by) + 1):
+        folders = tuple(list_folders(f"{context.root.prefix}/{above}") for above in level)
+        children = yield All(folders)
+        level = [
+            f"{above}{name}/"
+            for above, names in zip(level, children, strict=True)
+            for name in names
+            if _belongs(f"{above}{name}", partition_by[:depth])
+        ]
+    return [path.rstrip("/") for path in level]
+
+
 def list_partitions(
     context: Context, partition_by: tuple[str, ...], partitions: Collection[str] | None
 ) -> Step[dict[str, list[ListedObject]]]:
@@ -68,18 +84,6 @@ def list_partitions(
     # A filter over partition columns cannot be asked for the partitions it means.
     every = yield from list_table(context, partition_by)
     return {n: every[n] for n in sorted(every) if partitions is None or n in partitions}
-
-
-def foreign_files(
-    context: Context, items: Iterable[ListedObject]
-) -> Step[tuple[ListedObject, ...]]:
-    """What others left in a partition whose head has never moved: files with rows, and none of
-    a job that has a decision here. Such a job's files count by the heads alone."""
-    items = [item for item in items if is_data_file(item)]
-    jobs = sorted({job for item in items if (job := job_in_key(item.key)) is not None})
-    found = yield All(tuple(Head(context.root.decision_key(job)) for job in jobs))
-    own = {job for job, answer in zip(jobs, found, strict=True) if isinstance(answer, Found)}
-    return tuple(item for item in items if job_in_key(item.key) not in own)
 
 
 def list_older(
@@ -98,22 +102,6 @@ def list_older(
         for name, items in every.items()
         if canonical_name(name, table.schema, table.partition_by) is not None
         and (partitions is None or name in partitions)
-    }
-
-
-def older_files(
-    context: Context, listed: Mapping[str, Sequence[ListedObject]]
-) -> Step[dict[str, tuple[DataFile, ...]]]:
-    """The files that partitions hold whose heads have never moved.
-
-    :param listed: the data files of such partitions, listed *before* their heads were: a head that
-        has not moved afterwards had not moved then, and nothing of a job of this package lay there.
-    """
-    found = yield All(tuple(foreign_files(context, items) for items in listed.values()))
-    return {
-        name: tuple(foreign_file(name, item) for item in items)
-        for name, items in zip(listed, found, strict=True)
-        if items
     }
 
 

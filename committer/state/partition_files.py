@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ..errors import DamagedError, HeadMovedError
 from ..records.data_file import DataFile
@@ -99,15 +99,34 @@ def _read_manifest(context: Context, partition: str, key: str) -> Step[tuple[Dat
 
 
 def assemble(
-    head: PartitionHead, folded: tuple[DataFile, ...], decisions: Mapping[str, Decided]
+    head: PartitionHead,
+    folded: tuple[DataFile, ...],
+    decisions: Mapping[str, Decided],
+    known: Mapping[str, Sequence[DataFile]] | None = None,
 ) -> tuple[DataFile, ...]:
-    """A partition's files, oldest first, from what its head names."""
+    """A partition's files, oldest first, from what its head names.
+
+    :param known: files of jobs whose decisions were not read, by job.
+    """
+    known = known or {}
     files = list(folded)
     for job in head.decisions:
+        if job in known:
+            files += known[job]
+            continue
         # By the index: a job of five thousand partitions is asked about each of them.
         for change in decisions[job].changes.get(head.name, ()):
             files += _files_of_change(job, change)
     return tuple(files)
+
+
+def _by_job(files: Iterable[DataFile]) -> dict[str, list[DataFile]]:
+    """A partition's files by the job that wrote them: all of each that it gave the partition.
+    Nothing where some were adopted, since they do not tell by whom."""
+    found: dict[str, list[DataFile]] = {}
+    for file in files:
+        found.setdefault(file.job, []).append(file)
+    return {} if "" in found else found
 
 
 def files_of_head(
@@ -139,12 +158,36 @@ def files_now(context: Context, slot: Slot) -> Step[tuple[DataFile, ...]]:
             continue
 
 
+@dataclass(frozen=True)
+class NamedFiles:
+    """What heads name.
+
+    :param files: the files of each head; of one that cannot be read, why:
+        :class:`HeadMovedError` where it is to be read again.
+    :param decisions: those that were read.
+    """
+
+    files: list[tuple[DataFile, ...] | DamagedError]
+    decisions: tuple[Decided, ...]
+
+
 def files_of_heads(
-    context: Context, states: Sequence[HeadState]
-) -> Step[list[tuple[DataFile, ...] | DamagedError]]:
-    """The files of each of several partitions, each decision read once; of one that cannot be
-    read, why: :class:`HeadMovedError` where its head is to be read again."""
-    named = sorted({job for state in states for job in state.head.decisions})
+    context: Context,
+    states: Sequence[HeadState],
+    before: Mapping[str, Iterable[DataFile]] | None = None,
+) -> Step[NamedFiles]:
+    """The files of each of several partitions, each decision read once.
+
+    :param before: what heads named in a former state, by partition: decisions behind that need
+        not be read.
+    """
+    before = before or {}
+    known = [_by_job(before.get(state.slot.name, ())) for state in states]
+    asked = [
+        [job for job in state.head.decisions if job not in own]
+        for state, own in zip(states, known, strict=True)
+    ]
+    named = sorted({job for jobs in asked for job in jobs})
     folded, found = yield All(
         (
             All(tuple(or_damage(read_manifests(context, state.head)) for state in states)),
@@ -153,13 +196,13 @@ def files_of_heads(
     )
     decisions = dict(zip(named, found, strict=True))
     files: list[tuple[DataFile, ...] | DamagedError] = []
-    for state, manifest in zip(states, folded, strict=True):
-        read = (manifest, *(decisions[job] for job in state.head.decisions))
+    for state, manifest, own, jobs in zip(states, folded, known, asked, strict=True):
+        read = (manifest, *(decisions[job] for job in jobs))
         damage = next((it for it in read if isinstance(it, DamagedError)), None)
         if damage is not None:
             damage = yield from _moved_or(context, state, damage)
-        files.append(damage or assemble(state.head, manifest, decisions))
-    return files
+        files.append(damage or assemble(state.head, manifest, decisions, own))
+    return NamedFiles(files, tuple(it for it in found if isinstance(it, Decided)))
 
 
 def _moved_or(context: Context, state: HeadState, damage: DamagedError) -> Step[DamagedError]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..layout import CONTROL, TableRoot, is_hidden
+from ..s3.listing import list_folders
 from ..s3.requests import All, Found, Head, ListObjects, Step
 from .selection import UploadsPath
 
@@ -17,7 +18,7 @@ def tables_below(path: UploadsPath) -> Step[list[TableRoot]]:
     found: list[TableRoot] = []
     level = [path.prefix]
     while level:
-        children = yield All(tuple(_folders(prefix) for prefix in level))
+        children = yield All(tuple(list_folders(prefix) for prefix in level))
         marked = [
             TableRoot(path.bucket, prefix.rstrip("/"))
             for prefix, names in zip(level, children, strict=True)
@@ -34,17 +35,6 @@ def tables_below(path: UploadsPath) -> Step[list[TableRoot]]:
             if not is_hidden(name)
         ]
     return sorted(found, key=lambda root: root.prefix)
-
-
-def _folders(prefix: str) -> Step[list[str]]:
-    names: list[str] = []
-    token = None
-    while True:
-        page = yield ListObjects(prefix, delimiter=True, token=token)
-        names += (child.removeprefix(prefix).rstrip("/") for child in page.prefixes)
-        token = page.token
-        if token is None:
-            return [name for name in names if name]
 
 
 def _is_table(root: TableRoot) -> Step[bool]:

@@ -125,6 +125,7 @@ class TestReading:
         older.parquet("day=4/part-0.parquet", ["another type"])
         older.load([99], day=1, mode="replace", replace_table=True)
         assert older.ids() == [99]
+        older.table.write_index()
         older.counts()
         older.table.snapshot()
         assert older.counts()["ListObjects"] == 2
@@ -382,6 +383,7 @@ class TestAdopting:
             ("day=2", "adopted"),
         ]
         assert not report.readers_list
+        older.table.write_index()
         older.counts()
         assert older.ids() == [*ALL, 99]
         assert older.counts()["ListObjects"] == 2

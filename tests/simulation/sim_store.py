@@ -188,11 +188,17 @@ def _delete_many(store: Store, request: s.DeleteMany, behaviour: Behaviour) -> t
 def _list_objects(store: Store, request: s.ListObjects, behaviour: Behaviour) -> tuple[Store, Any]:
     prefix = request.prefix
     listed = []
+    folders = dict[str, None]()
     for key in sorted(store.objects):
-        if key.startswith(prefix) and not (request.delimiter and "/" in key[len(prefix) :]):
-            found = store.objects[key]
-            listed.append(s.ListedObject(key, found.etag, found.size, found.modified))
-    return store, s.ObjectPage(tuple(listed), (), None, store.clock)
+        if not key.startswith(prefix):
+            continue
+        child, slash, _ = key[len(prefix) :].partition("/")
+        if request.delimiter and slash:
+            folders[f"{prefix}{child}/"] = None
+            continue
+        found = store.objects[key]
+        listed.append(s.ListedObject(key, found.etag, found.size, found.modified))
+    return store, s.ObjectPage(tuple(listed), tuple(folders), None, store.clock)
 
 
 def _list_uploads(store: Store, request: s.ListUploads, behaviour: Behaviour) -> tuple[Store, Any]:

@@ -21,7 +21,7 @@ from support.protocol import (
     World,
     die_before_applying,
 )
-from zero_rename.committer import StoreRefusedError
+from zero_rename.committer import DamagedError, StoreRefusedError
 from zero_rename.committer.index.indexed_partition import decode_part, encode_part
 from zero_rename.committer.index.table_index import TableIndex
 from zero_rename.committer.job_spec import Mode, OnConflict
@@ -308,4 +308,5 @@ def test_a_purge_removes_what_a_dead_writer_left_and_not_the_index(world: World)
 def test_a_table_that_has_an_index_and_no_record_is_still_known_as_ours(world: World) -> None:
     """A table whose ``table.json`` is lost is no directory of another committer's."""
     del world.store.objects[ROOT.table_key]
-    assert world.driver.run(list_directory(ROOT)).partitions == {}
+    with pytest.raises(DamagedError, match=r"table\.json is gone"):
+        world.driver.run(list_directory(ROOT))

@@ -141,9 +141,11 @@ class TestOverlooked:
 
 class TestRefused:
     def test_a_table_with_files_that_nobody_adopted(self, s3_bucket: Bucket, table: Table) -> None:
-        for key in [key for key in s3_bucket.keys("") if "_zero_rename" in key]:
-            s3_bucket.client.delete_object(Bucket=s3_bucket.name, Key=key)
-        again = Table(table.root.url)
+        again = Table(f"s3://{s3_bucket.name}/older")
+        for number, file in enumerate(table.files()):
+            copy = {"Bucket": s3_bucket.name, "Key": file.key}
+            key = f"older/{file.partition}/part-{number}.parquet"
+            s3_bucket.client.copy_object(Bucket=s3_bucket.name, Key=key, CopySource=copy)
         with again.job(ROWS.schema) as job:
             job.write(ROWS.slice(0, 1))
         with pytest.raises(InvalidInputError, match="zero-rename adopt"):

@@ -7,6 +7,7 @@ from typing import Any
 
 from support.memory_store import Behaviour, MemoryStore
 from support.protocol import DAY1, World
+from zero_rename.committer.gc.collect import gc
 from zero_rename.committer.state.context import Limits
 
 #: An append of one file to a partition that has a head.
@@ -80,15 +81,29 @@ def test_first_jobs_that_race_probe_the_store_each() -> None:
 
 
 def test_a_table_of_many_small_appends_stays_quick() -> None:
-    """Every sixteenth job writes the index: a reader reads so many heads, and a decision each."""
+    """Every third job writes the index, without a look at decisions that it knows: a reader reads
+    two heads at the most, and of each the last decision. Nobody maintains this table."""
     world = World(MemoryStore())
-    besides = Limits().heads_besides_index
-    costs = []
-    for number in range(120):
+    costs, reads = [], []
+    for number in range(240):
         world.store.clock.advance(60)  # type: ignore[attr-defined]
         costs.append(_cost(world, f"day={number % 60}"))
-    assert sum(costs[60:]) / 60 <= USUAL + 6
-    assert max(costs[60:]) <= USUAL + 7 + 4 * (besides + 1)
+        world.driver.requests.clear()
+        assert len(world.snapshot().files) == number + 1
+        reads.append(len(world.driver.requests))
+    assert sum(costs[60:]) / 180 <= USUAL + 4
+    assert max(costs[60:]) <= USUAL + 12
+    assert {count for count in reads[60:]} == {5, 7, 9}
+
+
+def test_gc_leaves_the_index_as_fresh_as_it_was() -> None:
+    """It folds what heads name, and so changes each of them."""
+    world = World(MemoryStore())
+    for number in range(240):
+        world.store.clock.advance(60)  # type: ignore[attr-defined]
+        world.load(f"day={number % 60}")
+    world.store.clock.advance(8 * 24 * 3600)  # type: ignore[attr-defined]
+    assert world.driver.run(gc(world.context, apply=True)).folded == 60
     world.driver.requests.clear()
-    world.snapshot()
-    assert len(world.driver.requests) <= 5 + 3 * besides
+    assert len(world.snapshot().files) == 240
+    assert len(world.driver.requests) == 5
