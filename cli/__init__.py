@@ -17,7 +17,7 @@ except ModuleNotFoundError as error:
         import sys
 
         print(
-            f"zero-rename needs {_LACKING}: pip install 'airflow-provider-zero-rename[cli]'",
+            f"The command line needs {_LACKING}: pip install 'airflow-provider-zero-rename[cli]'",
             file=sys.stderr,
         )
         sys.exit(2)

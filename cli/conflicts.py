@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..committer import InvalidInputError, Table
+from ..committer.errors import counted
 from .ages import DAY, age_option
 from .output import DRY, Apply, AsJson, Exit, Url, print_rows, refusals, say
 
@@ -78,8 +79,8 @@ def _say_rest(report: ConflictReport) -> None:
     if report.aborted:
         some = ", ".join(report.aborted[:5]) + (" …" if len(report.aborted) > 5 else "")
         say(
-            f"{len(report.aborted)} jobs were aborted in that time; which partitions they wanted "
-            f"and why they ended is no longer known: {some}"
+            f"{counted(len(report.aborted), 'job was', 'jobs were')} aborted in that time; which "
+            f"partitions were wanted, and why it ended, is no longer known: {some}"
         )
     for unread in report.unread:
         say(f"cannot be read: {unread}")
@@ -135,10 +136,10 @@ def resolve(
     rows += [(job, "loses its rows") for job in found.dropped]
     nothing = f"{found.partition} is to hold no rows."
     print_rows(as_json, ("job", "what becomes of it"), rows, dataclasses.asdict(found), nothing)
-    count = "an unknown number of" if found.rows is None else f"{found.rows:,}"
+    count = "an unknown number of rows" if found.rows is None else counted(found.rows, "row")
     if found.job is None:
-        say(f"{found.partition} would hold {count} rows of {found.files} files. {DRY}")
+        say(f"{found.partition} would hold {count} of {counted(found.files, 'file')}. {DRY}")
         return
-    say(f"{found.partition} holds {count} rows since {found.job}.")
+    say(f"{found.partition} holds {count} since {found.job}.")
     if not discard:
         say(f"To undo it: zero-rename resolve {table} {partition} --undo {found.job} --apply")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..committer import Table
-from ..committer.errors import escaped
+from ..committer.errors import counted, escaped
 from .ages import DAY, age_option
 from .output import DRY, Apply, AsJson, Exit, Url, print_rows, refusals, say
 
@@ -39,7 +39,8 @@ def gc(
     if rows:
         say(f"{report.saved:,} bytes less." if apply else DRY)
     if report.left:
-        say(f"{report.left} old decisions stay whole: a job is open, or a replace may be undone.")
+        stay = counted(report.left, "old decision stays", "old decisions stay")
+        say(f"{stay} whole: a job is open, or a replace may be undone.")
     for partition, damage in report.damaged.items():
         say(f"{partition} cannot be read, so its decisions stay: {damage}")
     for key, cause in report.failed.items():

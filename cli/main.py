@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from ..committer import AdoptAction, Outcome, PurgeAction, RepairAction, Table
+from ..committer.errors import counted
 from ..committer.state.old_records import KEPT_FOR
 from . import catalog, compact, conflicts, gc, s3a, s3a_check, s3a_recover, s3a_uploads, uploads
 from .ages import DAY, age_option
@@ -256,11 +257,14 @@ def repair(
     reported = [job for job in found if job.lost and job.action is RepairAction.REPORTED]
     for entry in reported:
         removes = (
-            f"; its replace removes {entry.removes} older files there" if entry.removes else ""
+            f"; its replace removes {counted(entry.removes, 'older file')} there"
+            if entry.removes
+            else ""
         )
         say(
-            f"{entry.job}: {len(entry.lost)} files with {entry.rows} rows are lost{removes}. "
-            "Nothing was changed; --accept-loss applies the job without them."
+            f"{entry.job}: lost are {counted(len(entry.lost), 'file')} with "
+            f"{counted(entry.rows, 'row')}{removes}. Nothing was changed; "
+            "--accept-loss applies the job without them."
         )
     unknown = [job for job in found if not job.certain]
     for entry in unknown:

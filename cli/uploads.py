@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from ..committer.errors import InvalidInputError
+from ..committer.errors import InvalidInputError, counted
 from ..committer.uploads.storage_price import STANDARD, monthly_cost
 from .ages import age_option
 from .output import DRY, EXIT_CODES, Apply, Exit, refusals, say, sheet_of
@@ -123,7 +123,7 @@ def expect(
     if as_json:
         typer.echo(json.dumps({"expected": number, "found": found}))
     else:
-        typer.echo(f"Expected {number} uploads, found {found}.")
+        typer.echo(f"Expected {counted(number, 'upload')}, found {found}.")
     if found != number:
         raise typer.Exit(Exit.LOOK)
 
@@ -224,5 +224,6 @@ class _Listing:
         cost = ""
         if self.bytes is not None:
             month = monthly_cost(self.bytes, self.price)
-            cost = f" They hold {self.bytes:,} bytes: {month:,.2f} a month at {self.price} per GiB."
-        say(f"{count:,} uploads{': ' if told else ''}{told}.{cost}")
+            held = counted(self.bytes, "byte")
+            cost = f" Held: {held}, {month:,.2f} a month at {self.price} per GiB."
+        say(f"{counted(count, 'upload')}{': ' if told else ''}{told}.{cost}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from .errors import DamagedError, TableNotFoundError
+from .errors import DamagedError, TableNotFoundError, counted
 from .job_spec import Coordination, JobSpec
 from .layout import TableRoot
 from .maintenance.adopt import find_unadopted
@@ -98,7 +98,7 @@ def _about_jobs(context: Context, table: TableRecord) -> Step[list[Problem]]:
 def _about_uploads(context: Context, table: TableRecord) -> Step[list[Problem]]:
     judged = yield from judge_uploads(context, Wanted(foreign_older_than=DAY))
     url = context.root.url
-    stored = "they are stored and paid for, and nobody sees them."
+    stored = "stored and paid for, and seen by nobody."
     groups = {
         Whose.OURS: ("left-over uploads", "of closed jobs", ""),
         Whose.FOREIGN: (
@@ -111,7 +111,7 @@ def _about_uploads(context: Context, table: TableRecord) -> Step[list[Problem]]:
     for whose, (what, of_whom, options) in groups.items():
         keys = [it.upload.key for it in judged if it.abort and it.whose is whose]
         if keys:
-            detail = f"{len(keys)} uploads {of_whom}: {stored}"
+            detail = f"{counted(len(keys), 'upload')} {of_whom}: {stored}"
             remedy = f"Abort them: zero-rename purge {url}{options} --apply"
             found.append(Problem(what, keys[0], detail, remedy))
     return found + _about_unknown(context, judged)
@@ -153,8 +153,8 @@ def _about_older_files(context: Context, table: TableRecord) -> Step[list[Proble
             Problem(
                 "files not adopted",
                 next(iter(older)),
-                f"{len(older)} partitions have files from before the table and no head: every read "
-                "lists the table for them.",
+                f"{counted(len(older), 'partition has', 'partitions have')} files from before the "
+                "table and no head: every read lists the table for them.",
                 f"Adopt them: zero-rename adopt {url} --apply",
             )
         )
@@ -163,7 +163,8 @@ def _about_older_files(context: Context, table: TableRecord) -> Step[list[Proble
             Problem(
                 "files no reader sees",
                 next(iter(older)),
-                f"{len(older)} partitions have files and no head, so readers pass them over.",
+                f"{counted(len(older), 'partition has', 'partitions have')} files and no head: "
+                "readers do not see them.",
                 f"If their rows belong to the table, adopt them: zero-rename adopt {url} --apply",
             )
         )
@@ -172,7 +173,7 @@ def _about_older_files(context: Context, table: TableRecord) -> Step[list[Proble
             Problem(
                 "files no reader sees",
                 strays[0],
-                f"{len(strays)} files lie in no partition of the table.",
+                f"{counted(len(strays), 'file lies', 'files lie')} in no partition of the table.",
                 f"Move or remove what does not belong there: zero-rename verify {url} names them.",
             )
         )

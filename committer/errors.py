@@ -96,6 +96,15 @@ def escaped(text: str) -> str:
     return printable(text).replace("\n", "\\n")
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    """``1 file``, ``1,024 files``.
+
+    :param many: where an *s* does not make it of ``one``, as with a verb: ``file is``, ``files
+        are``.
+    """
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
 class RefusedError(ZeroRenameError):
     """Nothing happened. Cleaning up and trying again are safe."""
 

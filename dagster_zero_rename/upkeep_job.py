@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import dagster as dg
 
+from zero_rename.committer.errors import counted
 from zero_rename.orchestration.table_names import check_catalog_of
 from zero_rename.orchestration.upkeep import Upkeep, as_markdown, look_after
 
@@ -69,7 +70,7 @@ def maintenance_job(
         page = dg.MetadataValue.md(as_markdown(done, apply))
         needed = [f"{it.table}: {it.person[0]}" for it in done if it.person]
         if needed:
-            more = f" And {len(needed) - 1} more tables." if len(needed) > 1 else ""
+            more = f" And {counted(len(needed) - 1, 'more table')}." if len(needed) > 1 else ""
             raise dg.Failure(
                 f"A person is needed. {needed[0]}{more}",
                 metadata={"report": page},

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
 
-from ..committer.errors import InvalidInputError, ZeroRenameError
+from ..committer.errors import InvalidInputError, ZeroRenameError, counted
 from ..orchestration.runs.reports import text_table
 from ..orchestration.table_names import check_catalog_of
 from ..provider.connection import config_number
@@ -309,7 +309,8 @@ class MaintainTablesOperator(_Maintenance):
             return report
         # What a task returns is kept only where it succeeds.
         ti.xcom_push(key="return_value", value=report)
-        more = "" if len(needed) == 1 else f" And {len(needed) - 1} more tables; the log has all."
+        others = counted(len(needed) - 1, "more table")
+        more = "" if len(needed) == 1 else f" And {others}; the log has all."
         raise AirflowFailException(f"A person is needed. {needed[0]}{more}")
 
     def _look_after(
@@ -366,13 +367,13 @@ def foreign_age(
 
 
 def _failures(table: Table, report: dict[str, Any]) -> list[ZeroRenameError]:
-    counted = (
-        (report.get("failed"), "jobs could not be settled"),
-        (report.get("failed_uploads"), "uploads could not be aborted, or records not be removed"),
+    failed = (
+        (report.get("failed"), "job", "could not be settled"),
+        (report.get("failed_uploads"), "left-over", "could not be removed"),
     )
     return [
-        ZeroRenameError(f"{count} {what}; the log says why.", table=table.root.url)
-        for count, what in counted
+        ZeroRenameError(f"{counted(count, what)} {why}; the log says why.", table=table.root.url)
+        for count, what, why in failed
         if count
     ]
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ..committer.errors import InvalidInputError
+from ..committer.errors import InvalidInputError, counted
 from ..committer.layout import TableRoot
 from ..s3a.hadoop.settings import NATIVE, check_committer
 from .job_query import READY, WAITING, JobQuery, QueryResult, check_least
@@ -174,16 +174,17 @@ class PartitionsQuery:
         if self.newer_than is not None and (at is None or at <= self.newer_than):
             return "committed long ago" if at is None else f"committed {_time(at)}"
         if self.min_files is not None and held.files < self.min_files:
-            return f"{held.files:,} files"
+            return counted(held.files, "file")
         if self.min_rows is not None and (held.rows is None or held.rows < self.min_rows):
-            return "rows that nobody counted" if held.rows is None else f"{held.rows:,} rows"
+            return "rows that nobody counted" if held.rows is None else counted(held.rows, "row")
         return None
 
     def _without_files(self, table: Table, held: Mapping[str, HeldPartition]) -> dict[str, str]:
         from .held_partitions import absent_files
 
         return {
-            name: f"{len(keys)} of {held[name].files} files are not there, such as {keys[0]}"
+            name: f"{len(keys)} of {counted(held[name].files, 'file is', 'files are')} not there, "
+            f"such as {keys[0]}"
             for name, keys in absent_files(table, held).items()
         }
 
@@ -191,8 +192,8 @@ class PartitionsQuery:
         listed = [f"{name} ({lacking[name]})" for name in self.partitions if name in lacking]
         more = f", and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
         return (
-            f"{len(lacking)} of {len(self.partitions)} partitions are missing: "
-            f"{', '.join(listed[:_NAMED])}{more}."
+            f"{len(lacking)} of {counted(len(self.partitions), 'partition is', 'partitions are')} "
+            f"missing: {', '.join(listed[:_NAMED])}{more}."
         )
 
     def _report(self, held: Mapping[str, HeldPartition]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSessio
 import dagster_zero_rename
 import support.airflow  # noqa: F401 - Airflow's home comes before the first import of Airflow
 import zero_rename
-from dagster_zero_rename import ZeroRenameResource
+from dagster_zero_rename import ZeroRenameIOManager, ZeroRenameResource
 from support.optional_providers import OF_THEM
 from zero_rename import JobSpec, Table
 from zero_rename.catalog import sync_catalog
@@ -199,7 +199,7 @@ def arguments() -> frozenset[str]:
         names |= parameters(method) if not name.startswith("_") else set()
     for function in (save, load, stream, ZeroRenameResource.write, dagster.asset):
         names |= parameters(function)
-    names |= set(ZeroRenameResource.model_fields)
+    names |= {*ZeroRenameResource.model_fields, *ZeroRenameIOManager.model_fields}
     kinds = (JobSpec, FileOptions, S3ASettings, ConnectionSettings, WriterOptions, ReaderOptions)
     names |= {field.name for kind in kinds for field in fields(kind)}
     names |= set(get_provider_info()["config"]["zero_rename"]["options"])

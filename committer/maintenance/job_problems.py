@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import DamagedError, HeadMovedError
+from ..errors import DamagedError, HeadMovedError, counted
 from ..job_spec import Coordination
 from ..layout import is_hidden, is_job_id
 from ..protocol.open import OpenEntry, read_open
@@ -80,8 +80,8 @@ def _about_losses(context: Context, decided: Decided) -> Step[list[Problem]]:
         Problem(
             "committed files lost",
             lost[0].key,
-            f"{len(lost)} files of {job} are decided, and neither their uploads nor objects are "
-            "there. Their partitions keep their former state, and no writer gets past the job.",
+            f"{counted(len(lost), 'decided file')} of {job}: neither upload nor object is there. "
+            "The partitions keep their former state, and no writer gets past the job.",
             "Look for what aborts uploads; go on without the files: zero-rename repair "
             f"{context.root.url} --job {job} --accept-loss",
         )

@@ -14,6 +14,7 @@ from ..errors import (
     StoreUnfitError,
     UnfinishedCommitError,
     ZeroRenameError,
+    counted,
 )
 from ..job_spec import NOBODY, Coordination, Owner
 from ..protocol.abort import abort_own, claimable, claimable_slots, fence, unfinished_abort
@@ -314,7 +315,7 @@ def _settle(
     job, entry = judged.entry.job, judged.entry
     if judged.decided is not None and judged.is_committed:
         report = yield from finish(context, judged.decided)
-        return Recovered(job, Outcome.COMMITTED, f"applied: {report.rows} rows")
+        return Recovered(job, Outcome.COMMITTED, f"applied: {counted(report.rows, 'row')}")
     if judged.may_live:
         return Recovered(job, Outcome.LEFT, judged.why_left)
     if isinstance(heads, ZeroRenameError):
@@ -328,7 +329,7 @@ def _settle(
     committed = yield from fence(context, job, slots)
     if committed is None:
         return _Fenced(job, judged.why_aborted or "its clean-up is finished")
-    return Recovered(job, Outcome.COMMITTED, f"decided meanwhile: {committed.rows} rows")
+    return Recovered(job, Outcome.COMMITTED, f"decided meanwhile: {counted(committed.rows, 'row')}")
 
 
 def _close(context: Context, fenced: Sequence[_Fenced]) -> Step[dict[str, Recovered]]:
@@ -351,7 +352,9 @@ def _close_one(context: Context, fenced: _Fenced, swept: Swept) -> Step[Recovere
         raise unfinished_abort(error) if isinstance(error, UnfinishedCommitError) else error
     yield from delete_open_record(context, fenced.job)
     uploads = swept.aborted[fenced.job]
-    return Recovered(fenced.job, Outcome.ABORTED, f"{fenced.why}; {uploads} uploads aborted")
+    return Recovered(
+        fenced.job, Outcome.ABORTED, f"{fenced.why}; {counted(uploads, 'upload')} aborted"
+    )
 
 
 def give_up(context: Context, job: str) -> Step[Recovered | None]:
@@ -368,8 +371,10 @@ def give_up(context: Context, job: str) -> Step[Recovered | None]:
         slots = yield from claimable_slots(context, entry.record, entry.last_modified)
     result = yield from abort_own(context, job, slots, lambda holders: True)
     if isinstance(result, Aborted):
-        return Recovered(job, Outcome.ABORTED, f"named as dead; {result.uploads} uploads aborted")
-    return Recovered(job, Outcome.COMMITTED, f"it was committed: {result.rows} rows")
+        return Recovered(
+            job, Outcome.ABORTED, f"named as dead; {counted(result.uploads, 'upload')} aborted"
+        )
+    return Recovered(job, Outcome.COMMITTED, f"it was committed: {counted(result.rows, 'row')}")
 
 
 def _claimed_by(context: Context, job: str) -> Step[list[Slot]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from ..errors import InvalidInputError
+from ..errors import InvalidInputError, counted
 from ..job_spec import Coordination
 from ..layout import UNPARTITIONED
 from ..protocol.snapshot import Snapshot, Survey, survey
@@ -90,7 +90,7 @@ def _lost(
         if still.get(file.key) != file:
             continue
         if item is None:
-            detail = f"{file.rows} rows of job {file.job or 'unknown'}"
+            detail = f"{counted(file.rows, 'row')} of job {file.job or 'unknown'}"
             yield Finding(file.partition, file.key, FindingKind.MISSING, detail)
         elif item.size != file.size:
             detail = f"{item.size} bytes, decided were {file.size}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import DestinationExistsError, TaskResultsError
+from ..errors import DestinationExistsError, TaskResultsError, counted
 from ..layout import job_in_key
 from ..records.partition_decision import StoredFile
 from ..records.pending_file import PendingFile, TaskResult
@@ -22,7 +22,7 @@ def check_results(
     tasks = [result.task for result in results]
     problem = None
     if expected_tasks is not None and len(results) != expected_tasks:
-        problem = f"{len(results)} of {expected_tasks} tasks reported"
+        problem = f"{len(results)} of {counted(expected_tasks, 'task')} reported"
     elif len(set(tasks)) != len(tasks):
         problem = f"task {_doubled(tasks)} reported twice"
     elif foreign := [result.job for result in results if result.job != opened.job]:
@@ -64,7 +64,7 @@ def destination_exists(
 ) -> DestinationExistsError:
     """What a job of mode fail-if-exists says that meets files."""
     return DestinationExistsError(
-        f"The partition {partition} already holds {len(there)} files, and the mode is "
+        f"The partition {partition} already holds {counted(len(there), 'file')}, and the mode is "
         "fail-if-exists. Nothing of this job is visible.",
         table=opened.root.url,
         job=opened.job,

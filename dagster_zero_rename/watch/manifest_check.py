@@ -7,6 +7,7 @@ from typing import Any
 
 import dagster as dg
 
+from zero_rename.committer.errors import counted
 from zero_rename.committer.layout import UNPARTITIONED
 from zero_rename.committer.s3.listing import list_objects
 from zero_rename.committer.s3.requests import All
@@ -112,8 +113,10 @@ def _look(table: Table, jobs: Mapping[str, str | None], min_rows: int) -> Iterat
         lost = sorted(file.key for file in named if file in missing)
         wrong = [] if job is not None else ["no materialisation names its job"]
         wrong += [states[job]] if job is not None and states[job] else []
-        wrong += [f"{len(lost)} files are missing or changed: {lost[0]}"] if lost else []
-        wrong += [f"{rows} rows, at least {min_rows} are wanted"] if rows < min_rows else []
+        wrong += [f"{counted(len(lost), 'file')} missing or changed: {lost[0]}"] if lost else []
+        wrong += (
+            [f"{counted(rows, 'row')}, at least {min_rows} are wanted"] if rows < min_rows else []
+        )
         epoch = snapshot.epochs.get(path, 0)
         yield _Found(path, job, epoch, len(named), rows, tuple(wrong))
 
@@ -141,7 +144,7 @@ def _result(found: Sequence[_Found], severity: dg.AssetCheckSeverity) -> dg.Asse
     wrong = [it for it in found if it.wrong]
     shown = (wrong + [it for it in found if not it.wrong])[:_SHOWN]
     first = f"{wrong[0].partition}: {'; '.join(wrong[0].wrong)}" if wrong else ""
-    more = f" And {len(wrong) - 1} more partitions." if len(wrong) > 1 else ""
+    more = f" And {counted(len(wrong) - 1, 'more partition')}." if len(wrong) > 1 else ""
     return dg.AssetCheckResult(
         passed=not wrong,
         severity=severity,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...committer.errors import escaped
+from ...committer.errors import counted, escaped
 
 if TYPE_CHECKING:
     from ...committer import Committed
@@ -53,11 +53,11 @@ def commit_report(committed: Committed, partitions: Collection[str] = ()) -> dic
 
 def one_line(report: dict[str, Any]) -> str:
     """A commit report in one line of a log."""
-    where = report["partition"] or f"{len(report['partitions'])} partitions"
-    rows = "" if report["rows"] is None else f"{report['rows']:,} rows in "
+    where = report["partition"] or counted(len(report["partitions"]), "partition")
+    rows = "" if report["rows"] is None else f"{counted(report['rows'], 'row')} in "
     return (
-        f"{report['job']}: {rows}{_number(report['files'])} files, "
-        f"{_number(report['bytes'])} bytes, in {where} of {report['table']}"
+        f"{report['job']}: {rows}{_number(report['files'], 'file')}, "
+        f"{_number(report['bytes'], 'byte')}, in {where} of {report['table']}"
     )
 
 
@@ -85,8 +85,8 @@ def partitions_line(partitions: Sequence[str]) -> str:
     return f"{shown}, and {more} more" if more > 0 else shown
 
 
-def _number(value: int | None) -> str:
-    return "an unknown number of" if value is None else f"{value:,}"
+def _number(value: int | None, of: str) -> str:
+    return f"an unknown number of {of}s" if value is None else counted(value, of)
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

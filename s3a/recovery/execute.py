@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 
+from ...committer.errors import counted
 from ...committer.records.success_marker import SuccessMarker, success_data
 from ...committer.s3.backoff import Backoff
 from ...committer.s3.conditional_put import Uncertain, Written, put_record
@@ -124,7 +125,7 @@ def carry_out(plan: Plan) -> Step[Execution]:
     done = Execution(tuple((yield All(tuple(treat(file) for file in plan.case.files)))))
     if left := [file for file in done.files if file[1] in _OPEN]:
         key, outcome, detail = left[0]
-        why = f"{len(left)} files are {outcome}, as {key!r}: {detail}"
+        why = f"{counted(len(left), 'file is', 'files are')} {outcome}, as {key!r}: {detail}"
         unsure = any(outcome is FileOutcome.UNKNOWN for _, outcome, _ in left)
         return replace(done, problem=why, unsure=unsure)
     if forward:

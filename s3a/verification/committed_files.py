@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from ...committer.errors import VerificationError
+from ...committer.errors import VerificationError, counted
 from ...committer.layout import TableRoot
 from ...committer.records.success_marker import FILENAMES_LIMIT
 from ...committer.s3.listing import list_objects
@@ -71,13 +71,13 @@ def committed_files(
     else:
         files = yield from _of_the_write(root, job, named)
     if missing := sorted(set(named) - files.keys()):
-        gone = f"{len(missing)} files that the job committed are not there: {_some(missing)}"
+        gone = f"{counted(len(missing), 'file')} of the job not there any more: {_some(missing)}"
         raise _wrong(root, job, f"{gone}. Another job may have replaced them since.", missing[0])
     there = {"files": (summary.files, len(files)), "bytes": (summary.bytes, sum(files.values()))}
-    for what, (counted, is_there) in there.items():
+    for what, (told, is_there) in there.items():
         # Markers of other makers, or of old releases, may not say.
-        if counted is not None and counted != is_there:
-            why = f"The job committed {counted} {what}, and {is_there} are there."
+        if told is not None and told != is_there:
+            why = f"The job committed {told} {what}, and {is_there} are there."
             raise _wrong(root, job, why)
     return files
 
@@ -88,7 +88,9 @@ def _check_empty(root: TableRoot, job: str, expectation: Expectation) -> Step[No
         return  # Whatever came since is of jobs beside this one.
     came = yield from may_be_its(root, job, expectation.since_ms, expectation.partitions)
     if came or expectation.rows:
-        wrote = f", though Spark wrote {expectation.rows} rows" if expectation.rows else ""
+        wrote = (
+            f", though Spark wrote {counted(expectation.rows, 'row')}" if expectation.rows else ""
+        )
         files = f"{len(came)} came since the job began: {_some(sorted(came))}" if came else "none"
         why = (
             f"The committer committed no file{wrote}; of files, {files}. Tasks wrote directly into "
@@ -168,7 +170,7 @@ def left_uploads(root: TableRoot, job: str, files: Collection[str]) -> Step[list
     open_keys = set(own) - set(files)
     if lost := sorted(open_keys - (yield from _sizes(sorted(open_keys))).keys()):
         some = f"uploaded, not completed and not there: {_some(lost)}"
-        why = f"{len(lost)} files of the job are {some}. Their rows may be missing."
+        why = f"{counted(len(lost), 'file')} of the job {some}. Rows may be missing."
         raise _wrong(root, job, why, lost[0])
     counts = {
         "uploads of the job are left, of attempts that were repeated: their files are there. "

@@ -70,7 +70,7 @@ def test_without_its_libraries_the_command_names_the_extra(library: str) -> None
     code = f"import sys; sys.modules[{library!r}] = None; from zero_rename.cli import main; main()"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ended.returncode == 2
-    needed = f"zero-rename needs {library}: pip install 'airflow-provider-zero-rename[cli]'"
+    needed = f"The command line needs {library}: pip install 'airflow-provider-zero-rename[cli]'"
     assert ended.stderr.splitlines() == [needed]
 
 
@@ -344,7 +344,7 @@ class TestConflicts:
         assert "appended" in invoke("conflicts", url).stdout
         assert invoke("conflicts", url, "--since", "0").exit_code in (0, 1)
         dry = invoke("resolve", url, "day=1", "--keep", "newest")
-        assert "would hold 1 rows of 1 files" in dry.stderr
+        assert "would hold 1 row of 1 file" in dry.stderr
         assert "--apply" in dry.stderr
         done = as_json("resolve", url, "day=1", "--keep", "newest", "--apply")
         assert (done["rows"], len(done["kept"]), len(done["dropped"])) == (1, 1, 1)

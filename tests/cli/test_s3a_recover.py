@@ -120,7 +120,7 @@ def test_what_is_not_known_is_told_by_the_exit_code(
         monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
         (found,) = as_json(*arguments, code=1)
     assert found["outcome"] == "unknown"
-    assert f"1 files are unknown, as '{lost.key}'" in found["reason"]
+    assert f"1 file is unknown, as '{lost.key}'" in found["reason"]
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3_env.endpoint)
     (found,) = as_json(*arguments)
     assert found["outcome"] == "rolled-forward"

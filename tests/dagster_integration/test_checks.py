@@ -72,7 +72,7 @@ def test_a_run_of_one_partition_is_that_partitions_result(
     [second] = checked(check, zero, partition_key="2013-01-02", **both)
     assert (first.passed, first.partition) == (True, "2013-01-01")
     assert (second.passed, second.partition) == (False, "2013-01-02")
-    assert second.description == "day=2013-01-02: 1 rows, at least 2 are wanted."
+    assert second.description == "day=2013-01-02: 1 row, at least 2 are wanted."
 
 
 def test_a_lost_file_is_named(
@@ -82,7 +82,7 @@ def test_a_lost_file_is_named(
     s3_bucket.client.delete_object(Bucket=s3_bucket.name, Key=file.key)
     [found] = checked(manifest_check(flights), zero, instance=loaded, tags=RUN)
     assert not found.passed
-    assert found.description == f"day=2013-01-02: 1 files are missing or changed: {file.key}."
+    assert found.description == f"day=2013-01-02: 1 file missing or changed: {file.key}."
     assert [it["wrong"] != "" for it in report(found)] == [True, False]
 
 

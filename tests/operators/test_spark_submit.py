@@ -350,7 +350,7 @@ class TestWhyItFailed:
         with pytest.raises(AirflowFailException) as caught:
             run(operator(tables, mode="fail-if-exists", retries=2))
         text = str(caught.value)
-        assert text.startswith("The partition day=1 already holds 1 files")
+        assert text.startswith("The partition day=1 already holds 1 file,")
         assert "Append or overwrite instead" in text
         assert "(DestinationExistsError)" in text
         assert text in caplog.text

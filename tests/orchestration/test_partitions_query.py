@@ -60,7 +60,7 @@ class TestPartitions:
         assert ask(tables, 1, min_rows=4, min_files=2).state == READY
         few = ask(tables, 1, 2, min_rows=4)
         assert few.explanation == "1 of 2 partitions are missing: day=2 (2 rows)."
-        assert "day=2 (1 files)" in ask(tables, 1, 2, min_files=2).explanation
+        assert "day=2 (1 file)" in ask(tables, 1, 2, min_files=2).explanation
 
     def test_a_commit_that_is_not_applied(self, tables: Tables) -> None:
         tables.load(1)
@@ -78,7 +78,7 @@ class TestPartitions:
         tables.claimed(1)
         result = ask(tables, 1)
         assert (result.explanation, result.quiet) == (
-            "1 of 1 partitions are missing: day=1 (no commit).",
+            "1 of 1 partition is missing: day=1 (no commit).",
             False,
         )
 
@@ -87,7 +87,7 @@ class TestPartitions:
         assert ask(tables, 1, 2, check_files=True).state == READY
         (file,) = tables.table().files("day=2")
         tables.bucket.put(file.key, b"x")
-        assert f"1 of 1 files are not there, such as {file.key}" in (
+        assert f"1 of 1 file is not there, such as {file.key}" in (
             ask(tables, 1, 2, check_files=True).explanation
         )
         tables.bucket.client.delete_object(Bucket=tables.bucket.name, Key=file.key)

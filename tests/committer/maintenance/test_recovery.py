@@ -281,7 +281,7 @@ class TestOpenJobs:
         (recovered,) = world.recover()
         assert (recovered.outcome, recovered.detail) == (
             "aborted",
-            "its clean-up is finished; 1 uploads aborted",
+            "its clean-up is finished; 1 upload aborted",
         )
         world.assert_clean()
 

@@ -400,7 +400,7 @@ class TestLost:
         world, opened, result = damaged(count=2)
         found = complaints(world)["committed files lost"]
         assert found.subject == result.files[0].key
-        assert "2 files" in found.detail
+        assert "2 decided files" in found.detail
         assert f"--job {opened.job} --accept-loss" in found.remedy
 
 
@@ -628,7 +628,7 @@ class TestCommands:
         assert (found["action"], found["lost"][0]["key"]) == ("reported", lost.key)
         printed = CliRunner().invoke(app, ["repair", table.root.url])
         assert lost.key in printed.stdout
-        assert "1 files with 1 rows are lost" in printed.stderr
+        assert "lost are 1 file with 1 row" in printed.stderr
         arguments = ("repair", table.root.url, "--accept-loss", "--job", opened.job)
         (done,) = self.invoke(0, *arguments)
         assert done["action"] == "accepted"

@@ -400,7 +400,7 @@ class TestFailIfExists:
         first = world.load(DAY1)
         opened = world.open(Mode.FAIL_IF_EXISTS)
         result = world.write(opened, DAY1)
-        with pytest.raises(DestinationExistsError, match="already holds 1 files"):
+        with pytest.raises(DestinationExistsError, match="already holds 1 file,"):
             world.commit(opened, result)
         assert world.jobs_of(DAY1) == [first.job]
         world.assert_clean()

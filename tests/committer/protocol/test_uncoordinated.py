@@ -160,7 +160,7 @@ class TestCommit:
         world.load(DAY1)
         assert world.load(DAY2, mode=Mode.FAIL_IF_EXISTS).files == 1
         opened = world.open(Mode.FAIL_IF_EXISTS)
-        with pytest.raises(DestinationExistsError, match="already holds 1 files"):
+        with pytest.raises(DestinationExistsError, match="already holds 1 file,"):
             world.commit(opened, world.write(opened, DAY2, DAY3))
         assert world.listed(DAY3) == []
         world.assert_clean()

@@ -181,7 +181,7 @@ class TestFiles:
         world = World()
         del world.store.objects[world.keys[0]]
         said = world.objection()
-        assert "1 files that the job committed are not there" in said
+        assert "1 file of the job not there any more" in said
         assert world.keys[0] in said
 
     def test_one_is_of_another_size(self) -> None:
