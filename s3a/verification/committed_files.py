@@ -170,7 +170,7 @@ def left_uploads(root: TableRoot, job: str, files: Collection[str]) -> Step[list
     open_keys = set(own) - set(files)
     if lost := sorted(open_keys - (yield from _sizes(sorted(open_keys))).keys()):
         some = f"uploaded, not completed and not there: {_some(lost)}"
-        why = f"{counted(len(lost), 'file')} of the job {some}. Rows may be missing."
+        why = f"{counted(len(lost), 'file')} of the job {some}. Their rows may be missing."
         raise _wrong(root, job, why, lost[0])
     counts = {
         "uploads of the job are left, of attempts that were repeated: their files are there. "

@@ -751,7 +751,7 @@ class TestAnswers:
         world.driver.fault = fault
         found = recover(world)
         assert found.outcome is JobOutcome.FAILED
-        assert "1 files are lost" in found.reason
+        assert "1 file is lost" in found.reason
         again = recover(world)
         assert again.outcome is JobOutcome.ROLLED_BACK
         assert "an earlier recovery has begun to roll it forward, but neither" in again.reason
