@@ -19,7 +19,7 @@ from .records.table_record import TableRecord
 from .s3.lifecycle import LifecycleRule
 from .s3.listing import list_objects
 from .s3.requests import All, ListedObject, ListLifecycleRules, Step, Unknown
-from .schema.directory import canonical_name, data_files
+from .schema.directory import canonical_name, is_parquet, visible_files
 from .state.context import Context
 from .state.found_table import read_table
 from .state.open_jobs import list_open
@@ -137,14 +137,13 @@ def _about_older_files(context: Context, table: TableRecord) -> Step[list[Proble
         return []
     listing = yield from list_objects(f"{context.root.prefix}/")
     listed: dict[str, list[ListedObject]] = {}
-    for item in data_files(context.root, listing.objects):
-        listed.setdefault(context.root.partition_of_data_key(item.key) or "", []).append(item)
-    strays = [
-        item.key
-        for name, items in listed.items()
-        if canonical_name(name, table.schema, table.partition_by) is None
-        for item in items
-    ]
+    strays: list[str] = []
+    for item in visible_files(context.root, listing.objects):
+        name = context.root.partition_of_data_key(item.key) or ""
+        listed.setdefault(name, []).append(item)
+        fits = canonical_name(name, table.schema, table.partition_by) is not None
+        if not (fits and is_parquet(item)):
+            strays.append(item.key)
     older = yield from find_unadopted(context, table.schema, table.partition_by, listed)
     url = context.root.url
     found = []
@@ -173,7 +172,8 @@ def _about_older_files(context: Context, table: TableRecord) -> Step[list[Proble
             Problem(
                 "files no reader sees",
                 strays[0],
-                f"{counted(len(strays), 'file lies', 'files lie')} in no partition of the table.",
+                f"{counted(len(strays), 'file', 'files')} in no partition of the table, or no "
+                "Parquet by name.",
                 f"Move or remove what does not belong there: zero-rename verify {url} names them.",
             )
         )

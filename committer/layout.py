@@ -101,11 +101,17 @@ def new_write_id() -> str:
     return new_ulid()
 
 
+#: What ends the name of a file that ``hadoop fs -put`` still copies, or never finished.
+COPYING = "._COPYING_"
+
+
 def is_hidden(name: str) -> bool:
     """Whether Spark skips a file or directory of this name, so that nothing in it is data: not the
     partition directory of a column such as ``_x``
     (``org.apache.spark.util.HadoopFSUtils.shouldFilterOutPathName``)."""
-    return name.startswith(".") or (name.startswith("_") and "=" not in name)
+    return (
+        name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith(COPYING)
+    )
 
 
 @dataclass(frozen=True)
@@ -138,8 +144,8 @@ class TableRoot:
             )
         if any(is_hidden(part) for part in parts):
             raise InvalidInputError(
-                f"The table root {url!r} has a component that begins with '_' or '.', which "
-                "Spark, Hive and Trino skip.",
+                f"The table root {url!r} has a component that begins with '_' or '.' or ends with "
+                f"{COPYING}, which Spark, Hive and Trino skip.",
                 remedy=remedy,
             )
         if any(not character.isprintable() for character in prefix):

@@ -14,17 +14,21 @@ from ..records.data_file import DataFile
 from ..records.success_marker import SuccessMarker
 from ..s3.listing import list_objects
 from ..s3.requests import Absent, All, Get, ListedObject, Step
-from ..schema.directory import canonical_name, data_files
+from ..schema.directory import canonical_name, is_parquet, visible_files
 from ..state.context import Context
 from ..state.found_table import read_table
 from .symlink_keeping import stale_symlinks
+
+#: Of what is passed over by its name.
+_NO_PARQUET = ", no Parquet by its name: Spark's own reader stops at it; move it or remove it"
 
 
 class FindingKind(StrEnum):
     """What is wrong with a file.
 
     Unnamed: readers that list see it, readers through the heads do not. It is a foreign file that
-    came after the partition got a head or lies in no partition, or its removal is outstanding.
+    came after the partition got a head, lies in no partition or is no Parquet, or its removal is
+    outstanding.
     Stale list: a symlink manifest does not name what its head names.
     Damaged: a record that says which files the partition holds is gone or cannot be read.
     """
@@ -65,7 +69,7 @@ def verify(context: Context) -> Step[list[Finding]]:
     listing = yield from list_objects(f"{context.root.prefix}/")
     after: Survey = yield from survey(context)
     damaged = {**before.damaged, **after.damaged}
-    there = {item.key: item for item in data_files(context.root, listing.objects)}
+    there = {item.key: item for item in visible_files(context.root, listing.objects)}
     states = before.snapshot, after.snapshot
     found = [*_lost(*states, there), *_unnamed(context, *states, there)]
     if table.symlinks:
@@ -106,7 +110,9 @@ def _unnamed(
             continue
         partition = context.root.partition_of_data_key(key) or ""
         detail = f"{item.size} bytes"
-        if canonical_name(partition, after.schema, after.partition_by) is None:
+        if not is_parquet(item):
+            detail += _NO_PARQUET
+        elif canonical_name(partition, after.schema, after.partition_by) is None:
             detail += ", in no partition of this table: move it or remove it"
         elif partition not in after.epochs:
             detail += f", in a partition without a head: zero-rename adopt {context.root.url}"
@@ -119,7 +125,7 @@ def verify_listed(
     """Compare the markers of another committer with the files that are there.
 
     :param files: all that a listing shows in partitions.
-    :param strays: what it shows elsewhere, which nobody reads.
+    :param strays: what it shows besides, which nobody reads.
     """
     there = {file.key for file in files}
     places = dict.fromkeys((UNPARTITIONED, *sorted({file.partition for file in files})))
@@ -130,7 +136,8 @@ def verify_listed(
             context.root.partition_of_data_key(item.key) or "",
             item.key,
             FindingKind.UNNAMED,
-            f"{item.size} bytes, in no partition: move it or remove it",
+            f"{item.size} bytes"
+            + (", in no partition: move it or remove it" if is_parquet(item) else _NO_PARQUET),
         )
         for item in strays
     ]

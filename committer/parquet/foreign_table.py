@@ -23,7 +23,7 @@ from ..records.data_file import DataFile
 from ..records.head import head_at
 from ..s3.listing import list_objects
 from ..s3.requests import All, Found, Get, ListedObject, Step
-from ..schema.directory import Directory, arrange, canonical_name
+from ..schema.directory import Directory, arrange, canonical_name, is_parquet
 from ..schema.hive_paths import NULL, escape, parse_partition, unescape
 from ..schema.lost_records import refuse_orphans, table_lost
 from .foreign_columns import look_at, read_footer
@@ -91,8 +91,9 @@ def read_listed(root: TableRoot, as_spelled: bool = False) -> Step[ListedTable |
         raise _no_table(root, directory.contradiction)
     if directory.partition_by is None:
         if directory.strays:
-            key = directory.strays[0].key
-            raise _no_table(root, f"{key} lies in no partition")
+            stray = directory.strays[0]
+            why = "lies in no partition" if is_parquet(stray) else "is no Parquet by its name"
+            raise _no_table(root, f"{stray.key} {why}")
         return None
     partition_by = directory.partition_by
     chosen = look_at([item for items in directory.partitions.values() for item in items])

@@ -10,6 +10,7 @@ under a record that nobody takes away: its own, or one that counts and that it a
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
@@ -41,6 +42,8 @@ from ..state.probe import probe
 from .others import about_other, outwait
 
 logger = logging.getLogger("zero_rename.committer.protocol.first_job")
+#: How Spark names a bucket's file (``BucketingUtils.bucketIdToString``).
+_BUCKET = re.compile(r"_\d{5}\.c\d{3}(\.[^/]*)?$")
 
 
 def design_table(
@@ -62,6 +65,8 @@ def design_table(
     heads = [state for state in states if state.head.epoch]
     if not heads and not _replaces_all(spec):
         yield from _refuse_orphans(context, directory)
+    if not spec.adopt_partitions:
+        _check_no_buckets(context.root, directory)
     partition_by = _layout(context.root, directory, spec)
     _check_layout(context.root, directory, partition_by, spec)
     if directory.partitions and not _replaces_all(spec):
@@ -314,6 +319,25 @@ def _check_layout(
                 "Make the column a string that is spelled as the directories are (for numbers "
                 f"with zeros before them: lpad), or rename the directories, {elsewhere}.",
             )
+
+
+def _check_no_buckets(root: TableRoot, directory: Directory) -> None:
+    """Refuse to write beside the buckets of a catalog's table: a file whose name has no bucket
+    makes Spark fail all that groups or joins by them (``INVALID_BUCKET_FILE``).
+
+    :raises TableMismatchError: there are some.
+    """
+    items = (item for items in directory.partitions.values() for item in items)
+    bucket = next((item.key for item in items if _BUCKET.search(item.key)), None)
+    if bucket is not None:
+        raise _contradicts(
+            root,
+            f"{bucket} is a bucket of a table that some catalog of Spark's has as CLUSTERED BY, by "
+            "which Spark cannot group or join any more once a job without buckets writes there",
+            "Make the catalog's table anew without CLUSTERED BY over the same files, and say here "
+            f"that they are no buckets: zero-rename adopt {root.url} --apply; or write to another "
+            "root.",
+        )
 
 
 def _contradicts(root: TableRoot, why: str, remedy: str) -> TableMismatchError:

@@ -2,12 +2,16 @@
 
 Files lie in Hive-style directories, at the root, or elsewhere. Partition directories make the
 layout; without any, the files at the root do. What lies at the root beside partitions, or below
-directories that are not ``column=value``, is no part of the table, as in Spark
-(``PartitioningUtils.parsePartitions``), and is *stray*: tolerated, named, never read.
+directories at the root that are not ``column=value``, is no part of the table, and is *stray*:
+tolerated, named, never read. So is a file of whatever place whose name says that it is no Parquet.
+Of a directory within a partition that is none itself (``day=1/HIVE_UNION_SUBDIR_1``) Spark and Hive
+read the rows as that partition's (``PartitioningUtils.parsePartition``); here it is a
+contradiction, since to pass it over would lose them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +24,13 @@ from .hive_paths import parse_partition, partition_path, partition_values
 
 #: What Hadoop's older S3 file systems write for a directory, empty, beside it.
 _FOLDER = "_$folder$"
+#: Names of files that hold something else than Parquet. Any other name may be of a file of rows:
+#: Hive's have no extension.
+_NO_PARQUET = re.compile(
+    r"\.(csv|tsv|txt|jsonl?|ndjson|xml|orc|avro|crc|md5|sha\d+|log|md|html?|pdf|xlsx?|sql|py|ya?ml"
+    r"|zip|tar|tgz)(\.(gz|bz2|zst|xz|lz4|snappy|bak|tmp))?$",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -29,7 +40,7 @@ class Directory:
     :param partition_by: the columns of its partition directories, outermost first; empty for
         files at the root; ``None`` where nothing is in either place.
     :param partitions: the files of each partition.
-    :param strays: files that lie in no partition.
+    :param strays: files that lie in no partition, and what is no Parquet by its name.
     :param contradiction: why the files are not one table; ``None`` where they are.
     """
 
@@ -39,22 +50,31 @@ class Directory:
     contradiction: str | None = None
 
 
+def is_parquet(item: ListedObject) -> bool:
+    """Whether a file may hold rows, as far as its name tells."""
+    return _NO_PARQUET.search(item.key) is None
+
+
 def is_data_file(item: ListedObject) -> bool:
-    """Whether a listed object holds rows, as far as its size and name tell: what stands for a
-    directory is empty."""
+    """Whether a listed object may hold rows, as far as its size and name tell."""
+    return _is_file(item) and is_parquet(item)
+
+
+def _is_file(item: ListedObject) -> bool:
+    """Whether it does not stand for a directory: those are empty."""
     return item.size > 0 and not item.key.endswith(_FOLDER)
 
 
-def data_files(root: TableRoot, objects: Sequence[ListedObject]) -> list[ListedObject]:
-    """The data files among what was listed below a root, in whatever directories, without those
-    of tables that lie below it themselves."""
+def visible_files(root: TableRoot, objects: Sequence[ListedObject]) -> list[ListedObject]:
+    """The files that Spark would not skip among what was listed below a root, in whatever
+    directories and of whatever kind, without those of tables that lie below it themselves."""
     control = f"/{CONTROL}/"
     tables = {item.key.partition(control)[0] for item in objects if control in item.key}
     below = tuple(f"{prefix}/" for prefix in tables if prefix != root.prefix)
     return [
         item
         for item in objects
-        if is_data_file(item) and root.is_data(item) and not item.key.startswith(below)
+        if _is_file(item) and root.is_data(item) and not item.key.startswith(below)
     ]
 
 
@@ -62,9 +82,10 @@ def arrange(root: TableRoot, objects: Sequence[ListedObject]) -> Directory:
     """The layout of what was listed below ``root``, whoever wrote it."""
     partitions: dict[str, list[ListedObject]] = {}
     strays: list[ListedObject] = []
-    for item in data_files(root, objects):
+    for item in visible_files(root, objects):
         place = root.partition_of_data_key(item.key) or ""
-        if place == UNPARTITIONED or "=" in place.partition("/")[0]:
+        in_partition = place == UNPARTITIONED or "=" in place.partition("/")[0]
+        if in_partition and is_parquet(item):
             partitions.setdefault(place, []).append(item)
         else:
             strays.append(item)

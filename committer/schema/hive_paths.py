@@ -24,12 +24,11 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from ..errors import InvalidInputError, UnsupportedTypeError
-from ..layout import UNPARTITIONED, is_hidden
+from ..layout import COPYING, UNPARTITIONED, is_hidden
 from .types import find_column
 
 #: The directory value of null, and of the empty string.
 NULL = "__HIVE_DEFAULT_PARTITION__"
-_COPYING = "._COPYING_"
 _SPECIAL = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 _ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
 _UNCARRIED = re.compile("[\ufffe\uffff]")
@@ -210,10 +209,10 @@ def _value_directory(column: str, text: str) -> str:
             "as null.",
             remedy="Replace the text, by null if that is what it means.",
         )
-    if text.endswith(_COPYING):
+    if text.endswith(COPYING):
         raise InvalidInputError(
             f"The partition column {column!r} holds the value {text[:200]!r}; Spark skips "
-            f"directories that end in {_COPYING}.",
+            f"directories that end in {COPYING}.",
             remedy="Change the value, or partition by another column.",
         )
     _check_characters(text, f"A value of the partition column {column!r}")

@@ -270,6 +270,47 @@ class TestLayout:
         (finding,) = older.table.verify()
         assert (finding.key, finding.kind) == (stray, FindingKind.UNNAMED)
 
+    #: What is skipped as Spark does, and what is named.
+    UNFINISHED = ("day=2/part-9.parquet._COPYING_", "day=9._COPYING_/part-0.parquet")
+    NO_PARQUET = ("day=2/data.csv", "day=2/Rows.JSON.gz")
+
+    def test_what_is_no_parquet_is_passed_over_and_named(self, older: Directory) -> None:
+        for path in self.UNFINISHED:
+            older.put(path, b"PAR1 half a file")
+        keys = [older.put(path, b"a,b") for path in self.NO_PARQUET]
+        assert older.ids() == ALL
+        assert sorted(finding.key for finding in older.table.verify()) == sorted(keys)
+        older.load([99], day=2)
+        assert older.ids() == [*ALL, 99]
+        assert older.table.adopt(apply=True).entries
+        assert older.ids() == [*ALL, 99]
+        findings = older.table.verify()
+        assert sorted(finding.key for finding in findings) == sorted(keys)
+        assert all("no Parquet by its name" in finding.detail for finding in findings)
+        assert "files no reader sees" in {problem.what for problem in older.table.doctor()}
+        older.load([7], day=2, mode="replace")
+        assert older.ids(partitions=["day=2"]) == [7]
+
+    BUCKET = "part-00000-0e588b61-d860-41c9-b116-c38605f57235_00001.c000.snappy.parquet"
+
+    def test_buckets_of_a_catalog_s_table(self, empty: Directory) -> None:
+        empty.parquet(self.BUCKET, [1])
+        schema = pa.schema([("id", pa.int64())])
+        error = self.refused(empty, schema)
+        assert "CLUSTERED BY" in str(error)
+        assert f"zero-rename adopt {empty.url} --apply" in str(error)
+        assert empty.ids() == [1]
+        empty.table.adopt(apply=True)
+        with empty.table.job(schema) as job:
+            job.write(pa.table({"id": [2]}))
+        assert empty.ids() == [1, 2]
+
+    def test_names_that_are_no_buckets(self, empty: Directory) -> None:
+        for name in ("000000_0", "part-00000-x.c000.snappy.parquet", "2013_00001.parquet"):
+            empty.parquet(f"day=1/{name}", [1])
+        empty.load([2], day=1)
+        assert empty.ids() == [1, 1, 1, 2]
+
 
 class TestNoTrace:
     """A first job that fails leaves nothing that the next one would have to agree with."""
