@@ -73,6 +73,9 @@ def dags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "from datetime import datetime\n"
         "from airflow import DAG, Dataset\n"
         "from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator\n"
+        "with DAG('plain', schedule=None, start_date=datetime(2013, 1, 1)):\n"
+        "    ZeroRenameSparkSubmitOperator(task_id='load', application=__file__,\n"
+        f"        table='s3://{BUCKET}/new/flights', partition={DAY!r}, mode='overwrite')\n"
         "with DAG('own', schedule=None, start_date=datetime(2013, 1, 1)):\n"
         "    ZeroRenameSparkSubmitOperator(task_id='load', application=__file__, retries=1,\n"
         f"        retry_delay=0, table={TABLE!r}, partition={DAY!r}, mode='overwrite',\n"
@@ -143,6 +146,14 @@ def test_the_daily_example(dags: dict[str, Any], daily: Any) -> None:
     assert events(daily) == []
     again = dags["flights_maintenance"].test(execution_date=at(2), run_conf={"table": TABLE})
     assert xcom(again, "purge")["tables"][0]["failed"] == 0
+
+
+def test_a_load_that_names_no_outlets(dags: dict[str, Any]) -> None:
+    """It crashed after its commit: ``dag.test()`` cannot bear aliases of new datasets."""
+    run = dags["plain"].test(execution_date=at(2))
+    assert str(run.state) == "success"
+    assert xcom(run, "load")["rows"] == 1
+    assert events(run) == []
 
 
 def test_a_retry_reports_what_the_try_before_has_committed(retried: Any) -> None:
