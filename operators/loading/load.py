@@ -20,7 +20,7 @@ from ...orchestration.runs.outcomes import (
 )
 from ...orchestration.runs.partitions import stored_partitions
 from ...orchestration.runs.reports import commit_report, one_line, opening, partitions_line, summary
-from ...provider.assets.lineage import load_lineage
+from ...provider.assets.lineage import load_lineage, named_lineage
 from ...provider.assets.outlets import UnsaidOutlets, default_outlets, tell_outlets
 from ...provider.failures import dated, final_where_refused
 from ...provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
@@ -266,7 +266,21 @@ class LoadOperator(BaseOperator):
             reads = load.table.run(read_inputs(load.table.root, load.run.once, report["job"]))
         except ZeroRenameError as error:
             self.log.warning("OpenLineage is not told all of the load: %s", error)
-        return load_lineage(report, schema, reads)
+        return load_lineage(report, schema, reads, self.inlets)
+
+    def get_openlineage_facets_on_start(self) -> OperatorLineage | None:
+        """The table that is to be written, and the task's inlets; ``None`` where the arguments lead
+        to no table, which the task itself says."""
+        try:
+            url = ZeroRenameHook(self.zero_rename_conn_id).table_url(self.table)
+        except ZeroRenameError:
+            return None
+        return named_lineage(url, self.inlets)
+
+    def get_openlineage_facets_on_failure(self, task_instance: Any) -> OperatorLineage | None:
+        """What was committed, where something was, else the table."""
+        committed = self.get_openlineage_facets_on_complete(task_instance)
+        return committed or self.get_openlineage_facets_on_start()
 
     def _handoff(self, load: TableLoad) -> Handoff:
         """What the application is told, whichever committer writes."""

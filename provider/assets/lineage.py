@@ -16,8 +16,24 @@ if TYPE_CHECKING:
 _NAMED = 20
 
 
+def named_lineage(table: str, inlets: Iterable[Any] = ()) -> OperatorLineage:
+    """Which table a load is to write, before it has, or where it has failed.
+
+    :param table: its URL.
+    :param inlets: the task's.
+    :raises ImportError: the OpenLineage provider is not installed.
+    """
+    from airflow.providers.common.compat.openlineage.facet import OutputDataset  # pyright: ignore
+    from airflow.providers.openlineage.extractors import OperatorLineage  # pyright: ignore
+
+    return OperatorLineage(inputs=_inlets(inlets), outputs=[OutputDataset(**_name(table))])
+
+
 def load_lineage(
-    report: Mapping[str, Any], schema: pa.Schema | None, reads: Iterable[TableRead] = ()
+    report: Mapping[str, Any],
+    schema: pa.Schema | None,
+    reads: Iterable[TableRead] = (),
+    inlets: Iterable[Any] = (),
 ) -> OperatorLineage:
     """What a load has written and read: datasets named as the Amazon provider names those on S3.
 
@@ -27,6 +43,7 @@ def load_lineage(
     :param report: :func:`.reports.commit_report`.
     :param schema: the table's; ``None`` where it is not known.
     :param reads: what the application has read before it committed.
+    :param inlets: the task's, which are inputs too, beside what was read.
     :raises ImportError: the OpenLineage provider is not installed.
     """
     # On use: it is no dependency, and DAG files are parsed without it.
@@ -37,17 +54,11 @@ def load_lineage(
     from openlineage.client.generated.output_statistics_output_dataset import (  # pyright: ignore
         OutputStatisticsOutputDatasetFacet,
     )
-    from openlineage.client.generated.schema_dataset import (  # pyright: ignore
-        SchemaDatasetFacet,
-        SchemaDatasetFacetFields,
-    )
+    from openlineage.client.generated.schema_dataset import SchemaDatasetFacet  # pyright: ignore
 
     facets: dict[str, Any] = {"version": DatasetVersionDatasetFacet(datasetVersion=report["job"])}
     if schema is not None:
-        fields = [
-            SchemaDatasetFacetFields(name=field.name, type=str(field.type)) for field in schema
-        ]
-        facets["schema"] = SchemaDatasetFacet(fields=fields)
+        facets["schema"] = SchemaDatasetFacet(fields=[_column(it.name, it.type) for it in schema])
     written = {
         "outputStatistics": OutputStatisticsOutputDatasetFacet(
             rowCount=report["rows"], size=report["bytes"], fileCount=report["files"]
@@ -57,7 +68,34 @@ def load_lineage(
     if any(paths):
         written["subset"] = subset.OutputSubsetOutputDatasetFacet(_condition(paths))
     dataset = OutputDataset(**_name(str(report["table"])), facets=facets, outputFacets=written)
-    return OperatorLineage(inputs=[_input(read) for read in reads], outputs=[dataset])
+    inputs = [_input(read) for read in reads]
+    return OperatorLineage(inputs=[*inputs, *_inlets(inlets, inputs)], outputs=[dataset])
+
+
+def _column(name: str, kind: pa.DataType) -> Any:
+    """A column with what is nested in it, as fields: a list's element, a map's keys and values."""
+    import pyarrow as pa
+    from openlineage.client.generated.schema_dataset import SchemaDatasetFacetFields  # pyright: ignore
+
+    within: dict[str, pa.DataType] = {}
+    said = str(kind)
+    if isinstance(kind, pa.StructType):
+        said, within = "struct", {it.name: it.type for it in kind}
+    elif isinstance(kind, pa.MapType):
+        said, within = "map", {"key": kind.key_type, "value": kind.item_type}
+    elif isinstance(kind, pa.ListType | pa.LargeListType | pa.FixedSizeListType):
+        said, within = "array", {"_element": kind.value_type}
+    fields = [_column(*it) for it in within.items()]
+    return SchemaDatasetFacetFields(name=name, type=said, fields=fields)
+
+
+def _inlets(inlets: Iterable[Any], read: Iterable[Any] = ()) -> list[Any]:
+    """The inlets that are datasets, but for what was read: of that more is known."""
+    from airflow.providers.openlineage.extractors.manager import ExtractorManager  # pyright: ignore
+
+    known = {(it.namespace, it.name) for it in read}
+    found = map(ExtractorManager.convert_to_ol_dataset, inlets)
+    return [it for it in found if it is not None and (it.namespace, it.name) not in known]
 
 
 def _input(read: TableRead) -> Any:
@@ -84,7 +122,7 @@ def _condition(paths: Sequence[str]) -> Any:
 
 
 def _name(table: str) -> dict[str, str]:
-    bucket, _, prefix = table.removeprefix("s3://").partition("/")
+    bucket, _, prefix = table.partition("://")[2].strip("/").partition("/")
     return {"namespace": f"s3://{bucket}", "name": prefix}
 
 

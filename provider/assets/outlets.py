@@ -153,7 +153,16 @@ def _known_asset(url: str, event: Any) -> Asset | None:
     """The asset that Airflow has at a table's address, whatever its name."""
     try:
         key, _ = event._resolve_asset_ref(Asset.ref(uri=url))
-    except (AirflowRuntimeError, ImportError, AttributeError) as error:
+    except (ImportError, AttributeError) as error:
         _log.debug("No asset is known at %s: %s", url, error)
+        return None
+    except AirflowRuntimeError as error:
+        # Airflow's client knows no other way to ask, and logs its answer as an error of the worker.
+        _log.info(
+            "Airflow has no asset at %s yet, and makes it by this load's event. Where a log says "
+            "'Asset not found', that is what was asked here: nothing is wrong",
+            url,
+        )
+        _log.debug("%s", error)
         return None
     return Asset(name=key.name, uri=key.uri)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from airflow.sdk import Asset, AssetAlias
 
-from support.airflow import JOB_FILE, Tables, task_context
+from support.airflow import JOB_FILE, Tables, connection_variable, task_context
 from zero_rename.committer.scan.job_inputs import TableRead, tell_inputs
 from zero_rename.operators.loading.load import TableLoad
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
@@ -56,6 +59,82 @@ def test_a_load(tables: Tables) -> None:
     assert task.get_openlineage_facets_on_complete(context["ti"]).inputs == []
 
 
+class TestWhatIsNotCommitted:
+    """START, and a task that failed: by Airflow's own extractor."""
+
+    def asked(self, task: Any, state: str) -> Any:
+        from airflow.providers.openlineage.extractors.manager import (  # pyright: ignore
+            ExtractorManager,
+        )
+        from airflow.utils.state import TaskInstanceState
+
+        return ExtractorManager().extract_metadata(
+            SimpleNamespace(run_id="r"), task, TaskInstanceState(state), SimpleNamespace(task=task)
+        )
+
+    def task(self, table: str, **given: Any) -> Any:
+        return ZeroRenameSparkSubmitOperator(
+            task_id="load", application=str(JOB_FILE), table=table, partition="*", **given
+        )
+
+    @pytest.mark.parametrize("state", ["running", "failed"])
+    @pytest.mark.parametrize("table", ["flights", "s3a://lake/wh/flights/"])
+    def test_the_table_is_named(
+        self, monkeypatch: pytest.MonkeyPatch, state: str, table: str
+    ) -> None:
+        extra = {"table_root": "s3://lake/wh"}
+        monkeypatch.setenv(*connection_variable("lake", conn_type="zero_rename", extra=extra))
+        inlets = [Asset("s3://lake/raw"), AssetAlias("nothing")]
+        task = self.task(table, zero_rename_conn_id="lake", inlets=inlets)
+        found = self.asked(task, state)
+        assert [(it.namespace, it.name) for it in found.outputs] == [("s3://lake", "wh/flights")]
+        assert [(it.namespace, it.name) for it in found.inputs] == [("s3://lake", "raw")]
+
+    def test_not_one_that_is_no_table(self) -> None:
+        assert self.asked(self.task("flights"), "running").outputs == []
+
+    def test_a_task_that_failed_after_its_commit(self, tables: Tables) -> None:
+        task = self.task(tables.url())
+        committed = tables.load(1)
+        load = TableLoad(
+            task_run(task_context(task)), ZeroRenameHook(), tables.table(), None, (), "zero_rename"
+        )
+        task._published_load = load, commit_report(committed)
+        (output,) = self.asked(task, "failed").outputs
+        assert output.facets["version"].datasetVersion == committed.job
+
+
+def test_inlets_beside_what_was_read(tables: Tables) -> None:
+    from zero_rename.provider.assets.lineage import load_lineage
+
+    read = TableRead.of("s3://lake/raw", {"hour=1": 7})
+    assert read is not None
+    inlets = [Asset("s3://lake/raw"), Asset("s3://lake/other")]
+    made = load_lineage(commit_report(tables.load(1)), None, [read], inlets).inputs
+    assert [it.name for it in made] == ["raw", "other"]
+    assert made[0].facets["version"].datasetVersion == "hour=1@7"
+
+
+def test_nested_columns_are_fields(tables: Tables) -> None:
+    from zero_rename.provider.assets.lineage import load_lineage
+
+    stop = pa.struct([("airport", pa.string()), ("minutes", pa.int32())])
+    columns = {"day": pa.int32(), "by": stop, "stops": pa.list_(stop)}
+    schema = pa.schema([*columns.items(), ("fares", pa.map_(pa.string(), pa.float64()))])
+    (made,) = load_lineage(commit_report(tables.load(1)), schema).outputs
+
+    def told(fields: Any) -> dict[str, Any]:
+        return {it.name: (it.type, told(it.fields)) if it.fields else it.type for it in fields}
+
+    within = ("struct", {"airport": "string", "minutes": "int32"})
+    assert told(made.facets["schema"].fields) == {
+        "day": "int32",
+        "by": within,
+        "stops": ("array", {"_element": within}),
+        "fares": ("map", {"key": "string", "value": "double"}),
+    }
+
+
 def tell(load: TableLoad, committed: Any, epochs: dict[str, int | None]) -> None:
     read = TableRead.of("s3://lake/raw", epochs)
     assert read is not None
@@ -80,7 +159,6 @@ def test_many_partitions_are_a_digest_and_a_number(tables: Tables) -> None:
 
 def test_names_are_those_of_the_amazon_provider(tables: Tables) -> None:
     from airflow.providers.amazon.aws.assets.s3 import convert_asset_to_openlineage
-    from airflow.sdk import Asset
 
     from zero_rename.provider.assets.lineage import load_lineage
 
