@@ -236,11 +236,18 @@ def repair(
         bool, typer.Option("--accept-loss", help="Apply the jobs without the files they lost.")
     ] = False,
     job: Annotated[str | None, typer.Option(help="Only this job, zr1-….")] = None,
+    patience: Annotated[
+        float | None,
+        age_option(
+            "How long the owner of such a job must have been silent, since it may complete the "
+            "files yet; 0 where its process has ended. Default: the job's own, as for recover."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Name committed files whose uploads are gone; with --accept-loss, go on without them."""
     with refusals():
-        found = Table(table).repair(accept_loss, job)
+        found = Table(table).repair(accept_loss, job, patience)
     rows = [
         (job.job, job.action, file.partition, file.key, file.rows, file.size)
         for job in found
@@ -266,13 +273,20 @@ def repair(
             f"{counted(entry.rows, 'row')}{removes}. Nothing was changed; "
             "--accept-loss applies the job without them."
         )
+    left = [job for job in found if job.action is RepairAction.LEFT]
+    for entry in left:
+        say(
+            f"{entry.job}: {len(entry.lost)} files with {entry.rows} rows are neither uploads nor "
+            f"objects, but its owner gave a sign of life {entry.silent_for:.0f} s ago and may "
+            "complete them yet. Nothing was changed. Where its process has ended: --patience 0"
+        )
     unknown = [job for job in found if not job.certain]
     for entry in unknown:
         say(
             f"{entry.job}: the store does not list uploads (zero-rename doctor), so nobody knows "
             f"whether a file of it is lost. Finish it: zero-rename recover {table} --apply"
         )
-    if reported or unknown:
+    if reported or left or unknown:
         raise typer.Exit(Exit.LOOK)
 
 

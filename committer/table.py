@@ -235,15 +235,19 @@ class Table(ReadableTable):
         options |= {"foreign_older_than": age, "records_older_than": records_older_than}
         return self.driver.run(purge(self._context, **options))
 
-    def repair(self, accept_loss: bool = False, job: str | None = None) -> list[Repaired]:
+    def repair(
+        self, accept_loss: bool = False, job: str | None = None, patience: float | None = None
+    ) -> list[Repaired]:
         """Look at open committed jobs for files whose uploads are gone.
 
         :param accept_loss: apply those jobs without the lost files, which stay on record in the
             job's decision; ``False`` only reports.
         :param job: this job only.
+        :param patience: seconds that the owner of a job that lost files must have been silent; it
+            may complete them yet. ``None`` takes each job's own, 0 says that its process has ended.
         :raises InvalidInputError: ``job`` is no open committed job of this table.
         """
-        return self.driver.run(repair(self._context, accept_loss, job))
+        return self.driver.run(repair(self._context, accept_loss, job, patience))
 
     def doctor(self, max_duration: float | None = None) -> list[Problem]:
         """What is or will be wrong with this table, its bucket and store, each with a remedy.

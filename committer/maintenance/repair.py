@@ -18,6 +18,7 @@ from ..job_spec import Coordination
 from ..protocol.apply import finish
 from ..protocol.close import list_uploads
 from ..protocol.complete import is_that_file
+from ..protocol.open import OpenEntry, read_open
 from ..records.decision import Decision
 from ..records.head import Slot
 from ..records.pending_file import PendingFile
@@ -31,10 +32,12 @@ from ..state.tolerance import or_damage
 
 
 class RepairAction(StrEnum):
-    """Reported: nothing was changed. Accepted: the job is applied without its lost files.
-    Finished: nothing was lost, and the job is applied."""
+    """Reported: nothing was changed. Left: nor was it, since the job's owner may live and be about
+    to complete the files. Accepted: the job is applied without its lost files. Finished: nothing
+    was lost, and the job is applied."""
 
     REPORTED = "reported"
+    LEFT = "left"
     ACCEPTED = "accepted"
     FINISHED = "finished"
 
@@ -47,6 +50,7 @@ class Repaired:
     :param removes: files that its replace removes from the partitions that lost files.
     :param certain: whether there can be no more in ``lost``; ``False`` where the store does not
         list uploads, and nobody has tried to complete them.
+    :param silent_for: seconds without a heartbeat of the owner, where that is why it was left.
     """
 
     job: str
@@ -54,6 +58,7 @@ class Repaired:
     lost: tuple[PendingFile, ...]
     removes: int
     certain: bool = True
+    silent_for: float | None = None
 
     @property
     def rows(self) -> int:
@@ -62,12 +67,17 @@ class Repaired:
 
 
 def repair(
-    context: Context, accept_loss: bool = False, job: str | None = None
+    context: Context,
+    accept_loss: bool = False,
+    job: str | None = None,
+    patience: float | None = None,
 ) -> Step[list[Repaired]]:
     """Look at open committed jobs for files that are gone, and go on without them.
 
     :param accept_loss: apply each job without what it lost; ``False`` changes nothing.
     :param job: this job only.
+    :param patience: seconds that the owner of a job that lost files must have been silent before
+        its loss is accepted; ``None`` takes each job's own, 0 says that its process has ended.
     :raises InvalidInputError: the table has no heads, or ``job`` is no open committed job.
     :raises DamagedError: the decision of ``job`` cannot be read.
     :raises UnfinishedCommitError: a decision changed meanwhile; run it again.
@@ -92,7 +102,8 @@ def repair(
                 raise decided
             continue  # Nobody knows what it decided; the doctor names it.
         if decided is not None and decided.decision.is_commit:
-            found.append((yield from _repair_one(context, decided, accept_loss)))
+            repairing = _repair_one(context, decided, accept_loss, patience)
+            found.append((yield from repairing))
     if job is not None and not found:
         raise InvalidInputError(
             "There is no open committed job of this id here; nothing was changed.",
@@ -103,13 +114,21 @@ def repair(
     return found
 
 
-def _repair_one(context: Context, decided: Decided, accept_loss: bool) -> Step[Repaired]:
+def _repair_one(
+    context: Context, decided: Decided, accept_loss: bool, patience: float | None
+) -> Step[Repaired]:
     job = decided.decision.job
+    # Before the look for files: what a living owner completes between the two is found.
+    entry: OpenEntry | None = yield from read_open(context, job)
     lost = yield from find_lost(context, decided)
-    if not accept_loss:
+    silent_for = None
+    if entry is not None and entry.silent_for < (entry.patience if patience is None else patience):
+        silent_for = entry.silent_for
+    if not accept_loss or (lost and silent_for is not None):
+        action = RepairAction.LEFT if accept_loss else RepairAction.REPORTED
         removes = _removed_with(decided.decision, lost)
         certain = context.facts.uploads_listed
-        return Repaired(job, RepairAction.REPORTED, lost, removes, certain)
+        return Repaired(job, action, lost, removes, certain, silent_for if accept_loss else None)
     accepted: tuple[PendingFile, ...] = ()
     while True:
         if lost:
@@ -120,7 +139,7 @@ def _repair_one(context: Context, decided: Decided, accept_loss: bool) -> Step[R
         except DataLostError as error:
             # An upload that is listed and has lost its parts shows itself only when completed.
             lost = tuple(file for file in decided.decision.files if file.key == error.key)
-            if not lost:
+            if not lost or silent_for is not None:
                 raise
             continue
         action = RepairAction.ACCEPTED if accepted else RepairAction.FINISHED

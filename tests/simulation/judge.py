@@ -203,7 +203,9 @@ class Judge:
         context = self._context(ids)
         try:
             if self._loses:
-                store = run_to_end(store, repair(context, accept_loss=True), self._behaviour)
+                store = run_to_end(
+                    store, repair(context, accept_loss=True, patience=0.0), self._behaviour
+                )
             after = run_to_end(store, recover(context, patience=0.0), self._behaviour)
             check_claims_released(store, after)
             return run_to_end(after, purge(context, patience=0.0, apply=True), self._behaviour)

@@ -332,7 +332,9 @@ def heart(of: str, beats: int = 2, name: str = "heart") -> Participant:
 
 def repairer(name: str = "repairer") -> Participant:
     """A repair that accepts losses."""
-    return Participant(Program(name, lambda ids: repair(context_of(ids), accept_loss=True)))
+    return Participant(
+        Program(name, lambda ids: repair(context_of(ids), accept_loss=True, patience=0.0))
+    )
 
 
 def reader(

@@ -64,7 +64,7 @@ def test_one_that_was_complete_is_named_and_can_be_accepted_as_lost(gone: Any) -
     assert "--accept-loss" in str(caught.value)
     (told,) = world.driver.run(repair(world.context))
     assert [file.key for file in told.lost] == [key]
-    (done,) = world.driver.run(repair(world.context, accept_loss=True))
+    (done,) = world.driver.run(repair(world.context, accept_loss=True, patience=0.0))
     assert done.action is RepairAction.ACCEPTED
     assert len(world.jobs_of(DAY1)) == 1
     assert len(world.jobs_of(DAY2)) == 2

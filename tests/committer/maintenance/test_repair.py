@@ -75,8 +75,9 @@ def damaged(
     return World(world.store), opened, result
 
 
-def repaired(world: World, **options: Any) -> list[Repaired]:
-    return world.driver.run(repair(world.context, **options))
+def repaired(world: World, patience: float | None = 0.0, **options: Any) -> list[Repaired]:
+    """:param patience: by default, of a job whose process has ended."""
+    return world.driver.run(repair(world.context, patience=patience, **options))
 
 
 def keys_of(world: World, partition: str) -> set[str]:
@@ -296,6 +297,41 @@ def answers_500(world: World) -> World:
 
     world.driver.fault = fault
     return world
+
+
+class TestOwnerThatMayLive:
+    """Some stores show neither upload nor object of a file while its owner completes it."""
+
+    def test_its_loss_is_not_accepted(self) -> None:
+        world, opened, result = damaged()
+        before = dict(world.store.objects)
+        (left,) = repaired(world, None, accept_loss=True)
+        assert (left.action, left.lost, left.silent_for) == (
+            RepairAction.LEFT,
+            result.files[:1],
+            0.0,
+        )
+        assert (left.job, dict(world.store.objects)) == (opened.job, before)
+
+    def test_nor_that_of_an_upload_that_lost_its_parts(self) -> None:
+        world, _, result = damaged(count=0)
+        broken = result.files[0].upload_id
+        world.store.uploads[broken] = replace(world.store.uploads[broken], parts={})
+        with pytest.raises(DataLostError):
+            repaired(world, None, accept_loss=True)
+        assert repaired(world, accept_loss=True)[0].action is RepairAction.ACCEPTED
+
+    def test_it_is_once_the_owner_has_been_silent(self) -> None:
+        world, _, _ = damaged()
+        clock = world.store.clock
+        assert isinstance(clock, ManualClock)
+        clock.advance(JobSpec.max_duration + 1)
+        assert repaired(world, None, accept_loss=True)[0].action is RepairAction.ACCEPTED
+
+    def test_a_job_that_lost_nothing_is_finished(self) -> None:
+        world, _, _ = damaged(count=0)
+        assert repaired(world, None, accept_loss=True)[0].action is RepairAction.FINISHED
+        world.assert_clean()
 
 
 class TestLost:
@@ -630,7 +666,10 @@ class TestCommands:
         assert lost.key in printed.stdout
         assert "lost are 1 file with 1 row" in printed.stderr
         arguments = ("repair", table.root.url, "--accept-loss", "--job", opened.job)
-        (done,) = self.invoke(0, *arguments)
+        (left,) = self.invoke(1, *arguments)
+        assert left["action"] == "left"
+        assert "Nothing was changed" in CliRunner().invoke(app, arguments).stderr
+        (done,) = self.invoke(0, *arguments, "--patience", "0s")
         assert done["action"] == "accepted"
         assert table.to_arrow().num_rows == 5
         assert table.verify() == []
