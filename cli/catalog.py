@@ -11,7 +11,7 @@ from ..catalog import Engine, ReadBy, describe, sync_catalog
 from ..catalog import ddl as statements
 from ..committer import Table
 from ..committer.errors import ZeroRenameError
-from .output import EXIT_CODES, AsJson, Exit, Url, print_rows, refusals, say
+from .output import DRY, EXIT_CODES, AsJson, Exit, Url, print_rows, refusals, say
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -65,16 +65,22 @@ def manifests(
     off: Annotated[
         bool, typer.Option("--off", help="Keep them no more, and remove those that are there.")
     ] = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="With --off: act. Without it, only say what would go.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Keep a symlink manifest of each partition from now on, and write all of them anew."""
     with refusals():
-        report = Table(table).keep_symlinks(not off)
+        found = Table(table)
+        report = found.drop_symlinks(apply) if off else found.keep_symlinks()
     row = ("kept" if report.kept else "not kept", report.partitions, report.written)
     columns = ("manifests are", "partitions", "written or removed")
     print_rows(as_json, columns, [row], dataclasses.asdict(report), "")
+    if off and not apply:
+        say(f"Engines that read by these manifests would find no rows. {DRY}")
     if report.unaware:
-        again = f"zero-rename catalog manifests {table}{' --off' if off else ''}"
+        again = f"zero-rename catalog manifests {table}{' --off --apply' if off else ''}"
         say(
             f"{len(report.unaware)} jobs were open already ({', '.join(report.unaware[:5])}); "
             f"when they have ended, run it again: {again}"

@@ -48,7 +48,7 @@ from .rewrites.compaction import (
     compaction_spec,
     find_compactible,
 )
-from .rewrites.resolution import Resolution, plan_resolution, plan_undoing
+from .rewrites.resolution import Resolution, ResolutionPlan, plan_resolution, plan_undoing
 from .scan.readable_table import ReadableTable
 from .state.context import Progress
 from .state.heartbeat import OF_TASKS, send_heartbeat
@@ -177,17 +177,13 @@ class Table(ReadableTable):
         return replace(done, retries=self.retries - before)
 
     def abort(self, opened: OpenedJob, results: Sequence[TaskResult] = ()) -> Aborted | Committed:
-        """Abort an open job, or find that it is committed.
-
-        :param results: of its tasks so far, whose uploads are aborted.
-        """
+        """Abort an open job, or find that it is committed. The uploads of its tasks so far, as
+        ``results`` name them, are aborted."""
         return self.driver.run(abort_job(self._context, opened, results))
 
     def send_heartbeat(self, job: str, interval: float = 30.0) -> bool:
         """Send a heartbeat for a job, by its id; ``False`` when it is no longer open.
-
-        :param interval: seconds until the next one is due.
-        """
+        The next one is due ``interval`` seconds later."""
         return self.driver.run(send_heartbeat(self._context, job, interval))
 
     def recover(self, patience: float | None = None) -> list[Recovered]:
@@ -203,10 +199,7 @@ class Table(ReadableTable):
 
     def settle(self, jobs: Collection[str]) -> list[Recovered]:
         """Settle open jobs whose processes have ended: finish those that are committed, abort the
-        others.
-
-        A job whose process is alive is fenced. Of one that is not open nothing is said.
-        """
+        others. One whose process is alive is fenced. Of one that is not open nothing is said."""
         return self.driver.run(settle_jobs(self._context, jobs))
 
     def purge(
@@ -243,8 +236,7 @@ class Table(ReadableTable):
         :param accept_loss: apply those jobs without the lost files, which stay on record in the
             job's decision; ``False`` only reports.
         :param job: this job only.
-        :param patience: seconds that the owner of a job that lost files must have been silent; it
-            may complete them yet. ``None`` takes each job's own, 0 says that its process has ended.
+        :param patience: how long its owner must have been silent, as in :meth:`recover`.
         :raises InvalidInputError: ``job`` is no open committed job of this table.
         """
         return self.driver.run(repair(self._context, accept_loss, job, patience))
@@ -271,11 +263,9 @@ class Table(ReadableTable):
         return self.driver.run(renew_facts(self._context))
 
     def verify(self) -> list[Finding]:
-        """Differences between what the heads name and what is in the store; empty for none.
-
-        Of a table that another committer wrote, differences between what its ``_SUCCESS``
-        markers name and what is there: they name at most 100 files of the last job each.
-        """
+        """Differences between what the heads name and what is in the store; empty for none. Of a
+        table that another committer wrote, those between its ``_SUCCESS`` markers and the store:
+        they name at most 100 files of the last job each."""
         return self.driver.run(verify_current(self._context))
 
     def adopt(self, apply: bool = False) -> AdoptReport:
@@ -297,8 +287,8 @@ class Table(ReadableTable):
     ) -> list[CompactedPartition]:
         """Write the files of partitions that have too many anew, as fewer: a job for each.
 
-        A partition is compacted where it has at least twice as many files as its bytes need. One
-        that another job changes meanwhile is left as that job made it.
+        One is compacted where it has at least twice as many files as its bytes need, and left where
+        another job changes it meanwhile.
 
         :param partitions: only these; ``None`` for all.
         :param target_bytes: about the size of a file.
@@ -313,30 +303,29 @@ class Table(ReadableTable):
     def _compact(self, plan: CompactionPlan) -> CompactedPartition:
         spec = self.run(compaction_spec(self._context, plan, this_process()))
         try:
-            with WriteJob(self.driver, self._context, spec) as job:
-                for file in plan.files:
-                    for batch in self.read_file(plan.snapshot, file):
-                        job.write(batch)
+            job = self._write_again(spec, plan)
         except (CommitConflictError, SnapshotGoneError):
             return replace(plan.report, action=CompactAction.CHANGED_MEANWHILE)
         assert job.committed is not None
         after, done = job.committed.files, CompactAction.COMPACTED
         return replace(plan.report, action=done, files_after=after, job=job.job)
 
-    def keep_symlinks(self, keep: bool = True) -> SymlinksReport:
+    def keep_symlinks(self) -> SymlinksReport:
         """Keep a symlink manifest beside each head, which Athena, Trino, Redshift and Hive read,
         from now on; and write all of them. Each job keeps them, whoever finishes it.
 
-        :param keep: ``False``: no job keeps them any more, and those that are there are removed.
         :raises TableNotFoundError: no table of this package.
         :raises InvalidInputError: a table whose readers list. Nothing was changed.
         """
-        step = keep_symlinks if keep else drop_symlinks
-        return self.driver.run(step(self._context))
+        return self.driver.run(keep_symlinks(self._context))
+
+    def drop_symlinks(self, apply: bool = False) -> SymlinksReport:
+        """Keep no symlink manifests any more, and remove those that are there; without ``apply``
+        only say how many."""
+        return self.driver.run(drop_symlinks(self._context, apply))
 
     def write_index(self) -> bool:
         """Write the index, by which readers open a table of many partitions in a few requests.
-
         Jobs do so too, now and then; no answer depends on it.
 
         :return: whether it is there now; ``False``: another process wrote it meanwhile, or the
@@ -395,8 +384,12 @@ class Table(ReadableTable):
             plan = self.run(plan_undoing(self._context, partition, undo))
         if not apply:
             return plan.resolution
-        with WriteJob(self.driver, self._context, plan.spec(this_process(), discard)) as job:
+        job = self._write_again(plan.spec(this_process(), discard), plan)
+        return replace(plan.resolution, job=job.job)
+
+    def _write_again(self, spec: JobSpec, plan: CompactionPlan | ResolutionPlan) -> WriteJob:
+        with WriteJob(self.driver, self._context, spec) as job:
             for file in plan.files:
                 for batch in self.read_file(plan.snapshot, file):
                     job.write(batch)
-        return replace(plan.resolution, job=job.job)
+        return job

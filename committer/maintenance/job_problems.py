@@ -83,7 +83,8 @@ def _about_losses(context: Context, decided: Decided) -> Step[list[Problem]]:
             f"{counted(len(lost), 'decided file')} of {job}: neither upload nor object is there. "
             "The partitions keep their former state, and no writer gets past the job.",
             "Look for what aborts uploads; go on without the files: zero-rename repair "
-            f"{context.root.url} --job {job} --accept-loss (--patience 0 where the job's process has ended)",
+            f"{context.root.url} --job {job} --accept-loss (--patience 0 where the job's process "
+            "has ended)",
         )
     ]
 

@@ -63,13 +63,17 @@ def keep_symlinks(context: Context) -> Step[SymlinksReport]:
     return SymlinksReport(True, len(names), sum(written), unaware)
 
 
-def drop_symlinks(context: Context) -> Step[SymlinksReport]:
+def drop_symlinks(context: Context, apply: bool) -> Step[SymlinksReport]:
     """Keep no symlink manifests any more, and remove those that are there.
 
+    :param apply: do it; ``False`` only says what would be done.
     :raises TableNotFoundError: no table of this package.
     :raises UnfinishedCommitError: some could not be removed.
     """
-    yield from read_table(context)
+    table = yield from read_table(context)
+    if not apply:
+        listing = yield from list_objects(context.root.symlinks_prefix)
+        return SymlinksReport(table.symlinks, len(listing.objects), 0)
     yield from _note(context, False)
     unaware = tuple(sorted((yield from list_open(context))))
     listing = yield from list_objects(context.root.symlinks_prefix)

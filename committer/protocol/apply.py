@@ -199,7 +199,8 @@ def _incomplete(
             found,
             "Its partition keeps its former state and this job's claim.",
             " (zero-rename doctor). The job's other files are safe in their uploads; to go on "
-            f"without the lost ones: zero-rename repair {url} --job {job} --accept-loss (--patience 0 where the job's process has ended)",
+            f"without the lost ones: zero-rename repair {url} --job {job} --accept-loss "
+            "(--patience 0 where the job's process has ended)",
         )
     return UnfinishedCommitError(
         "The job is committed, and the store did not say whether a file's upload was completed "

@@ -38,7 +38,10 @@ def invoke(*arguments: str, code: int = 0) -> Result:
 def test_manifests(table: Table) -> None:
     assert "kept" in invoke("catalog", "manifests", table.root.url).output
     assert table.keeps_symlinks()
-    invoke("catalog", "manifests", table.root.url, "--off")
+    asked = invoke("catalog", "manifests", table.root.url, "--off").output
+    assert "Nothing was changed; --apply does it." in asked
+    assert table.keeps_symlinks()
+    invoke("catalog", "manifests", table.root.url, "--off", "--apply")
     assert not table.keeps_symlinks()
 
 

@@ -121,7 +121,11 @@ class TestKept:
 class TestNotKeptAnyMore:
     def test_they_are_removed(self, table: Table, s3_bucket: Bucket) -> None:
         table.keep_symlinks()
-        assert table.keep_symlinks(False).written == 2
+        report = table.drop_symlinks()
+        assert (report.kept, report.partitions, report.written) == (True, 2, 0)
+        fill(table)
+        assert listed(s3_bucket) == urls(table)
+        assert table.drop_symlinks(apply=True).written == 2
         fill(table)
         assert not [key for key in s3_bucket.keys("") if "_symlink" in key]
 
