@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 
 from .errors import (
+    DataLostError,
     InvalidInputError,
     OutcomeUnknownError,
     StoreRefusedError,
@@ -87,6 +88,8 @@ class WriteJob:
         self._writer: TaskWriter | None = None
         self._taken: Sequence[TaskResult] | None = None
         self._tasks = 0
+        #: What the commit was called with: an abort takes the claims off that it may have made.
+        self._reported: Sequence[TaskResult] = ()
         self._termination = Termination()
         self._heartbeats = ExitStack()
         self._pid = os.getpid()
@@ -228,8 +231,8 @@ class WriteJob:
         try:
             with self._failures_told():
                 self._commit_or_skip(self._opened)
-        except OutcomeUnknownError:
-            raise  # Nothing may be cleaned up.
+        except (OutcomeUnknownError, UnfinishedCommitError, DataLostError):
+            raise  # Nothing may be cleaned up of what is committed, or may be.
         except KeyboardInterrupt as interrupt:
             state, cause = self._abort(self._opened)
             raise JobInterrupted(
@@ -244,7 +247,7 @@ class WriteJob:
             self.committed = opened.repeated
             return
         assert self._writer is not None
-        results = self._results(self._writer.close())
+        self._reported = self._results(self._writer.close())
         expected = 1 if self._taken is None else self._tasks
         # From here on a commit decision may stand, and the uploads are then the job's rows: only
         # an abort decision allows aborting them, which abort_job sees to.
@@ -253,7 +256,7 @@ class WriteJob:
             # A heartbeat that is checked before the close and carried out after it would bring the
             # open record back; and where one writer is allowed at a time nobody looks for any.
             self._heartbeats.close()
-        done = self._driver.run(commit_job(self._context, opened, results, expected))
+        done = self._driver.run(commit_job(self._context, opened, self._reported, expected))
         retries = self._driver.retries - self._retries
         retries += sum(result.retries for result in self._taken or ())
         self.committed = replace(done, retries=retries)
@@ -272,14 +275,14 @@ class WriteJob:
                 raise JobTerminated
             if self._writer is not None:
                 self._writer.abort()
-            outcome = self._driver.run(abort_job(self._context, opened, ()))
+            outcome = self._driver.run(abort_job(self._context, opened, self._reported))
         except JobTerminated:
             return JobState.UNKNOWN, "The time for cleaning up is over"
         except KeyboardInterrupt:
             return JobState.UNKNOWN, "aborting it was interrupted, too"
         except UnfinishedAbortError as failure:
             return JobState.ABORTED, str(failure)
-        except UnfinishedCommitError as failure:
+        except (UnfinishedCommitError, DataLostError) as failure:
             return JobState.COMMITTED, str(failure)
         except ZeroRenameError as failure:
             return JobState.UNKNOWN, str(failure)
@@ -291,7 +294,7 @@ class WriteJob:
     def _tell(self, opened: OpenedJob, error: BaseException, state: JobState, cause: str) -> None:
         """Attach to ``error`` what became of the job; it is never replaced."""
         note = ""
-        if isinstance(error, KeyboardInterrupt):
+        if isinstance(error, KeyboardInterrupt) or (cause and state is JobState.COMMITTED):
             note = fate(opened.job, opened.root.url, state, cause)
         elif cause:
             note = f"Aborting the job failed too, recovery will finish it: {cause}"

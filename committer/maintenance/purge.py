@@ -14,13 +14,12 @@ from ..layout import is_job_id, job_in_key
 from ..protocol.apply import finish
 from ..protocol.close import list_uploads
 from ..protocol.open import read_open
-from ..records.decision import Decision
 from ..records.head import HeadState
 from ..s3.backoff import Backoff
 from ..s3.deletion import abort_until_gone, remove
 from ..s3.requests import All, Found, Head, ListedUpload, Step
 from ..state.context import Context
-from ..state.decide import decide, read_decision
+from ..state.decide import decide_abort, read_decision
 from ..state.found_table import find_table
 from ..state.heads import all_heads, release_claim
 from ..state.old_records import KEPT_FOR, find_old_records
@@ -249,7 +248,7 @@ def _claims_of_closed_jobs(context: Context) -> Step[list[tuple[HeadState, str] 
 
 def _release(context: Context, state: HeadState, job: str) -> Step[Recovered]:
     try:
-        decided = yield from decide(context, Decision.abort(job, context.write_id()))
+        decided = yield from decide_abort(context, job)
     except (DamagedError, StoreFullError) as error:
         return Recovered.failed(job, error)
     if decided.decision.is_commit:

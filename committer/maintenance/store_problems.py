@@ -15,19 +15,6 @@ from ..state.probe import probe
 from ..state.rights import FINISHING, READING, missing_rights
 from .problem import Problem
 
-#: A fact that a store kept when the table was made, and what follows where it does not any more.
-_LOST = {
-    "atomic": "conditional writes are carried out in two steps: two writers may both win",
-    "conditional_put": "conditions of PUT are not kept, as on some stores once the bucket is "
-    "versioned: writers overwrite each other unseen",
-    "conditional_delete": "the ETag of a DELETE is not heeded: a file that somebody wrote again "
-    "may be removed as the old one",
-    "uploads_by_prefix": "listings of uploads by prefix are empty: what killed tasks left is not "
-    "found, and jobs close over it",
-    "uploads_listed": "listings do not show uploads: what killed tasks left cannot be found",
-}
-_RESURRECTS = "a second Complete brings a removed file back: appliers that do not look may do so"
-
 
 def about_rights(context: Context) -> Step[list[Problem]]:
     """The rights of a writer that these credentials lack, one by one, but for s3:PutObject."""
@@ -96,13 +83,6 @@ def _about_facts(facts: StoreFacts, coordination: Coordination) -> list[Problem]
 
 
 def _about_changes(context: Context, then: StoreFacts, now: StoreFacts) -> list[Problem]:
-    changed = {
-        name: follows
-        for name, follows in _LOST.items()
-        if getattr(then, name) and not getattr(now, name)
-    }
-    if now.complete_resurrects and not then.complete_resurrects:
-        changed["complete_resurrects"] = _RESURRECTS
     return [
         Problem(
             "store has changed",
@@ -111,7 +91,7 @@ def _about_changes(context: Context, then: StoreFacts, now: StoreFacts) -> list[
             f"{follows}. Every job goes by what table.json says.",
             f"Undo the change, or record it: zero-rename doctor {context.root.url} --apply",
         )
-        for name, follows in changed.items()
+        for name, follows in then.lost(now).items()
     ]
 
 

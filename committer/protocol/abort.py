@@ -16,13 +16,12 @@ from ..errors import (
     ZeroRenameError,
 )
 from ..layout import TableRoot
-from ..records.decision import Decision
 from ..records.head import Slot
 from ..records.open_record import OpenRecord
 from ..s3.listing import list_objects
 from ..s3.requests import All, Delete, Step
 from ..state.context import Context
-from ..state.decide import Decided, decide, read_decision
+from ..state.decide import Decided, decide_abort, read_decision
 from ..state.heads import ListedHead, list_heads, read_head, release_claim
 from ..state.job_state import Aborted, Committed
 from .apply import finish_own
@@ -46,7 +45,7 @@ def fence(context: Context, job: str, slots: Iterable[Slot]) -> Step[Committed |
     :param slots: as in :func:`abort_slots`.
     :returns: the report of a job that is committed after all.
     """
-    decided = yield from decide(context, Decision.abort(job, context.write_id()))
+    decided = yield from decide_abort(context, job)
     if decided.decision.is_commit:
         return (yield from finish_own(context, decided))
     yield from take_off(context, job, slots)

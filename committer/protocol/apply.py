@@ -6,18 +6,24 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
 
-from ..errors import RefusedError, UnfinishedCommitError, ZeroRenameError
+from ..errors import (
+    DamagedError,
+    DataLostError,
+    RefusedError,
+    UnfinishedCommitError,
+    ZeroRenameError,
+)
 from ..job_spec import SuccessMarkers
 from ..layout import UNPARTITIONED
 from ..records.head import HeadState, Slot
 from ..records.partition_decision import PartitionDecision
 from ..records.pending_file import PendingFile
 from ..s3.backoff import Backoff
-from ..s3.conditional_put import NotWritten
+from ..s3.conditional_put import NotWritten, Uncertain
 from ..s3.requests import Absent, All, Delete, Done, Found, Refused, Step, Unknown
 from ..schema.lost_records import PAGE
 from ..state.context import Context, Count
-from ..state.decide import Decided
+from ..state.decide import Decided, changed_store_remedy, why_refused
 from ..state.heads import Swapped, head_state, read_head, release_claim, swap_head
 from ..state.job_state import Committed, PartitionCommit
 from ..state.partition_files import files_now, fold
@@ -66,12 +72,15 @@ def finish_own(
 ) -> Step[Committed]:
     """Apply the commit decision of the caller's own job.
 
-    :raises UnfinishedCommitError: also where the store refused a request: who is told of a refusal
-        takes his job for one that was not committed.
+    :raises UnfinishedCommitError: also where the store refused a request, or a record is damaged:
+        who is told of that takes his job for one that was not committed.
+    :raises DataLostError: as :func:`finish`.
     """
     try:
         return (yield from finish(context, decided, held))
-    except RefusedError as error:
+    except DataLostError:
+        raise
+    except (RefusedError, DamagedError) as error:
         raise UnfinishedCommitError(
             f"The job is committed; applying it stopped: {error.message}",
             table=context.root.url,
@@ -266,7 +275,7 @@ def _move(
             return outcome.state
         if not isinstance(outcome, NotWritten):
             # The swap may still land, so the manifest it names must stay.
-            raise _unmoved(context, decided, state.slot, outcome.cause)
+            raise (yield from _unmoved(context, decided, state.slot, outcome))
         state = head_state(context, state.slot, outcome.current)
         if folded is not None and folded not in {it.key for it in state.head.manifests}:
             # Only the manifest that this process wrote, and not where the swap went through, its
@@ -291,7 +300,7 @@ def _move_once(
         if isinstance(outcome, Swapped):
             return
         if not isinstance(outcome, NotWritten):
-            raise _unmoved(context, decided, slot, outcome.cause)
+            raise (yield from _unmoved(context, decided, slot, outcome))
         state = head_state(context, slot, outcome.current)
     if state.head.claim == job:
         yield from release_claim(context, slot, job)
@@ -311,13 +320,20 @@ def _headless(context: Context, decided: Decided, slot: Slot) -> UnfinishedCommi
     )
 
 
-def _unmoved(context: Context, decided: Decided, slot: Slot, cause: str) -> UnfinishedCommitError:
+def _unmoved(
+    context: Context, decided: Decided, slot: Slot, outcome: Uncertain
+) -> Step[UnfinishedCommitError]:
+    what_now = yield from why_refused(context, outcome)
+    why = f"did not say whether a partition's head was moved ({outcome.cause})."
+    remedy = ""
+    if what_now is not None:
+        why = f"refuses to move a partition's head. {what_now}"
+        remedy = f" {changed_store_remedy(context)}"
     return UnfinishedCommitError(
-        "The job is committed, and the store did not say whether a partition's head was moved "
-        f"({cause}). Nothing is lost.",
+        f"The job is committed, and the store {why} Nothing is lost.",
         table=context.root.url,
         job=decided.decision.job,
         key=slot.key,
         remedy="Do not run the job again; finish it: "
-        f"zero-rename recover {context.root.url} --apply",
+        f"zero-rename recover {context.root.url} --apply{'.' if remedy else ''}{remedy}",
     )

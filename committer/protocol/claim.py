@@ -149,7 +149,7 @@ def _claim(
             case Swapped():
                 return Held(outcome.state)
             case Uncertain():
-                raise not_confirmed(context, opened.job, slot.key, "a claim", outcome.cause)
+                raise (yield from not_confirmed(context, opened.job, slot.key, "a claim", outcome))
             case NotWritten():
                 if outcome.seen_before:
                     # Our claim may have been there and been taken off: fenced, or finished by

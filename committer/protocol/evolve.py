@@ -146,7 +146,7 @@ def _propose(
     put = Put(context.root.table_key, record.encode(), if_match=found.etag)
     outcome = yield from put_record(put, record.write_id)
     if isinstance(outcome, Uncertain):
-        raise not_confirmed(context, opened.job, put.key, "table.json", outcome.cause)
+        raise (yield from not_confirmed(context, opened.job, put.key, "table.json", outcome))
     if not isinstance(outcome, Written):
         return None
     return FoundTable(record, outcome.etag, counts=True)

@@ -249,7 +249,7 @@ def _make(
         case NotWritten():
             return None
         case Uncertain():
-            raise not_confirmed(context, opened.job, put.key, "table.json", outcome.cause)
+            raise (yield from not_confirmed(context, opened.job, put.key, "table.json", outcome))
 
 
 # -- what is on disk ---------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from ..s3.requests import Absent, All, Found, Put, Refused, Step, Unknown
 from ..schema.directory import is_data_file
 from ..state.context import Context, Count
 from ..state.data_listing import foreign_file, list_partitions, list_table
-from ..state.decide import Decided, decide, read_decision
+from ..state.decide import Decided, decide, decide_abort
 from ..state.job_state import Aborted, Committed, OpenedJob
 from ..state.task_results import check_results
 from .abort import abort_after, close_aborted, take_off
@@ -125,9 +125,7 @@ def commit_uncoordinated(
 
 def abort_uncoordinated(context: Context, opened: OpenedJob) -> Step[Aborted | Committed]:
     """Abort an open job, or find it committed: then its owner finishes it."""
-    decided = yield from read_decision(context, opened.job)
-    if decided is None:
-        decided = yield from decide(context, Decision.abort(opened.job, context.write_id()))
+    decided = yield from decide_abort(context, opened.job)
     if decided.decision.is_commit:
         return (yield from _finish(context, decided, swept=False))
     yield from take_off(context, opened.job, ())

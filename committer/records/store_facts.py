@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
 from ..errors import StoreUnfitError
 from ..layout import TableRoot
 
+#: A fact that a store kept when the table was made, and what follows where it does not any more.
+_LOST = {
+    "atomic": "conditional writes are carried out in two steps: two writers may both win",
+    "conditional_put": "conditions of PUT are not kept, as on some stores once the bucket is "
+    "versioned: writers overwrite each other unseen",
+    "conditional_delete": "the ETag of a DELETE is not heeded: a file that somebody wrote again "
+    "may be removed as the old one",
+    "uploads_by_prefix": "listings of uploads by prefix are empty: what killed tasks left is not "
+    "found, and jobs close over it",
+    "uploads_listed": "listings do not show uploads: what killed tasks left cannot be found",
+}
+_RESURRECTS = "a second Complete brings a removed file back: appliers that do not look may do so"
 #: Stores that keep conditional writes in one step, by a word of their Server header.
 _COORDINATING = {
     "amazons3": "AWS S3",
@@ -57,6 +70,17 @@ class StoreFacts:
         }
         resurrects = self.complete_resurrects or other.complete_resurrects
         return replace(other, complete_resurrects=resurrects, **kept)
+
+    def lost(self, now: StoreFacts) -> Mapping[str, str]:
+        """What was promised and is not any more: by fact, what follows."""
+        changed = {
+            name: follows
+            for name, follows in _LOST.items()
+            if getattr(self, name) and not getattr(now, name)
+        }
+        if now.complete_resurrects and not self.complete_resurrects:
+            changed["complete_resurrects"] = _RESURRECTS
+        return changed
 
     def require_listing(self, root: TableRoot) -> None:
         """Refuse a store on which left-over uploads could never be found.

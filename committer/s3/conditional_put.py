@@ -18,6 +18,8 @@ from .requests import LIST_BYTES, Absent, Done, Found, Get, Put, Refused, Step, 
 #: One answer in five may be *unknown*, in all of a job's writes; and a store may be away for a
 #: minute: the pauses alone come to that.
 _TRIES = Backoff(tries=20, first=0.2, cap=8.0)
+#: Refusals in a row, of a condition that holds, after which no weather explains them.
+_REFUSALS = 5
 
 
 @dataclass(frozen=True)
@@ -42,9 +44,13 @@ class NotWritten:
 
 @dataclass(frozen=True)
 class Uncertain:
-    """The store's answers do not tell whether our record was or will be written."""
+    """The store's answers do not tell whether our record was or will be written.
+
+    :param refused: it refuses the condition again and again, and each time the condition holds.
+    """
 
     cause: str
+    refused: bool = False
 
 
 def write_id_of(body: bytes) -> str | None:
@@ -69,6 +75,7 @@ def put_record(
     :raises StoreRefusedError: the store refused the very first request for want of rights.
     """
     cause = ""
+    refusals = 0
     for attempt in _TRIES.attempts():
         yield from _TRIES.pause(attempt)
         try:
@@ -91,6 +98,9 @@ def put_record(
         # A 412 while the condition holds is an answer to a state that has passed, a 409 asks
         # to try again; no answer asks the same.
         cause = answer.code if isinstance(answer, Refused) else answer.cause
+        refusals = refusals + 1 if cause == "PreconditionFailed" else 0
+        if refusals == _REFUSALS:
+            return Uncertain(cause, refused=True)
     return Uncertain(cause)
 
 

@@ -10,6 +10,8 @@ from ..errors import (
     CommitStateUnknownError,
     DamagedError,
     OutcomeUnknownError,
+    RefusedError,
+    StoreUnfitError,
     StoreUnreachableError,
     UnfinishedCommitError,
 )
@@ -18,6 +20,7 @@ from ..records.partition_decision import PartitionDecision
 from ..s3.conditional_put import NotWritten, Uncertain, Written, put_record
 from ..s3.requests import LIST_BYTES, Absent, All, Delete, Found, Get, Put, Step
 from .context import Context
+from .probe import what_changed
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,20 @@ def _read_part(context: Context, job: str, part: PartReference) -> Step[Decision
     return DecisionPart.decode(found.body, part.key, context.root, job)
 
 
+def decide_abort(context: Context, job: str) -> Step[Decided]:
+    """Decide that a job is aborted, unless it is decided; return the decision that stands.
+
+    It looks for one first: what is decided stands on a store, too, that has ceased to keep its
+    conditions.
+
+    :raises OutcomeUnknownError: as :func:`decide`.
+    """
+    standing = yield from read_decision(context, job)
+    if standing is not None:
+        return standing
+    return (yield from decide(context, Decision.abort(job, context.write_id())))
+
+
 def decide(context: Context, decision: Decision) -> Step[Decided]:
     """Write a job's decision, unless one stands; return the one that stands.
 
@@ -150,23 +167,50 @@ def _write_part(context: Context, job: str, part: DecisionPart) -> Step[PartRefe
     put = Put(key, part.encode(), if_none_match=context.facts.conditional_put)
     outcome = yield from put_record(put, part.write_id)
     if not isinstance(outcome, Written):
-        cause = outcome.cause if isinstance(outcome, Uncertain) else "another object is there"
-        raise not_confirmed(context, job, key, "a part of the decision", cause)
+        if not isinstance(outcome, Uncertain):
+            outcome = Uncertain("another object is there")
+        raise (yield from not_confirmed(context, job, key, "a part of the decision", outcome))
     return PartReference(key, outcome.etag)
 
 
 def not_confirmed(
-    context: Context, job: str, key: str, what: str, cause: str
-) -> StoreUnreachableError:
+    context: Context, job: str, key: str, what: str, outcome: Uncertain
+) -> Step[RefusedError]:
     """What is raised where the store did not say whether a record was written that a job needs
-    before its decision."""
+    before its decision; or refused it for no reason, having ceased to keep its conditions."""
+    what_now = yield from why_refused(context, outcome)
+    undecided = "Nothing is decided, so nothing of this job is visible."
+    if what_now is not None:
+        return StoreUnfitError(
+            f"The store refuses {what} though nobody else has written there. {what_now} "
+            f"{undecided}",
+            table=context.root.url,
+            job=job,
+            key=key,
+            remedy=changed_store_remedy(context),
+        )
     return StoreUnreachableError(
-        f"The store did not say whether {what} was written ({cause}). Nothing is decided, so "
-        "nothing of this job is visible.",
+        f"The store did not say whether {what} was written ({outcome.cause}). {undecided}",
         table=context.root.url,
         job=job,
         key=key,
         remedy="Try the job again when the store answers.",
+    )
+
+
+def why_refused(context: Context, outcome: Uncertain) -> Step[str | None]:
+    """What the store has ceased to keep, where it refused a write for no other reason; a
+    sentence."""
+    if not outcome.refused:
+        return None
+    return (yield from what_changed(context.root, context.write_id, context.facts))
+
+
+def changed_store_remedy(context: Context) -> str:
+    """What to do about a store that has ceased to keep its conditions."""
+    return (
+        "Undo what was changed, such as the bucket's versioning, before anybody writes again; "
+        f"zero-rename doctor {context.root.url} says what the store keeps."
     )
 
 

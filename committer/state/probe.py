@@ -142,6 +142,24 @@ def probe(root: TableRoot, ids: Callable[[], str]) -> Step[StoreFacts]:
     )
 
 
+def what_changed(root: TableRoot, ids: Callable[[], str], known: StoreFacts) -> Step[str | None]:
+    """What a store has ceased to keep, by another probe, a sentence; ``None``: nothing, as far as
+    that can be found out now.
+
+    :param known: what it kept when the table was made.
+    """
+    try:
+        now = yield from probe(root, ids)
+    except StoreUnfitError as error:
+        return error.message
+    except ZeroRenameError:
+        return None
+    lost = known.lost(now)
+    if not lost:
+        return None
+    return f"The store ({now.server or 'unnamed'}) has changed: {'; '.join(lost.values())}."
+
+
 def _certain(answer: Any) -> Any:
     """An answer, if it tells what happened.
 

@@ -21,10 +21,9 @@ from ..maintenance.purge_plan import (
     look_for_tables,
 )
 from ..maintenance.recovery import JudgedJob, Recovered, judge_job, known, settle_jobs
-from ..records.decision import Decision
 from ..s3.requests import All, Found, Head, ListedUpload, ListObjects, Step
 from ..state.context import Context
-from ..state.decide import decide
+from ..state.decide import decide_abort
 from ..state.found_table import find_table
 from ..state.tolerance import or_damage
 from .selection import Selection, UploadsPath
@@ -159,8 +158,7 @@ class UploadJudge:
         if judged.may_live or judged.is_committed:
             return
         try:
-            abort = Decision.abort(job, table.context.write_id())
-            decided = yield from decide(table.context, abort)
+            decided = yield from decide_abort(table.context, job)
         except ZeroRenameError as error:
             self._open[name] = DamagedError(f"it could not be fenced: {error.message}")
             return

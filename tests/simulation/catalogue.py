@@ -650,6 +650,7 @@ WIDER = {
         ),
         BOTH,
         switches=2,
+        most=4 * MOST,
     ),
     "a cleared run that replaces its own, and an append": Scenario(
         lambda **bounds: explorer(

@@ -80,6 +80,7 @@ def _variant(patches: Sequence[Patch], scenario: str, *caught_as: str) -> Varian
 
 
 TWO_REPLACES = "two replaces of one partition"
+SLOW_TO_REMOVE = "an append and a replace that is slow to remove"
 TAKEN = "one that finds its partition taken, two faults, a crash"
 SLOW_SYMLINKS = "a slow applier, then a replace and an append, symlink manifests"
 ONE_REPLACE = "one replace of two partitions, a fault, a crash"
@@ -233,7 +234,7 @@ VARIANTS = [
     ),
     _variant(
         [(apply, "write_partition_marker", broken.writes_markers_unconditionally)],
-        "two replaces of one partition, a fault",
+        SLOW_TO_REMOVE,
         CONTINUITY,
     ),
     _variant(
@@ -344,12 +345,12 @@ VARIANTS = [
     ),
     _variant(
         [(claim, "_finish_last_job", broken.leaves_the_last_job_as_it_is)],
-        "an append and a replace of one partition",
+        SLOW_TO_REMOVE,
         CONTINUITY,
     ),
     _variant(
         [(opening, "_heads_and_open", broken.lists_open_jobs_before_heads)],
-        "an append and a replace that is slow to remove",
+        SLOW_TO_REMOVE,
         CONTINUITY,
     ),
     _variant(

@@ -66,6 +66,8 @@ class Behaviour:
     :param conditional_delete: whether ``If-Match`` of deletes is honoured; MinIO and Ceph do
         not, nor moto in ``DeleteObjects``.
     :param conditional_put: whether conditions of puts are honoured.
+    :param versioned: If-None-Match is ignored and every If-Match of puts refused, as Ceph does once
+        the bucket is versioned.
     :param lists_uploads: whether ``ListUploads`` with a prefix shows anything; MinIO does not.
     :param removes_on_abort: whether an abort removes the object of the key too; S3Mock does.
     :param smallest_part: bytes of any part but the last; S3 has 5 MiB.
@@ -76,6 +78,7 @@ class Behaviour:
     complete_again: str = "no_such_upload"
     conditional_delete: bool = True
     conditional_put: bool = True
+    versioned: bool = False
     lists_uploads: bool = True
     removes_on_abort: bool = False
     smallest_part: int = 0
@@ -180,7 +183,9 @@ class MemoryStore:
         return None
 
     def _put(self, request: s.Put) -> s.Done | s.Refused:
-        if self.behaviour.conditional_put:
+        if self.behaviour.versioned and request.if_match is not None:
+            return s.Refused("PreconditionFailed")
+        if self.behaviour.conditional_put and not self.behaviour.versioned:
             refused = self._refused(request.key, request.if_match, request.if_none_match)
             if refused is not None:
                 return refused

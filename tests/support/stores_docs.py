@@ -54,7 +54,8 @@ PROMISES = (
         "… in one step, where writers race",
         "atomic",
         "One writer at a time: a second job is refused while one is open, and orchestrators do not "
-        "try it again by themselves. A race that nobody loses proves nothing, so stores known to check and write in two steps are known by name.",
+        "try it again by themselves. A race that nobody loses proves nothing, so stores known to "
+        "check and write in two steps are known by name.",
     ),
     Promise(
         "If-Match of DELETE",
