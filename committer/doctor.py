@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from .errors import DamagedError, TableNotFoundError, counted
+from .errors import DamagedError, TableNotFoundError, ZeroRenameError, counted
 from .job_spec import Coordination, JobSpec
 from .layout import TableRoot
 from .maintenance.adopt import find_unadopted
 from .maintenance.backstop import DAY, RECOVERY, lay_backstop, least_days
+from .maintenance.current_table import current_table
 from .maintenance.job_problems import about_heads, about_jobs
+from .maintenance.lost_partitions import lost_partitions
 from .maintenance.problem import Problem, about_damage
 from .maintenance.purge_plan import Judged, Wanted, Whose, judge_uploads
 from .maintenance.store_problems import about_rights, about_store
@@ -42,6 +44,8 @@ def examine(context: Context, max_duration: float | None = None) -> Step[list[Pr
         # What is missing for a job is missing for a probe and for a look at the table's state.
         return problems + (yield from _about_rules(context, max_duration or JobSpec.max_duration))
     table = yield from or_damage(_table(context))
+    if table is None:
+        table = yield from _nothing_lost(context)
     if isinstance(table, DamagedError):
         return [*problems, about_damage(context.root, table)]
     problems += yield from about_store(context, table)
@@ -73,6 +77,17 @@ def _table(context: Context) -> Step[TableRecord | None]:
         return (yield from read_table(context))
     except TableNotFoundError:
         return None
+
+
+def _nothing_lost(context: Context) -> Step[DamagedError | None]:
+    """Why the root of no table is that of one whose records are lost."""
+    try:
+        yield from current_table(context)
+    except DamagedError as error:
+        return error
+    except ZeroRenameError:
+        return None  # No table at all, or the files are not one.
+    return None
 
 
 def _about_table(context: Context, table: TableRecord) -> Step[list[Problem]]:
@@ -144,9 +159,11 @@ def _about_older_files(context: Context, table: TableRecord) -> Step[list[Proble
         fits = canonical_name(name, table.schema, table.partition_by) is not None
         if not (fits and is_parquet(item)):
             strays.append(item.key)
-    older = yield from find_unadopted(context, table.schema, table.partition_by, listed)
+    older, gone = yield from find_unadopted(context, table.schema, table.partition_by, listed)
+    older = {name: it for name, it in older.items() if name not in gone}
+    gone |= yield from lost_partitions(context, listing.objects)
     url = context.root.url
-    found = []
+    found = [about_damage(context.root, gone[name]) for name in sorted(gone)]
     if older and table.unadopted:
         found.append(
             Problem(

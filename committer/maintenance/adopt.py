@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-from ..errors import HeadMovedError, InvalidInputError
+from ..errors import DamagedError, HeadMovedError, InvalidInputError
 from ..index.lost_heads import files_without_heads
 from ..job_spec import Coordination, JobSpec, OnConflict, Owner, SuccessMarkers
 from ..protocol.commit import commit_job
@@ -87,7 +87,8 @@ def adopt(
     for _ in range(_ROUNDS):
         found = yield from find_table(context)  # Before the look: that is what it is a look after.
         listed = yield from list_table(context, spec.partition_by or ())
-        looked = yield from find_unadopted(context, spec.schema, spec.partition_by or (), listed)
+        columns = spec.partition_by or ()
+        looked, _ = yield from find_unadopted(context, spec.schema, columns, listed)
         entries |= looked
         if not apply:
             break
@@ -136,8 +137,9 @@ def find_unadopted(
     schema: pa.Schema,
     partition_by: Sequence[str],
     listed: Mapping[str, Sequence[ListedObject]],
-) -> Step[dict[str, AdoptedPartition]]:
-    """The partitions with files that no head names, each to be adopted or left.
+) -> Step[tuple[dict[str, AdoptedPartition], dict[str, DamagedError]]]:
+    """The partitions with files that no head names, each to be adopted or left; and of these why
+    some have lost their heads.
 
     :param listed: a table's data files, by partition.
     """
@@ -146,12 +148,13 @@ def find_unadopted(
     moved = {state.slot.name for state in states if state.head.epoch}
     names = sorted(set(listed) - moved)
     found, lost = yield from files_without_heads(context, {name: listed[name] for name in names})
+    lost = {name: it for name, it in lost.items() if not isinstance(it, HeadMovedError)}
     entries = {}
     for name in names:
         own = canonical_name(name, schema, partition_by)
         damage = lost.get(name)
-        files = listed[name] if damage else found[name]
-        if not files or own is None or isinstance(damage, HeadMovedError):
+        files = listed[name] if damage else found.get(name, ())
+        if not files or own is None:
             continue  # No files that anybody reads: verify names them.
         entry = AdoptedPartition(
             name, len(files), sum(file.size for file in files), AdoptAction.WOULD_ADOPT
@@ -162,7 +165,7 @@ def find_unadopted(
         if damage is not None:
             entry = replace(entry, action=AdoptAction.LEFT, reason=str(damage))
         entries[name] = entry
-    return entries
+    return entries, lost
 
 
 def _take(context: Context, spec: JobSpec, partitions: Sequence[str]) -> Step[None]:

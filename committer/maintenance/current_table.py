@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ..errors import InvalidInputError, RecordDamagedError, TableNotFoundError, ZeroRenameError
+from ..errors import (
+    DamagedError,
+    InvalidInputError,
+    RecordDamagedError,
+    TableNotFoundError,
+    ZeroRenameError,
+)
 from ..job_spec import Owner
 from ..parquet.foreign_table import ListedTable, read_listed
 from ..protocol.snapshot import Snapshot, take_snapshot
@@ -13,8 +19,9 @@ from ..s3.requests import Step
 from ..schema.hive_paths import normalise_partition
 from ..state.context import Context
 from ..state.found_table import find_table, read_table, refuse_partition_folder
+from ..state.tolerance import or_damage
 from .adopt import AdoptReport, adopt
-from .verify import Finding, verify, verify_listed
+from .verify import Finding, FindingKind, verify, verify_listed
 
 
 def table_exists(context: Context) -> Step[bool]:
@@ -88,8 +95,11 @@ def stored_names(
 
 
 def verify_current(context: Context) -> Step[list[Finding]]:
-    """Differences between what heads, or another committer's markers, name and what is there."""
-    found = yield from current_table(context)
+    """Differences between what heads, or another committer's markers, name and what is there; that
+    the table's records are gone is one."""
+    found = yield from or_damage(current_table(context))
+    if isinstance(found, DamagedError):
+        return [Finding("", found.key or "", FindingKind.DAMAGED, str(found))]
     if isinstance(found, ListedTable):
         return (yield from verify_listed(context, found.files, found.directory.strays))
     return (yield from verify(context))

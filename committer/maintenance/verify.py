@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from ..errors import InvalidInputError, counted
+from ..errors import DamagedError, HeadMovedError, InvalidInputError, counted
+from ..index.lost_heads import files_without_heads
 from ..job_spec import Coordination
 from ..layout import UNPARTITIONED
 from ..protocol.snapshot import Snapshot, Survey, survey
@@ -17,6 +18,7 @@ from ..s3.requests import Absent, All, Get, ListedObject, Step
 from ..schema.directory import canonical_name, is_parquet, visible_files
 from ..state.context import Context
 from ..state.found_table import read_table
+from .lost_partitions import lost_partitions
 from .symlink_keeping import stale_symlinks
 
 #: Of what is passed over by its name.
@@ -68,9 +70,11 @@ def verify(context: Context) -> Step[list[Finding]]:
     before: Survey = yield from survey(context)
     listing = yield from list_objects(f"{context.root.prefix}/")
     after: Survey = yield from survey(context)
-    damaged = {**before.damaged, **after.damaged}
     there = {item.key: item for item in visible_files(context.root, listing.objects)}
     states = before.snapshot, after.snapshot
+    damaged = yield from lost_partitions(context, listing.objects)
+    damaged |= yield from _lost_by_files(context, after, there.values())
+    damaged |= {**before.damaged, **after.damaged}
     found = [*_lost(*states, there), *_unnamed(context, *states, there)]
     if table.symlinks:
         stale = yield from stale_symlinks(context, *states)
@@ -83,6 +87,19 @@ def verify(context: Context) -> Step[list[Finding]]:
         ),
         *(finding for finding in found if finding.partition not in damaged),
     ]
+
+
+def _lost_by_files(
+    context: Context, seen: Survey, there: Iterable[ListedObject]
+) -> Step[dict[str, DamagedError]]:
+    """The partitions without a head in which files of jobs lie that changed them."""
+    unheaded: dict[str, list[ListedObject]] = {}
+    for item in there:
+        name = context.root.partition_of_data_key(item.key) or ""
+        if name not in seen.snapshot.epochs and name not in seen.damaged:
+            unheaded.setdefault(name, []).append(item)
+    _, lost = yield from files_without_heads(context, unheaded)
+    return {name: it for name, it in lost.items() if not isinstance(it, HeadMovedError)}
 
 
 def _lost(

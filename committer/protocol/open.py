@@ -121,7 +121,7 @@ def _opened(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:
     found, (listing, others), once = yield All(
         (find_table(context), _heads_and_open(context), _once_state(context, spec))
     )
-    table, new = yield from _table_for(context, found, job, spec, listing.heads.values())
+    table, new = yield from _table_for(context, found, job, spec, tuple(listing.heads.values()))
     context = replace(context, facts=table.facts)
     others.discard(job)
     if others and (spec.once is not None or not table.facts.atomic):
