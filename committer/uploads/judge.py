@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
-from operator import itemgetter
 
 from ..errors import DamagedError, ZeroRenameError
 from ..job_spec import Coordination
@@ -35,6 +33,8 @@ _FOLDERS = 20_000
 Name = tuple[str, str]
 
 
+#: What is known of a job with an open record; ``None``: it has just closed.
+_Asked = JudgedJob | DamagedError | None
 #: Why somebody may still need foreign uploads, by their names.
 Spared = Callable[[Sequence[ListedUpload]], Step[Mapping[Name, str]]]
 
@@ -58,16 +58,22 @@ class UploadJudge:
     """Tables and jobs of the uploads below a path, as far as they have been met."""
 
     def __init__(
-        self, path: UploadsPath, selection: Selection, apply: bool, spared: Spared
+        self,
+        path: UploadsPath,
+        selection: Selection,
+        apply: bool,
+        spared: Spared,
+        context: Callable[[TableRoot], Context],
     ) -> None:
         self._path = path
+        self._context = context
         self._jobs = selection.jobs
         self._fences = apply and (not selection.whose or Whose.OURS in selection.whose)
         self._spared = spared
         self._folders: dict[str, bool] = {}
         self._no_job: set[tuple[str, str]] = set()
         self._tables: dict[str, _Table | DamagedError] = {}
-        self._open: dict[tuple[str, str], JudgedJob | DamagedError | None] = {}
+        self._open: dict[tuple[str, str], _Asked] = {}
         self._fenced: dict[tuple[str, str], str] = {}
 
     def look_at_path(self) -> Step[None]:
@@ -132,7 +138,8 @@ class UploadJudge:
     def _judged_in(self, folder: str, uploads: Sequence[ListedUpload]) -> Step[list[Judged]]:
         """As the table in ``folder`` takes them."""
         if folder not in self._tables:
-            self._tables[folder] = yield from or_damage(_table(self._path.bucket, folder))
+            context = self._context(TableRoot(self._path.bucket, folder))
+            self._tables[folder] = yield from or_damage(_table(context))
         table = self._tables[folder]
         if isinstance(table, DamagedError):
             why = f"the record of its table cannot be read: {table.message}"
@@ -143,29 +150,31 @@ class UploadJudge:
         if table.coordination is Coordination.NONE:
             return judged
         jobs = sorted({it.job for it in judged if it.is_open and it.job is not None})
-        yield All(tuple(self._ask_job(table, folder, job) for job in jobs))
+        jobs = [job for job in jobs if (folder, job) not in self._fenced]
+        asked = yield All(tuple(self._ask_job(table, job) for job in jobs))
+        for job, (found, fenced) in zip(jobs, asked, strict=True):
+            self._open[folder, job] = found
+            if fenced:
+                self._fenced[folder, job] = fenced
         return [self._of_open_job(folder, it) if it.is_open else it for it in judged]
 
-    def _ask_job(self, table: _Table, folder: str, job: str) -> Step[None]:
-        """Look at an open job; one that is dead is fenced before any upload of it is aborted."""
-        name = (folder, job)
-        if name in self._fenced:
-            return
+    def _ask_job(
+        self, table: _Table, job: str
+    ) -> Step[tuple[JudgedJob | DamagedError | None, str]]:
+        """Look at an open job; one that is dead is fenced before any upload of it is aborted.
+
+        :returns: what it is, and where it is fenced why.
+        """
         judged = yield from or_damage(judge_job(table.context, job, None))
-        self._open[name] = judged
-        if not self._fences or not isinstance(judged, JudgedJob):
-            return
-        if judged.may_live or judged.is_committed:
-            return
+        if not (self._fences and isinstance(judged, JudgedJob) and judged.is_dead):
+            return judged, ""
         try:
             decided = yield from decide_abort(table.context, job)
         except ZeroRenameError as error:
-            self._open[name] = DamagedError(f"it could not be fenced: {error.message}")
-            return
+            return DamagedError(f"it could not be fenced: {error.message}"), ""
         if decided.decision.is_commit:
-            self._open[name] = replace(judged, decided=decided)
-        else:
-            self._fenced[name] = judged.why_aborted or "it is aborted"
+            return replace(judged, decided=decided), ""
+        return judged, judged.why_aborted or "it is aborted"
 
     def _of_open_job(self, folder: str, it: Judged) -> Judged:
         """An upload whose job has an open record, by what the job was found to be."""
@@ -188,10 +197,11 @@ class UploadJudge:
     def settled(self) -> Step[list[Recovered]]:
         """Finish what fencing began, of the tables that lie wholly below the path."""
         outcomes: list[Recovered] = []
-        for folder, fenced in groupby(sorted(self._fenced), key=itemgetter(0)):
+        for folder in sorted({folder for folder, _ in self._fenced}):
             table = self._tables[folder]
             if f"{folder}/".startswith(self._path.prefix) and isinstance(table, _Table):
-                outcomes += yield from settle_jobs(table.context, [job for _, job in fenced])
+                jobs = sorted(job for place, job in self._fenced if place == folder)
+                outcomes += yield from settle_jobs(table.context, jobs)
         return outcomes
 
 
@@ -209,7 +219,6 @@ def _by_next_folder(todo: Mapping[Name, list[str]]) -> dict[str, list[Name]]:
     return groups
 
 
-def _table(bucket: str, folder: str) -> Step[_Table]:
-    context = Context(TableRoot(bucket, folder))
+def _table(context: Context) -> Step[_Table]:
     facts, coordination = yield from known(context, (yield from find_table(context)))
     return _Table(replace(context, facts=facts), coordination, {})

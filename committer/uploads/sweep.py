@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ..layout import job_in_key
+from ..layout import TableRoot, job_in_key
 from ..maintenance.purge import PurgeAction
 from ..maintenance.purge_plan import Judged, Whose
 from ..maintenance.recovery import Recovered
 from ..s3.deletion import abort_until_gone
 from ..s3.requests import All, ListedUpload, ListParts, ListUploads, PartsPage, ServerName, Step
+from ..state.context import Context
 from .judge import Spared, UploadJudge, spare_none
 from .selection import Selection, UploadsPath
 
@@ -53,6 +54,7 @@ class UploadSweep:
     :param apply: abort; ``False`` only says which.
     :param sizes: ask how much each holds: a request an upload, and one more a thousand parts.
     :param spared: which foreign ones are left, and why.
+    :param context: how a table that is met is worked with.
     """
 
     def __init__(
@@ -64,13 +66,14 @@ class UploadSweep:
         apply: bool = False,
         sizes: bool = False,
         spared: Spared = spare_none,
+        context: Callable[[TableRoot], Context] = Context,
     ) -> None:
         self._path = path
         self._selection = selection
         self._emit = emit
         self._apply = apply
         self._sizes = sizes
-        self._judge = UploadJudge(path, selection, apply, spared)
+        self._judge = UploadJudge(path, selection, apply, spared, context)
 
     def run(self) -> Step[list[Recovered]]:
         """Look at all of them. May be run again at any time, and goes on where it was.

@@ -44,6 +44,7 @@ from zero_rename.committer.schema import evolution
 from zero_rename.committer.state import decide, found_table, symlink_manifest
 from zero_rename.committer.state import heads as slots
 from zero_rename.committer.state.context import Limits
+from zero_rename.committer.state.decide import Decided
 from zero_rename.committer.state.found_table import read_table
 from zero_rename.committer.state.open_jobs import list_open
 from zero_rename.committer.state.partition_files import files_of_head, fold
@@ -74,8 +75,8 @@ def trusts_the_answer_to_its_decision(context, decision):
     key = context.root.decision_key(decision.job)
     answer = yield Put(key, decision.encode(), if_none_match=True)
     if isinstance(answer, Done):
-        return decide.Decided(decision, answer.etag, answer.date)
-    return decide.Decided(Decision.abort(decision.job, "none"), "", 0.0)
+        return Decided(decision, answer.etag, answer.date)
+    return Decided(Decision.abort(decision.job, "none"), "", 0.0)
 
 
 def aborts_uploads_before_it_decides(context, job_id, slots_):
@@ -486,6 +487,16 @@ def purges_by_a_look_at_open_records_before_the_uploads(context, **options):
             if decided is None:
                 yield AbortUpload(upload.key, upload.upload_id)
     return purge.PurgeReport((), ())
+
+
+def takes_a_commit_for_its_fence(context, decision):
+    decided = yield from decide.decide(context, decision)
+    return replace(decided, decision=decision)
+
+
+def sweeps_without_a_fence(context, decision):
+    yield from ()
+    return Decided(decision, "", 0)
 
 
 def applies_though_it_may_not_write(context, states, damaged):

@@ -36,6 +36,7 @@ from simulation.scenarios import (
     repairer,
     resolver,
     stranger,
+    sweeper,
     twice,
     twice_reported,
     undoer,
@@ -197,6 +198,17 @@ EXHAUSTIVE = {
     "an append and a purge of foreign uploads": Scenario(
         lambda: explorer(writer("a", APPEND, ONE), purger(foreign_older_than=0.0)),
         ("a committed", "purger done"),
+    ),
+    # A job that may be silent for no time at all is dead to whoever looks, and goes on.
+    "an append and a sweep of uploads that takes it for dead": Scenario(
+        lambda: explorer(writer("a", APPEND, ONE, max_duration=0.0), sweeper()),
+        ("a committed", "a JobFencedError", "sweeper done"),
+    ),
+    "an append and a sweep of uploads, a fault, a crash": Scenario(
+        lambda: explorer(
+            writer("a", APPEND, ONE, max_duration=0.0), sweeper(), faults=1, crashes=1
+        ),
+        ("a committed", "a JobFencedError", "sweeper done"),
     ),
     "two appends that fold": Scenario(
         lambda: explorer(writer("a", APPEND, ONE, **SMALL), writer("b", APPEND, ONE, **SMALL)), BOTH

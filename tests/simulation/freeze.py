@@ -28,6 +28,8 @@ import pyarrow as pa
 
 #: Types whose instances are the same throughout a simulation, or do not steer a participant.
 _CONSTANT = {"Context", "Ids", "Count", "TableRoot", "StoreFacts", "_Questions"}
+#: Types whose instances change while a step runs.
+_CHANGING = {"UploadJudge", "UploadSweep", "_Table"}
 _PLAIN = (str, bytes, int, float, bool, type(None), range, Enum)
 _ATOMS = {str, bytes, int, float, bool, type(None)}
 _RECORDS_KEPT = 100_000
@@ -81,6 +83,8 @@ def freeze(value: Any) -> Any:
         return (name, *sorted(map(freeze, value), key=repr))
     if isinstance(value, GeneratorType):
         return _freeze_generator(value)
+    if name in _CHANGING:
+        return (name, freeze(vars(value)))
     if is_dataclass(value) and not isinstance(value, type):
         return _freeze_record(name, value)
     if isinstance(value, BaseException):

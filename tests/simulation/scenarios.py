@@ -62,6 +62,8 @@ from zero_rename.committer.state.context import Limits
 from zero_rename.committer.state.heads import list_heads_and_index
 from zero_rename.committer.state.heartbeat import send_heartbeat
 from zero_rename.committer.state.job_state import OpenedJob
+from zero_rename.committer.uploads.selection import Selection, UploadsPath
+from zero_rename.committer.uploads.sweep import UploadSweep
 
 SCHEMA = pa.schema([("value", pa.int64()), ("day", pa.int32())])
 ONE, TWO = "day=1", "day=2"
@@ -387,6 +389,21 @@ def purger(foreign_older_than: float | None = None, name: str = "purger") -> Par
     options = {"patience": 1e9, "foreign_older_than": foreign_older_than, "apply": True}
     program = Program(name, lambda ids: purge(context_of(ids), **options))
     return Participant(program)
+
+
+def sweeper(name: str = "sweeper") -> Participant:
+    """Who aborts the uploads below the table that nobody will complete, of whatever age, fencing
+    the jobs that are dead."""
+    path = UploadsPath(ROOT.bucket, f"{ROOT.prefix}/")
+
+    def sweep(ids: Ids) -> Step[Any]:
+        context = context_of(ids)
+        uploads = UploadSweep(
+            path, Selection(), lambda _: None, apply=True, context=lambda _: context
+        )
+        return (yield from uploads.run())
+
+    return Participant(Program(name, sweep))
 
 
 def collector(name: str = "collector", limits: Limits | None = None) -> Participant:

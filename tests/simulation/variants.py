@@ -33,6 +33,7 @@ from zero_rename.committer.rewrites import resolution
 from zero_rename.committer.state import decide, old_records
 from zero_rename.committer.state import heads as slots
 from zero_rename.committer.state import partition_files as contents
+from zero_rename.committer.uploads import judge as uploads_judge
 
 Patch = tuple[Any, str, Any]
 
@@ -251,6 +252,18 @@ VARIANTS = [
     _variant(
         [(scenarios, "purge", broken.purges_every_job_without_a_decision)],
         "an append and a purge, a crash",
+        ABORT,
+        COMPLETENESS,
+    ),
+    _variant(
+        [(uploads_judge, "decide", broken.takes_a_commit_for_its_fence)],
+        "an append and a sweep of uploads that takes it for dead",
+        ABORT,
+        COMPLETENESS,
+    ),
+    _variant(
+        [(uploads_judge, "decide", broken.sweeps_without_a_fence)],
+        "an append and a sweep of uploads that takes it for dead",
         ABORT,
         COMPLETENESS,
     ),
