@@ -514,8 +514,9 @@ def lists_heads_once(context, partitions=None):
     wanted = snapshot._wanted(listed, partitions)
     states = yield All(tuple(slots.read_head(context, item.slot) for item in wanted.values()))
     yield from snapshot._settle_claims(context, states, {})
-    view = snapshot._View(context, table, {}, states, {}, {})
-    return (yield from snapshot._snapshot(view, partitions)).snapshot
+    view = snapshot._View(context, table, {}, {}, states, listed, {}, {})
+    survey = yield from snapshot._snapshot(view, partitions)
+    return survey.snapshot
 
 
 def ignores_decided_claims(context, states, damaged):
