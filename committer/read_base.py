@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 
 from .errors import InvalidInputError
 
@@ -20,11 +21,14 @@ class ReadBase:
     :param table: the root that was read, ``s3://bucket/prefix``; ``None`` where nothing was.
     :param epochs: by partition; 0: it was not there; ``None``: it counts as not read.
     :param whole: the whole table was read, so that partitions not in ``epochs`` were not there.
+    :param listed: of a partition that held what a listing showed, a digest of that listing: a
+        replace is refused where it shows other files by then, whoever wrote them.
     """
 
     table: str | None
     epochs: Mapping[str, int | None]
     whole: bool = True
+    listed: Mapping[str, str] = field(default_factory=dict)
 
     def epoch(self, partition: str) -> int | None:
         """The epoch at which a partition was read; ``None``: it was not read."""
@@ -42,8 +46,9 @@ class ReadBase:
         """
         try:
             found = json.loads(text)
-            base = ReadBase(found["table"], found["epochs"], found["whole"])
-        except (ValueError, LookupError, TypeError) as error:
+            listed = found.get("listed", {})
+            base = ReadBase(found["table"], found["epochs"], found["whole"], dict(listed))
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ValueError("is no text of Snapshot.base.encode()") from error
         epochs = base.epochs.values() if isinstance(base.epochs, dict) else [-1]
         right = all(e is None or (type(e) is int and e >= 0) for e in epochs)
@@ -63,6 +68,12 @@ class ReadBase:
                 table=table,
                 remedy="Give a snapshot of the table that is written, or leave base out.",
             )
+
+
+def listing_digest(files: Iterable[tuple[str, int]]) -> str:
+    """What tells listings apart: keys and sizes."""
+    lines = sorted(f"{size} {key}\n" for key, size in files)
+    return hashlib.blake2b("".join(lines).encode(), digest_size=16).hexdigest()
 
 
 #: Of a job whose rows do not depend on what the table holds.

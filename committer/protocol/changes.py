@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 
 from ..errors import CommitConflictError, HeadMovedError
 from ..index.lost_heads import files_without_heads
-from ..job_spec import Mode
+from ..job_spec import Mode, OnConflict
 from ..layout import job_in_key
+from ..read_base import listing_digest
 from ..records.decision import Decision
 from ..records.partition_decision import PartitionDecision, StoredFile
 from ..records.pending_file import PendingFile, TaskResult
-from ..s3.requests import All, Step
+from ..s3.requests import All, ListedObject, Step
+from ..schema.directory import is_data_file
 from ..state.context import Context
 from ..state.data_listing import list_data
 from ..state.decide import read_decision
@@ -99,6 +101,8 @@ def _change(
     if target.drops:
         yield from _refuse_merged(context, opened, target, there)
     if target.replaces:
+        if first:
+            _refuse_unread(opened, target, listed)
         return change if opened.spec.keep_replaced else replace(change, removals=there)
     own = tuple(f for f in there if target.drops and job_in_key(f.key) == target.drops)
     others = tuple(f for f in there if f not in own)
@@ -114,6 +118,27 @@ def _change(
         foreign = {file.key for of_it in files.values() for file in of_it}
     adopted = tuple(f for f in others if f.key in foreign or f in target.keeps)
     return replace(change, removals=own, adopted=adopted)
+
+
+def _refuse_unread(opened: OpenedJob, target: Target, listed: Sequence[ListedObject]) -> None:
+    """Refuse to take the place of files that the job has not read, where it has read the partition
+    by a listing: nobody moves a head that adds files without one.
+
+    :raises CommitConflictError: others are there now.
+    """
+    base = opened.spec.base
+    read = None if base is None else base.listed.get(target.partition)
+    if read is None or opened.spec.on_conflict is OnConflict.LAST_WINS:
+        return
+    there = (it for it in listed if is_data_file(it) and job_in_key(it.key) is None)
+    if listing_digest((item.key, item.size) for item in there) != read:
+        raise CommitConflictError(
+            f"{target.partition} holds other files than when this job read it, and no job of this "
+            "package wrote them. Nothing of this job is visible.",
+            table=opened.root.url,
+            job=opened.job,
+            remedy="Run the job again on what is there now, or choose on_conflict=last_wins.",
+        )
 
 
 def _refuse_merged(

@@ -13,7 +13,7 @@ from ..index.lost_heads import KnownEpoch, files_without_heads, find_lost, known
 from ..index.read_index import read_index, still_true
 from ..job_spec import Coordination
 from ..layout import UNPARTITIONED, TableRoot
-from ..read_base import ReadBase
+from ..read_base import ReadBase, listing_digest
 from ..records.data_file import DataFile
 from ..records.head import HeadState
 from ..records.table_record import TableRecord
@@ -60,7 +60,12 @@ class Snapshot:
         # A condition for partitions names those that it was given by name, if any.
         read = (*(self.asked or ()), *(file.partition for file in self.files))
         epochs = {**dict.fromkeys(read, 0), **self.epochs}
-        return ReadBase(self.root.url, epochs, whole=self.asked is None)
+        listed = {
+            name: listing_digest((file.key, file.size) for file in files)
+            for name, files in self.by_partition().items()
+            if name not in self.epochs
+        }
+        return ReadBase(self.root.url, epochs, whole=self.asked is None, listed=listed)
 
     def by_partition(self) -> dict[str, list[DataFile]]:
         """The files of each partition that has any, oldest first."""

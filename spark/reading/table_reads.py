@@ -66,7 +66,8 @@ class Noted:
         if partition_filter is not None and partition_filter not in filters:
             filters = (*filters, partition_filter)
         whole = self.base.whole or base.whole or len(filters) > _MOST_FILTERS
-        both = replace(self.base, epochs=epochs, whole=whole)
+        listed = {**base.listed, **self.base.listed}
+        both = replace(self.base, epochs=epochs, whole=whole, listed=listed)
         return replace(self, base=both, filters=() if whole else filters)
 
     def wrote(self, done: Committed | None, replaced: bool) -> Noted:

@@ -16,10 +16,13 @@ from zero_rename.committer import (
     JobFencedError,
     Mode,
     OnConflict,
+    Owner,
     ReadBase,
     TableRoot,
 )
 from zero_rename.committer.job_spec import Coordination
+from zero_rename.committer.rewrites.compaction import compaction_spec, find_compactible
+from zero_rename.committer.s3.requests import Put
 
 
 @pytest.fixture
@@ -93,6 +96,60 @@ class TestConflicts:
         for mode in (Mode.REPLACE, Mode.APPEND):
             with pytest.raises(CommitConflictError, match=DAY1):
                 world.load(DAY1, mode=mode, base=base)
+
+
+class TestListedPartitions:
+    """A partition that no job has written holds what a listing shows, and others go on adding to
+    it: no head tells of that."""
+
+    OLD, LATE = (f"{ROOT.partition_prefix(DAY2)}{name}.parquet" for name in ("old", "late"))
+
+    @pytest.fixture
+    def world(self, world: World) -> World:
+        world.store.apply(Put(self.OLD, b"rows"))
+        world.load(DAY1)
+        return world
+
+    def test_files_that_came_since_are_not_taken_away(self, world: World) -> None:
+        base = world.snapshot([DAY2]).base
+        world.store.apply(Put(self.LATE, b"rows"))
+        with pytest.raises(CommitConflictError, match="other files than when this job read it"):
+            overwrite(world, base, DAY2)
+        assert world.listed(DAY2) == [self.LATE, self.OLD]
+        world.assert_clean()
+
+    @pytest.mark.parametrize("partitions", [None, [DAY2]])
+    def test_nothing_came(self, world: World, partitions: list[str] | None) -> None:
+        again = overwrite(world, world.snapshot(partitions).base, DAY2)
+        assert world.jobs_of(DAY2) == [again.job]
+
+    def test_what_is_no_data_does_not_count(self, world: World) -> None:
+        base = world.snapshot().base
+        for name in ("_SUCCESS", ".part.crc", "data.csv", "old.parquet._COPYING_"):
+            world.store.apply(Put(f"{ROOT.partition_prefix(DAY2)}{name}", b"x"))
+        assert overwrite(world, base, DAY2)
+
+    def test_the_last_wins(self, world: World) -> None:
+        base = world.snapshot([DAY2]).base
+        world.store.apply(Put(self.LATE, b"rows"))
+        again = overwrite(world, base, DAY2, on_conflict=OnConflict.LAST_WINS)
+        assert world.jobs_of(DAY2) == [again.job]
+
+    def test_an_append_adopts_them(self, world: World) -> None:
+        base = world.snapshot([DAY2]).base
+        world.store.apply(Put(self.LATE, b"rows"))
+        world.load(DAY2, base=base)
+        assert {self.LATE, self.OLD} < {file.key for file in world.snapshot([DAY2]).files}
+
+    def test_a_compaction(self, world: World) -> None:
+        world.store.apply(Put(f"{self.OLD}.parquet", b"rows"))
+        (plan,) = world.driver.run(find_compactible(world.context, [DAY2], 1 << 20))
+        world.store.apply(Put(self.LATE, b"rows"))
+        spec = world.driver.run(compaction_spec(world.context, plan, Owner()))
+        opened = world.open(**vars(spec))
+        with pytest.raises(CommitConflictError, match=DAY2):
+            world.commit(opened, world.write(opened, DAY2))
+        assert self.LATE in world.listed(DAY2)
 
 
 def append_at(strike: int) -> tuple[bool, bool]:
@@ -188,8 +245,13 @@ class TestRefusals:
 class TestTexts:
     @pytest.mark.parametrize("whole", [True, False])
     def test_there_and_back(self, whole: bool) -> None:
-        base = ReadBase(ROOT.url, {"day=ü,;": 3, DAY2: 0}, whole)
+        base = ReadBase(ROOT.url, {"day=ü,;": 3, DAY2: 0}, whole, {DAY2: "12ab"})
         assert ReadBase.decode(base.encode()) == base
+
+    def test_one_of_before(self) -> None:
+        """Without what listings showed."""
+        text = '{"epochs":{},"table":"s3://b/t","whole":true}'
+        assert ReadBase.decode(text) == ReadBase("s3://b/t", {})
 
     @pytest.mark.parametrize(
         "text",
@@ -201,6 +263,9 @@ class TestTexts:
             '{"table":"s3://b/t","epochs":{"day=1":"1"},"whole":true}',
             '{"table":"s3://b/t","epochs":{},"whole":"no"}',
             '{"table":7,"epochs":{},"whole":true}',
+            '{"table":"s3://b/t","epochs":{},"whole":true,"listed":[1]}',
+            '{"table":"s3://b/t","epochs":{},"whole":true,"listed":7}',
+            '["table","epochs","whole"]',
         ],
     )
     def test_what_is_none_is_refused(self, text: str) -> None:
