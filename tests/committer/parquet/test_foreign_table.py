@@ -158,7 +158,7 @@ class TestNoTable:
 
     def test_files_that_are_not_parquet(self, folder: Folder) -> None:
         folder.put("part-0.csv", b"id\n1\n")
-        with pytest.raises(TableMismatchError, match="part-0.csv is no Parquet by its name"):
+        with pytest.raises(TableMismatchError, match=r"part-0\.csv is no Parquet by its name"):
             folder.table.schema  # noqa: B018
         folder.put("000000_0", b"id\n1\n")
         with pytest.raises(DamagedError, match="cannot be read as Parquet"):
