@@ -21,10 +21,13 @@ from zero_rename import JobSpec, Table
 from zero_rename.cli import app
 from zero_rename.cli.output import Exit, sheet_of
 from zero_rename.committer import (
+    CommitStateUnknownError,
     DataLostError,
     OutcomeUnknownError,
     Owner,
+    StoreRefusedError,
     UnfinishedCommitError,
+    ZeroRenameError,
 )
 from zero_rename.committer.s3.backoff import Backoff
 from zero_rename.committer.s3.driver import BotoDriver
@@ -399,9 +402,22 @@ class TestOneMind:
         rows = {line.split("`")[1].split()[1] for line in page.splitlines() if "| `zero" in line}
         assert rows == {name.split()[0] for name in commands()}
 
-    def test_not_known_is_not_refused(self, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-        def unknown(self: Table) -> Any:
-            raise OutcomeUnknownError("The store did not say.")
+    @pytest.mark.parametrize(
+        ("error", "code"),
+        [
+            (OutcomeUnknownError("The store did not say."), Exit.UNKNOWN),
+            (CommitStateUnknownError("The decision may be written."), Exit.UNKNOWN),
+            (UnfinishedCommitError("It is committed; a file is not visible yet."), Exit.UNKNOWN),
+            (StoreRefusedError("No right to list."), Exit.REFUSED),
+            (DataLostError("A file is gone."), Exit.REFUSED),
+        ],
+    )
+    def test_begun_or_not_known_is_not_refused(
+        self, table: Table, monkeypatch: pytest.MonkeyPatch, error: ZeroRenameError, code: Exit
+    ) -> None:
+        def ends(self: Table) -> Any:
+            raise error
 
-        monkeypatch.setattr(Table, "verify", unknown)
-        assert invoke("verify", table.root.url).exit_code == 3
+        monkeypatch.setattr(Table, "verify", ends)
+        ended = invoke("verify", table.root.url)
+        assert (ended.exit_code, ended.stderr.split(":")[0]) == (code, type(error).__name__)

@@ -18,10 +18,16 @@ from typer.testing import CliRunner, Result
 from support.shared_servers import shared_server
 from zero_rename import JobSpec, Table
 from zero_rename.cli import app
-from zero_rename.committer import JobFencedError, OpenedJob, Owner, TaskResult
+from zero_rename.committer import (
+    JobFencedError,
+    OpenedJob,
+    Owner,
+    StoreRefusedError,
+    TaskResult,
+)
 from zero_rename.committer.layout import TableRoot
 from zero_rename.committer.s3.driver import BotoDriver, connect
-from zero_rename.committer.s3.requests import AbortUpload, Unknown
+from zero_rename.committer.s3.requests import AbortUpload, Delete, Unknown
 from zero_rename.s3a.runs.ledger import open_try
 from zero_rename.s3a.runs.try_record import TryRecord, run_uuid
 
@@ -239,3 +245,25 @@ class TestCommands:
         assert result.exit_code == 1
         assert json.loads(result.stdout.splitlines()[0])["action"] == "failed"
         assert "run it again" in result.stderr
+
+    def test_a_dead_job_that_is_not_settled_is_told_by_the_exit_code(
+        self, moto: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its uploads are gone, and its open record is not."""
+        table = moto.table("flights")
+        dead, _ = written(table, max_duration=0.0)
+        carry_out, refusing = BotoDriver.perform, [True]
+
+        def perform(self: BotoDriver, request: Any) -> Any:
+            if refusing[0] and request == Delete(table.root.open_key(dead.job)):
+                raise StoreRefusedError("No right to delete.")
+            return carry_out(self, request)
+
+        monkeypatch.setattr(BotoDriver, "perform", perform)
+        result = invoke("abort", table.root.url, "--older-than", "0", "--apply", "--json")
+        actions = [json.loads(line)["action"] for line in result.stdout.splitlines()]
+        assert (actions, moto.uploads()) == (["aborted", "aborted"], [])
+        assert result.exit_code == 1
+        assert f"{dead.job}: failed" in result.stderr
+        refusing[0] = False
+        assert [str(it.outcome) for it in table.recover()] == ["aborted"]

@@ -131,6 +131,19 @@ def test_a_run_re_executed_as_a_whole_replaces_what_the_first_committed(
     assert (again.success, numbers(zero)) == (True, [8, 9])
 
 
+@pytest.mark.parametrize("mark", [{RESUME_RETRY_TAG: "true"}, {RETRY_NUMBER_TAG: "1"}])
+def test_a_run_that_ended_well_and_is_re_executed_loads_anew(
+    load: Load, zero: ZeroRenameResource, instance: dg.DagsterInstance, mark: dict[str, str]
+) -> None:
+    """Though its tags, which Dagster hands on to the new run, say that it was itself a retry."""
+    first = first_run(load, "overwrite", instance)
+    retried = execute(instance, dg.ReexecutionOptions.from_failure(first.run_id, instance), mark)
+    assert (retried.success, numbers(zero)) == (True, [1, 3])
+    load.numbers = {"2013-01-01": [8]}
+    again = execute(instance, dg.ReexecutionOptions(retried.run_id), mark)
+    assert (again.success, load.calls, numbers(zero)) == (True, 3, [8])
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_steps_that_somebody_chose_replace_what_they_committed(
     load: Load, zero: ZeroRenameResource, instance: dg.DagsterInstance, mode: str

@@ -100,6 +100,18 @@ def test_a_tick_lists_once(ticks: Ticks, zero: ZeroRenameResource, s3_bucket: An
     assert dict(s3_bucket.counter.counts()) == {"ListObjects": 1}
 
 
+def test_a_large_backfill_is_told_in_several_ticks(
+    ticks: Ticks, zero: ZeroRenameResource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dagster_zero_rename.watch.heads_sensor.LIMIT", 2)
+    job = commit(zero, *range(1, 6))
+    found = [told(ticks()) for _ in range(3)]
+    assert [len(events) for events in found] == [2, 2, 1]
+    everything = {day: by for events in found for day, by in events.items()}
+    assert everything == {f"2013-01-0{day}": (job, "1") for day in range(1, 6)}
+    assert ticks().skip_message
+
+
 def test_partitions_without_a_key_are_left_out(ticks: Ticks, zero: ZeroRenameResource) -> None:
     with zero.table("flights").job(SCHEMA, partition_by=["day"]) as job:
         job.write(pa.table({"day": [dt.date(2020, 5, 5)], "number": [1]}, SCHEMA))

@@ -15,7 +15,14 @@ from zero_rename.s3a.recovery.options import RecoveryOptions
 from zero_rename.s3a.recovery.recover import recover_jobs
 from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.ledger import OpenTries
-from zero_rename.s3a.runs.try_record import FAILED, Known, TryRecord, WriteRecord, write_uuid
+from zero_rename.s3a.runs.try_record import (
+    FAILED,
+    PATIENCE,
+    Known,
+    TryRecord,
+    WriteRecord,
+    write_uuid,
+)
 
 NOW = 1_000_000.0
 
@@ -166,6 +173,16 @@ class TestShield:
         assert states(101, given, uuid=OTHER, kind=Kind.UPLOADS) is State.DEAD
         silent = known(record(1e6), patience=0)
         assert states(50, silent, uuid=OTHER, kind=Kind.UPLOADS) is State.DEAD
+
+    def test_uploads_that_name_no_job_of_a_try_that_is_silent_for_minutes(self) -> None:
+        """An application that its submitter has lost from sight goes on for as long as that."""
+        for silent_for, expected in ((PATIENCE - 1, State.LIVE), (PATIENCE, State.DEAD)):
+            given = known(record(silent_for), patience=0)
+            assert states(50, given, uuid=OTHER, kind=Kind.UPLOADS) is expected
+        over = known(record(1), ask=lambda _: State.DEAD, patience=0)
+        assert states(50, over, uuid=OTHER, kind=Kind.UPLOADS) is State.DEAD
+        at_work = known(record(1e6), ask=lambda _: State.LIVE, patience=0)
+        assert states(50, at_work, uuid=OTHER, kind=Kind.UPLOADS) is State.LIVE
 
     def test_a_record_that_cannot_be_read(self) -> None:
         given = Knowledge(OpenTries(damage="it is not JSON"), patience=0)
