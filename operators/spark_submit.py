@@ -166,7 +166,7 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
             self._submission = prepare(
                 self._cluster(),
                 folder,
-                conf=self.conf or {},
+                conf=self._named_jars() | (self.conf or {}),
                 env_vars=self.env_vars or {},
                 variables=variables,
                 credentials=hook.credentials_env() if self.pass_credentials else {},
@@ -178,6 +178,11 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
             )
             self._hook = None  # of an earlier try in this process, with its files
             yield
+
+    def _named_jars(self) -> dict[str, str]:
+        """The arguments that put jars on the class path, as Spark's settings."""
+        given = {"spark.jars": self.jars, "spark.jars.packages": self.packages}
+        return {key: value for key, value in given.items() if value}
 
     def _cluster(self) -> Cluster:
         """Where the Spark connection leads, and whether the arguments may go there.

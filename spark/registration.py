@@ -17,7 +17,11 @@ from ..committer.handoff import HANDOFF, OPEN_JOBS
 from .heartbeat import Heartbeat
 from .interrupt import activate, cancel_on_interrupt
 from .startup.handed_over import take_handoff
-from .startup.preflight import check_data_source_versions, check_worker_python
+from .startup.preflight import (
+    check_data_source_versions,
+    check_worker_python,
+    warn_of_overwrites,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,6 +47,7 @@ def register(spark: SparkSession) -> None:
     :raises InvalidInputError: the workers' Python on this machine cannot work.
     """
     check_data_source_versions()
+    warn_of_overwrites(spark)
     take_handoff(spark)
     from .data_source import ZeroRenameDataSource
 

@@ -26,6 +26,7 @@ from ..committer.read_base import ReadBase
 from ..s3a.hadoop.settings import NATIVE
 from .pipes import pipes_session, report_commit
 from .startup.handed_over import take_handoff
+from .startup.preflight import warn_of_overwrites
 from .write_target import WriteTarget, resolve
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def save(
     :raises VerificationError: with a committer of Hadoop's: the job committed, and its files do
         not hold the rows that Spark wrote.
     """
+    warn_of_overwrites(frame.sparkSession)
     take_handoff(frame.sparkSession)
     handoff = Handoff.decode(os.environ)
     given = dict(options or {})

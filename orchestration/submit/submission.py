@@ -24,6 +24,7 @@ from typing import Any
 
 from ...committer.errors import InvalidInputError
 from ...s3a.hadoop.setting_files import read_properties
+from ...spark.startup.preflight import warn_of_jars
 from .package_zip import build_zip
 from .preflight import check_python, choose_python, find_spark
 from .properties import (
@@ -133,7 +134,11 @@ def prepare(
     base = (
         Path(properties_file) if properties_file else default_properties({**environ, **process_env})
     )
-    known = read_properties(base) if base is not None and (shipped or carried) else {}
+    known = (
+        read_properties(base) if base is not None and (shipped or carried or base.is_file()) else {}
+    )
+    home = {**environ, **process_env}.get("SPARK_HOME")
+    warn_of_jars(Path(home) if home else None, {**known, **(settings or {}), **conf})
     if shipped:
         theirs = py_files or {**known, **conf}.get(PY_FILES)
         py_files = ",".join(filter(None, (str(build_zip(folder)), theirs)))

@@ -26,6 +26,7 @@ from ...committer.parquet.reader import partition_constants
 from ...committer.protocol.snapshot import Snapshot
 from ...committer.schema.compatibility import find_column
 from ...committer.table import Table
+from ..startup.preflight import warn_of_overwrites
 from ..types import spark_schema
 from ..worker import application_of
 from .file_rows import file_rows
@@ -107,6 +108,7 @@ def load(
                 remedy=f"Give {name}=[{given!r}].",
             )
     way = choice("by", By, by)
+    warn_of_overwrites(spark)
     source = Table(table)
     reads = TableReads.of(application_of(spark), source.root.url)
     reads.loaded()

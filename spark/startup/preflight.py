@@ -8,15 +8,19 @@ applications use these checks too.
 from __future__ import annotations
 
 import json
+import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ...committer.errors import InvalidInputError
+from ...s3a.hadoop.settings import COMMIT_PROTOCOL_KEY, MAGIC_KEY, PATH_PROTOCOL, REJECT_KEY
 from .installation import (
     JAVA_REMEDY,
     MIN_DATA_SOURCE,
@@ -33,6 +37,19 @@ from .installation import (
 )
 from .launch import worker_python as worker_python_script
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger("zero_rename.spark.startup.preflight")
+#: Spark's module for Hadoop's committers, as a jar or by its coordinates, with its version.
+_CLOUD_MODULE = re.compile(r"spark-hadoop-cloud_[0-9.]+[-:]([0-9]+(?:\.[0-9]+)*)")
+#: The first version of it that replaces partitions dynamically (SPARK-56588), and the first Spark
+#: that takes its protocol without being told (SPARK-47618).
+_REPLACES, _CHOOSES = (4, 2), (4, 1)
+#: Settings that put jars on the driver's class path.
+_JARS = ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath")
+#: Applications that were warned, by their ids.
+_warned: set[str | None] = set()
 #: The newest Spark that the tests run on.
 _TESTED = "4.3"
 _PROBE = (
@@ -56,6 +73,8 @@ def check_environment(environ: Mapping[str, str] = os.environ) -> None:
     check_versions()
     check_java(environ, _version("pyspark", _TESTED))
     check_worker_python(environ)
+    named = environ.get("SPARK_HOME")
+    warn_of_jars(Path(named) if named else pyspark_home(), {})
 
 
 def check_versions() -> None:
@@ -99,6 +118,72 @@ def check_spark(home: Path) -> str | None:
     if found is not None:
         _refuse_old_spark(f"Spark {found} in {home}", found)
     return found
+
+
+def warn_of_overwrites(session: SparkSession) -> None:
+    """Warn, once an application, where Spark's own dynamic overwrites append: with Hadoop's jars on
+    the class path Spark takes their protocol for every file system, and on those without one of
+    their committers it adds the new rows and leaves the old ones."""
+    protocol = session.conf.get(COMMIT_PROTOCOL_KEY, None)
+    application = session.conf.get("spark.app.id", None)
+    at_start = session.conf.get(f"spark.hadoop.{REJECT_KEY}", None)
+    rejects = session.conf.get(REJECT_KEY, at_start) == "true"
+    if protocol != PATH_PROTOCOL or rejects or application in _warned:
+        return
+    _warned.add(application)
+    jar = _jar_of(session, PATH_PROTOCOL)
+    if jar is None or _appends(jar):
+        _warn(f"This session's {COMMIT_PROTOCOL_KEY} is {PATH_PROTOCOL} ({jar or 'of some jar'})")
+
+
+def warn_of_jars(home: Path | None, conf: Mapping[str, Any]) -> None:
+    """The same before an application is submitted, as far as jars can be seen.
+
+    :param home: of the Spark that is started; ``None``: not known.
+    :param conf: its settings, those of jars and packages among them.
+    """
+    version = None if home is None else spark_version(home)
+    magic = f"spark.hadoop.{MAGIC_KEY}"
+    told = (COMMIT_PROTOCOL_KEY, f"spark.hadoop.{REJECT_KEY}", magic)
+    if any(key in conf for key in told) or (version and numbers(version)[:2] < _CHOOSES):
+        return
+    there = [] if home is None else [jar.name for jar in home.glob("jars/*.jar")]
+    named = " ".join([*there, *(str(conf.get(key) or "") for key in _JARS)])
+    cloud = _CLOUD_MODULE.search(named)
+    if cloud is not None and "hadoop-aws" in named and _appends(named):
+        _warn(f"With {cloud[0]} on its class path Spark makes {PATH_PROTOCOL} its protocol")
+
+
+def _appends(jars: str) -> bool:
+    """Whether the module among some jars is one that appends."""
+    found = _CLOUD_MODULE.search(jars)
+    return found is not None and numbers(found[1])[:2] < _REPLACES
+
+
+def _warn(found: str) -> None:
+    logger.warning(
+        "%s. A dynamic partition overwrite of Spark's own (spark.sql.sources.partitionOverwriteMode"
+        "=dynamic), to a local disk or HDFS too, then keeps the old rows beside the new ones "
+        "(SPARK-56588). save() is not concerned. Start Spark with spark.hadoop.%s=false where it "
+        "writes by none of Hadoop's committers; with spark.hadoop.%s=true such an overwrite fails.",
+        found,
+        MAGIC_KEY,
+        REJECT_KEY,
+    )
+
+
+def _jar_of(session: SparkSession, name: str) -> str | None:
+    """The jar that a class comes from; ``None`` where that cannot be seen."""
+    java: Any = session
+    if getattr(java, "_jsparkSession", None) is None:
+        return None
+    try:
+        found = java._jvm.org.apache.spark.util.Utils.classForName(name, False, False)
+        place = found.getProtectionDomain().getCodeSource().getLocation().toString()
+    except Exception as error:  # Of py4j: a platform may let Python call few of Java's classes.
+        logger.debug("where %s comes from cannot be seen: %s", name, error)
+        return None
+    return place.rpartition("/")[2]
 
 
 def _refuse_old_spark(name: str, version: str) -> None:

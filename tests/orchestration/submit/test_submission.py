@@ -22,6 +22,7 @@ from zero_rename.orchestration.submit.submission import (
     secret_values,
 )
 from zero_rename.s3a.hadoop.setting_files import read_properties
+from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
 
 KEYS = {"AWS_ACCESS_KEY_ID": "key-id", "AWS_SECRET_ACCESS_KEY": "key-secret"}
 
@@ -55,6 +56,21 @@ def test_local(tmp_path: Path) -> None:
     assert made == Submission(
         {"PYSPARK_PYTHON": sys.executable, "ZERO_RENAME_ONCE": "k", **KEYS}, None, None
     )
+
+
+def test_jars_that_make_overwrites_append_are_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    packages = "org.apache.spark:spark-hadoop-cloud_2.13:4.1.1,org.apache.hadoop:hadoop-aws:3.5.0"
+    file = tmp_path / "its.conf"
+    file.write_text(f"spark.jars.packages {packages}\n")
+    prepared(Cluster("local[2]", None), tmp_path, properties_file=str(file))
+    assert "keeps the old rows beside the new ones" in caplog.text
+    caplog.clear()
+    magic = S3ASettings(Committer.MAGIC).spark_conf()
+    conf = {"spark.jars.packages": packages}
+    prepared(Cluster("yarn", "cluster"), tmp_path, conf=conf, settings=magic)
+    assert caplog.text == ""
 
 
 def test_local_with_another_python(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from support.spark_tables import (
     worker_environment,
 )
 from zero_rename.committer import CommitConflictError, InvalidInputError, Table
-from zero_rename.spark import create_view, load, save
+from zero_rename.spark import create_view, load, register, save
+from zero_rename.spark.startup import preflight
 
 SCHEMA = pa.schema([("n", pa.int64()), ("p", pa.string())])
 
@@ -154,3 +155,34 @@ def test_an_overwrite_is_held_against_what_was_loaded(spark: Any, url: str) -> N
     with pytest.raises(CommitConflictError, match="p=x"):
         save(old.selectExpr("n * 10 n", "p"), url, mode="overwrite")
     assert numbers(load(spark, url)) == [1, 2]
+
+
+def test_dynamic_overwrites_that_append_are_warned_of(
+    native_application: Application,
+    spark: Any,
+    url: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """SPARK-47618 and SPARK-56588: nobody chose the protocol but Spark."""
+    put(url, (1, "x"))
+    place = f"file://{native_application.folder}/overwritten"
+    for _ in range(2):
+        frame = spark.range(10).selectExpr("id", "id % 2 day").write.partitionBy("day")
+        dynamic = frame.option("partitionOverwriteMode", "dynamic")
+        dynamic.mode("overwrite").parquet(place)
+    assert spark.read.parquet(place).count() == 20, "replaced: the warning is needless"
+    new = spark.createDataFrame([(2, "y")], "n bigint, p string")
+    for call in (lambda: load(spark, url), lambda: save(new, url), lambda: register(spark)):
+        monkeypatch.setattr(preflight, "_warned", set())
+        caplog.clear()
+        call()
+        call()
+        said = [one for one in caplog.messages if "keeps the old rows beside" in one]
+        assert len(said) == 1, "once an application"
+        assert "spark-hadoop-cloud_2.13-4.1.1.jar" in said[0]
+    monkeypatch.setattr(preflight, "_warned", set())
+    caplog.clear()
+    with native_application.with_committer("magic"):
+        load(spark, url)
+    assert "keeps the old rows beside" not in caplog.text, "it would be refused"

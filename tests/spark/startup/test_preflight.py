@@ -180,6 +180,47 @@ def test_the_archive_belongs_to_one_java(monkeypatch, tmp_path):
     assert launch.archive_path() != before
 
 
+CLOUD = "org.apache.spark:spark-hadoop-cloud_2.13"
+AWS = "org.apache.hadoop:hadoop-aws:3.5.0"
+
+
+@pytest.mark.parametrize(
+    ("spark", "jars", "conf", "warned"),
+    [
+        ("4.3.0", ["spark-hadoop-cloud_2.13-4.1.1.jar", "hadoop-aws-3.5.0.jar"], {}, True),
+        ("4.3.0", ["spark-hadoop-cloud_2.13-4.1.1.jar"], {}, False),
+        ("4.3.0", ["spark-hadoop-cloud_2.13-4.3.0.jar", "hadoop-aws-3.5.0.jar"], {}, False),
+        ("4.0.1", ["spark-hadoop-cloud_2.13-4.0.1.jar", "hadoop-aws-3.4.1.jar"], {}, False),
+        ("4.3.0", [], {"spark.jars.packages": f"{CLOUD}:4.1.1,{AWS}"}, True),
+        ("4.3.0", [], {"spark.jars.packages": AWS}, False),
+        (
+            "4.3.0",
+            ["hadoop-aws-3.5.0.jar"],
+            {"spark.jars": "/j/spark-hadoop-cloud_2.13-4.1.1.jar"},
+            True,
+        ),
+        (
+            "4.3.0",
+            [],
+            {
+                "spark.jars.packages": f"{CLOUD}:4.1.1,{AWS}",
+                "spark.hadoop.fs.s3a.committer.magic.enabled": "false",
+            },
+            False,
+        ),
+    ],
+)
+def test_jars_that_make_overwrites_append(tmp_path, caplog, spark, jars, conf, warned):
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "RELEASE").write_text(f"Spark {spark} built for Hadoop 3")
+    for jar in jars:
+        (tmp_path / "jars" / jar).touch()
+    environment.warn_of_jars(tmp_path, conf)
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == int(warned)
+    assert all("fs.s3a.committer.magic.enabled=false" in text for text in said)
+
+
 def test_the_workers_python_takes_the_zip_off_the_path(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     python = worker_python()
