@@ -1,9 +1,18 @@
-"""Interrupts (Ctrl-C) while a job of plain Python commits, and what is known of the job then."""
+"""Ends of jobs that are broken off (Ctrl-C), or that two threads bring about, and what is known of
+the job then."""
 
 from __future__ import annotations
 
-from .errors import printable
-from .state.job_state import JobState
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from .errors import InvalidInputError, printable
+from .state.job_state import JobState, OpenedJob
+
+#: By job, the thread that commits or aborts it.
+_under_way: dict[str, int] = {}
+_lock = threading.Lock()
 
 
 def fate(job: str, table: str, state: JobState, cause: str = "") -> str:
@@ -44,3 +53,31 @@ class JobInterrupted(KeyboardInterrupt):
         self.job = job
         self.table = table
         self.state = state
+
+
+@contextmanager
+def alone(opened: OpenedJob) -> Iterator[None]:
+    """Let the block commit or abort a job while no other thread of this process does.
+
+    Threads of one process are one holder of a job's claims: of two that commit it, or commit and
+    abort it, each would take the other's claims for its own.
+
+    :raises InvalidInputError: another one does; nothing was changed.
+    """
+    mine = threading.get_ident()
+    with _lock:
+        other = _under_way.setdefault(opened.job, mine)
+    if other != mine:
+        raise InvalidInputError(
+            "This job is being committed or aborted in another thread of this process; this call "
+            "changed nothing.",
+            table=opened.root.url,
+            job=opened.job,
+            remedy="Wait for the other call: what it returns or raises holds for the job. Do not "
+            "clean up after it.",
+        )
+    try:
+        yield
+    finally:
+        with _lock:
+            _under_way.pop(opened.job, None)

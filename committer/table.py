@@ -12,6 +12,7 @@ from .doctor import complaints, examine
 from .errors import CommitConflictError, SnapshotGoneError
 from .gc.collect import GcReport, gc
 from .index.write_index import write_index_now
+from .interrupted import alone
 from .job_spec import (
     MAX_DURATION,
     Coordination,
@@ -173,13 +174,15 @@ class Table(ReadableTable):
         """
         context = self._context if progress is None else replace(self._context, report=progress)
         before = self.retries - sum(result.retries for result in results)
-        done = self.driver.run(commit_job(context, opened, results, expected_tasks))
+        with alone(opened):
+            done = self.driver.run(commit_job(context, opened, results, expected_tasks))
         return replace(done, retries=self.retries - before)
 
     def abort(self, opened: OpenedJob, results: Sequence[TaskResult] = ()) -> Aborted | Committed:
         """Abort an open job, or find that it is committed. The uploads of its tasks so far, as
         ``results`` name them, are aborted."""
-        return self.driver.run(abort_job(self._context, opened, results))
+        with alone(opened):
+            return self.driver.run(abort_job(self._context, opened, results))
 
     def send_heartbeat(self, job: str, interval: float = 30.0) -> bool:
         """Send a heartbeat for a job, by its id; ``False`` when it is no longer open.

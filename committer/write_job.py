@@ -23,7 +23,7 @@ from .errors import (
     ZeroRenameError,
 )
 from .failures import failures_told
-from .interrupted import JobInterrupted, fate
+from .interrupted import JobInterrupted, alone, fate
 from .job_spec import JobSpec, Owner
 from .parquet.late_task import refuse_late
 from .parquet.task_writer import TaskWriter
@@ -256,7 +256,8 @@ class WriteJob:
             # A heartbeat that is checked before the close and carried out after it would bring the
             # open record back; and where one writer is allowed at a time nobody looks for any.
             self._heartbeats.close()
-        done = self._driver.run(commit_job(self._context, opened, self._reported, expected))
+        with alone(opened):
+            done = self._driver.run(commit_job(self._context, opened, self._reported, expected))
         retries = self._driver.retries - self._retries
         retries += sum(result.retries for result in self._taken or ())
         self.committed = replace(done, retries=retries)
@@ -275,7 +276,8 @@ class WriteJob:
                 raise JobTerminated
             if self._writer is not None:
                 self._writer.abort()
-            outcome = self._driver.run(abort_job(self._context, opened, self._reported))
+            with alone(opened):
+                outcome = self._driver.run(abort_job(self._context, opened, self._reported))
         except JobTerminated:
             return JobState.UNKNOWN, "The time for cleaning up is over"
         except KeyboardInterrupt:

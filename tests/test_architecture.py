@@ -96,7 +96,16 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         },
         "table": {
             *("errors", "job_spec", "read_base", "s3", "layout", "schema", "records", "state"),
-            *("index", "protocol", "maintenance", "parquet", "doctor", "write_job", "scan"),
+            *(
+                "index",
+                "protocol",
+                "maintenance",
+                "parquet",
+                "doctor",
+                "write_job",
+                "interrupted",
+                "scan",
+            ),
             *("rewrites", "gc"),
         },
     },

@@ -10,7 +10,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar, overload
 from weakref import WeakKeyDictionary
@@ -21,6 +21,8 @@ from .requests import Clock, Request, ServerName, Step, Wait
 from .scheduler import Scheduler, Ticket
 
 T = TypeVar("T")
+#: Seconds for which an interrupt waits for the answers to requests that are sent.
+_LAST_ANSWERS = 3.0
 
 
 class Driver(Protocol):
@@ -153,8 +155,8 @@ class BotoDriver:
         """Carry out a step and all steps it starts, or a single request.
 
         :returns: what the step returned, or the request's answer.
-        :raises Exception: what the step raised. If the calling thread is interrupted, the
-            steps are closed; requests already sent may still be carried out.
+        :raises Exception: what the step raised. If the calling thread is interrupted, requests
+            already sent are waited for, for a few seconds, and the steps are closed.
         """
         return _Run(self, work).to_the_end()
 
@@ -212,8 +214,8 @@ class _Run:
         finally:
             if not scheduler.finished:
                 self._over.set()
-                for future in self._under_way:
-                    future.cancel()
+                # A claim that arrives after the clean-up would be nobody's.
+                wait([it for it in self._under_way if not it.cancel()], _LAST_ANSWERS)
                 scheduler.close()
         return scheduler.result()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
@@ -19,7 +20,7 @@ import pytest
 
 from support.forked import in_a_child, quietly
 from support.memory_store import MemoryStore
-from support.protocol import DAY1, DAY2, ROOT, SCHEMA, World
+from support.protocol import DAY1, DAY2, ROOT, SCHEMA, World, memory_table
 from zero_rename import Table
 from zero_rename.committer import write_job
 from zero_rename.committer.errors import (
@@ -36,7 +37,7 @@ from zero_rename.committer.records.decision import Decision
 from zero_rename.committer.s3.requests import AbortUpload, CompleteUpload, CreateUpload, Put
 from zero_rename.committer.sigterm import JobTerminated, Termination
 from zero_rename.committer.state import probe as probe_module
-from zero_rename.committer.state.job_state import JobState, OpenedJob
+from zero_rename.committer.state.job_state import Aborted, JobState, OpenedJob
 from zero_rename.committer.write_job import WriteJob, open_checked
 
 DATA = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})
@@ -80,6 +81,8 @@ def assert_aborted(table: Table, bucket: Any, job: WriteJob) -> None:
     assert table.job_state(job.job) is JobState.ABORTED
     assert table.is_closed(job.job)
     assert bucket.uploads() == []
+    heads = bucket.keys("flights/_zero_rename/heads/")
+    assert all(json.loads(bucket.read(key))["claim"] is None for key in heads), "claims are left"
     with pytest.raises(TableNotFoundError):
         table.files()
 
@@ -146,6 +149,42 @@ class TestBlock:
             if written.job is None:
                 with written:
                     written.write(DATA)
+
+
+class TestOneAtATime:
+    """One thread brings a job's end about; a second call is refused and changes nothing."""
+
+    @pytest.mark.parametrize("second", ["commit", "abort"])
+    def test_a_commit_in_two_threads(self, second: str) -> None:
+        table = memory_table(MemoryStore())
+        opened = table.open_job(JobSpec(DATA.schema, partition_by=("day",)))
+        writer = table.task_writer(opened, 0, 0)
+        writer.write(DATA)
+        results = [writer.close()]
+        other = memory_table(table.driver.store)  # type: ignore[attr-defined]
+        refused: list[InvalidInputError] = []
+
+        def beside(request: Any, apply: Callable[[Any], Any]) -> Any:
+            if isinstance(request, Put) and "/jobs/" in request.key:
+                with ThreadPoolExecutor(1) as pool:
+                    call = getattr(other, second)
+                    error = pool.submit(call, opened, results).exception(60)
+                assert isinstance(error, InvalidInputError)
+                refused.append(error)
+            return apply(request)
+
+        table.driver.fault = beside  # type: ignore[attr-defined]
+        assert table.commit(opened, results).rows == 3
+        assert "in another thread" in refused[0].message
+        assert refused[0].job == opened.job
+        assert table.to_arrow().num_rows == 3
+        assert table.open_jobs() == []
+
+    def test_one_call_after_the_other_goes_on(self) -> None:
+        table = memory_table(MemoryStore())
+        opened = table.open_job(JobSpec(DATA.schema, partition_by=("day",)))
+        assert isinstance(table.abort(opened), Aborted)
+        assert isinstance(table.abort(opened), Aborted)
 
 
 def unreachable(*_: Any) -> None:

@@ -470,6 +470,26 @@ class TestParallel:
 
             assert driver.run(All((member(), member()))) == ["caught"] * 2
 
+    def test_an_interrupt_waits_for_what_is_sent(self, driver: BotoDriver) -> None:
+        """A request that was sent is carried out before whoever interrupts cleans up after it."""
+        sent, interrupted = threading.Event(), threading.Event()
+
+        def observe(request: Any) -> None:
+            if isinstance(request, Put):
+                sent.set()
+                interrupted.wait(60)
+
+        def press() -> Step[None]:
+            yield Head("k")
+            assert sent.wait(60)
+            threading.Timer(0.2, interrupted.set).start()
+            raise KeyboardInterrupt
+
+        driver._observe = observe
+        with pytest.raises(KeyboardInterrupt):
+            driver.run(All((Put("k", b"claim"), press())))
+        assert isinstance(driver.run(Head("k")), Found)
+
     def test_an_interrupt_closes_the_steps(self, driver: BotoDriver) -> None:
         ended = []
 
