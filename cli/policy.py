@@ -9,24 +9,48 @@ import typer
 
 from ..committer import Table, TableRoot
 from ..committer.doctor import backstop
-from ..committer.maintenance.access_policy import Role, access_policy
+from ..committer.maintenance.access_policy import Role, Service, access_policy
+from ..committer.uploads.selection import UploadsPath
 from .ages import age_option
 from .output import DRY, Apply, AsJson, Url, refusals, say
 
 
 def policy(
     role: Annotated[
-        Role, typer.Argument(help="Who it is for.", metavar="reader|writer|maintainer")
+        Role, typer.Argument(help="Who it is for.", metavar="reader|writer|maintainer|airflow")
     ],
     table: Url,
+    operator: Annotated[
+        Service | None, typer.Option(help="For airflow: where its operator runs the application.")
+    ] = None,
+    of: Annotated[
+        str,
+        typer.Option(help="Id of the application, cluster, virtual cluster; name of the Glue job."),
+    ] = "*",
+    job_role: Annotated[
+        str, typer.Option(help="ARN of the role that jobs run under.")
+    ] = "arn:aws:iam::*:role/*",
+    package_location: Annotated[
+        str | None,
+        typer.Option(help="The operator's. Default: _zero_rename_packages/ in the table's bucket."),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="What is printed is a JSON document in any case.")
     ] = False,
 ) -> None:
-    """Print the IAM policy of the least rights on a table. Asks no store."""
+    """Print the IAM policy of the least rights on a table, and of what submits loads of it. Asks no
+    store."""
     with refusals():
-        root = TableRoot.parse(table)
-    typer.echo(json.dumps(access_policy(role, root), indent=None if as_json else 2))
+        place = UploadsPath.parse(package_location) if package_location else None
+        document = access_policy(
+            role,
+            TableRoot.parse(table),
+            packages=f"{place.bucket}/{place.prefix}" if place else None,
+            service=operator,
+            of=of,
+            job_role=job_role,
+        )
+    typer.echo(json.dumps(document, indent=None if as_json else 2))
 
 
 def lifecycle(

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 CONTROL = "_zero_rename"
 #: Where engines look for lists of files (Hive's SymlinkTextInputFormat, as Delta Lake names it).
 SYMLINKS = "_symlink_format_manifest"
+#: The folder of a bucket where submitters put this package for their jobs.
+PACKAGES = "_zero_rename_packages"
 #: The name of the object metadata that ties every data file to its job.
 JOB_METADATA = "zero-rename-job"
 #: The name of the one partition of an unpartitioned table. No directory can be called so,

@@ -252,6 +252,7 @@ NAMES |= {"external_location", "partitioned_by", "sync_partition_metadata", "rea
 NAMES |= {"hive_partitioning", "hive_types", "union_by_name"}
 #: Members of requests to services that run Spark.
 NAMES |= {"entryPoint", "new_cluster", "apiVersion", "template_spec", "application_file"}
+NAMES |= {"spark_submit_task", "spark_python_task", "python_file", "spark_conf"}
 
 
 # The rules: each yields what a text names that does not exist
@@ -277,7 +278,7 @@ def bad_make_targets(text: str) -> Iterator[str]:
 
 def bad_airflow_commands(text: str) -> Iterator[str]:
     """``airflow <group> <command> … --option``."""
-    for said in re.findall(r"(?<![\w.-])airflow ([a-z][^;`.\n]*)", text):
+    for said in re.findall(r"(?<![\w.-])(?<!policy )airflow ([a-z][^;`.\n]*)", text):
         parser, words = airflow_parser(), said.split()
         while words and has_commands(parser):
             word = words.pop(0)
@@ -307,7 +308,7 @@ def bad_packages(text: str) -> Iterator[str]:
 def bad_options(text: str) -> Iterator[str]:
     """``--option`` of any command."""
     own = {option for options in cli_commands().values() for option in options}
-    text = re.sub(r"(?<![\w.-])airflow [a-z][^;`.\n]*", "", text)
+    text = re.sub(r"(?<![\w.-])(?<!policy )airflow [a-z][^;`.\n]*", "", text)
     yield from (o for o in long_options(text) if o not in own | SPARK_SUBMIT)
 
 

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...committer.errors import InvalidInputError, OutcomeUnknownError
+from ...committer.layout import PACKAGES
 
 if TYPE_CHECKING:
     from ...committer import Table
     from ...committer.s3.requests import Step
     from ...provider.hooks import ZeroRenameHook
 
-#: Readers of tables skip what begins so.
-_FOLDER = "_zero_rename_packages"
 _PLACE = re.compile(r"s3[an]?://([^/\s]+)(?:/(\S*))?")
 
 
@@ -35,7 +34,7 @@ def uploaded_package(
     # On use: DAG files are parsed by processes that submit nothing.
     from ...committer import Table
 
-    place = _PLACE.fullmatch(location or f"s3://{table.root.bucket}/{_FOLDER}")
+    place = _PLACE.fullmatch(location or f"s3://{table.root.bucket}/{PACKAGES}")
     if place is None:
         raise InvalidInputError(
             f"package_location={location!r} is no place on S3; nothing was submitted.",

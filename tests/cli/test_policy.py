@@ -21,9 +21,11 @@ from zero_rename import Table
 from zero_rename.cli import app
 from zero_rename.committer import StoreRefusedError
 from zero_rename.committer.layout import TableRoot
-from zero_rename.committer.maintenance.access_policy import Role, access_policy
+from zero_rename.committer.maintenance.access_policy import Role, Service, access_policy
+from zero_rename.committer.s3.requests import Found, Head, Step
 from zero_rename.committer.uploads.selection import Selection, UploadsPath
 from zero_rename.committer.uploads.sweep import UploadSweep
+from zero_rename.operators.loading.package_upload import _put_once
 
 DATA = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})
 
@@ -108,7 +110,7 @@ def write(table: Table, owner: Table) -> None:
 
 
 def maintain(table: Table, owner: Table) -> None:
-    write(table, owner)
+    run_job(table, owner)
     found = table.doctor()
     assert found == [], found
     path = UploadsPath.parse(table.root.url)
@@ -128,16 +130,46 @@ def tidy(table: Table) -> None:
         table.run(UploadSweep(path, Selection(), lambda page: None, apply=True).run())
 
 
+def run_job(table: Table, owner: Table) -> None:
+    """With the package that whoever submitted the job has put there."""
+    owner.driver.clients.client.put_object(Bucket=table.root.bucket, Key=PACKAGE, Body=b"zip")
+    assert isinstance(table.run(one(Head(PACKAGE))), Found)
+    write(table, owner)
+
+
+def submit(table: Table, owner: Table) -> None:
+    """Where there is no package, and where somebody else has put it."""
+    place = {"Bucket": table.root.bucket, "Key": PACKAGE}
+    owner.driver.clients.client.delete_object(**place)
+    assert table.run(_put_once(PACKAGE, b"zip"))
+    owner.driver.clients.client.delete_object(**place)
+    owner.driver.clients.client.put_object(**place, Body=b"zip")
+    assert table.run(_put_once(PACKAGE, b"zip"))
+    write(table, owner)
+
+
+def one(request: Any) -> Step[Any]:
+    return (yield request)
+
+
+PACKAGE = "_zero_rename_packages/0123/zero_rename.zip"
 WORK: dict[Role, Callable[[Table, Table], None]] = {
     Role.READER: read,
-    Role.WRITER: write,
+    Role.WRITER: run_job,
     Role.MAINTAINER: maintain,
+    Role.AIRFLOW: submit,
 }
 
 
-def without(document: dict[str, Any], action: str) -> dict[str, Any]:
+def policy_of(role: Role, root: TableRoot) -> dict[str, Any]:
+    """That of Airflow with a service whose rights IAM does not know."""
+    service = Service.KUBERNETES if role is Role.AIRFLOW else None
+    return access_policy(role, root, service=service)
+
+
+def without(document: dict[str, Any], name: str, action: str) -> dict[str, Any]:
     statements = [
-        {**one, "Action": [it for it in one["Action"] if it != action]}
+        {**one, "Action": [it for it in one["Action"] if (one["Sid"], it) != (name, action)]}
         for one in document["Statement"]
     ]
     return {**document, "Statement": [one for one in statements if one["Action"]]}
@@ -145,15 +177,15 @@ def without(document: dict[str, Any], action: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("role", Role)
 def test_a_policy_is_enough_and_each_action_of_it_is_needed(limited: Limited, role: Role) -> None:
-    document = access_policy(role, limited.root)
+    document = policy_of(role, limited.root)
     limited.grant(document)
     WORK[role](limited.table(), limited.owner)
-    actions = [action for one in document["Statement"] for action in one["Action"]]
+    actions = [(one["Sid"], action) for one in document["Statement"] for action in one["Action"]]
     assert len(actions) == len(set(actions))
-    for action in actions:
+    for name, action in actions:
         limited.grant(document)
         tidy(limited.table())
-        limited.grant(without(document, action))
+        limited.grant(without(document, name, action))
         with pytest.raises((StoreRefusedError, AssertionError)) as caught:
             WORK[role](limited.table(), limited.owner)
         if isinstance(caught.value, AssertionError):
@@ -174,12 +206,40 @@ def test_another_table_is_out_of_reach(limited: Limited) -> None:
 
 def test_the_command_prints_what_was_shown() -> None:
     root = TableRoot.parse("s3://bucket/wh/flights")
-    for role in Role:
+    for role in {*Role} - {Role.AIRFLOW}:
         for options in ([], ["--json"]):
-            result = CliRunner().invoke(app, ["policy", str(role), root.url, *options])
-            assert result.exit_code == 0, result.output
-            assert json.loads(result.stdout) == access_policy(role, root)
-    assert CliRunner().invoke(app, ["policy", "owner", root.url]).exit_code == 2
+            assert printed(str(role), root.url, *options) == access_policy(role, root)
+        assert invoke(str(role), root.url, "--operator", "glue").exit_code == 2
+    for service in Service:
+        found = printed("airflow", root.url, "--operator", str(service))
+        assert found == access_policy(Role.AIRFLOW, root, service=service)
+        names = [one["Sid"] for one in found["Statement"]]
+        assert len(names) == len(set(names))
+    assert invoke("owner", root.url).exit_code == 2
+    assert "emr-serverless, emr-steps" in invoke("airflow", root.url).stderr
+
+
+def test_a_policy_is_of_one_application_one_role_and_one_place() -> None:
+    given = ("--of", "00f1", "--job-role", "arn:aws:iam::1:role/flights")
+    place = ("--package-location", "s3://code/zero/")
+    found = printed("airflow", "s3://lake/t", "--operator", "emr-serverless", *given, *place)
+    on = {action: one["Resource"] for one in found["Statement"] for action in one["Action"]}
+    assert on["emr-serverless:StartJobRun"] == ["arn:aws:emr-serverless:*:*:/applications/00f1"]
+    assert on["emr-serverless:GetJobRun"][0].endswith(":/applications/00f1/jobruns/*")
+    assert on["iam:PassRole"] == ["arn:aws:iam::1:role/flights"]
+    (package,) = [one for one in found["Statement"] if one["Sid"] == "Package"]
+    assert package["Resource"] == ["arn:aws:s3:::code/zero/*"]
+    assert invoke("writer", "s3://lake/t", "--package-location", "/tmp").exit_code == 2
+
+
+def invoke(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["policy", *arguments])
+
+
+def printed(*arguments: str) -> dict[str, Any]:
+    result = invoke(*arguments)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
 
 
 class TestLifecycle:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pkgutil import resolve_name
 from typing import Any
 
+import boto3
 import botocore.session
 import pytest
 from airflow.providers.amazon.aws.operators.glue import JOB_RUN_TERMINAL_STATES
@@ -20,9 +21,17 @@ from botocore.stub import Stubber
 
 from support.airflow import Tables, run_task, task_context
 from support.aws_services import SERVICES as OF_AWS
-from support.aws_services import Killed, Service, killed, while_it_waits
+from support.aws_services import (
+    EmrServerless,
+    EmrSteps,
+    Killed,
+    Service,
+    killed,
+    while_it_waits,
+)
 from support.http_services import SERVICES
 from support.moto_server import ACCESS_KEY, SECRET_KEY
+from support.recorded_calls import Call, refused
 from zero_rename.committer import InvalidInputError, Owner
 from zero_rename.committer.errors import (
     CommitConflictError,
@@ -31,6 +40,7 @@ from zero_rename.committer.errors import (
 )
 from zero_rename.committer.failures import failures_told
 from zero_rename.committer.handoff import Handoff
+from zero_rename.committer.maintenance.access_policy import Role, access_policy
 from zero_rename.example_dags.jobs.flights_job import parse
 from zero_rename.operators import emr_containers, emr_serverless, emr_steps
 
@@ -259,8 +269,7 @@ class TestAKill:
         assert tables.table().job_state(left[0]) == "aborted"
 
 
-@pytest.mark.parametrize("service", OF_AWS, indirect=True)
-def test_a_job_is_cancelled(service: Service) -> None:
+def cancel(service: Service) -> None:
     """moto stops neither steps nor Glue's runs."""
     requests: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         "EmrServerless": (
@@ -285,6 +294,62 @@ def test_a_job_is_cancelled(service: Service) -> None:
         stub.add_response(*requests[type(service).__name__])
         task._cancel("j-1")
         stub.assert_no_pending_responses()
+
+
+@pytest.mark.parametrize("service", OF_AWS, indirect=True)
+def test_a_job_is_cancelled(service: Service) -> None:
+    cancel(service)
+
+
+class TestRights:
+    """What ``zero-rename policy airflow`` grants, against what botocore was asked; the calls of a
+    service's own are held against it in every test that has one."""
+
+    @every_service
+    @pytest.mark.parametrize("elsewhere", [False, True])
+    def test_are_enough(self, service: Service, tables: Tables, elsewhere: bool) -> None:
+        location = place = None
+        if elsewhere:
+            bucket = f"{tables.bucket.name}-code"
+            tables.bucket.client.create_bucket(Bucket=bucket)
+            location, place = f"s3://{bucket}/zero/rename", f"{bucket}/zero/rename/"
+        service.calls.clear()
+        run(service, ship_package=True, package_location=location)
+        asked = [call for call in service.calls if call.action.startswith("s3:")]
+        root = tables.table().root
+        policy = access_policy(Role.AIRFLOW, root, packages=place, service=service.kind)
+        assert asked
+        assert refused(policy, asked) == []
+        # The job's own role loads the package, and does not put it there.
+        writer = access_policy(Role.WRITER, root, packages=place)
+        assert {right for right, *_ in refused(writer, asked)} == {"s3:PutObject"}
+        bucket, _, key = service.packages(service.requests[0])[-1][5:].partition("/")
+        loads = Call("s3:GetObject", {"Bucket": bucket, "Key": key})
+        assert refused(writer, [loads]) == []
+        assert refused(access_policy(Role.READER, root), [loads]) != []
+
+    @pytest.mark.parametrize("service", OF_AWS, indirect=True)
+    def test_are_all_needed(self, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+        given: dict[str, Any] = {}
+        if isinstance(service, EmrSteps):
+            given = {"job_flow_id": None, "job_flow_name": "cluster"}
+            given["cluster_states"] = ["WAITING", "RUNNING", "STARTING"]
+        if isinstance(service, EmrServerless):
+            # Which a start of a job starts, too.
+            boto3.client("emr-serverless", region_name="us-east-1").stop_application(
+                applicationId=service.id
+            )
+            service.calls.clear()
+        service.goes_on = True
+        while_it_waits(monkeypatch, killed)
+        with pytest.raises(Killed):
+            run(service, **given)
+        while_it_waits(monkeypatch, service.end)
+        run(service, 2, **given)
+        cancel(service)
+        called = {call.action for call in service.calls if not call.action.startswith("s3:")}
+        granted = {action for one in service.policy()["Statement"] for action in one["Action"]}
+        assert called == {it for it in granted if not it.startswith(("s3:", "iam:"))}
 
 
 @pytest.mark.parametrize(

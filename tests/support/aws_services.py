@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import boto3
 import pyarrow as pa
@@ -22,7 +22,10 @@ import pytest
 from botocore.loaders import Loader
 
 from support.airflow import Tables, connection_variable
+from support.recorded_calls import Call
 from zero_rename.committer.handoff import HANDOFF, HANDOFF_SETTING, Handoff
+from zero_rename.committer.maintenance.access_policy import Role, access_policy
+from zero_rename.committer.maintenance.access_policy import Service as PolicyService
 from zero_rename.operators.emr_containers import ZeroRenameEmrContainerOperator
 from zero_rename.operators.emr_serverless import ZeroRenameEmrServerlessOperator
 from zero_rename.operators.emr_steps import ZeroRenameEmrStepOperator
@@ -81,6 +84,7 @@ class Service(ABC):
     :param goes_on: its jobs run until :meth:`end` instead of to their end at once.
     :param requests: what it was asked to run.
     :param jobs: moto's, in the order of their starts.
+    :param calls: what botocore was asked since it was prepared.
     """
 
     application: Application
@@ -89,7 +93,9 @@ class Service(ABC):
     goes_on: bool = False
     requests: list[dict[str, Any]] = field(default_factory=list)
     jobs: list[Any] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
 
+    kind: ClassVar[PolicyService]
     running = "RUNNING"
     succeeded = "SUCCESS"
     failed = "FAILED"
@@ -102,6 +108,16 @@ class Service(ABC):
         self.prepare()
         yield
         state_manager.unset_transition("glue::job_run")
+
+    def policy(self) -> dict[str, Any]:
+        """What is granted to Airflow for the table."""
+        root = self.application.tables.table().root
+        return access_policy(Role.AIRFLOW, root, service=self.kind, of=self.granted, job_role=ROLE)
+
+    @property
+    def granted(self) -> str:
+        """What a policy names the service's application by."""
+        return self.id
 
     @abstractmethod
     def prepare(self) -> None: ...
@@ -166,6 +182,8 @@ class Service(ABC):
 
 
 class EmrServerless(Service):
+    kind = PolicyService.EMR_SERVERLESS
+
     def prepare(self) -> None:
         from moto.emrserverless.models import EMRServerlessBackend
 
@@ -198,6 +216,7 @@ class EmrServerless(Service):
 
 
 class EmrContainers(Service):
+    kind = PolicyService.EMR_CONTAINERS
     succeeded = "COMPLETED"
 
     def prepare(self) -> None:
@@ -225,6 +244,7 @@ class EmrContainers(Service):
 
 
 class EmrSteps(Service):
+    kind = PolicyService.EMR_STEPS
     succeeded = "COMPLETED"
 
     def prepare(self) -> None:
@@ -264,7 +284,12 @@ class EmrSteps(Service):
 
 
 class Glue(Service):
+    kind = PolicyService.GLUE
     succeeded = "SUCCEEDED"
+
+    @property
+    def granted(self) -> str:
+        return "flights"
 
     def prepare(self) -> None:
         from moto.glue.models import FakeJob

@@ -17,7 +17,9 @@ import pytest
 from support.airflow import Tables, connection_variable
 from support.aws_services import SERVICES as OF_AWS
 from support.aws_services import Application, Service
+from support.recorded_calls import recorded_calls, refused
 from zero_rename.committer.handoff import HANDOFF
+from zero_rename.committer.maintenance.access_policy import Service as PolicyService
 
 TOKEN = "dapi-of-the-tests"
 _APPLICATIONS = "/apis/sparkoperator.k8s.io/v1beta2/namespaces/spark/sparkapplications"
@@ -99,6 +101,7 @@ class HttpService(Service):
 
 
 class Kubernetes(HttpService):
+    kind = PolicyService.KUBERNETES
     succeeded = "COMPLETED"
     created = True
 
@@ -200,6 +203,8 @@ class Kubernetes(HttpService):
 
 
 class Databricks(HttpService):
+    kind = PolicyService.DATABRICKS
+
     @contextmanager
     def prepared(self) -> Iterator[int]:
         with super().prepared() as port:
@@ -293,5 +298,7 @@ def service(
     made = SERVICES[request.param](Application(tables), monkeypatch)
     is_http = isinstance(made, HttpService)
     request.getfixturevalue("optional_providers" if is_http else "aws")
-    with made.prepared():
+    with made.prepared(), recorded_calls(monkeypatch, made.calls):
         yield made
+    asked = [call for call in made.calls if not call.action.startswith("s3:")]
+    assert refused(made.policy(), asked) == []
