@@ -12,6 +12,7 @@ import re
 import shlex
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,10 +63,14 @@ def blocks(page: Path) -> list[Block]:
 
 @dataclass
 class Newcomer:
-    """:param folder: empty; the home and the environment are made in it."""
+    """:param folder: empty; the home and the environment are made in it.
+    :param servers: commands that stay, which go on in a terminal of their own, and where each
+        answers once the user may go on.
+    """
 
     folder: Path
     variables: Mapping[str, str]
+    servers: Mapping[str, str]
 
     @property
     def home(self) -> Path:
@@ -101,8 +106,6 @@ class Newcomer:
     def follow(self, page: Path, bucket: str, looks: Mapping[str, int] | None = None) -> None:
         """Type all of a page; ``s3://bucket/`` is a bucket of ours.
 
-        A command that stays in the foreground (a server) goes on in a terminal of its own.
-
         :param looks: commands that are typed until their output has so many lines of success.
         """
         session: list[Block] = []
@@ -118,6 +121,9 @@ class Newcomer:
             for command in _commands(text) if block.language == "console" else ():
                 if looks and command in looks:
                     self._look(command, looks[command])
+                elif command in self.servers:
+                    self._begin(command)
+                    until(command, lambda url=self.servers[command]: _answers(url))
                 else:
                     self.type(command)
 
@@ -146,9 +152,6 @@ class Newcomer:
 
         :raises AssertionError: it failed.
         """
-        if command.startswith(("airflow standalone", "dagster dev")):
-            self._begin(command)
-            return ""
         kept = self.folder / "exported"
         script = f"set -e\n{command}\nexport -p > {shlex.quote(str(kept))}\n"
         done = subprocess.run(
@@ -215,9 +218,16 @@ def _commands(text: str) -> Iterator[str]:
             yield command
 
 
-def airflow_variables() -> dict[str, str]:
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return answer.status == 200
+    except OSError:
+        return False
+
+
+def airflow_variables(port: int) -> dict[str, str]:
     """Ports that nobody uses, for an Airflow beside others on this machine."""
-    port = free_port()
     return {
         "AIRFLOW__API__PORT": str(port),
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
