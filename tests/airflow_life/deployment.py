@@ -246,6 +246,7 @@ def _variables(home: Path, database: str, store: Store, root: str, port: str) ->
         "SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": 5,
         "SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": 20,
         "USAGE_DATA_COLLECTION__ENABLED": "False",
+        "WORKERS__EXECUTION_API_TIMEOUT": 60,
     }
     connections = {
         "AWS_DEFAULT": aws,

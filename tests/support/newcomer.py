@@ -227,10 +227,12 @@ def _answers(url: str) -> bool:
 
 
 def airflow_variables(port: int) -> dict[str, str]:
-    """Ports that nobody uses, for an Airflow beside others on this machine."""
+    """For an Airflow beside others on this machine, with ports that nobody uses."""
     return {
         "AIRFLOW__API__PORT": str(port),
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
+        # The API's first answer takes half a minute on a busy machine.
+        "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "300",
         "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port()),
         "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(free_port()),
         "SPARK_LOCAL_IP": "127.0.0.1",
