@@ -248,6 +248,8 @@ def _conflict(
     touches = tuple(replace(touch, hidden=len(keys & there)) for touch, keys in written)
     gave_way = tuple(it for it in failures if it.partition == partition)
     claimed_by = state.head.claim if isinstance(state, HeadState) else None
+    if claimed_by is not None and (yield from or_damage(read_decision(context, claimed_by))):
+        claimed_by = None  # Decided since, or aborted and not taken off.
     return PartitionConflict(partition, touches, gave_way, claimed_by)
 
 

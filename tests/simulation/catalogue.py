@@ -748,6 +748,19 @@ WIDER |= {
         ("adopter done", "witness done"),
         switches=2,
     ),
+    "adoption beside a replace, and an append": Scenario(
+        lambda **bounds: explorer(
+            adopter(),
+            writer("a", REPLACE, ONE, **UNMARKED),
+            writer("b", APPEND, TWO, **UNMARKED),
+            before=(),
+            foreign=(ONE, TWO),
+            unadopted=True,
+            **bounds,
+        ),
+        (*BOTH, "adopter done"),
+        switches=1,
+    ),
     "an adoption that dies beside another committer": Scenario(
         lambda: explorer(
             adopter(),

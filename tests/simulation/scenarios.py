@@ -20,6 +20,7 @@ from simulation.world import Participant
 from zero_rename.committer import Context, JobSpec, Mode, OnConflict, Owner, SuccessMarkers, Waiting
 from zero_rename.committer.errors import (
     InvalidInputError,
+    JobFencedError,
     StoreUnreachableError,
     StreamError,
     TableNotFoundError,
@@ -306,7 +307,10 @@ def adopter(name: str = "adopter") -> Participant:
     def run(ids: Ids) -> Step[Any]:
         # A job for each round, so an id for each.
         context = replace(context_of(ids), job_id=lambda: job_id(f"adopt{ids().split('.')[-1]}"))
-        return adopt(context, owner, apply=True)
+        try:
+            yield from adopt(context, owner, apply=True)
+        except JobFencedError:
+            return  # A writer that met its claim took it for dead.
 
     return Participant(Program(name, run))
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from support.memory_store import ManualClock, MemoryStore
-from support.protocol import DAY1, ROOT, World
+from support.protocol import DAY1, ROOT, Crash, World
 from zero_rename.committer import (
     CommitConflictError,
     InvalidInputError,
@@ -21,12 +21,14 @@ from zero_rename.committer import (
 )
 from zero_rename.committer.job_spec import NOBODY
 from zero_rename.committer.maintenance.conflicts import find_conflicts
+from zero_rename.committer.records.decision import Decision
 from zero_rename.committer.rewrites.resolution import (
     ResolutionPlan,
     plan_resolution,
     plan_undoing,
 )
 from zero_rename.committer.s3.requests import Delete, Put
+from zero_rename.committer.state.decide import decide
 
 HOUR, YEAR = 3600.0, 365 * 86_400.0
 OWN: dict[str, Any] = {"once": "run", "on_repeat": OnRepeat.REPLACE_OWN}
@@ -237,6 +239,33 @@ class TestRowsWrittenAgain:
         with pytest.raises(CommitConflictError, match="so they cannot be taken out"):
             world.load(DAY1, **OWN)
         assert world.jobs_of(DAY1) == [done]
+
+
+def test_a_report_names_who_is_about_to_change_a_partition(world: World) -> None:
+    """Not who has decided, and whose claim nobody has taken off."""
+
+    def claimed_by() -> str | None:
+        report = world.driver.run(find_conflicts(world.context, HOUR, YEAR))
+        (conflict,) = report.conflicts
+        return conflict.claimed_by
+
+    for _ in range(2):
+        world.load(DAY1)
+    opened = world.open()
+    result = world.write(opened, DAY1)
+
+    def dies(request: Any, apply: Callable[[Any], Any]) -> Any:
+        if isinstance(request, Put) and request.key == ROOT.decision_key(opened.job):
+            raise Crash
+        return apply(request)
+
+    world.driver.fault = dies
+    with pytest.raises(Crash):
+        world.commit(opened, result)
+    world.driver.fault = None
+    assert claimed_by() == opened.job
+    world.driver.run(decide(world.context, Decision.abort(opened.job, "w")))
+    assert claimed_by() is None
 
 
 def test_who_came_after_the_state_of_a_report_is_left_out_of_it(world: World) -> None:
