@@ -292,7 +292,7 @@ def _snapshot(view: _View, asked: Collection[str] | None) -> Step[Survey]:
     told = {*view.damaged, *(state.slot.name for state in moved), *(it.name for it in known)}
     unmoved = {name: items for name, items in view.older.items() if name not in told}
     before = {name: it.files for name, it in view.index.items()}
-    named, (files, gone) = yield All(
+    named, (listed, gone) = yield All(
         (
             files_of_heads(view.context, moved, before),
             _without_heads(view, told, unmoved, asked),
@@ -302,7 +302,7 @@ def _snapshot(view: _View, asked: Collection[str] | None) -> Step[Survey]:
     damaged = {**{n: it for n, it in lost.items() if asked is None or n in asked}, **gone}
     damaged |= view.damaged
     epochs = {it.name: it.epoch for it in known}
-    files |= {it.name: it.files for it in known}
+    files = {**listed, **{it.name: it.files for it in known}}
     for state, of_it in zip(moved, named.files, strict=True):
         name = state.slot.name
         if isinstance(of_it, DamagedError):

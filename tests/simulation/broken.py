@@ -7,7 +7,13 @@ from typing import Any
 
 from simulation.sim_store import etag_of
 
-from zero_rename.committer import Aborted, CommitStateUnknownError, JobFencedError
+from zero_rename.committer import (
+    Aborted,
+    CommitStateUnknownError,
+    JobFencedError,
+    UnfinishedCommitError,
+)
+from zero_rename.committer.index.read_index import still_true
 from zero_rename.committer.layout import job_in_key
 from zero_rename.committer.maintenance import adopt, purge
 from zero_rename.committer.protocol import (
@@ -27,10 +33,9 @@ from zero_rename.committer.records.head import HeadState, Slot
 from zero_rename.committer.records.open_record import OpenRecord
 from zero_rename.committer.rewrites import compaction, resolution
 from zero_rename.committer.s3 import conditional_put as swap
-from zero_rename.committer.s3.conditional_put import NotWritten, Uncertain
+from zero_rename.committer.s3.conditional_put import NotWritten
 from zero_rename.committer.s3.requests import (
     AbortUpload,
-    Absent,
     All,
     Delete,
     DeleteMany,
@@ -128,12 +133,14 @@ def says_refused_after_an_unanswered_request(put, write_id, read_id=swap.write_i
     return swap.Uncertain("no answer")
 
 
-def takes_uncertain_for_not_written(put, write_id, read_id=swap.write_id_of):
-    outcome = yield from _put_record(put, write_id, read_id)
-    return NotWritten(Absent(0.0), False) if isinstance(outcome, Uncertain) else outcome
+def takes_an_uncertain_move_for_that_of_another(context, decided, change, state):
+    try:
+        return (yield from _move(context, decided, change, state))
+    except UnfinishedCommitError:
+        return None
 
 
-_put_record = swap.put_record
+_move = apply._move
 
 
 # Aborting and closing
@@ -192,6 +199,9 @@ def sweeps_without_a_second_look(context, job_id, keep=frozenset()):
 
 
 def reads_heads_instead_of_claiming(context, opened, requests):
+    requests = list(requests)
+    if any(request.base is None for request in requests):
+        return (yield from _claim_all(context, opened, requests))  # There is nothing to read.
     held = {}
     for request in requests:
         held[request.slot] = yield from slots.read_head(context, request.slot)
@@ -199,6 +209,9 @@ def reads_heads_instead_of_claiming(context, opened, requests):
         claimed = replace(state.head, claim=opened.job)
         held[slot] = HeadState(slot, claimed, state.etag)
     return held
+
+
+_claim_all = claim.claim_all
 
 
 def swaps_heads_without_a_condition(context, state, new):
@@ -575,9 +588,10 @@ def removes_before_it_writes_symlinks(context, decided, change, held, count, kno
 # The index
 
 
-def trusts_an_index_that_is_behind(index, heads):
-    named = [it for part in index.parts.values() for it in part if it.name in heads]
-    return {it.name: replace(it, etag=heads[it.name].etag) for it in named}
+def trusts_an_index_that_is_behind(entries, heads):
+    """Of the first of its partitions."""
+    first = {name: replace(entries[name], etag=heads[name].etag) for name in sorted(entries)[:1]}
+    return {**still_true(entries, heads), **first}
 
 
 def takes_claimed_heads_into_the_index(found):

@@ -276,6 +276,7 @@ VARIANTS = [
         [(snapshot, "_settle_claims", broken.ignores_decided_claims)],
         "a replace of two partitions and a reader",
         CONSISTENCY,
+        ABORT,  # A reader may notice by itself that a decision says more than a head.
     ),
     _variant(
         _everywhere("put_record", broken.says_refused_after_an_unanswered_request, *_ALL),
@@ -377,7 +378,7 @@ VARIANTS = [
         ABORT,
     ),
     _variant(
-        _everywhere("put_record", broken.takes_uncertain_for_not_written, *_ALL),
+        [(apply, "_move", broken.takes_an_uncertain_move_for_that_of_another)],
         "one append, three faults, reads among them",
         ABORT,
         COMPLETENESS,
@@ -474,7 +475,7 @@ VARIANTS = [
     ),
     _variant(
         [(collect, "list_open", broken_gc.settles_what_is_not_finished)],
-        "a replace, and gc, a crash",
+        "a job that died before it was applied, gc and recovery",
         ABORT,
     ),
     Variant(
