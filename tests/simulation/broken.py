@@ -46,7 +46,7 @@ from zero_rename.committer.s3.requests import (
     Unknown,
 )
 from zero_rename.committer.schema import evolution
-from zero_rename.committer.state import decide, found_table, symlink_manifest
+from zero_rename.committer.state import decide, found_table, partition_files, symlink_manifest
 from zero_rename.committer.state import heads as slots
 from zero_rename.committer.state.context import Limits
 from zero_rename.committer.state.decide import Decided
@@ -635,3 +635,10 @@ def takes_a_record_with_holes_for_whole(decided):
 
 def folds_the_files_of_a_replaced_run(context, state, head, jobs, known=()):
     return (yield from fold(context, state, replace(head, dropped=()), jobs, known))
+
+
+def leaves_a_list_with_the_files_of_a_replaced_run(head, files, below):
+    return _merged(replace(head, dropped=()), files, below)
+
+
+_merged = partition_files._merged

@@ -677,10 +677,10 @@ WIDER = {
     ),
     "a cleared run whose rows are in a list that is folded beside it": Scenario(
         lambda **bounds: explorer(
-            writer("a", APPEND, ONE, **OWN, **UNMARKED, **SMALL),
-            writer("b", APPEND, ONE, **UNMARKED, **SMALL),
+            writer("a", APPEND, ONE, **OWN, **UNMARKED, **LISTS),
+            writer("b", APPEND, ONE, **UNMARKED, **LISTS),
             reader(ONE),
-            before=((APPEND, (ONE,), {"once": "run", **SMALL}), (APPEND, (ONE,), SMALL)),
+            before=((APPEND, (ONE,), {"once": "run", **LISTS}), (APPEND, (ONE,), LISTS)),
             **bounds,
         ),
         (*BOTH, "reader done"),

@@ -574,4 +574,10 @@ VARIANTS = [
         COMPLETENESS,
         CONSISTENCY,
     ),
+    _variant(
+        [(contents, "_merged", broken.leaves_a_list_with_the_files_of_a_replaced_run)],
+        "a cleared run whose rows are in a list that is folded beside it",
+        COMPLETENESS,
+        CONSISTENCY,
+    ),
 ]
