@@ -32,7 +32,7 @@ from ..worker import application_of
 from .file_rows import file_rows
 from .listed_parquet import hidden_column, listed_parquet
 from .predicate import row_filter
-from .session_store import session_store
+from .session_store import OURS, SessionStore, session_store
 from .table_reads import TableReads
 from .table_state import TableSelection, plan_on
 
@@ -135,37 +135,36 @@ def _frame(spark: SparkSession, request: _Request, by: By) -> DataFrame:
         return request.of(spark.createDataFrame([], request.schema))
     if by is not By.ZERO_RENAME:
         found = _by_spark(spark, request)
-        if not isinstance(found, str):
+        if not isinstance(found, SessionStore):
             return found
         if by is By.SPARK:
             raise InvalidInputError(
-                f"This session cannot read the table by itself: {found}; nothing was read.",
+                f"This session cannot read the table by itself: {found.why_not}; nothing was read.",
                 table=url,
-                remedy="Configure the session's file system for the store (fs.s3a.endpoint, "
-                "credentials, hadoop-aws in the version of Spark's Hadoop), or leave by= out: "
-                "this package's reader needs none of it.",
+                remedy=found.remedy,
             )
-        logger.info("%s is read by this package, since the session cannot: %s", url, found)
+        logger.info("%s is read by this package: the session cannot, %s", url, found.why_not)
     kept = row_filter(request.where, snapshot.schema)
     return request.of(file_rows(spark, request.schema, snapshot, kept))
 
 
-def _by_spark(spark: SparkSession, request: _Request) -> DataFrame | str:
-    """The frame, or why there is none."""
+def _by_spark(spark: SparkSession, request: _Request) -> DataFrame | SessionStore:
+    """The frame, or what keeps Spark from reading it."""
     snapshot = request.snapshot
     hidden = hidden_column(snapshot)
     if hidden is not None:
-        return f"it would take the column {hidden} from the table's own path"
+        return SessionStore(None, f"it would take the column {hidden} from its own path", OURS)
     endpoint = request.table.driver.clients.endpoint
     store = session_store(spark, snapshot.root, endpoint, snapshot.files[0])
     if store.scheme is None:
-        return store.why_not
+        return store
     for file in {file.partition: file for file in snapshot.files}.values():
         # Refused as by this package's reader, not taken for null.
         partition_constants(file.partition, file.key, snapshot.schema, snapshot.partition_by)
     frame = listed_parquet(spark, request.schema, snapshot, store.scheme)
     if frame is None:
-        return "this Spark does not take a list of files with their sizes"
+        why = "this Spark does not take a list of files with their sizes"
+        return SessionStore(None, why, OURS)
     logger.info("%s is read by Spark itself, through %s://", snapshot.root.url, store.scheme)
     return request.of(frame)
 

@@ -29,10 +29,26 @@ class SessionStore:
     :param scheme: how the session's paths to the table begin, such as ``s3a``; ``None``: it cannot
         read the table.
     :param why_not: the reason, for people; empty where it can.
+    :param remedy: what would make it read the table.
     """
 
     scheme: str | None
     why_not: str = ""
+    remedy: str = ""
+
+
+OURS = "Leave by= out: this package's reader can."
+_CONFIGURE = (
+    "Configure the session's file system for the store (fs.s3a.endpoint, credentials, hadoop-aws "
+    "in the version of Spark's Hadoop), or leave by= out: this package's reader needs none of it."
+)
+_CONNECT = (
+    "Leave by= out: this package's reader can, in the Python workers of the server. They need this "
+    "package in the client's version, boto3, pyarrow and pandas, a Python of the client's minor "
+    "version, and credentials for the store; the client what pip install 'pyspark[connect]' brings "
+    "(grpcio, grpcio-status, googleapis-common-protos, zstandard). docs/spark-platforms.md, Spark "
+    "Connect, says more."
+)
 
 
 def session_store(
@@ -46,7 +62,9 @@ def session_store(
     """
     if getattr(session, "_jsparkSession", None) is None:
         return SessionStore(
-            None, "it is one of Spark Connect, whose server reads no list of files made here"
+            None,
+            "it is one of Spark Connect, whose server reads no list of files made here",
+            _CONNECT,
         )
     reasons = []
     for scheme in _SCHEMES:
@@ -58,7 +76,7 @@ def session_store(
         if reason is None:
             return SessionStore(scheme)
         reasons.append(f"{scheme}://: {reason}")
-    return SessionStore(None, "; ".join(reasons))
+    return SessionStore(None, "; ".join(reasons), _CONFIGURE)
 
 
 def _why_not(

@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 
 from support.session_stand_in import session
-from zero_rename.committer import TableRoot
+from zero_rename.committer import InvalidInputError, Table, TableRoot
 from zero_rename.committer.protocol.snapshot import Snapshot
 from zero_rename.committer.records.data_file import DataFile
+from zero_rename.spark import load
 from zero_rename.spark.reading.listed_parquet import hidden_column
 from zero_rename.spark.reading.session_store import endpoint_mismatch, session_store
 
@@ -60,6 +61,25 @@ class Refused(Exception):
     java_exception = SimpleNamespace(
         toString=lambda: "java.nio.file.AccessDeniedException: s3a://b/t/f: 403\n\tat S3AUtils"
     )
+
+
+def test_of_spark_connect_the_remedy_is_another(s3_bucket):
+    """No setting makes its server read a list that the client has made."""
+    url = f"s3://{s3_bucket.name}/t"
+    schema = pa.schema([("n", pa.int64())])
+    with Table(url).job(schema) as job:
+        job.write(pa.table({"n": [1]}, schema))
+    with pytest.raises(InvalidInputError, match="it is one of Spark Connect") as caught:
+        load(session({}), url, by="spark")
+    remedy = caught.value.remedy or ""
+    assert "fs.s3a.endpoint" not in remedy
+    for needed in (
+        "Leave by= out",
+        "pyspark[connect]",
+        "zstandard",
+        "Python workers of the server",
+    ):
+        assert needed in remedy
 
 
 def test_a_session_whose_credentials_the_store_refuses():
