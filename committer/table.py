@@ -28,8 +28,8 @@ from .maintenance.adopt import AdoptReport
 from .maintenance.conflicts import ConflictReport, find_conflicts
 from .maintenance.current_table import adopt_current, stored_names, verify_current
 from .maintenance.problem import Problem
-from .maintenance.purge import PurgeReport, purge
-from .maintenance.recovery import Recovered, plan_recovery, recover, settle_jobs
+from .maintenance.purge import PurgeReport, plan_all, purge, recover_all
+from .maintenance.recovery import Recovered, settle_jobs
 from .maintenance.repair import Repaired, repair
 from .maintenance.store_problems import renew_facts
 from .maintenance.symlink_keeping import SymlinksReport, drop_symlinks, keep_symlinks
@@ -194,11 +194,11 @@ class Table(ReadableTable):
 
         :param patience: seconds an undecided job may be silent; ``None`` takes each job's own.
         """
-        return self.driver.run(recover(self._context, patience))
+        return self.driver.run(recover_all(self._context, patience))
 
     def plan_recovery(self, patience: float | None = None) -> list[Recovered]:
         """What :meth:`recover` would do, with the same ``patience``. Changes nothing."""
-        return self.driver.run(plan_recovery(self._context, patience))
+        return self.driver.run(plan_all(self._context, patience))
 
     def settle(self, jobs: Collection[str]) -> list[Recovered]:
         """Settle open jobs whose processes have ended: finish those that are committed, abort the

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 
 from ..errors import DamagedError, InvalidInputError, StoreFullError
 from ..index.old_parts import find_old_parts
+from ..index.read_index import read_index, still_true
 from ..job_spec import Coordination
 from ..layout import is_job_id, job_in_key
 from ..protocol.apply import finish
@@ -21,7 +22,7 @@ from ..s3.requests import All, Found, Head, ListedUpload, Step
 from ..state.context import Context
 from ..state.decide import decide_abort, read_decision
 from ..state.found_table import find_table
-from ..state.heads import all_heads, release_claim
+from ..state.heads import all_heads, list_heads_and_index, read_head, release_claim
 from ..state.old_records import KEPT_FOR, find_old_records
 from ..state.tolerance import or_damage
 from .purge_plan import Judged, Wanted, judge_uploads
@@ -194,6 +195,26 @@ def _entry(it: Judged, apply: bool, failure: str | None) -> PurgeEntry:
     return PurgeEntry(upload.key, upload.upload_id, it.job, upload.initiated, action, reason)
 
 
+def recover_all(context: Context, patience: float | None = None) -> Step[list[Recovered]]:
+    """As :func:`.recovery.recover`, and claims of jobs that are gone taken off partitions.
+
+    A head that the index knows as it is carries no claim, so that few are read.
+    """
+    outcomes = yield from recover(context, patience)
+    left = yield from _claims_of_closed_jobs(context, (yield from _unindexed_heads(context)))
+    if left:
+        facts, _ = yield from known(context, (yield from find_table(context)))
+        outcomes += yield from _each(left, partial(_release, replace(context, facts=facts)))
+    return outcomes
+
+
+def plan_all(context: Context, patience: float | None = None) -> Step[list[Recovered]]:
+    """What :func:`recover_all` would do. Changes nothing."""
+    outcomes = yield from plan_recovery(context, patience)
+    left = yield from _claims_of_closed_jobs(context, (yield from _unindexed_heads(context)))
+    return outcomes + (yield from _each(left, partial(_would_release, context)))
+
+
 def release_dead_claims(context: Context) -> Step[list[Recovered]]:
     """Resolve claims of jobs that have no open record any more: one GET a head.
 
@@ -201,41 +222,25 @@ def release_dead_claims(context: Context) -> Step[list[Recovered]]:
     clean-up was done, and then die: nothing but the head tells. Whoever claims the head next takes
     such a claim off; this does it for partitions that nobody writes.
     """
-    found = yield from _claims_of_closed_jobs(context)
-    outcomes = []
-    for it in found:
-        if isinstance(it, DamagedError):
-            outcomes.append(Recovered.failed("", it))
-        else:
-            outcomes.append((yield from _release(context, *it)))
-    return outcomes
+    found = yield from _claims_of_closed_jobs(context, (yield from all_heads(context)))
+    return (yield from _each(found, partial(_release, context)))
 
 
 def dead_claims(context: Context) -> Step[list[Recovered]]:
     """What :func:`release_dead_claims` would do. Changes nothing."""
-    found = yield from _claims_of_closed_jobs(context)
-    outcomes = []
-    for it in found:
-        if isinstance(it, DamagedError):
-            outcomes.append(Recovered.failed("", it))
-            continue
-        state, job = it
-        decided = yield from or_damage(read_decision(context, job))
-        if isinstance(decided, DamagedError):
-            outcomes.append(Recovered.failed(job, decided))
-        elif decided is not None and decided.decision.is_commit:
-            detail = f"apply {state.slot.name}"
-            outcomes.append(Recovered(job, Outcome.WOULD_FINISH, detail))
-        else:
-            detail = f"take its claim off {state.slot.name}"
-            outcomes.append(Recovered(job, Outcome.WOULD_ABORT, detail))
-    return outcomes
+    found = yield from _claims_of_closed_jobs(context, (yield from all_heads(context)))
+    return (yield from _each(found, partial(_would_release, context)))
 
 
-def _claims_of_closed_jobs(context: Context) -> Step[list[tuple[HeadState, str] | DamagedError]]:
+#: A head and the job whose claim it carries; or why the head cannot be read.
+_Claim = tuple[HeadState, str] | DamagedError
+
+
+def _claims_of_closed_jobs(
+    context: Context, states: Sequence[HeadState | DamagedError]
+) -> Step[list[_Claim]]:
     """Heads with the claim of a job that has no open record; those that cannot be read."""
-    states = yield from all_heads(context)
-    found: list[tuple[HeadState, str] | DamagedError] = []
+    found: list[_Claim] = []
     for state in states:
         if isinstance(state, DamagedError):
             found.append(state)
@@ -244,6 +249,39 @@ def _claims_of_closed_jobs(context: Context) -> Step[list[tuple[HeadState, str] 
         if job is not None and (yield from read_open(context, job)) is None:
             found.append((state, job))
     return found
+
+
+def _unindexed_heads(context: Context) -> Step[list[HeadState]]:
+    """The heads of partitions that have changed since the index was written, or that it left out
+    for their claims. Verification names those that cannot be read."""
+    listing = yield from list_heads_and_index(context)
+    known_as_they_are: Collection[str] = ()
+    if listing.index is not None:
+        known_as_they_are = still_true((yield from read_index(context)).entries, listing.heads)
+    slots = [it.slot for name, it in listing.heads.items() if name not in known_as_they_are]
+    states = yield All(tuple(or_damage(read_head(context, slot)) for slot in slots))
+    return [state for state in states if isinstance(state, HeadState)]
+
+
+def _each(
+    found: Iterable[_Claim], treat: Callable[[HeadState, str], Step[Recovered]]
+) -> Step[list[Recovered]]:
+    outcomes = []
+    for it in found:
+        if isinstance(it, DamagedError):
+            outcomes.append(Recovered.failed("", it))
+        else:
+            outcomes.append((yield from treat(*it)))
+    return outcomes
+
+
+def _would_release(context: Context, state: HeadState, job: str) -> Step[Recovered]:
+    decided = yield from or_damage(read_decision(context, job))
+    if isinstance(decided, DamagedError):
+        return Recovered.failed(job, decided)
+    if decided is not None and decided.decision.is_commit:
+        return Recovered(job, Outcome.WOULD_FINISH, f"apply {state.slot.name}")
+    return Recovered(job, Outcome.WOULD_ABORT, f"take its claim off {state.slot.name}")
 
 
 def _release(context: Context, state: HeadState, job: str) -> Step[Recovered]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -10,7 +10,18 @@ from typing import Any
 import pytest
 
 from support.memory_store import Behaviour, ManualClock, MemoryStore, flatten
-from support.protocol import DAY1, DAY2, DAY3, ROOT, SCHEMA, Crash, World, die_before_applying
+from support.protocol import (
+    DAY1,
+    DAY2,
+    DAY3,
+    ROOT,
+    SCHEMA,
+    Crash,
+    World,
+    die_before_applying,
+    memory_table,
+)
+from zero_rename import Table
 from zero_rename.committer import (
     CommitStateUnknownError,
     Committed,
@@ -20,6 +31,7 @@ from zero_rename.committer import (
     JobSpec,
     Mode,
     OnRepeat,
+    Outcome,
     RefusedError,
     StoreRefusedError,
     StoreUnfitError,
@@ -49,6 +61,7 @@ from zero_rename.committer.s3.requests import (
     UploadPart,
 )
 from zero_rename.committer.state.decide import decide, read_decision
+from zero_rename.committer.state.heads import Swapped, read_head, swap_head
 
 
 def crash_at(world: World, number: int, applied: bool) -> None:
@@ -771,3 +784,61 @@ def test_jobs_stay_open_where_the_uploads_cannot_be_listed() -> None:
         "its clean-up is finished; 0 uploads aborted"
     ] * 2
     world.assert_clean()
+
+
+class TestClaimsOfClosedJobs:
+    """A claim that arrived after its job had been cleaned up: only the head tells of it."""
+
+    def late_claim(self, table: Table, partitions: Sequence[str] = (DAY1,)) -> str:
+        """A job that is aborted and closed, and whose claims come after that."""
+        opened = table.open_job(JobSpec(SCHEMA, partition_by=("day",)))
+        table.abort(opened)
+        for name in partitions:
+            slot = Slot.partition(ROOT, name)
+            state = table.driver.run(read_head(table._context, slot))
+            claimed = state.head.claimed(opened.job, "gone", new_write_id(), state.etag)
+            assert isinstance(table.driver.run(swap_head(table._context, state, claimed)), Swapped)
+        return opened.job
+
+    def table(self, partitions: int = 1) -> Table:
+        world = World()
+        world.load(*(f"day={number}" for number in range(1, partitions + 1)))
+        return memory_table(world.store)
+
+    def claim(self, table: Table) -> str | None:
+        slot = Slot.partition(ROOT, DAY1)
+        return table.driver.run(read_head(table._context, slot)).head.claim
+
+    @pytest.mark.parametrize("indexed", [False, True])
+    def test_are_taken_off(self, indexed: bool) -> None:
+        table = self.table()
+        job = self.late_claim(table)
+        if indexed:
+            table.write_index()
+        (planned,) = table.plan_recovery()
+        assert (planned.job, planned.outcome) == (job, Outcome.WOULD_ABORT)
+        assert self.claim(table) == job
+        (done,) = table.recover()
+        assert (done.job, done.outcome) == (job, Outcome.ABORTED)
+        assert self.claim(table) is None
+        assert table.recover() == []
+
+    def test_the_claim_of_an_open_job_stays(self) -> None:
+        table = self.table()
+        opened = table.open_job(JobSpec(SCHEMA, partition_by=("day",)))
+        slot = Slot.partition(ROOT, DAY1)
+        state = table.driver.run(read_head(table._context, slot))
+        claimed = state.head.claimed(opened.job, "here", new_write_id(), state.etag)
+        table.driver.run(swap_head(table._context, state, claimed))
+        assert [it.outcome for it in table.recover()] == [Outcome.LEFT]
+        assert self.claim(table) == opened.job
+
+    def test_few_heads_are_read_where_there_is_an_index(self) -> None:
+        table = self.table(partitions=40)
+        table.write_index()
+        self.late_claim(table)
+        driver: Any = table.driver
+        driver.requests.clear()
+        assert len(table.recover()) == 1
+        heads = [it for it in driver.requests if "/heads/day=" in getattr(it, "key", "")]
+        assert {it.key for it in heads} == {ROOT.head_key(DAY1)}
