@@ -118,6 +118,7 @@ def why_outside(bucket: str, key: str, root: TableRoot, destination: str) -> str
         "which has an empty, '.' or '..' component": not {"", ".", ".."}.isdisjoint(parts),
         "among the records of committers": any(p.startswith((CONTROL, "__magic")) for p in parts),
         "a marker": parts[-1] == "_SUCCESS",
+        "a file of this package's own committer": is_native(key),
         "which has control characters": not key.isprintable(),
     }
     return next((f"names the key {key!r}, {why}" for why, is_so in wrong.items() if is_so), None)

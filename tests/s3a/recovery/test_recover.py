@@ -40,6 +40,7 @@ from zero_rename.s3a.recovery.recover import JobOutcome, RecoveredJob, recover_j
 from zero_rename.s3a.runs.ledger import closed_key, open_tries, open_try, tries_of
 from zero_rename.s3a.runs.try_record import SUBMITTED
 
+NATIVE = f"zr1-{'A' * 26}"
 DEAD = RecoveryOptions(apply=True, dead={JOB})
 ROLL_BACK = RecoveryOptions(apply=True, dead={JOB}, direction=Action.BACK)
 WRITES = (Put, Delete, DeleteMany, CompleteUpload, AbortUpload)
@@ -457,6 +458,7 @@ class TestUntrusted:
             ({"destinationKey": "wh/flights/../secret"}, "component"),
             ({"destinationKey": "wh/flights/_zero_rename/table.json"}, "records of committers"),
             ({"destinationKey": "wh/flights/_SUCCESS"}, "a marker"),
+            ({"destinationKey": f"wh/flights/day=1/part-0-{NATIVE}-0000.parquet"}, "own committer"),
             ({"destinationKey": "wh/flights/\x1b[2Jx"}, "'wh/flights/\\x1b[2Jx'"),
             ({"jobId": OTHER}, f"of another job, '{OTHER}'"),
         ],
