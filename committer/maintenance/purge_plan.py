@@ -57,6 +57,10 @@ class Wanted:
     jobs: Collection[str] = frozenset()
 
 
+#: Seconds that no probe lasts, however often a store fails to answer it.
+_PROBE_LASTS = 3600.0
+
+
 @dataclass(frozen=True)
 class Fate:
     """What is known of a job without an open record.
@@ -102,9 +106,10 @@ def judge_page(
     fates.update(zip(asked_for, found, strict=True))
     owned = {*still_open, *(job for job in jobs if fates[job] is not None)}
     unowned = [upload.key for upload in uploads if job_in_key(upload.key) not in owned]
-    # The age of a foreign upload is told by the store's clock, as when it was initiated.
+    # The age of an upload is told by the store's clock, as when it was initiated.
     asked = None
-    if wanted.foreign_older_than is not None:
+    probed = any(upload.key.startswith(context.root.probe_key("")) for upload in uploads)
+    if wanted.foreign_older_than is not None or (probed and still_open):
         asked = yield Head(context.root.table_key)
     judge = _Judge(
         context.root,
@@ -155,7 +160,7 @@ class _Judge:
     """What is known when uploads are judged.
 
     :param fates: by job without an open record.
-    :param now: the store's time; ``None`` where nothing is aborted by age.
+    :param now: the store's time; ``None`` where nothing is judged by age.
     """
 
     root: TableRoot
@@ -182,7 +187,8 @@ class _Judge:
         """Whether to abort an upload of a job of this table, and why; ``None``: of no such job."""
         if upload.key.startswith(self.root.probe_key("")):
             # A probe runs while its job is open, and its upload names no job.
-            if self.still_open:
+            age = 0.0 if self.now is None else self.now - upload.initiated
+            if self.still_open and age < _PROBE_LASTS:
                 return False, "a probe's, and a job is open"
             return True, "left by a probe"
         if job in self.still_open:

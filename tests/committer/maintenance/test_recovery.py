@@ -646,6 +646,18 @@ class TestPurge:
         assert [str(entry.action) for entry in world.purge().entries] == ["aborted"]
         world.assert_clean()
 
+    def test_a_probe_s_upload_that_is_older_than_any_probe(self) -> None:
+        """A table that is busy has an open job at any time."""
+        clock = ManualClock(1_000_000.0)
+        world = World(MemoryStore(clock=clock))
+        world.load(DAY1)
+        left = self.upload(world, ROOT.probe_key("x"))
+        world.open()
+        clock.advance(3700)
+        (entry,) = world.purge(patience=1e9).entries
+        assert (str(entry.action), entry.reason) == ("aborted", "left by a probe")
+        assert left not in world.store.uploads
+
     def test_other_tables_uploads_where_the_whole_bucket_is_listed(self) -> None:
         clock = ManualClock(1_000_000.0)
         behaviour = Behaviour(lists_uploads=False)
