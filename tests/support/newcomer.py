@@ -231,6 +231,7 @@ def airflow_variables(port: int) -> dict[str, str]:
     return {
         "AIRFLOW__API__PORT": str(port),
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
+        "AIRFLOW__CORE__PARALLELISM": "2",
         # The API's first answer takes half a minute on a busy machine.
         "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "300",
         "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port()),
