@@ -103,14 +103,32 @@ def plan_resolution(
             f"{context.root.url} names what there is.",
         )
     kept = _kept(context, conflict, keep)
+    files, origins = yield from _files_of(context, conflict, kept, snapshot.files)
+    yield from _require(context, partition, files)
     dropped = [it.job for it in conflict.touches if it.job not in kept]
-    origins = {it.job: frozenset(it.merged or {it.job}) for it in conflict.touches}
-    origins |= yield from origins_of(context, partition, snapshot.files)
+    return _plan(partition, kept, dropped, files, snapshot, origins)
+
+
+def _files_of(
+    context: Context,
+    conflict: PartitionConflict,
+    kept: Collection[str],
+    visible: Sequence[DataFile],
+) -> Step[tuple[list[DataFile], frozenset[str]]]:
+    """The files with the rows of the jobs to keep, and of all that are none of the conflict; and
+    the jobs that wrote those rows first.
+
+    :raises InvalidInputError: rows to keep were written again as one with rows to drop.
+    """
     named = {it.job for it in conflict.touches}
-    for job in sorted({file.job for file in snapshot.files}):
-        if (origins[job] - named) if job in dropped else origins[job].intersection(dropped):
-            raise _one_piece(context, partition, job, origins[job])
-    files = [file for file in snapshot.files if file.job not in dropped]
+    dropped = named.difference(kept)
+    origins = {it.job: frozenset(it.merged or {it.job}) for it in conflict.touches}
+    origins |= yield from origins_of(context, conflict.partition, visible)
+    for job in sorted({file.job for file in visible}):
+        mixed = origins[job] - named if job in dropped else origins[job] & dropped
+        if mixed:
+            raise _one_piece(context, conflict.partition, job, origins[job])
+    files = [file for file in visible if file.job not in dropped]
     there = all_of(origins, files)
     # Those that have rows of their own first: what others wrote again may be theirs.
     for touch in sorted(conflict.touches, key=lambda it: bool(it.merged)):
@@ -118,11 +136,10 @@ def plan_resolution(
         if touch.job not in kept or touch.visible or not touch.files or own <= there:
             continue
         if own & there:
-            raise _one_piece(context, partition, touch.job, own)
-        files += yield from files_of_job(context, touch.job, partition)
+            raise _one_piece(context, conflict.partition, touch.job, own)
+        files += yield from files_of_job(context, touch.job, conflict.partition)
         there |= own
-    yield from _require(context, partition, files)
-    return _plan(partition, kept, dropped, files, snapshot, there)
+    return files, there
 
 
 def plan_undoing(context: Context, partition: str, job: str) -> Step[ResolutionPlan]:
