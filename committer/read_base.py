@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 
 from .errors import InvalidInputError
 
@@ -21,18 +21,25 @@ class ReadBase:
     :param table: the root that was read, ``s3://bucket/prefix``; ``None`` where nothing was.
     :param epochs: by partition; 0: it was not there; ``None``: it counts as not read.
     :param whole: the whole table was read, so that partitions not in ``epochs`` were not there.
-    :param listed: of a partition that held what a listing showed, a digest of that listing: a
-        replace is refused where it shows other files by then, whoever wrote them.
+    :param listed: of partitions that held what a listing showed, a digest of that: a replace is
+        refused where it shows other files by then, whoever wrote them. ``None``: nothing was
+        listed, since readers of the table went by heads alone.
     """
 
     table: str | None
     epochs: Mapping[str, int | None]
     whole: bool = True
-    listed: Mapping[str, str] = field(default_factory=dict)
+    listed: Mapping[str, str] | None = None
 
     def epoch(self, partition: str) -> int | None:
         """The epoch at which a partition was read; ``None``: it was not read."""
         return self.epochs.get(partition, 0 if self.whole else None)
+
+    def listing(self, partition: str) -> str | None:
+        """A digest of the files that a partition without a head held; ``None``: not known."""
+        if self.listed is None or (self.epoch(partition) != 0):
+            return None
+        return self.listed.get(partition, listing_digest(()))
 
     def encode(self) -> str:
         """A text, for the data source's option ``base`` and for other processes."""
@@ -46,8 +53,13 @@ class ReadBase:
         """
         try:
             found = json.loads(text)
-            listed = found.get("listed", {})
-            base = ReadBase(found["table"], found["epochs"], found["whole"], dict(listed))
+            listed = found.get("listed")
+            base = ReadBase(
+                found["table"],
+                found["epochs"],
+                found["whole"],
+                None if listed is None else dict(listed),
+            )
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ValueError("is no text of Snapshot.base.encode()") from error
         epochs = base.epochs.values() if isinstance(base.epochs, dict) else [-1]

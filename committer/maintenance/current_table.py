@@ -72,7 +72,9 @@ def current_snapshot(context: Context, partitions: Collection[str] | None) -> St
             if isinstance(found, ListedTable):
                 files = found.of(partitions)
                 schema, partition_by = found.schema, found.partition_by
-                return Snapshot(context.root, schema, partition_by, files, {}, partitions)
+                return Snapshot(
+                    context.root, schema, partition_by, files, {}, partitions, lists=True
+                )
 
 
 def stored_names(

@@ -127,7 +127,7 @@ def _refuse_unread(opened: OpenedJob, target: Target, listed: Sequence[ListedObj
     :raises CommitConflictError: others are there now.
     """
     base = opened.spec.base
-    read = None if base is None else base.listed.get(target.partition)
+    read = None if base is None else base.listing(target.partition)
     if read is None or opened.spec.on_conflict is OnConflict.LAST_WINS:
         return
     there = (it for it in listed if is_data_file(it) and job_in_key(it.key) is None)

@@ -45,6 +45,7 @@ class Snapshot:
         showed: files from before the table that nobody has adopted yet, or any of a table of
         coordination *none*.
     :param asked: the partitions asked for; ``None``: all.
+    :param lists: partitions without an epoch hold what a listing showed, if it showed any.
     """
 
     root: TableRoot
@@ -53,6 +54,7 @@ class Snapshot:
     files: tuple[DataFile, ...]
     epochs: dict[str, int]
     asked: Collection[str] | None = None
+    lists: bool = False
 
     @property
     def base(self) -> ReadBase:
@@ -65,7 +67,8 @@ class Snapshot:
             for name, files in self.by_partition().items()
             if name not in self.epochs
         }
-        return ReadBase(self.root.url, epochs, whole=self.asked is None, listed=listed)
+        whole = self.asked is None
+        return ReadBase(self.root.url, epochs, whole, listed if self.lists else None)
 
     def by_partition(self) -> dict[str, list[DataFile]]:
         """The files of each partition that has any, oldest first."""
@@ -319,7 +322,15 @@ def _snapshot(view: _View, asked: Collection[str] | None) -> Step[Survey]:
             # The table was read again, after another change.
             error = HeadMovedError("Its columns were overwritten.", table=view.context.root.url)
             damaged.setdefault(name, error)
-    shown = Snapshot(view.context.root, table.schema, table.partition_by, every, epochs, asked)
+    shown = Snapshot(
+        view.context.root,
+        table.schema,
+        table.partition_by,
+        every,
+        epochs,
+        asked,
+        lists=view.table.unadopted,
+    )
     return Survey(shown, damaged)
 
 

@@ -4,7 +4,7 @@ files hold that were written again."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ..errors import DamagedError, InvalidInputError
@@ -107,9 +107,7 @@ def find_compactible(
 def _of_one(snapshot: Snapshot, partition: str) -> Snapshot:
     files = tuple(file for file in snapshot.files if file.partition == partition)
     epochs = {partition: snapshot.epochs[partition]} if partition in snapshot.epochs else {}
-    return Snapshot(
-        snapshot.root, snapshot.schema, snapshot.partition_by, files, epochs, (partition,)
-    )
+    return replace(snapshot, files=files, epochs=epochs, asked=(partition,))
 
 
 def compaction_spec(context: Context, plan: CompactionPlan, owner: Owner) -> Step[JobSpec]:

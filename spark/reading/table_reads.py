@@ -66,7 +66,9 @@ class Noted:
         if partition_filter is not None and partition_filter not in filters:
             filters = (*filters, partition_filter)
         whole = self.base.whole or base.whole or len(filters) > _MOST_FILTERS
-        listed = {**base.listed, **self.base.listed}
+        listed = self.base.listed
+        if base.listed is not None:
+            listed = {**base.listed, **(listed or {})}
         both = replace(self.base, epochs=epochs, whole=whole, listed=listed)
         return replace(self, base=both, filters=() if whole else filters)
 

@@ -21,6 +21,7 @@ from zero_rename.committer import (
     TableRoot,
 )
 from zero_rename.committer.job_spec import Coordination
+from zero_rename.committer.maintenance.adopt import adopt
 from zero_rename.committer.rewrites.compaction import compaction_spec, find_compactible
 from zero_rename.committer.s3.requests import Put
 
@@ -122,6 +123,22 @@ class TestListedPartitions:
     def test_nothing_came(self, world: World, partitions: list[str] | None) -> None:
         again = overwrite(world, world.snapshot(partitions).base, DAY2)
         assert world.jobs_of(DAY2) == [again.job]
+
+    def test_a_partition_that_came_since_is_not_taken_away(self, world: World) -> None:
+        base = world.snapshot().base
+        world.store.apply(Put(f"{ROOT.partition_prefix(DAY3)}late.parquet", b"rows"))
+        with pytest.raises(CommitConflictError, match=DAY3):
+            overwrite(world, base, DAY1, replace_table=True)
+        assert world.listed(DAY3)
+        world.assert_clean()
+
+    def test_where_readers_go_by_heads_alone_nobody_has_listed(self, world: World) -> None:
+        """What lies in a directory without a head is none of the table's: nothing was read."""
+        world.driver.run(adopt(world.context, Owner(), apply=True))
+        base = world.snapshot().base
+        world.store.apply(Put(f"{ROOT.partition_prefix(DAY3)}late.parquet", b"rows"))
+        assert base.listed is None
+        assert overwrite(world, base, DAY3)
 
     def test_what_is_no_data_does_not_count(self, world: World) -> None:
         base = world.snapshot().base
