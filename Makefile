@@ -70,7 +70,7 @@ dagster-life: setup ## The examples in a whole Dagster: dg, a backfill with a ho
 dagster-peers: setup ## What Dagster's I/O managers for Delta and Iceberg do on empty days and retries, beside ours
 	@PYTHONPATH=tests $(PY) -m dagster_life.peers
 
-proof: setup     ## What is too long for make test; writes docs/proof.md. PARTS="simulation torture weather s3a airflow"
+proof: setup     ## What is too long for make test; writes docs/proof.md. PARTS="simulation walk torture weather s3a airflow"
 	@PYTHONPATH=tests $(PY) -m proof $(PARTS)
 
 growth: setup    ## How a table's records grow, in bytes, requests and memory; writes docs/performance.md

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from proof import programs, simulated
+from proof import programs, simulated, walked
 from proof.outcome import Outcome, Verdict
 from proof.page import Page
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PARTS: dict[str, Callable[[int], Outcome]] = {
     "simulation": simulated.prove,
+    "walk": walked.prove,
     "torture": programs.torture,
     "weather": programs.weather,
     "s3a": programs.s3a,

@@ -8,12 +8,14 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from proof import programs, simulated
+from proof import programs, simulated, walked
 from proof.outcome import Outcome, Verdict
 from proof.page import Page
 from simulation import catalogue
 from simulation.explore import Failure
 from simulation.invariants import Violation
+from walk.plan import make_plan
+from walk.walking import WalkFailure
 
 PARTS = ["simulation", "torture", "s3a"]
 DAY = date(2026, 1, 2)
@@ -103,3 +105,25 @@ class TestSimulation:
         monkeypatch.setattr(simulated, "RANDOM", {})
         outcome = simulated.prove(1)
         assert (outcome.verdict, outcome.why) == (Verdict.FAILED, "broken in: no such scenario")
+
+
+class TestWalk:
+    def test_each_seed_is_walked_from_however_short_the_time(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("WALK_SEEDS", "5 6")
+        monkeypatch.setenv("WALK_MINUTES", "0")
+        outcome = walked.prove(1)
+        assert outcome.verdict is Verdict.PASSED
+        assert outcome.command == 'WALK_SEEDS="5 6" WALK_MINUTES=0 make proof PARTS=walk'
+        assert [line.split("|")[1:3] for line in outcome.details[2:4]] == [
+            [" 5 ", " 1 "],
+            [" 6 ", " 1 "],
+        ]
+
+    def test_a_walk_that_fails_is_told_with_its_plan(self) -> None:
+        failure = WalkFailure(make_plan(7), "the end", ValueError("no rows"), ["  1 append: done"])
+        again = pickle.loads(pickle.dumps(failure))
+        assert "ValueError: no rows" in str(again)
+        assert "seed 7:" in str(again)
+        assert "1 append: done" in str(again)

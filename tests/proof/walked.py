@@ -1,0 +1,59 @@
+"""The public walk in its long form: as many walks as there is time for.
+
+``WALK_SEEDS`` names the seeds, each the beginning of as many walks as its share of the time
+allows; ``WALK_MINUTES`` says how long all of them take together.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+from proof.outcome import Outcome, Verdict
+from walk.walking import WalkFailure, Walks, walk_seeds
+
+_SEEDS = "1 2 3"
+_MINUTES = "60"
+#: Walks between the first of a seed and the first of the next.
+APART = 10_000_000
+
+
+def prove(processes: int) -> Outcome:
+    seeds = [int(word) for word in os.environ.get("WALK_SEEDS", _SEEDS).split()]
+    minutes = float(os.environ.get("WALK_MINUTES", _MINUTES))
+    command = (
+        f'WALK_SEEDS="{" ".join(map(str, seeds))}" WALK_MINUTES={minutes:g} make proof PARTS=walk'
+    )
+    every, lines, failures = Walks(), ["| seed | walks | commits | requests |"], []
+    lines.append("|---|---:|---:|---:|")
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        for seed in seeds:
+            until = time.monotonic() + 60 * minutes / len(seeds)
+            shares = [pool.submit(_walk, seed, processes, n, until) for n in range(processes)]
+            walks = Walks()
+            for share in shares:
+                try:
+                    walks.add(share.result())
+                except WalkFailure as failure:
+                    failures.append(str(failure))
+            every.add(walks)
+            counts = f"{walks.walks:,} | {walks.commits:,} | {walks.requests:,}"
+            lines.append(f"| {seed} | {counts} |")
+            print(lines[-1], flush=True)
+    details = (*lines, "", *every.table)
+    if failures:
+        text = [line for it in failures for line in ("", "```", *it.splitlines(), "```")]
+        why = f"broken: {len(failures)} walks failed"
+        return Outcome(Verdict.FAILED, command, (*details, *text), why)
+    return Outcome(Verdict.PASSED, command, details)
+
+
+def _walk(seed: int, processes: int, number: int, until: float) -> Walks:
+    """A process's walks of a seed: every so manieth."""
+    logging.disable(logging.CRITICAL)
+    first = seed * APART
+    return walk_seeds(range(first + number, first + APART, processes), until)

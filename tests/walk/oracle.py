@@ -1,0 +1,295 @@
+"""The oracle: what each partition holds after each decision, in plain Python.
+
+It knows nothing of heads, epochs or files: of each job what its user asked for, and when its
+decision came into the store. Jobs follow each other in the order of their decisions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+#: An id and the columns that it was written with.
+Row = tuple[int, frozenset[str]]
+#: By partition and job, the rows in that job's files.
+State = Mapping[str, Mapping[str, tuple[Row, ...]]]
+
+
+class Violation(AssertionError):
+    """The table is not what the oracle says."""
+
+
+@dataclass
+class Effect:
+    """What a job is asked to do.
+
+    :param opened: how many decisions there were when it was open.
+    """
+
+    job: str
+    opened: int = 0
+
+    def apply(self, oracle: Oracle, state: State) -> State:
+        """The state after it.
+
+        :raises Violation: it must not have committed.
+        """
+        return state
+
+
+@dataclass
+class Write(Effect):
+    """Rows, in the place of others or not.
+
+    :param rows: by partition.
+    :param named: partitions that it replaces, rows or none; ``whole``: all.
+    :param read: by partition, the ids that the rows were computed from, under *fail*.
+    :param marks: whether it leaves a ``_SUCCESS`` in each partition.
+    :param columns: that the table has from then on, with ``merges`` besides its others.
+    """
+
+    rows: dict[str, tuple[Row, ...]] = field(default_factory=dict)
+    mode: str = "append"
+    named: tuple[str, ...] = ()
+    whole: bool = False
+    last_wins: bool = False
+    once: str | None = None
+    on_repeat: str = "skip"
+    read: dict[str, Counter[int]] = field(default_factory=dict)
+    columns: dict[str, str] = field(default_factory=dict)
+    merges: bool = False
+    overwrites: bool = False
+    marks: bool = True
+
+    def apply(self, oracle: Oracle, state: State) -> State:
+        own = self._run_before(oracle)
+        self._check(oracle, state, own)
+        new = {name: dict(jobs) for name, jobs in state.items()}
+        for jobs in new.values():
+            jobs.pop(own or "", None)
+        replaced = set(self.named) | (set(new) if self.whole else set())
+        if self.mode == "replace":
+            replaced |= set(self.rows)
+        for name in replaced:
+            new[name] = {}
+            oracle.kept.pop(name, None)
+        for name, rows in self.rows.items():
+            new.setdefault(name, {})[self.job] = rows
+        self._columns(oracle)
+        if self.once is not None:
+            oracle.runs.setdefault(self.once, []).append(self.job)
+        return new
+
+    def _run_before(self, oracle: Oracle) -> str | None:
+        """The run's job whose rows this one's take the place of."""
+        before = oracle.runs.get(self.once or "", [])
+        if before and self.on_repeat == "skip":
+            raise Violation(f"{self.job} repeats {before[-1]}, which did the work of {self.once}")
+        return before[-1] if before and self.on_repeat == "replace_own" else None
+
+    def _check(self, oracle: Oracle, state: State, own: str | None) -> None:
+        for name, seen in self.read.items():
+            if name in {*self.rows, *self.named} and ids(state, name) != seen:
+                raise Violation(f"{self.job} writes over {name} as it had not read it: {seen}")
+        if self.mode == "fail-if-exists":
+            for name, rows in self.rows.items():
+                if rows and any(job != own for job, them in state.get(name, {}).items() if them):
+                    raise Violation(f"{self.job} fails if {name} exists, and it does")
+        if self.last_wins:
+            return
+        for number in range(self.opened, len(oracle.commits)):
+            replaces = self.mode == "replace"
+            for name in ({*self.rows, *self.named} | self._every(state)) & oracle.touched(
+                number, not replaces
+            ):
+                raise Violation(
+                    f"{self.job} commits over {oracle.commits[number]}, which changed {name} after "
+                    "it had opened"
+                )
+
+    def _every(self, state: State) -> set[str]:
+        return set(state) if self.whole else set()
+
+    def _columns(self, oracle: Oracle) -> None:
+        if self.overwrites or oracle.columns is None:
+            oracle.columns = dict(self.columns)
+        elif self.merges:
+            kinds = {**self.columns, **oracle.columns}
+            if "int64" in (self.columns.get("n"), oracle.columns.get("n")):
+                kinds["n"] = "int64"
+            oracle.columns = kinds
+
+
+@dataclass
+class Adopt(Effect):
+    """Files from before get heads; where there was no table, their columns become its own."""
+
+    def apply(self, oracle: Oracle, state: State) -> State:
+        if oracle.columns is None:
+            oracle.columns = {"n": "int32"}
+        return state
+
+
+@dataclass
+class Rewrite(Effect):
+    """A compaction. The partition is the one that the decision names."""
+
+    partition: str = ""
+
+    def apply(self, oracle: Oracle, state: State) -> State:
+        return oracle.rewritten(state, self.partition, self.job, rows_of(state, self.partition))
+
+
+@dataclass
+class Resolve(Effect):
+    """A partition is to hold the rows of some jobs, and of those that are not in conflict."""
+
+    partition: str = ""
+    kept: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    discard: bool = False
+
+    def apply(self, oracle: Oracle, state: State) -> State:
+        here = state.get(self.partition, {})
+        rows = dict.fromkeys(
+            row for job, them in here.items() if job not in self.dropped for row in them
+        )
+        for job in self.kept:
+            if not here.get(job):
+                rows |= dict.fromkeys(oracle.wrote(job, self.partition))
+        return oracle.rewritten(state, self.partition, self.job, tuple(rows), not self.discard)
+
+
+@dataclass
+class Undo(Effect):
+    """A partition is to hold what it held before the job that changed it last."""
+
+    partition: str = ""
+    undone: str = ""
+    discard: bool = False
+
+    def apply(self, oracle: Oracle, state: State) -> State:
+        last = oracle.commits.index(self.undone)
+        if self.partition not in oracle.named[last]:
+            raise Violation(f"{self.undone} did nothing to {self.partition}, and it was undone")
+        if ids(oracle.states[last + 1], self.partition) != ids(state, self.partition):
+            others = oracle.touches(self.partition)
+            raise Violation(f"{self.undone} was undone over {others[-1]}")
+        rows = rows_of(oracle.states[last], self.partition)
+        return oracle.rewritten(state, self.partition, self.job, rows, not self.discard)
+
+
+def rows_of(state: State, partition: str) -> tuple[Row, ...]:
+    return tuple(row for rows in state.get(partition, {}).values() for row in rows)
+
+
+def ids(state: State, partition: str) -> Counter[int]:
+    return Counter(row[0] for row in rows_of(state, partition))
+
+
+@dataclass
+class Oracle:
+    """All states so far.
+
+    :param commits: jobs in the order of their decisions; ``states`` and ``shapes``, the table's
+        columns (``None``: there is no table), have one more each; ``named``: the partitions that
+        each decision names.
+    :param kept: partitions of which replaced files may be left in the store, for readers that list.
+    :param told: what the users of jobs were told: *committed* or *refused*.
+    """
+
+    effects: dict[str, Effect] = field(default_factory=dict)
+    commits: list[str] = field(default_factory=list)
+    aborts: set[str] = field(default_factory=set)
+    states: list[State] = field(default_factory=lambda: [{}])
+    shapes: list[dict[str, str] | None] = field(default_factory=lambda: [None])
+    named: list[tuple[str, ...]] = field(default_factory=list)
+    runs: dict[str, list[str]] = field(default_factory=dict)
+    columns: dict[str, str] | None = None
+    kept: dict[str, str] = field(default_factory=dict)
+    told: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def state(self) -> State:
+        return self.states[-1]
+
+    def decided(self, job: str, commit: bool, partitions: tuple[str, ...]) -> None:
+        """A decision came into the store."""
+        if job in self.commits or job in self.aborts:
+            raise Violation(f"{job} is decided a second time")
+        if not commit:
+            self.aborts.add(job)
+            if self.told.get(job) == "committed":
+                raise Violation(f"{job} was told committed, and is aborted")
+            return
+        if self.told.get(job) == "refused":
+            raise Violation(f"{job} was told refused, and commits")
+        effect = self.effects[job]
+        if isinstance(effect, Rewrite):
+            effect.partition = partitions[0]
+        after = effect.apply(self, self.state)
+        self.states.append(after)
+        self.shapes.append(self.columns)
+        self.named.append(partitions)
+        self.commits.append(job)
+
+    def tell(self, job: str, word: str) -> None:
+        """What the user of a job is told."""
+        self.told[job] = word
+        if word == "refused" and job in self.commits:
+            raise Violation(f"{job} is committed, and its user is told that it was refused")
+        if word == "committed" and job not in self.commits:
+            raise Violation(f"{job} is not committed, and its user is told that it is")
+
+    def correct(self, effect: Resolve, kept: Collection[str], dropped: Collection[str]) -> None:
+        """A resolution says whose rows it kept and dropped: of a job that came while it was
+        planned, it need not have known."""
+        number = self.commits.index(effect.job)
+        strangers = {*effect.kept, *effect.dropped} - {*kept, *dropped}
+        if strangers or {*kept} & {*dropped} or number + 1 < len(self.commits):
+            raise Violation(f"{effect.job} says nothing of {strangers}")
+        effect.kept, effect.dropped = tuple(kept), tuple(dropped)
+        self.states[-1] = effect.apply(self, self.states[number])
+
+    def touches(self, partition: str) -> list[str]:
+        """The jobs whose decisions name a partition, in their order."""
+        named = zip(self.commits, self.named, strict=True)
+        return [job for job, partitions in named if partition in partitions]
+
+    def touched(self, number: int, replaced: bool = False) -> set[str]:
+        """Partitions that a commit changed; ``replaced``: took the place of something in."""
+        before, after = self.states[number], self.states[number + 1]
+        names = {*before, *after}
+        found = {name for name in names if before.get(name, {}) != after.get(name, {})}
+        if not replaced:
+            return found
+        effect = self.effects[self.commits[number]]
+        replaces = not isinstance(effect, Write) or effect.mode == "replace"
+        return found if replaces else set()
+
+    def wrote(self, job: str, partition: str) -> tuple[Row, ...]:
+        """The rows that a job's files in a partition held when it committed."""
+        number = self.commits.index(job)
+        return self.states[number + 1].get(partition, {}).get(job, ())
+
+    def rewritten(
+        self, state: State, partition: str, job: str, rows: tuple[Row, ...], keeps: bool = False
+    ) -> State:
+        """A partition that a job wrote anew, with the columns that there are."""
+        if keeps:
+            self.kept[partition] = job
+        else:
+            self.kept.pop(partition, None)
+        now = frozenset(self.columns or ())
+        return {**state, partition: {job: tuple((it, had & now) for it, had in rows)}}
+
+    def visible(self, state: State) -> dict[str, Counter[Row]]:
+        """What a reader sees of a state, by partition."""
+        found = {name: Counter(rows_of(state, name)) for name in state}
+        return {name: rows for name, rows in found.items() if rows}
+
+
+def older(rows: Mapping[str, tuple[Row, ...]]) -> State:
+    """A state with files from before the table."""
+    return {name: {"older": them} for name, them in rows.items()}

@@ -1,0 +1,143 @@
+"""What readers see: by the heads, by symlink manifests, by listing."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from walk.oracle import State, Violation
+from walk.world import ROOT, World, value_of
+
+from zero_rename import Table
+from zero_rename.committer.layout import UNPARTITIONED, is_hidden
+from zero_rename.committer.protocol.snapshot import Snapshot
+
+#: Rows as a reader sees them: partition, id, and the other columns by name.
+Seen = Counter[tuple[str, int, tuple[tuple[str, int | None], ...]]]
+
+
+def expected(world: World, state: State, columns: Iterable[str]) -> Seen:
+    """What a state is to a reader who is given columns."""
+    names = sorted(columns)
+    found: Seen = Counter()
+    for name, rows in world.oracle.visible(state).items():
+        for (number, had), count in rows.items():
+            values = tuple((it, value_of(number, it) if it in had else None) for it in names)
+            found[name, number, values] += count
+    return found
+
+
+def of_arrow(world: World, data: pa.Table, partition: str | None = None) -> Seen:
+    """Arrow data as rows; ``partition`` where the data does not say it."""
+    names = sorted(set(data.column_names) - {"id", "day"})
+    found: Seen = Counter()
+    for row in data.to_pylist():
+        name = partition
+        if name is None:
+            name = f"day={row['day']}" if world.plan.partitioned else UNPARTITIONED
+        found[name, row["id"], tuple((it, row[it]) for it in names)] += 1
+    return found
+
+
+def by_heads(world: World, table: Table, snapshot: Snapshot) -> Seen:
+    """File by file, as jobs do that compute rows of what is there."""
+    found: Seen = Counter()
+    for file in snapshot.files:
+        batches = list(table.read_file(snapshot, file))
+        data = pa.Table.from_batches(batches, snapshot.schema)
+        found += of_arrow(world, data)
+    return found
+
+
+def require(what: str, seen: Seen, states: Iterable[Seen]) -> None:
+    """:raises Violation: what a reader sees is none of the states that it may see."""
+    possible = list(states)
+    if seen in possible:
+        return
+    last = possible[-1]
+    told = [("missing", last - seen), ("too much", seen - last)]
+    text = "; ".join(f"{word}: {_short(rows)}" for word, rows in told if rows)
+    raise Violation(f"{what} sees none of {len(possible)} states; of the last one {text}")
+
+
+def require_state(
+    world: World,
+    who: str,
+    start: int,
+    schema: pa.Schema,
+    seen: Seen,
+    asked: Collection[str] | None,
+) -> None:
+    """:raises Violation: a reader sees what was never the table's state since he began.
+
+    :param start: how many commits there were then.
+    :param asked: the partitions that he asked for.
+    """
+    names = set(schema.names) - {"id", "day"}
+    oracle = world.oracle
+    columns = [{"n"} if it is None else set(it) for it in oracle.shapes[start:]]
+    if names not in columns:
+        raise Violation(f"{who} is given the columns {sorted(names)}, and there are {columns}")
+    states = [expected(world, state, names) for state in oracle.states[start:]]
+    require(who, seen, [_asked(state, asked) for state in states])
+
+
+def require_count(world: World, start: int, count: int, asked: Collection[str] | None) -> None:
+    """:raises Violation: rows are counted that the table never had since its counter began."""
+    states = [_asked(expected(world, it, ()), asked) for it in world.oracle.states[start:]]
+    if count not in [sum(state.values()) for state in states]:
+        raise Violation(f"{count} rows are counted; there are {sum(states[-1].values())}")
+
+
+def ids_of(seen: Seen, partition: str) -> Counter[int]:
+    found: Counter[int] = Counter()
+    for (name, number, _), count in seen.items():
+        if name == partition:
+            found[number] += count
+    return found
+
+
+def _asked(rows: Seen, asked: Collection[str] | None) -> Seen:
+    return rows if asked is None else Counter({it: n for it, n in rows.items() if it[0] in asked})
+
+
+def _short(rows: Seen) -> str:
+    shown = [f"{name} {number}{dict(values)} x{n}" for (name, number, values), n in rows.items()]
+    return f"{sum(rows.values())} rows, " + ", ".join(sorted(shown)[:6])
+
+
+def data_keys(world: World, partition: str) -> list[str]:
+    """The files that a reader lists in a partition."""
+    prefix = ROOT.partition_prefix(partition)
+    keys = (key for key in world.objects(prefix))
+    return [key for key in keys if not any(is_hidden(it) for it in key[len(prefix) :].split("/"))]
+
+
+def ids_in(world: World, keys: Iterable[str]) -> Counter[int]:
+    """The ids of the rows in files, as an engine reads them that knows of files alone."""
+    found: Counter[int] = Counter()
+    for key in keys:
+        if key not in world.store.objects:
+            raise Violation(f"a list names {key}, which is not there")
+        found.update(_ids_of(world.store.objects[key].body))
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _ids_of(body: bytes) -> tuple[int, ...]:
+    return tuple(pq.ParquetFile(io.BytesIO(body)).read(["id"], use_threads=False)["id"].to_pylist())
+
+
+def symlinked(world: World) -> Mapping[str, list[str]]:
+    """By partition, the keys that its symlink manifest names."""
+    found = {}
+    for key in world.objects(ROOT.symlinks_prefix):
+        lines = world.store.objects[key].body.decode().splitlines()
+        name = key.removeprefix(ROOT.symlinks_prefix).removesuffix("manifest").strip("/")
+        keys = [line.removeprefix(f"s3://{ROOT.bucket}/") for line in lines]
+        found[name or UNPARTITIONED] = keys
+    return found

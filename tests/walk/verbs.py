@@ -1,0 +1,405 @@
+"""Verbs of a walk: each one call of the public interface, or a few, as a user would put them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from walk import readers
+from walk.oracle import Adopt, Effect, Resolve, Rewrite, Row, Undo, Violation, Write
+from walk.plan import Operation
+from walk.world import Process, World, field_of, rows_as_table
+
+from zero_rename import Table
+from zero_rename.committer.job_spec import FileOptions, JobSpec
+from zero_rename.committer.records.pending_file import TaskResult
+from zero_rename.committer.state.job_state import Committed, OpenedJob
+
+
+@dataclass(frozen=True)
+class OpenJob:
+    """A job that is open between two operations, its rows written."""
+
+    process: Process
+    table: Table
+    opened: OpenedJob
+    results: tuple[TaskResult, ...]
+
+
+#: The last job's fate as its user is told it by a return value: *committed* or *refused*; ``None``:
+#: nothing was said of one job.
+Told = str | None
+Verb = Callable[[World, Process, Operation], Told]
+
+
+def _names(world: World, operation: Operation) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(world.partition(day) for day in operation.days))
+
+
+def _rows(
+    world: World, operation: Operation, columns: frozenset[str]
+) -> dict[str, tuple[Row, ...]]:
+    """One to three rows for each day, of which a replace of named ones may leave some out."""
+    rows: dict[str, tuple[Row, ...]] = {}
+    if operation.options.get("empty"):
+        return rows
+    for day in operation.days:
+        first = operation.number * 100 + day * 10
+        some = tuple((first + n, columns) for n in range(1 + (operation.choice + day) % 3))
+        name = world.partition(day)
+        rows[name] = rows.get(name, ()) + some
+    return rows
+
+
+def _schema(world: World, table: Table, operation: Operation, verb: str) -> pa.Schema:
+    """The columns that a job brings: the table's own, unless it is to change them."""
+    last = [field_of("day")] if world.plan.partitioned else []
+    if verb in ("evolve", "overwrite schema"):
+        wide = operation.options["wide"]
+        names = operation.options["columns"]
+        return pa.schema([field_of("id"), *(field_of(name, wide) for name in names), *last])
+    if world.oracle.columns is not None:
+        return table.schema
+    return pa.schema([field_of("id"), field_of("n"), *last])
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """A write: what the product is asked, and what the oracle is told of it."""
+
+    schema: pa.Schema
+    words: Mapping[str, Any]
+    effect: Callable[[str], Effect]
+    data: pa.Table
+
+
+def _write(world: World, table: Table, operation: Operation, verb: str) -> _Wanted:
+    options = operation.options
+    schema = _schema(world, table, operation, verb)
+    columns = frozenset(schema.names) - {"id", "day"}
+    names = _names(world, operation)
+    rows = _rows(world, operation, columns)
+    words: dict[str, Any] = {"partition_by": ("day",) if world.plan.partitioned else ()}
+    mode = "replace" if verb.startswith(("replace", "overwrite")) else "append"
+    mode = "fail-if-exists" if verb == "fail if exists" else mode
+    whole = verb in ("replace table", "overwrite schema")
+    named = names if verb == "replace named" and world.plan.partitioned else ()
+    if named and operation.choice:
+        rows.pop(names[-1], None)
+    words |= {"mode": mode, "replace_table": whole, "replace_partitions": named}
+    words |= {"merge_schema": verb == "evolve", "overwrite_schema": verb == "overwrite schema"}
+    for name in ("on_conflict", "once", "on_repeat", "success_markers"):
+        if name in options:
+            words[name] = options[name]
+    kinds = {name: str(schema.field(name).type) for name in columns}
+
+    def effect(job: str) -> Effect:
+        return Write(
+            job,
+            rows=rows,
+            mode=mode,
+            named=named,
+            whole=whole,
+            last_wins=options.get("on_conflict") == "last_wins",
+            once=options.get("once"),
+            on_repeat=options.get("on_repeat", "skip"),
+            columns=kinds,
+            merges=verb == "evolve",
+            overwrites=verb == "overwrite schema",
+            marks="success_markers" not in options,
+        )
+
+    return _Wanted(schema, words, effect, rows_as_table(rows, schema))
+
+
+def _told(world: World, committed: Committed | None, job: str | None, wrote: int) -> Told:
+    """What a job's report says, held against the oracle."""
+    if committed is None:
+        raise Violation("a job's block was left without an error, and it is not committed")
+    if committed.repeated:
+        if committed.job not in world.oracle.commits:
+            raise Violation(f"the run is said to have been done by {committed.job}, and is not")
+        return "refused" if job is not None and job != committed.job else None
+    if committed.rows != wrote:
+        raise Violation(f"{committed.job} wrote {wrote} rows, and its report says {committed.rows}")
+    return "committed"
+
+
+def write(world: World, process: Process, operation: Operation) -> Told:
+    """A job from plain Python, as a block."""
+    table = process.fresh()
+    wanted = _write(world, table, operation, operation.verb)
+    process.effect = wanted.effect
+    files = FileOptions(rows_per_file=operation.options.get("rows_per_file"))
+    with table.job(wanted.schema, files=files, **wanted.words) as job:
+        process.opened(job.job)
+        if not job.repeats:
+            job.write(wanted.data)
+    return _told(world, job.committed, job.job, wanted.data.num_rows)
+
+
+def read_modify_write(world: World, process: Process, operation: Operation) -> Told:
+    """Rows computed from what some partitions hold, in their place."""
+    table = process.fresh()
+    names = _names(world, operation)
+    start = len(world.oracle.commits)
+    asked = None if operation.options["all"] or not world.plan.partitioned else list(names)
+    snapshot = table.snapshot(asked)
+    seen = readers.by_heads(world, table, snapshot)
+    readers.require_state(world, "a job that reads", start, snapshot.schema, seen, asked)
+    read = {name: readers.ids_of(seen, name) for name in names}
+    columns = frozenset(snapshot.schema.names) - {"id", "day"}
+    rows = _rows(world, operation, columns)
+    last_wins = operation.options.get("on_conflict") == "last_wins"
+    process.effect = lambda job: Write(
+        job,
+        rows=rows,
+        mode="replace",
+        read={} if last_wins else read,
+        last_wins=last_wins,
+        columns={name: str(snapshot.schema.field(name).type) for name in columns},
+    )
+    words: dict[str, Any] = {"on_conflict": "last_wins"} if last_wins else {}
+    schema, by = snapshot.schema, snapshot.partition_by
+    with table.job(schema, mode="replace", partition_by=by, base=snapshot, **words) as job:
+        process.opened(job.job)
+        job.write(rows_as_table(rows, schema))
+    return _told(world, job.committed, job.job, sum(map(len, rows.values())))
+
+
+def open_job(world: World, process: Process, operation: Operation) -> Told:
+    """A job that stays open; its rows are written as a task would."""
+    table = process.fresh()
+    verb = operation.options["like"]
+    wanted = _write(world, table, operation, verb)
+    process.effect = wanted.effect
+    files = FileOptions(rows_per_file=operation.options.get("rows_per_file"))
+    opened = table.open_job(JobSpec(wanted.schema, files=files, **wanted.words))
+    process.opened(opened.job)
+    if opened.repeated is not None:
+        return _told(world, opened.repeated, opened.job, 0)
+    writer = table.task_writer(opened, 0, 0)
+    writer.write(wanted.data)
+    world.open_jobs.append(OpenJob(process, table, opened, (writer.close(),)))
+    return None
+
+
+def _held(world: World, operation: Operation) -> OpenJob | None:
+    """One of the open jobs, which is then its caller's."""
+    world.open_jobs[:] = [held for held in world.open_jobs if not held.process.dead]
+    if not world.open_jobs:
+        return None
+    return world.open_jobs.pop(operation.choice % len(world.open_jobs))
+
+
+def commit(world: World, process: Process, operation: Operation) -> Told:
+    held = _held(world, operation)
+    if held is None:
+        return None
+    wrote = sum(file.rows for result in held.results for file in result.files)
+    with world.carried_out_by(held.process, process) as jobs:
+        jobs.append(held.opened.job)
+        done = held.table.commit(held.opened, held.results, 1)
+    return _told(world, done, held.opened.job, wrote)
+
+
+def abort(world: World, process: Process, operation: Operation) -> Told:
+    held = _held(world, operation)
+    if held is None:
+        return None
+    with world.carried_out_by(held.process, process) as jobs:
+        done = held.table.abort(held.opened, held.results)
+        jobs.append(held.opened.job)
+    return "committed" if isinstance(done, Committed) else "refused"
+
+
+def heartbeat(world: World, process: Process, operation: Operation) -> Told:
+    for held in world.open_jobs:
+        process.fresh().send_heartbeat(held.opened.job)
+    return None
+
+
+def compact(world: World, process: Process, operation: Operation) -> Told:
+    process.effect = Rewrite
+    every = operation.options["all"] or not world.plan.partitioned
+    process.fresh().compact(None if every else list(_names(world, operation)), apply=True)
+    return None
+
+
+def gc(world: World, process: Process, operation: Operation) -> Told:
+    age = operation.options["age"]
+    words = {} if age is None else {"older_than": age}
+    process.fresh().gc(apply=True, **words)
+    return None
+
+
+def index(world: World, process: Process, operation: Operation) -> Told:
+    process.fresh().write_index()
+    return None
+
+
+def adopt(world: World, process: Process, operation: Operation) -> Told:
+    process.effect = Adopt
+    process.fresh().adopt(apply=True)
+    return None
+
+
+def recover(world: World, process: Process, operation: Operation) -> Told:
+    process.fresh().recover(operation.options["age"])
+    return None
+
+
+def settle(world: World, process: Process, operation: Operation) -> Told:
+    """For jobs whose processes have ended."""
+    alive = {held.opened.job for held in world.open_jobs}
+    table = process.fresh()
+    table.settle([it.job for it in table.open_jobs() if it.job not in alive])
+    return None
+
+
+def purge(world: World, process: Process, operation: Operation) -> Told:
+    age = operation.options["age"]
+    words = {} if age is None else {"records_older_than": age}
+    process.fresh().purge(apply=True, patience=age, **words)
+    return None
+
+
+def resolve(world: World, process: Process, operation: Operation) -> Told:
+    table, oracle = process.fresh(), world.oracle
+    partition = _names(world, operation)[0]
+    touches = oracle.touches(partition)
+    how = operation.options["keep"]
+    kept = tuple(touches)
+    if how == "newest":
+        kept = tuple(touches[-1:])
+    elif how == "one":
+        kept = tuple(touches[operation.choice % max(1, len(touches)) :][:1])
+    elif how == "some":
+        kept = tuple(touches[operation.choice % 2 :: 2])
+    discard = operation.options["discard"]
+    dropped = tuple(job for job in touches if job not in kept)
+    effects: list[Resolve] = []
+
+    def effect(job: str) -> Effect:
+        effects.append(Resolve(job, 0, partition, kept, dropped, discard))
+        return effects[-1]
+
+    process.effect = effect
+    keep = [how] if how in ("newest", "all") else list(kept)
+    done = table.resolve(partition, keep, apply=True, discard=discard, window=1e9, since=1e9)
+    if effects and {*done.dropped} != {*dropped}:
+        if not operation.beside:
+            raise Violation(f"{done.dropped} are dropped, and were to be {dropped}")
+        world.oracle.correct(effects[0], done.kept, done.dropped)
+    return "committed"
+
+
+def undo(world: World, process: Process, operation: Operation) -> Told:
+    table, oracle = process.fresh(), world.oracle
+    partition = _names(world, operation)[0]
+    touches = oracle.touches(partition) or oracle.commits
+    if not touches:
+        return None
+    undone = touches[-1] if operation.choice < 3 else touches[len(touches) // 2]
+    discard = operation.options["discard"]
+    process.effect = lambda job: Undo(job, 0, partition, undone, discard)
+    table.resolve(partition, undo=undone, apply=True, discard=discard)
+    return "committed"
+
+
+def keep_symlinks(world: World, process: Process, operation: Operation) -> Told:
+    before, world.unaware = world.unaware, True
+    report = process.fresh().keep_symlinks()
+    world.unaware = bool(report.unaware) or (before and report.written < report.partitions)
+    return None
+
+
+def drop_symlinks(world: World, process: Process, operation: Operation) -> Told:
+    world.unaware = True
+    process.fresh().drop_symlinks()
+    return None
+
+
+def read(world: World, process: Process, operation: Operation) -> Told:
+    """A reader, who may be given any state that there was meanwhile."""
+    table, names = process.fresh(), _names(world, operation)
+    start = len(world.oracle.commits)
+    asked = None if operation.options["all"] or not world.plan.partitioned else list(names)
+    scan = table.scan(asked)
+    snapshot = scan.snapshot
+    if operation.choice == 0:
+        seen = readers.of_arrow(world, scan.to_arrow())
+    elif operation.choice == 1:
+        counted = scan.count()
+        readers.require_count(world, start, counted, asked)
+        return None
+    else:
+        seen = readers.by_heads(world, table, snapshot)
+    readers.require_state(world, "a reader", start, snapshot.schema, seen, asked)
+    return None
+
+
+def look_after(world: World, process: Process, operation: Operation) -> Told:
+    """Everything that only looks, or says what it would do."""
+    table, names = process.fresh(), _names(world, operation)
+    process.effect = Rewrite
+    looks: list[Callable[[], Any]] = [
+        table.doctor,
+        table.complaints,
+        table.survey,
+        table.verify,
+        table.overview,
+        lambda: table.history(names[0]),
+        table.conflicts,
+        table.left_overs,
+        table.plan_recovery,
+        table.purge,
+        lambda: table.gc(0.0),
+        table.adopt,
+        table.compact,
+        table.repair,
+        table.partitions,
+        lambda: table.partition_states(names),
+        table.open_jobs,
+    ]
+    before = len(world.oracle.commits)
+    looks[(operation.choice * 5 + operation.number) % len(looks)]()
+    if operation.is_undisturbed and len(world.oracle.commits) != before and not world.late:
+        raise Violation("somebody who only looked has decided a job")
+    return None
+
+
+VERBS: Mapping[str, Verb] = {
+    "append": write,
+    "replace": write,
+    "replace named": write,
+    "replace table": write,
+    "fail if exists": write,
+    "evolve": write,
+    "overwrite schema": write,
+    "read, modify, write": read_modify_write,
+    "open": open_job,
+    "commit": commit,
+    "abort": abort,
+    "heartbeat": heartbeat,
+    "compact": compact,
+    "gc": gc,
+    "index": index,
+    "adopt": adopt,
+    "recover": recover,
+    "settle": settle,
+    "purge": purge,
+    "resolve": resolve,
+    "undo": undo,
+    "keep symlinks": keep_symlinks,
+    "drop symlinks": drop_symlinks,
+    "read": read,
+    "look after": look_after,
+}
+#: Verbs that are about one job, whose fate their errors tell.
+OF_ONE_JOB = {
+    *("append", "replace", "replace named", "replace table", "fail if exists", "evolve"),
+    *("overwrite schema", "read, modify, write", "commit", "resolve", "undo"),
+}
