@@ -192,6 +192,7 @@ class JobSpec:
         try of theirs that replaces its own is refused there.
     :param merge_schema: make columns that only the job has, and wider types, the table's; columns
         that it lacks are null in its files.
+    :param any_case: columns that differ from the table's by case alone are those, as Spark has it.
     :param overwrite_schema: the job's columns take the place of the table's, whatever they are.
         Only in a replace of the whole table.
     :param on_conflict: what to do where another job changed a partition since this one opened.
@@ -214,6 +215,7 @@ class JobSpec:
     keep_replaced: bool = False
     merges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     merge_schema: bool = False
+    any_case: bool = False
     overwrite_schema: bool = False
     on_conflict: OnConflict = OnConflict.FAIL
     base: ReadBase | None = None

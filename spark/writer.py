@@ -98,8 +98,11 @@ class TableWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         """Upload one task's rows; they stay invisible. Runs in a worker, once per attempt."""
+        # As the job names them: as the table does, whatever their case in the frame.
+        names = self.opened.spec.schema.names
         with readable_errors(), self._failures_told():
-            return TaskMessage(write_rows(self.opened, iterator))
+            named = (batch.rename_columns(names) for batch in iterator)
+            return TaskMessage(write_rows(self.opened, named))
 
     def _failures_told(self) -> AbstractContextManager[None]:
         spec = self.opened.spec

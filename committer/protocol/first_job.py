@@ -29,10 +29,12 @@ from ..records.table_record import TableRecord
 from ..s3.conditional_put import NotWritten, Uncertain, Written, put_record, write_id_of
 from ..s3.listing import list_objects
 from ..s3.requests import All, Put, Step
-from ..schema.compatibility import check_same, check_types
+from ..schema.compatibility import check_same, check_types, find_column
 from ..schema.directory import Directory, arrange, canonical_name
 from ..schema.evolution import evolved, overwritten
+from ..schema.hive_paths import escape, parse_partition
 from ..schema.lost_records import refuse_orphans
+from ..schema.row_metadata import renamed
 from ..state.context import Context
 from ..state.decide import not_confirmed, read_decision
 from ..state.found_table import FoundTable, find_table, is_unused, refuse_partition_folder
@@ -185,6 +187,26 @@ def confirm(context: Context, made: FoundTable | None) -> Step[None]:
         yield Put(context.root.table_key, record.encode(), if_match=conditional)
     except (StoreRefusedError, StoreUnreachableError) as error:
         logger.info("%s: table.json stays as it is: %s", context.root.url, error)
+
+
+def in_its_case(found: FoundTable | None, spec: JobSpec) -> JobSpec:
+    """The job with its columns named as the table's, where case does not tell them apart."""
+    if not spec.any_case or found is None or not found.counts or spec.overwrite_schema:
+        return spec
+    theirs = found.record.schema.names
+    own = {name: find_column(name, theirs) or name for name in spec.schema.names}
+
+    def named(path: str) -> str:
+        parts = [(own.get(name, name), raw) for name, raw in parse_partition(path)]
+        return "/".join(f"{escape(name)}={raw}" for name, raw in parts) or path
+
+    return replace(
+        spec,
+        schema=renamed(spec.schema, list(own.values())),
+        partition_by=spec.partition_by and tuple(own[name] for name in spec.partition_by),
+        replace_partitions=tuple(map(named, spec.replace_partitions)),
+        only_partitions=tuple(map(named, spec.only_partitions)),
+    )
 
 
 def check_table(root: TableRoot, table: TableRecord, spec: JobSpec) -> None:

@@ -35,7 +35,7 @@ from ..state.open_jobs import list_open
 from ..state.tolerance import or_damage, or_error
 from .abort import abort_job_id
 from .apply import committed, finish
-from .first_job import check_table, confirm, design_table
+from .first_job import check_table, confirm, design_table, in_its_case
 from .others import about_other
 from .uncoordinated import check_uncoordinated
 
@@ -121,6 +121,7 @@ def _opened(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:
     found, (listing, others), once = yield All(
         (find_table(context), _heads_and_open(context), _once_state(context, spec))
     )
+    spec = in_its_case(found, spec)
     table, new = yield from _table_for(context, found, job, spec, tuple(listing.heads.values()))
     context = replace(context, facts=table.facts)
     others.discard(job)
@@ -162,6 +163,7 @@ def _heads_and_open(context: Context) -> Step[tuple[HeadListing, set[str]]]:
 def _opened_uncoordinated(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:
     """No heads, no look at others: the table alone."""
     found = yield from find_table(context)
+    spec = in_its_case(found, spec)
     table, new = yield from _table_for(context, found, job, spec, ())
     return OpenedJob(
         job=job,

@@ -45,6 +45,22 @@ def merged_metadata(
     return metadata | {ROW_METADATA: text.encode()}
 
 
+def renamed(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    """Columns by other names, in their order, also where Spark has described them.
+
+    :param names: one for each column.
+    """
+    own = dict(zip(schema.names, names, strict=True))
+    fields = [field.with_name(own[field.name]) for field in schema]
+    metadata = dict(schema.metadata or {})
+    if ROW_METADATA in metadata:
+        described = json.loads(metadata[ROW_METADATA])
+        for member in described["fields"]:
+            member["name"] = own.get(member["name"], member["name"])
+        metadata[ROW_METADATA] = json.dumps(described, separators=(",", ":")).encode()
+    return pa.schema(fields, metadata=metadata or None)
+
+
 def _described(schema: pa.Schema) -> dict[str, Any]:
     kept = (schema.metadata or {}).get(ROW_METADATA)
     members = json.loads(kept)["fields"] if kept is not None else []

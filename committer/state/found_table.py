@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import pyarrow.types as pt
+
 from ..errors import InvalidInputError, TableNotFoundError
 from ..layout import TableRoot, jobs_on_record
 from ..records.head import HeadState, Slot
@@ -100,6 +102,14 @@ def _above(root: TableRoot) -> list[TableRoot]:
     return above
 
 
+def _literal(record: TableRecord, column: str, text: str) -> str:
+    """A partition's value as SQL has it."""
+    known = column in record.schema.names
+    kind = record.schema.field(column).type if known else None
+    is_plain = kind is not None and (pt.is_integer(kind) or pt.is_decimal(kind))
+    return text if is_plain else f"'{text}'"
+
+
 def _no_root(folder: TableRoot, table: TableRoot, record: TableRecord) -> InvalidInputError:
     partition = folder.prefix.removeprefix(f"{table.prefix}/")
     named = [part.partition("=") for part in partition.split("/")]
@@ -107,7 +117,10 @@ def _no_root(folder: TableRoot, table: TableRoot, record: TableRecord) -> Invali
         option, value = "partitions", partition
     else:
         option = "where"
-        value = " and ".join(f"{unescape(name)} = '{unescape(raw)}'" for name, _, raw in named)
+        value = " and ".join(
+            f"{unescape(name)} = {_literal(record, unescape(name), unescape(raw))}"
+            for name, _, raw in named
+        )
     return InvalidInputError(
         f"{folder.url} is a partition of the table {table.url}, not a table: read without the "
         "table's heads it may show half of a job, and no reader of the table sees what is written "

@@ -47,7 +47,8 @@ def save_by_arrow(frame: DataFrame, overwrite: bool, given: Mapping[str, str]) -
             remedy="Write it by writeStream.foreachBatch, each batch with a once key of its own.",
         )
     name = application_of(frame.sparkSession)
-    planned = planned_job(table, frame.schema, overwrite, options, given, name)
+    any_case = frame.sparkSession.conf.get("spark.sql.caseSensitive", None) != "true"
+    planned = planned_job(table, frame.schema, overwrite, options, given, name, any_case)
     return _carried_out(frame, planned, TableReads.of(name, table.root.url))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from ...committer.errors import (
@@ -16,7 +16,9 @@ from ...committer.errors import (
 from ...committer.job_spec import Coordination, JobSpec, Mode, OnConflict
 from ...committer.read_base import ReadBase
 from ...committer.scan.job_inputs import tell_inputs
+from ...committer.schema.compatibility import find_column
 from ...committer.schema.hive_paths import normalise_partition
+from ...committer.schema.row_metadata import renamed
 from ...committer.state.job_state import Committed, OpenedJob
 from ...committer.table import Table
 from ..options import WriterOptions, read_writer_options
@@ -98,13 +100,18 @@ def planned_job(
     options: WriterOptions,
     given: Mapping[str, str],
     application: str | None,
+    any_case: bool = True,
 ) -> PlannedJob:
     """Check everything that can be checked before a job opens.
 
     :param given: the options as they were given, of which ``options`` are made.
     :param application: what tells this Spark application from others.
+    :param any_case: columns are the table's whatever their case, as for Spark by default.
     :raises InvalidInputError: nothing was written.
     """
+    if any_case and options.partition_by:
+        by = (find_column(name, schema.names) or name for name in options.partition_by)
+        options = replace(options, partition_by=tuple(by))
     stored = table_schema(schema, options.partition_by or ())
     names = {option.name for option in fields(WriterOptions)}
     policy = {f.name: getattr(options, f.name) for f in fields(JobSpec) if f.name in names}
@@ -115,6 +122,7 @@ def planned_job(
         mode=options.mode(overwrite),
         owner=options.owner(application),
         files=options.files(),
+        any_case=any_case,
         **policy,
     )
     return PlannedJob(table, spec, own_once="once" in {name.lower() for name in given})
@@ -172,6 +180,7 @@ def _named(
     columns = options.partition_by
     if columns is None:
         columns = _columns_of(table)
+    stored = renamed(stored, [find_column(name, columns) or name for name in stored.names])
     for column in columns:
         if column not in stored.names:
             raise InvalidInputError(

@@ -36,7 +36,9 @@ def run_tasks(frame: DataFrame, opened: OpenedJob) -> list[TaskResult]:
     """
     session = frame.sparkSession
     names = [f"c{number}" for number in range(len(frame.columns))]
-    written = frame.toDF(*names).mapInArrow(shipped_task(opened, frame.columns), RESULTS)
+    # As the job names them: as the table does, whatever their case in the frame.
+    task = shipped_task(opened, opened.spec.schema.names)
+    written = frame.toDF(*names).mapInArrow(task, RESULTS)
     # The tasks of a union are those of its parts, one after the other. A row of no table has a
     # partitioning of its own, which no other is the same as: Spark 4.1 and later would otherwise
     # run the two as one task (spark.sql.unionOutputPartitioning).
