@@ -1,0 +1,283 @@
+"""What a retry takes for done, what it loads again, and what it leaves to a person."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from support.memory_store import MemoryDriver
+from support.s3a_jobs import JOB, OTHER, ROOT, World, a_try
+from support.s3a_stand_in import marker
+from zero_rename.committer import OutcomeUnknownError, RefusedError, Table, VerificationError
+from zero_rename.committer.job_spec import Owner
+from zero_rename.committer.s3.requests import Put
+from zero_rename.orchestration.s3a.tries import Tries, check_come_back
+from zero_rename.s3a.runs import ledger
+from zero_rename.s3a.runs.try_record import (
+    COMMITTED,
+    FAILED,
+    HEARTBEAT_TIMEOUT,
+    SUBMITTED,
+    UNDONE,
+    WRITING,
+    WRITTEN,
+    TryRecord,
+    WriteRecord,
+    write_uuid,
+)
+
+ONCE = "flights/r/load"
+FIRST, SECOND = write_uuid(JOB, 1), write_uuid(JOB, 2)
+DAY1, DAY2 = f"{ROOT.url}/day=1", f"{ROOT.url}/day=2"
+
+
+def write(uuid: str = FIRST, **given: Any) -> WriteRecord:
+    number = 1 if uuid == FIRST else 2
+    said = {"committer": "magic", "destination": ROOT.url, "mode": "append", "state": WRITTEN}
+    return WriteRecord(uuid, number, **{**said, "opened_at": 1.0, **given})
+
+
+class Run:
+    """A run whose first try has ended so, long ago."""
+
+    def __init__(self, *writes: WriteRecord, **given: Any) -> None:
+        self.world = World()
+        self.table = Table(ROOT.url)
+        self.table.driver = MemoryDriver(self.world.store, None, self.world.clock)  # pyright: ignore
+        self.reported: list[Sequence[WriteRecord]] = []
+        said = {"owner": Owner("flights", "r", "load", -1, 1), "mode": "append", "state": FAILED}
+        self.record = self.add(a_try(once=ONCE, writes=writes, **{**said, **given}))
+        self.world.clock.advance(HEARTBEAT_TIMEOUT + 10)
+
+    def add(self, record: TryRecord) -> TryRecord:
+        return self.table.run(ledger.open_try(ROOT, record))
+
+    def report(self, record: TryRecord, writes: Sequence[WriteRecord]) -> dict[str, Any]:
+        self.reported.append(writes)
+        return {"job": record.uuid}
+
+    def settle(self, insist: bool = False, report: Any = None) -> TryRecord:
+        """The first try's record when a retry has settled it."""
+        found = Tries(self.table, ONCE, report or self.report, insist, self.never).settle()
+        settled = self.first().record
+        assert (found == settled) is (settled.state == COMMITTED)
+        return settled
+
+    def first(self) -> Any:
+        known = self.table.run(ledger.find(ROOT, ONCE, JOB))
+        assert known is not None
+        return known
+
+    @staticmethod
+    def never(seconds: float) -> None:
+        pytest.fail(f"It waits for {seconds} s.")
+
+
+class TestWhatCountsAsDone:
+    def test_a_whole_one(self) -> None:
+        run = Run(write())
+        assert run.settle().state == COMMITTED
+        # Settled once: a second retry asks for nothing.
+        assert run.settle().state == COMMITTED
+        assert len(run.reported) == 1
+
+    def test_a_replace_of_two_partitions_of_which_one_is_written(self) -> None:
+        """The driver died between the two: the second partition was never loaded."""
+        both: dict[str, Any] = {"mode": "replace", "parts": 2}
+        first = write(destination=DAY1, partition="day=1", part=1, **both)
+        run = Run(first, mode="replace")
+        done = run.settle()
+        assert (done.state, done.replaced) == (UNDONE, (FIRST,))
+        assert run.reported == []
+        second = write(SECOND, destination=DAY2, partition="day=2", part=2, **both)
+        assert Run(first, second, mode="replace").settle().state == COMMITTED
+
+    @pytest.mark.parametrize(("among", "state"), [(("day=1", "day=2"), UNDONE), ((), COMMITTED)])
+    def test_a_replace_that_recovery_rolled_forward(
+        self, among: tuple[str, ...], state: str
+    ) -> None:
+        """Of partitions that it names those without rows were to be emptied afterwards."""
+        half = write(committer="partitioned", mode="replace", among=among, state=WRITING)
+        run = Run(half, committer="partitioned", mode="replace", recovered=(FIRST,))
+        assert run.settle().state == state
+
+    @pytest.mark.parametrize(("among", "state"), [(("day=1", "day=2"), UNDONE), ((), COMMITTED)])
+    def test_a_replace_of_which_its_marker_alone_is_there(
+        self, among: tuple[str, ...], state: str
+    ) -> None:
+        half = write(committer="partitioned", mode="replace", among=among, state=WRITING)
+        run = Run(half, committer="partitioned", mode="replace")
+        success = marker(FIRST, "partitioned", {})
+        run.world.store.apply(Put(f"{ROOT.prefix}/_SUCCESS", success))
+        assert run.settle().state == state
+
+    def test_what_maintenance_has_rolled_forward_is_not_added_again(self) -> None:
+        run = Run(write(state=WRITING), recovered=(FIRST,))
+        assert run.settle().state == COMMITTED
+        assert Run(write(state=WRITING)).settle().state == UNDONE
+
+    def test_the_last_that_committed_is_the_one(self) -> None:
+        run = Run(write())
+        run.add(replace(run.record, uuid=OTHER, writes=(), state=UNDONE))
+        assert run.settle().uuid == JOB
+
+    def test_a_closed_one_is_not_judged_again(self) -> None:
+        run = Run(write())
+        run.settle()
+        run.world.store.objects.pop(ledger.open_key(ROOT, ONCE, JOB), None)
+        assert run.settle().state == COMMITTED
+        assert len(run.reported) == 1
+
+    def test_an_undone_one_stays_undone(self) -> None:
+        """Its rows were replaced by a later try, or taken back."""
+        run = Run(write())
+        undone = replace(run.record, state=UNDONE, replaced=(FIRST,))
+        run.table.run(ledger.close_try(ROOT, run.record, state=UNDONE, replaced=undone.replaced))
+        assert run.settle().state == UNDONE
+        assert run.reported == []
+
+    @pytest.mark.parametrize(("mode", "adds"), [("append", True), ("replace", False)])
+    def test_what_does_not_pass_verification(self, mode: str, adds: bool) -> None:
+        """Rows that are there are not added again; replaced ones are loaded again."""
+
+        def unsound(*_: Any) -> dict[str, Any]:
+            raise VerificationError("A file is missing.")
+
+        run = Run(write(mode=mode), mode=mode)
+        if adds:
+            with pytest.raises(VerificationError):
+                run.settle(report=unsound)
+            assert run.first().record.state not in (COMMITTED, UNDONE)
+        else:
+            assert run.settle(report=unsound).state == UNDONE
+        assert Run(write(mode=mode), mode=mode).settle(True, unsound).state == UNDONE
+
+
+class TestWhatWouldDouble:
+    def test_two_appends_of_which_one_committed(self) -> None:
+        writes = (write(), write(SECOND, state=WRITING))
+        run = Run(*writes)
+        with pytest.raises(RefusedError, match="1 of its writes committed and others did not"):
+            run.settle()
+        assert Run(*writes).settle(insist=True).state == UNDONE
+
+    def test_two_replaces_of_which_one_committed(self) -> None:
+        writes = (write(mode="replace"), write(SECOND, mode="replace", state=WRITING))
+        assert Run(*writes, mode="replace").settle().state == UNDONE
+
+    @pytest.mark.parametrize("committer", ["magic", "classic"])
+    def test_files_that_may_be_its_own(self, committer: str) -> None:
+        lost = write(committer=committer, state=WRITING)
+        run = Run(lost, committer=committer)
+        run.world.job().put(f"{ROOT.prefix}/day=1/part-0.parquet", b"rows")
+        with pytest.raises(RefusedError, match=r"1 files came .* that may be its own"):
+            run.settle()
+        run = Run(replace(lost, mode="replace"), committer=committer, mode="replace")
+        run.world.job().put(f"{ROOT.prefix}/day=1/part-0.parquet", b"rows")
+        assert run.settle().state == UNDONE
+
+    def test_a_staging_committers_own_files_are_taken_back(self) -> None:
+        run = Run(write(committer="directory", state=WRITING), committer="directory")
+        mine, others = (f"{ROOT.prefix}/day=1/part-0-{it}.parquet" for it in (FIRST, OTHER))
+        for key in (mine, others):
+            run.world.store.apply(Put(key, b"rows"))
+        assert run.settle().state == UNDONE
+        assert run.world.visible() == [others]
+
+    def test_a_job_that_cannot_be_settled(self) -> None:
+        run = Run(write(state=WRITING))
+        job = run.world.job(uuid=FIRST)
+        job.task(0)
+        job.put(job.set_key(0), b"{")
+        with pytest.raises(OutcomeUnknownError, match="could not be settled"):
+            run.settle()
+        assert run.first().record.state not in (COMMITTED, UNDONE)
+
+
+class TestWhoIsAtWork:
+    def test_one_that_sends_a_heartbeat_while_it_is_waited_for(self) -> None:
+        run = Run(write(state=WRITING), state=SUBMITTED)
+        waited: list[float] = []
+
+        def beat() -> None:
+            run.world.clock.advance(1)
+            now = run.world.clock()
+            run.table.run(ledger.change(ROOT, run.record, lambda it, _: replace(it, beat_at=now)))
+
+        def goes_on(seconds: float) -> None:
+            waited.append(seconds)
+            assert len(waited) == 1
+            beat()
+
+        beat()
+        with pytest.raises(OutcomeUnknownError, match="is still writing"):
+            Tries(run.table, ONCE, run.report, pause=goes_on).settle()
+        assert len(waited) == 1
+
+    def test_a_heartbeat_while_it_is_settled(self) -> None:
+        """It is not closed over the head of an application that has just woken up."""
+        run = Run(write())
+
+        def beats(record: TryRecord, writes: Sequence[WriteRecord]) -> dict[str, Any]:
+            now = run.world.clock()
+            run.table.run(ledger.change(ROOT, run.record, lambda it, _: replace(it, beat_at=now)))
+            return {"job": record.uuid}
+
+        with pytest.raises(OutcomeUnknownError, match="is still writing"):
+            run.settle(report=beats)
+        assert run.first().record.state not in (COMMITTED, UNDONE)
+
+
+class TestComeBack:
+    """A try that counted as dead, and has committed after all."""
+
+    def undone(self, **given: Any) -> Run:
+        run = Run(write(state=WRITING), **given)
+        assert run.settle().state == UNDONE
+        return run
+
+    def come_back(self, run: Run, **given: Any) -> None:
+        def written(found: TryRecord, now: float) -> TryRecord:
+            return replace(found, writes=(write(),), **given)
+
+        known = run.first()
+        assert run.table.run(ledger.swap(known, written(known.record, 0.0)))
+
+    def test_nothing_came(self) -> None:
+        run = self.undone()
+        check_come_back(run.table, ONCE)
+        check_come_back(run.table, ONCE, quiet=True)
+
+    def test_it_committed(self) -> None:
+        run = self.undone()
+        self.come_back(run)
+        with pytest.raises(VerificationError, match="committed after all") as caught:
+            check_come_back(run.table, ONCE)
+        assert caught.value.job == FIRST
+
+    def test_what_the_later_try_has_replaced_is_none_of_it(self) -> None:
+        run = self.undone()
+        self.come_back(run, replaced=(FIRST,))
+        check_come_back(run.table, ONCE)
+
+    def test_one_that_is_settled_as_committed_is_none(self) -> None:
+        run = Run(write())
+        run.settle()
+        self.come_back(run)
+        check_come_back(run.table, ONCE)
+
+    def test_one_that_writes_again(self) -> None:
+        run = self.undone()
+
+        def wakes(found: TryRecord) -> TryRecord:
+            now = run.world.clock()
+            return replace(found, writes=(write(state=WRITING),), beat_at=now)
+
+        known = run.first()
+        assert run.table.run(ledger.swap(known, wakes(known.record)))
+        check_come_back(run.table, ONCE)
+        with pytest.raises(OutcomeUnknownError, match="is still writing"):
+            check_come_back(run.table, ONCE, quiet=True)
