@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from support.airflow import Tables
-from zero_rename.committer import Owner
-from zero_rename.orchestration.runs.outcomes import settle_killed
+from zero_rename.committer import (
+    OutcomeUnknownError,
+    Owner,
+    StoreRefusedError,
+    TaskResultsError,
+)
+from zero_rename.committer.job_spec import OnRepeat
+from zero_rename.committer.s3.driver import BotoDriver
+from zero_rename.committer.s3.requests import CompleteUpload
+from zero_rename.orchestration.runs.outcomes import check_partitions, settle_killed, settled
 from zero_rename.orchestration.runs.task_run import TaskRun
 
 RUN = TaskRun("flights", "r", "load", -1, 1, 1)
@@ -49,13 +59,71 @@ class TestKilled:
         assert self.warnings() == []
         assert f"{job}: aborted" in self.log.text
 
-    def test_what_cannot_be_settled_is_said(self, tables: Tables) -> None:
-        tables.undecided(1, owner=MINE)
-        tables.bucket.client.put_object(
-            Bucket=tables.bucket.name,
-            Key=f"{tables.table().root.control_prefix}table.json",
-            Body=b"{",
-        )
+    @pytest.mark.parametrize(
+        "owner", [{"task_id": "other"}, {"run_id": "other"}, {"map_index": 1}, {"try_number": 2}]
+    )
+    def test_jobs_of_others_are_left_to_them(self, tables: Tables, owner: dict[str, Any]) -> None:
+        other = tables.undecided(1, owner=replace(MINE, **owner))
+        settle_killed(tables.table(), RUN)
+        assert tables.table().job_state(other) == "undecided"
+        assert [it.job for it in tables.table().open_jobs()] == [other]
+
+    def test_one_that_cannot_be_settled_is_said(self, tables: Tables) -> None:
+        job = tables.undecided(1, owner=MINE)
+        key = tables.table().root.decision_key(job)
+        tables.bucket.put(key, b"{")
         settle_killed(tables.table(), RUN)
         (said,) = self.warnings()
         assert "could not be settled now" in said
+        assert key in said
+
+    def test_what_cannot_be_settled_is_said(self, tables: Tables) -> None:
+        tables.undecided(1, owner=MINE)
+        tables.bucket.put(f"{tables.table().root.control_prefix}table.json", b"{")
+        settle_killed(tables.table(), RUN)
+        (said,) = self.warnings()
+        assert "could not be settled now" in said
+
+
+class TestSettled:
+    def test_what_its_application_did_not_live_to_apply(self, tables: Tables) -> None:
+        job = tables.decided(1)
+        assert settled(tables.table(), job).rows == 2
+        assert tables.table().is_closed(job)
+
+    def test_not_one_that_is_not_listable_yet(
+        self, tables: Tables, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        job, carry_out = tables.decided(1), BotoDriver.perform
+
+        def perform(self: BotoDriver, request: Any) -> Any:
+            if isinstance(request, CompleteUpload):
+                raise StoreRefusedError("Access denied.", lacks_right=True)
+            return carry_out(self, request)
+
+        monkeypatch.setattr(BotoDriver, "perform", perform)
+        with pytest.raises(OutcomeUnknownError, match="could not be applied to its end"):
+            settled(tables.table(), job)
+
+
+class TestPartitions:
+    """A job may change those that its task names, and empty those that its run had loaded."""
+
+    def test_another_one(self, tables: Tables) -> None:
+        done = tables.load(1, 2)
+        check_partitions(tables.table(), done, ())
+        check_partitions(tables.table(), done, ["day=1", "day=2"])
+        with pytest.raises(TaskResultsError, match="does not name: day=2"):
+            check_partitions(tables.table(), done, ["day=1"])
+
+    @pytest.mark.parametrize("days", [(2,), (1, 2)])
+    def test_what_the_run_had_loaded_before(self, tables: Tables, days: tuple[int, ...]) -> None:
+        tables.load(1)
+        first = tables.load(1, once="r")
+        again = tables.load(*days, once="r", on_repeat=OnRepeat.REPLACE_OWN)
+        assert [it.partition for it in again.partitions] == ["day=1", "day=2"]
+        if days == (2,):  # It took its own rows out of the other.
+            check_partitions(tables.table(), again, ["day=2"], first.job)
+        for earlier in (None, first.job)[: len(days)]:
+            with pytest.raises(TaskResultsError, match="does not name: day=1"):
+                check_partitions(tables.table(), again, ["day=2"], earlier)

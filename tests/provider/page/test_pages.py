@@ -129,6 +129,26 @@ class TestTable:
         verdict = wording.verdict_on(look(world), ())
         assert (verdict.level, verdict.text) == ("failed", "Partitions: 1 unreadable")
 
+    def test_a_failed_run_of_no_known_partition_alone(self, world: World) -> None:
+        world.load(DAY1)
+        fail(world)
+        verdict = wording.verdict_on(look(world), ())
+        assert (verdict.level, verdict.text) == ("failed", "1 failed run of no known partition")
+
+    def test_a_conflict_alone(self, world: World) -> None:
+        for once in ("one", "two"):
+            world.load(DAY1, owner=TASK, once=once, mode=Mode.REPLACE)
+        verdict = wording.verdict_on(look(world), ())
+        assert (verdict.level, verdict.text) == ("conflicted", "Partitions: 1 conflicted")
+        assert "Wants a look" in table_page(world).text
+
+    def test_a_job_whose_record_cannot_be_read_alone(self, world: World) -> None:
+        world.load(DAY1)
+        opened = world.open()
+        world.store.apply(Put(ROOT.open_key(opened.job), b"{"))
+        verdict = wording.verdict_on(look(world), ())
+        assert (verdict.level, verdict.text) == ("failed", "1 job left open by a dead process")
+
     def test_an_aborted_job_is_not_running(self, world: World, clock: ManualClock) -> None:
         world.load(DAY1)
         opened = world.open(max_duration=60.0)

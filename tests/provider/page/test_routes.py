@@ -111,9 +111,10 @@ def test_a_walk_through_a_table_which_only_reads(
 
     asked = []
     allowed = "is_authorized_dag"
-    monkeypatch.setattr(get_auth_manager(), allowed, lambda **of: asked.append(of["details"].id))
+    monkeypatch.setattr(get_auth_manager(), allowed, lambda **of: asked.append(of))
     table = site.ask("table", **PAGES["table"])
-    assert asked == ["daily"]
+    told = [(it["method"], it["details"].id, it["access_entity"].name) for it in asked]
+    assert told == [("GET", "daily", "TASK_INSTANCE")]
     assert "daily" not in table
     assert "a DAG you may not see" in table
 
@@ -183,6 +184,21 @@ class TestAccess:
             assert "has no table root" in said
         site.log_in("OP")
         assert "day=1" in site.ask("table", conn="bare", table=tables.url())
+
+    def test_who_may_not_see_plugins(
+        self, site: Site, lake: Tables, rights: set[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from airflow.api_fastapi.app import get_auth_manager
+
+        asked: list[str] = []
+        allowed = "is_authorized_view"
+        monkeypatch.setattr(
+            get_auth_manager(), allowed, lambda access_view, user: asked.append(access_view.name)
+        )
+        assert "pages of plugins" in site.ask("tables", 403, conn="lake")
+        assert asked == ["PLUGINS"]
+        rights.add("Zero Rename tables")
+        site.ask("tables", conn="lake")
 
     def test_a_teams_connection_is_the_teams(
         self, site: Site, lake: Tables, rights: set[str], monkeypatch: pytest.MonkeyPatch
