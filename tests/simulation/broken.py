@@ -502,14 +502,14 @@ def purges_by_a_look_at_open_records_before_the_uploads(context, **options):
     return purge.PurgeReport((), ())
 
 
-def takes_a_commit_for_its_fence(context, decision):
-    decided = yield from decide.decide(context, decision)
-    return replace(decided, decision=decision)
+def takes_a_commit_for_its_fence(context, job_id):
+    decided = yield from decide.decide_abort(context, job_id)
+    return replace(decided, decision=Decision.abort(job_id, context.write_id()))
 
 
-def sweeps_without_a_fence(context, decision):
+def sweeps_without_a_fence(context, job_id):
     yield from ()
-    return Decided(decision, "", 0)
+    return Decided(Decision.abort(job_id, context.write_id()), "", 0)
 
 
 def applies_though_it_may_not_write(context, states, damaged):

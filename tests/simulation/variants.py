@@ -256,13 +256,13 @@ VARIANTS = [
         COMPLETENESS,
     ),
     _variant(
-        [(uploads_judge, "decide", broken.takes_a_commit_for_its_fence)],
+        [(uploads_judge, "decide_abort", broken.takes_a_commit_for_its_fence)],
         "an append and a sweep of uploads that takes it for dead",
         ABORT,
         COMPLETENESS,
     ),
     _variant(
-        [(uploads_judge, "decide", broken.sweeps_without_a_fence)],
+        [(uploads_judge, "decide_abort", broken.sweeps_without_a_fence)],
         "an append and a sweep of uploads that takes it for dead",
         ABORT,
         COMPLETENESS,
