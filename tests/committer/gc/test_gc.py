@@ -4,6 +4,7 @@ simulation."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -62,6 +63,34 @@ class TestSettling:
             (DAY1, 0, 7),
             (DAY2, 0, 7),
         ]
+
+    @pytest.mark.parametrize("at", ["decision", "part"])
+    def test_who_reads_one_in_parts_meanwhile_reads_what_stands(
+        self, world: World, clock: ManualClock, at: str
+    ) -> None:
+        """Its parts are gone by the time they are asked for; nothing is damaged."""
+        world.context = replace(world.context, limits=Limits(files_per_object=1))
+        job = world.load(DAY1, DAY2, rows=7).job
+        clock.advance(8 * DAY)
+        other = World(world.store)
+        settled: list[int] = []
+
+        def settle(request: Any, apply: Callable[[Any], Any]) -> Any:
+            is_part = isinstance(request, Get) and request.key.startswith(
+                f"{ROOT.decisions_prefix}{job}."
+            )
+            whole = is_part and request.key == ROOT.decision_key(job)
+            if not settled and is_part and (at == "decision" or not whole):
+                answer = apply(request) if whole else None
+                settled.append(collect(other).settled)
+                return answer if answer is not None else apply(request)
+            return apply(request)
+
+        world.driver.fault = settle
+        said = decision(world, job)
+        assert settled == [1]
+        assert (said.is_commit, said.settled, said.parts) == (True, True, ())
+        assert sum(change.sums.rows for change in said.partitions) == 14
 
     def test_nothing_is_changed_without_apply(self, world: World, clock: ManualClock) -> None:
         world.load(DAY1)

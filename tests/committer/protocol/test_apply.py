@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from support.memory_store import Behaviour, MemoryStore
-from support.protocol import DAY1, ROOT, World
-from zero_rename.committer import Mode, UnfinishedCommitError
+from support.protocol import DAY1, ROOT, Crash, World
+from zero_rename.committer import Mode, OnConflict, UnfinishedCommitError
 from zero_rename.committer.protocol.apply import finish
 from zero_rename.committer.records.head import Slot
 from zero_rename.committer.s3.requests import (
     AbortUpload,
     CompleteUpload,
     Delete,
+    DeleteMany,
     ListedUpload,
     ListUploads,
     Put,
@@ -119,3 +121,63 @@ def test_a_completed_upload_that_is_still_listed_is_not_aborted() -> None:
     aborted = [r.key for r in world.driver.requests if isinstance(r, AbortUpload)]
     assert [key for key in aborted if not key.startswith(ROOT.probe_key(""))] == []
     world.assert_clean()
+
+
+@pytest.mark.parametrize("conditional", [True, False])
+def test_a_foreign_file_that_was_written_anew_since_it_was_listed_stays(conditional: bool) -> None:
+    """Also where the store deletes whatever the condition says."""
+    world = World(MemoryStore(behaviour=Behaviour(conditional_delete=conditional)))
+    first, second = (f"{ROOT.partition_prefix(DAY1)}{name}.parquet" for name in "ab")
+    for key in (first, second):
+        world.store.apply(Put(key, b"of another committer"))
+    opened = world.open(Mode.REPLACE)
+    result = world.write(opened, DAY1)
+
+    def rewritten(request: Any, apply: Callable[[Any], Any]) -> Any:
+        answer = apply(request)
+        if isinstance(request, Put) and request.key == ROOT.decision_key(opened.job):
+            world.store.apply(Put(second, b"written anew"))
+        return answer
+
+    world.driver.fault = rewritten
+    with suppress(UnfinishedCommitError):  # A store that heeds the condition says so.
+        world.commit(opened, result)
+    assert first not in world.store.objects
+    assert world.store.objects[second].body == b"written anew"
+
+
+@pytest.mark.parametrize("moved", ["before it opens", "while it writes"])
+@pytest.mark.parametrize("mode", [Mode.APPEND, Mode.REPLACE])
+def test_the_job_before_is_finished_before_a_marker_is_written(mode: Mode, moved: str) -> None:
+    """It moved the head and died before it removed what it replaced."""
+    world = World()
+    stale = world.load(DAY1).job
+    opened = world.open(mode, on_conflict=OnConflict.LAST_WINS)
+    dead = world.open(Mode.REPLACE)
+    written = world.write(dead, DAY1)
+
+    def die(request: Any, apply: Callable[[Any], Any]) -> Any:
+        if isinstance(request, DeleteMany):
+            raise Crash
+        return apply(request)
+
+    world.driver.fault = die
+    with pytest.raises(Crash):
+        world.commit(dead, written)
+    world.driver.fault = None
+    if moved == "before it opens":
+        world.abort(opened)
+        opened = world.open(mode)
+    result = world.write(opened, DAY1)
+    seen: list[list[str]] = []
+
+    def look(request: Any, apply: Callable[[Any], Any]) -> Any:
+        if isinstance(request, Put) and request.key == ROOT.marker_key(DAY1):
+            seen.append(world.listed(DAY1))
+        return apply(request)
+
+    world.driver.fault = look
+    world.commit(opened, result)
+    assert seen
+    for listed in seen:
+        assert not [key for key in listed if stale in key], "stale files beside a fresh marker"

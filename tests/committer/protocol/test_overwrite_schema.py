@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from conftest import Bucket
 
-from support.protocol import DAY1, DAY2, DAY3, SCHEMA, World
+from support.protocol import DAY1, DAY2, DAY3, SCHEMA, Crash, World
 from zero_rename import Table
 from zero_rename.committer.errors import (
     CommitConflictError,
@@ -20,9 +20,10 @@ from zero_rename.committer.errors import (
 )
 from zero_rename.committer.job_spec import Coordination, Mode, OnConflict
 from zero_rename.committer.protocol.commit import commit_job
+from zero_rename.committer.protocol.evolve import withdraw
 from zero_rename.committer.protocol.snapshot import take_snapshot
 from zero_rename.committer.records.table_record import TableRecord
-from zero_rename.committer.s3.requests import Step
+from zero_rename.committer.s3.requests import Put, Step
 from zero_rename.committer.state.job_state import OpenedJob
 
 NAMED = pa.schema([("name", pa.string()), ("day", pa.int32())])
@@ -216,3 +217,30 @@ def test_columns_are_dropped_and_retyped(s3_bucket: Bucket) -> None:
     with table.job(new.schema) as job:
         job.write(new)
     assert table.scan(filter=[("n", "=", "two")]).count() == 2
+
+
+def test_nobody_takes_out_the_change_of_another_job() -> None:
+    """One that overwrites takes out its own word alone, to claim more."""
+    world = World()
+    world.load(DAY1)
+    dead = world.open(schema=WITH_NOTE, merge_schema=True)
+    result = world.write(dead, DAY1)
+
+    def die(request: Any, apply: Callable[[Any], Any]) -> Any:
+        if isinstance(request, Put) and request.key == world.context.root.decision_key(dead.job):
+            raise Crash
+        return apply(request)
+
+    world.driver.fault = die
+    with pytest.raises(Crash):
+        world.commit(dead, result)
+    world.driver.fault = None
+    key = world.context.root.table_key
+    before = world.store.objects[key]
+    other = world.open(
+        Mode.REPLACE, schema=TEXTS, replace_table=True, overwrite_schema=True, partition_by=("day",)
+    )
+    world.driver.run(withdraw(world.context, other))
+    assert world.store.objects[key] is before
+    world.driver.run(withdraw(world.context, dead))
+    assert TableRecord.decode(world.store.objects[key].body, key).evolution is None
