@@ -18,6 +18,7 @@ from . import catalog, compact, conflicts, gc, s3a, s3a_check, s3a_recover, s3a_
 from .ages import DAY, age_option
 from .output import DRY, EXIT_CODES, Apply, AsJson, Exit, Url, plain, print_rows, refusals, say
 from .policy import lifecycle, policy
+from .rebuilt import show_rebuilt
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -236,6 +237,7 @@ def repair(
         bool, typer.Option("--accept-loss", help="Apply the jobs without the files they lost.")
     ] = False,
     job: Annotated[str | None, typer.Option(help="Only this job, zr1-….")] = None,
+    apply: Apply = False,
     patience: Annotated[
         float | None,
         age_option(
@@ -245,8 +247,13 @@ def repair(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Name committed files whose uploads are gone; with --accept-loss, go on without them."""
+    """Name committed files whose uploads are gone; with --accept-loss, go on without them. Name
+    partitions whose heads are gone; with --apply, build these again from the decisions."""
     with refusals():
+        heads = [] if job or accept_loss else Table(table).rebuild_heads(apply)
+        if heads:
+            show_rebuilt(as_json, heads, apply)
+            return
         found = Table(table).repair(accept_loss, job, patience)
     rows = [
         (job.job, job.action, file.partition, file.key, file.rows, file.size)

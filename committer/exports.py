@@ -63,6 +63,7 @@ from .records.data_file import DataFile
 from .records.decision import Verdict
 from .records.pending_file import PendingFile, TaskResult
 from .records.success_marker import ManifestReference, SuccessMarker
+from .rewrites.rebuilt_heads import RebuildAction, RebuiltHead
 from .s3.upload_stream import DelayedOutputStream
 from .scan.table_scan import TableScan
 from .state.context import Context, Progress, Waiting
@@ -119,6 +120,8 @@ __all__ = [
     "PurgeEntry",
     "PurgeReport",
     "ReadBase",
+    "RebuildAction",
+    "RebuiltHead",
     "RecordDamagedError",
     "Recovered",
     "RefusedError",

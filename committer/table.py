@@ -49,6 +49,7 @@ from .rewrites.compaction import (
     compaction_spec,
     find_compactible,
 )
+from .rewrites.rebuilt_heads import RebuiltHead, rebuild_heads
 from .rewrites.resolution import Resolution, ResolutionPlan, plan_resolution, plan_undoing
 from .scan.readable_table import ReadableTable
 from .state.context import Progress
@@ -236,13 +237,16 @@ class Table(ReadableTable):
     ) -> list[Repaired]:
         """Look at open committed jobs for files whose uploads are gone.
 
-        :param accept_loss: apply those jobs without the lost files, which stay on record in the
-            job's decision; ``False`` only reports.
+        :param accept_loss: apply those jobs without the lost files; ``False`` only reports.
         :param job: this job only.
         :param patience: how long its owner must have been silent, as in :meth:`recover`.
         :raises InvalidInputError: ``job`` is no open committed job of this table.
         """
         return self.driver.run(repair(self._context, accept_loss, job, patience))
+
+    def rebuild_heads(self, apply: bool = False) -> list[RebuiltHead]:
+        """Build heads that are gone again: see :func:`.rewrites.rebuilt_heads.rebuild_heads`."""
+        return self.driver.run(rebuild_heads(self._context, apply))
 
     def doctor(self, max_duration: float | None = None) -> list[Problem]:
         """What is or will be wrong with this table, its bucket and store, each with a remedy.
@@ -329,11 +333,9 @@ class Table(ReadableTable):
 
     def write_index(self) -> bool:
         """Write the index, by which readers open a table of many partitions in a few requests.
-        Jobs do so too, now and then; no answer depends on it.
 
         :return: whether it is there now; ``False``: another process wrote it meanwhile, or the
             store refused.
-        :raises TableNotFoundError: no table here.
         """
         return self.driver.run(write_index_now(self._context))
 

@@ -89,6 +89,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         },
         "rewrites": {
             *("errors", "job_spec", "layout", "s3", "records", "state", "protocol", "maintenance"),
+            "index",
         },
         "scan": {
             *("errors", "s3", "layout", "records", "state", "protocol", "maintenance", "parquet"),

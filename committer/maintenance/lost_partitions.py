@@ -29,20 +29,24 @@ def lost_partitions(
     """
     index, listed = yield All((read_index(context), list_heads(context)))
     known = known_by_index(index.entries.values())
-    known += yield from _known_by_markers(context, objects, listed)
+    by_job = yield from known_by_markers(context, objects, listed)
+    decisions = yield All(tuple(or_damage(read_decision(context, job)) for job in by_job))
+    for found, it in zip(decisions, by_job.values(), strict=True):
+        # A marker may be left of another table that was here.
+        known += it if isinstance(found, Decided) else ()
     heads = yield from list_heads(context)  # After all that is known of them.
     fresh = {n for n, it in index.entries.items() if n in heads and heads[n].etag == it.etag}
     stale = sorted({it.partition for it in known if it.partition in heads}.difference(fresh))
-    found = yield All(tuple(or_damage(read_head(context, heads[name].slot)) for name in stale))
-    states = [state for state in found if isinstance(state, HeadState)]
+    read = yield All(tuple(or_damage(read_head(context, heads[name].slot)) for name in stale))
+    states = [state for state in read if isinstance(state, HeadState)]
     return find_lost(context.root, known, heads, states)
 
 
-def _known_by_markers(
+def known_by_markers(
     context: Context, objects: Iterable[ListedObject], heads: Collection[str]
-) -> Step[list[KnownEpoch]]:
-    """What the table's marker says, and those of partitions without a head, each with its job's
-    decision: one may be left of another table that was here."""
+) -> Step[dict[str, list[KnownEpoch]]]:
+    """What the table's marker says, and those of partitions without a head, by the job for whose
+    decision a marker stands."""
     root = context.root
     there = {item.key for item in objects if item.key.endswith("/_SUCCESS")}
     headed = {root.marker_key(name) for name in heads} - {root.marker_key(UNPARTITIONED)}
@@ -54,12 +58,8 @@ def _known_by_markers(
         if not isinstance(it, Absent) and (marker := SuccessMarker.parse_or_none(it.body))
     }
     ours = {k: it for k, it in markers.items() if it and it.decision == root.decision_key(it.job)}
-    jobs = sorted({it.job for it in ours.values()})
-    decisions = yield All(tuple(or_damage(read_decision(context, job)) for job in jobs))
-    stand = {job for job, it in zip(jobs, decisions, strict=True) if isinstance(it, Decided)}
-    return [
-        KnownEpoch(name, epoch, f"the marker {key}")
-        for key, it in ours.items()
-        if it.job in stand
-        for name, epoch in it.epochs.items()
-    ]
+    known: dict[str, list[KnownEpoch]] = {}
+    for key, it in ours.items():
+        epochs = (KnownEpoch(name, epoch, f"the marker {key}") for name, epoch in it.epochs.items())
+        known.setdefault(it.job, []).extend(epochs)
+    return known
