@@ -2,7 +2,8 @@
 
 Each gets as many uploads in a bucket of its own, on one server, behind one proxy that delays every
 answer, 30 ms unless told otherwise, since a store on the same machine answers sooner than any S3
-does. What is printed are seconds and their ratio, and what is left::
+does. What is printed are seconds and their ratio, the tool's own CPU, and what is left. Without
+latency the CPU is what counts; of ours one second is Python's start::
 
     .venv/bin/python benchmarks/abort_uploads.py
     .venv/bin/python benchmarks/abort_uploads.py --server moto --uploads 1000 --latency 0
@@ -60,15 +61,17 @@ def timed(tool: str, store: Store, count: int, endpoint: str) -> float:
     command, variables = call(tool, store, bucket, endpoint)
     environment = {**os.environ, **variables}
     environment.pop("AWS_CA_BUNDLE", None)  # rclone takes none, and the proxy has no TLS.
-    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.monotonic()
     subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
     seconds = time.monotonic() - began
-    memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     pages = client.get_paginator("list_multipart_uploads").paginate(Bucket=bucket)
     left = sum(len(page.get("Uploads", ())) for page in pages)
-    most = f", at most {memory / 1024:.0f} MiB" if memory > before else ""
-    print(f"{tool}: {seconds:.1f} s, {left} left{most}", flush=True)
+    grew = after.ru_maxrss > before.ru_maxrss
+    most = f", at most {after.ru_maxrss / 1024:.0f} MiB" if grew else ""
+    print(f"{tool}: {seconds:.1f} s, {cpu:.1f} s of CPU, {left} left{most}", flush=True)
     return seconds
 
 

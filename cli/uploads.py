@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 from collections import Counter
@@ -202,7 +201,7 @@ class _Listing:
                 self.bytes = (self.bytes or 0) + it.bytes
         if self.as_json:
             for it in page:
-                typer.echo(json.dumps(dataclasses.asdict(it), default=str))
+                typer.echo(json.dumps(vars(it)))
         elif self.as_json is not None and page:
             columns = ("upload", "id", "age, s", "whose", "bytes", "action", "why")
             rows = [
@@ -225,5 +224,5 @@ class _Listing:
         if self.bytes is not None:
             month = monthly_cost(self.bytes, self.price)
             held = counted(self.bytes, "byte")
-            cost = f" Held: {held}, {month:,.2f} a month at {self.price} per GiB."
+            cost = f" Held: {held}: {month:,.2f} a month at {self.price} per GiB."
         say(f"{counted(count, 'upload')}{': ' if told else ''}{told}.{cost}")

@@ -15,7 +15,6 @@ from ..weather.tally import Trouble
 from ..weather.weather import Patience
 from . import requests as store
 from .clients import S3Clients
-from .encoded_keys import decoded_keys
 from .error_translation import (
     code_of,
     date_of,
@@ -28,6 +27,8 @@ from .error_translation import (
     unreachable,
 )
 from .lifecycle import LifecycleRule, rules_of
+from .listing import decoded_keys
+from .quick_aborts import QuickAborts
 from .upload_parts import PartBody
 
 _GONE = {"NoSuchKey", "404", "NotFound"}
@@ -80,7 +81,7 @@ class S3Requests:
             store.CreateUpload: self._create_upload,
             store.UploadPart: self._upload_part,
             store.CompleteUpload: self._complete_upload,
-            store.AbortUpload: self._abort_upload,
+            store.AbortUpload: QuickAborts(bucket, clients).abort,
         }
 
     def carry_out(self, request: Any, pause: Callable[[float], bool]) -> Any:
@@ -336,12 +337,6 @@ class S3Requests:
             Key=request.key,
             UploadId=request.upload_id,
             MultipartUpload={"Parts": parts},
-        )
-        return _done(answer)
-
-    def _abort_upload(self, request: store.AbortUpload) -> store.Done:
-        answer = self._client.abort_multipart_upload(
-            Bucket=self.bucket, Key=request.key, UploadId=request.upload_id
         )
         return _done(answer)
 

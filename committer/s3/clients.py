@@ -6,7 +6,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -20,6 +20,7 @@ from botocore.auth import SIGV4_TIMESTAMP, S3SigV4Auth
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.loaders import Loader, create_loader
+from botocore.utils import parse_timestamp
 
 from ..errors import StoreRefusedError, ZeroRenameError
 from ..weather.store_clock import StoreClock
@@ -40,7 +41,7 @@ _OWNERS = frozenset({"s3-mock-file-store"})
 #: Below this many bytes, waiting for ``100 Continue`` costs a round trip and saves nothing.
 _EXPECT_FROM = 1024 * 1024
 #: How the Authorization header of requests begins that are signed by keys.
-_SIGV4 = "AWS4-HMAC-SHA256"
+SIGV4 = "AWS4-HMAC-SHA256"
 
 
 class _SignerByTheStore(S3SigV4Auth):
@@ -90,7 +91,7 @@ class S3Clients:
         """Sign a request anew by the store's clock, where that differs. One that is not signed,
         or by another scheme, stays as it is."""
         before = request.headers.get("Authorization", "")
-        if not self.clock.ahead or not before.startswith(_SIGV4):
+        if not self.clock.ahead or not before.startswith(SIGV4):
             return
         keys = self.client._get_credentials().get_frozen_credentials()
         signing = request.context.get("signing", {})
@@ -173,7 +174,18 @@ def _session() -> botocore.session.Session:
     most of the time that making a client takes."""
     session = botocore.session.get_session()
     session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
+    parsers = session.get_component("response_parser_factory")
+    parsers.set_parser_defaults(timestamp_parser=_time)
     return session
+
+
+def _time(text: Any) -> datetime:
+    """A time in an answer. Those of listings, two a line of some, are in one form, which botocore's
+    parser of any form takes twenty times as long for."""
+    if isinstance(text, str) and text.endswith("Z"):
+        with suppress(ValueError):
+            return datetime.fromisoformat(text)
+    return parse_timestamp(text)
 
 
 @cache

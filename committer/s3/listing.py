@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, unquote_plus
 
 from .requests import ListedObject, ListedUpload, ListObjects, ListUploads, Step
+
+#: What a key can be once Ceph has encoded it, which leaves more than others do (rgw_common.cc,
+#: char_needs_url_encoding).
+_ENCODED = re.compile(r"(?:[A-Za-z0-9._~/*!$'()|-]|%[0-9A-Fa-f]{2})*")
 
 
 @dataclass(frozen=True)
@@ -73,3 +80,22 @@ def list_uploads(prefix: str) -> Step[list[ListedUpload]]:
         marker = page.marker
         if marker is None:
             return found
+
+
+def decoded_keys(answer: dict[str, Any], prefix: str) -> tuple[list[str], str]:
+    """Of a listing of uploads that was asked for with ``encoding-type=url``, the keys and the key
+    that the next page begins after, as they are in the bucket.
+
+    A store says in its answer whether it encoded them; Ceph encodes without saying so, others
+    neither do nor say so. A key with a character that would have been encoded then tells that none
+    is, and so does one that would no longer begin with the prefix that was asked for.
+
+    :param answer: boto3's.
+    """
+    keys = [entry["Key"] for entry in answer.get("Uploads", ())]
+    following = answer.get("NextKeyMarker") or ""
+    if answer.get("EncodingType") == "url":
+        return [unquote_plus(key) for key in keys], unquote_plus(following)
+    if all(_ENCODED.fullmatch(key) and unquote(key).startswith(prefix) for key in keys):
+        return [unquote(key) for key in keys], unquote(following)
+    return keys, following

@@ -153,6 +153,15 @@ def test_dead_uploads_go_and_three_live_jobs_stay(place: Place) -> None:
     assert [it for it in (*(it[0] for it in lives), slow) if it.open_jobs()] == []
 
 
+def test_keys_of_any_letters_are_aborted(place: Place) -> None:
+    """Signed as each of them wants it."""
+    names = ["a b", "ä+%2F~(1)*'!=&?#;:@$,", "中", "day=1/part-0", "plain", "\u00a0"]
+    place.begin([f"other/{name}-{number}" for name in names for number in range(3)])
+    done = lines("abort", f"s3://{place.name}", "--older-than", "0", "--apply")
+    assert ({entry["action"] for entry in done}, len(done)) == ({"aborted"}, 3 * len(names))
+    assert place.uploads() == []
+
+
 def test_runs_of_hadoops_committers_that_are_at_work_are_spared(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:

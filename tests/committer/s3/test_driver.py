@@ -855,6 +855,7 @@ class TestUploadListings:
             ("my%20p/", ["my%20p/x", "my%20p/y"], ["my%20p/x", "my%20p/y"]),
             ("p/", ["p/day%3D1/x", "p/%01"], ["p/day=1/x", "p/\x01"]),
             ("my p/", ["my%20p/%2Bx"], ["my p/+x"]),
+            ("p/", ["p/day%3D1/x", "p/it's$(1)!"], ["p/day=1/x", "p/it's$(1)!"]),
         ],
     )
     def test_keys_of_a_store_that_does_not_say_whether_it_encoded_them(
