@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
@@ -180,6 +180,8 @@ class JobSpec:
     :param replace_partitions: Hive-escaped partition paths that are emptied and marked even if
         no row arrives; rows for any other partition are refused. Only with mode replace.
     :param replace_table: empty every partition. Only with mode replace.
+    :param replace_where: empty each partition of the table that this contains, also one that comes
+        while the job claims; rows for any other are refused. Only with mode replace.
     :param only_partitions: Hive-escaped partition paths; rows for any other are refused, in
         whatever mode. None allows any.
     :param base: what the job has read of the table; ``None``: nothing, so that what is there
@@ -210,6 +212,7 @@ class JobSpec:
     partition_by: tuple[str, ...] | None = None
     replace_partitions: tuple[str, ...] = ()
     replace_table: bool = False
+    replace_where: Collection[str] | None = None
     only_partitions: tuple[str, ...] = ()
     adopt_partitions: tuple[str, ...] = ()
     keep_replaced: bool = False
@@ -237,8 +240,9 @@ class JobSpec:
         for name, kind in _CHOICES.items():
             object.__setattr__(self, name, choice(name, kind, getattr(self, name)))
         others = set(self.replace_partitions) - set(self.only_partitions)
-        if self.only_partitions and (others or self.replace_table):
-            what = sorted(others)[0] if others else "the whole table"
+        if self.only_partitions and (others or self.empties_unnamed):
+            what = "the whole table" if self.replace_table else "all that fits a condition"
+            what = sorted(others)[0] if others else what
             raise InvalidInputError(
                 f"The job replaces {what}, and may write {', '.join(self.only_partitions[:5])} "
                 "only; nothing was sent.",
@@ -255,9 +259,22 @@ class JobSpec:
                 "overwrite_schema (overwriteSchema), or for merge_schema (mergeSchema) alone.",
             )
 
+    def emptied(self, every: Iterable[str]) -> set[str]:
+        """The partitions among all of a table that the job empties whatever rows it has."""
+        if self.replace_where is not None:
+            return {name for name in every if name in self.replace_where}
+        return set(every) if self.replace_table else set()
+
     @property
-    def allowed_partitions(self) -> frozenset[str] | None:
+    def empties_unnamed(self) -> bool:
+        """Whether that takes a look at which partitions there are."""
+        return self.replace_table or self.replace_where is not None
+
+    @property
+    def allowed_partitions(self) -> Collection[str] | None:
         """The partitions rows may go to; ``None`` for any."""
+        if self.replace_where is not None:
+            return self.replace_where
         return frozenset(self.replace_partitions or self.only_partitions) or None
 
 

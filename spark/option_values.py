@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 
 from ..committer.read_base import NOTHING_READ, ReadBase
-from ..committer.schema.hive_paths import escape
 from ..committer.text_values import TextList, whole
 
 _BYTES = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 _SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
-_COMPARISON = re.compile(
-    r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<name>\w+))\s*(?P<operator><=|>=|!=|<>|==|=|<|>)\s*"
-    r"(?:'(?P<text>(?:[^']|'')*)'|(?P<bare>[^\s'`<>=]+))\s*(?P<more>\band\b|$)",
-    re.IGNORECASE,
-)
 _TRUE = {"true": True, "false": False}
 
 
@@ -82,49 +75,6 @@ def pairs(value: str) -> dict[str, str]:
             raise ValueError("is written a=b,c=d")
         found[name.strip()] = content.strip()
     return found
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """``column operator literal`` as it was written, quotes taken off.
-
-    :param quoted: whether the literal stood in quotes.
-    """
-
-    column: str
-    operator: str
-    literal: str
-    quoted: bool
-
-
-def comparisons(text: str) -> list[Comparison]:
-    """Comparisons joined by ``and``: ``day >= 2013-01-01 and name = 'M/S'``."""
-    found: list[Comparison] = []
-    position, more = 0, True
-    while more:
-        one = _COMPARISON.match(text, position)
-        if one is None:
-            raise ValueError(f"cannot be read from {text[position:][:60]!r} on")
-        column = (one["quoted"] or "").replace("``", "`") or one["name"]
-        quoted = one["text"] is not None
-        literal = one["text"].replace("''", "'") if quoted else one["bare"]
-        found.append(Comparison(column, one["operator"], literal, quoted))
-        position, more = one.end(), bool(one["more"])
-    return found
-
-
-def partition(text: str) -> tuple[str]:
-    """The path of one partition, as a condition: ``day = 2013-01-01 and carrier = 'AA'``."""
-    found = comparisons(text)
-    columns = [one.column for one in found]
-    plain = all(one.operator in ("=", "==") for one in found)
-    null = any(one.literal.lower() == "null" and not one.quoted for one in found)
-    if not plain or null or len(set(columns)) < len(columns):
-        raise ValueError(
-            "is column = value for each partition column, joined by and, since a write replaces "
-            "whole partitions by their names"
-        )
-    return ("/".join(f"{escape(one.column)}={escape(one.literal)}" for one in found),)
 
 
 def read_base(text: str) -> ReadBase:

@@ -65,13 +65,16 @@ class WriterOptions:
     replace_partitions: tuple[str, ...] = option(
         partial(values.named, texts.PATHS),
         "With mode overwrite: the partitions to replace, `day=2013-01-01;day=2013-01-02`, or as a "
-        "JSON list; or one of them as a condition, `replaceWhere`: `day = 2013-01-01 and carrier = "
-        "'AA'`, a value for each partition column. They are emptied even if no row arrives, and "
-        "rows for any other are refused.",
+        "JSON list. They are emptied even if no row arrives, and rows for any other are refused.",
         (),
         "partitions",
         f" and `{Handoff.variable('mode')}` is `replace`",
-        {"replaceWhere": values.partition},
+    )
+    replace_where: str | None = option(
+        values.text,
+        "The same by a condition in Spark's SQL over partition columns: `day >= '2013-01-01' and "
+        "day < '2013-02-01'` replaces every partition of the table that fits, also one that comes "
+        "meanwhile; rows for any other are refused. Refused where it is not certain what fits.",
     )
     replace_table: bool = option(
         values.flag,
@@ -197,6 +200,7 @@ class WriterOptions:
             name
             for name, value in (
                 ("replacePartitions", self.replace_partitions),
+                ("replaceWhere", self.replace_where),
                 ("replaceTable", self.replace_table),
             )
             if value
@@ -212,9 +216,9 @@ class WriterOptions:
                 "overwrite, and the mode is append; nothing was written.",
                 remedy='Use .mode("overwrite").',
             )
-        if len(replacing) == 2:
+        if len(replacing) > 1:
             raise InvalidInputError(
-                "replacePartitions and replaceTable contradict each other; nothing was written.",
+                f"{' and '.join(replacing)} contradict each other; nothing was written.",
                 remedy="Give one of them.",
             )
         self._check_expected(overwrite)
@@ -297,7 +301,10 @@ def read_writer_options(
     handoff = Handoff.decode(environ)
     if "path" in read:
         handoff = handoff.about(TableRoot.parse(read["path"]))
-    return WriterOptions(**_handed(handoff) | read)
+    handed = _handed(handoff)
+    if "replace_where" in read:
+        handed.pop("replace_partitions", None)
+    return WriterOptions(**handed | read)
 
 
 def read_reader_options(given: Mapping[str, str]) -> ReaderOptions:

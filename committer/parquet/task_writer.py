@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import NoReturn
 
@@ -74,7 +74,7 @@ class TaskWriter:
         partition_by: tuple[str, ...],
         options: FileOptions,
         open_stream: OpenStream,
-        allowed_partitions: frozenset[str] | None = None,
+        allowed_partitions: Collection[str] | None = None,
         spill_directory: str | None = None,
         absent: frozenset[str] = frozenset(),
         at_end: Callable[[], object] | None = None,

@@ -139,8 +139,8 @@ def _targets(
 ) -> Step[tuple[Target, ...]]:
     """The partitions the job changes, with those of the earlier try whose files it replaces."""
     every = set(opened.spec.adopt_partitions)
-    if opened.spec.replace_table:
-        every |= yield from _all_partitions(context, opened)
+    if opened.spec.empties_unnamed:
+        every |= opened.spec.emptied((yield from _all_partitions(context, opened)))
     targets = targets_of(opened, results, every)
     if opened.repeat_of is not None:
         earlier = yield from read_decision(context, opened.repeat_of)
@@ -163,15 +163,16 @@ def _all_partitions(context: Context, opened: OpenedJob) -> Step[set[str]]:
 def _come_meanwhile(
     context: Context, opened: OpenedJob, held: Mapping[Slot, HeadState]
 ) -> Step[list[str]]:
-    """The partitions that a replace of the whole table does not hold yet, once it holds the others.
+    """The partitions that a replace of the whole table, or of all that fit a condition, does not
+    hold yet, once it holds the others.
 
     A job that changes one of those and a new one is before this job in both, or after it in both:
     if before, its claim on the new head was there before this job got the other one.
     """
-    if not opened.spec.replace_table or not opened.partition_by:
+    if not opened.spec.empties_unnamed or not opened.partition_by:
         return []
     heads = yield from list_heads(context)
-    return sorted(heads.keys() - {slot.name for slot in held})
+    return sorted(opened.spec.emptied(heads) - {slot.name for slot in held})
 
 
 def _slots(context: Context, opened: OpenedJob, targets: Iterable[Target]) -> list[Slot]:

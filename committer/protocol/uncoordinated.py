@@ -134,8 +134,9 @@ def abort_uncoordinated(context: Context, opened: OpenedJob) -> Step[Aborted | C
 
 def _decision(context: Context, opened: OpenedJob, results: Sequence[TaskResult]) -> Step[Decision]:
     every: set[str] = set()
-    if opened.spec.replace_table:
-        every = set((yield from list_table(context, opened.partition_by)))
+    if opened.spec.empties_unnamed:
+        listed = yield from list_table(context, opened.partition_by)
+        every = opened.spec.emptied(listed)
         if not opened.partition_by:
             every.add(UNPARTITIONED)
     targets = targets_of(opened, results, every)

@@ -29,6 +29,7 @@ from ...committer.errors import UnsupportedTypeError
 from ...committer.parquet.row_filter import RowFilter
 from ...committer.scan.partition_condition import PartitionCondition
 from ...committer.schema.compatibility import find_column
+from ...committer.schema.hive_paths import escape
 from ..types import spark_schema
 
 logger = logging.getLogger("zero_rename.spark.reading.predicate")
@@ -77,20 +78,9 @@ def read_predicate(
     :param schema: the table's.
     :param columns: those that are to be asked for; ``None`` for any.
     """
-    try:
-        import sqlglot
-        from sqlglot.errors import SqlglotError
-    except ModuleNotFoundError:
-        logger.warning("where=%r leaves nothing unread: %s", text[:200], MISSING)
-        return Predicate(None, MISSING)
-    if len(text) > _LONGEST:
-        return Predicate(None, "it is too long")
-    if _UNSURE.search(text):
-        return Predicate(None, "it has double quotes, escapes, variables or comments")
-    try:
-        tree: Any = sqlglot.parse_one(text, read="spark")
-    except (SqlglotError, RecursionError) as error:
-        return Predicate(None, str(error).splitlines()[0][:200])
+    tree = _tree(text)
+    if isinstance(tree, str):
+        return Predicate(None, tree)
     reading = _Reading(schema, schema.names if columns is None else columns)
     try:
         known = reading.where(tree, wanted=True)
@@ -117,6 +107,41 @@ def selected_partitions(
     if known is None:
         return named
     return PartitionCondition(RowFilter([known], schema), schema, by, named)
+
+
+def named_partition(text: str) -> str | None:
+    """The path of the one partition that a condition names, by ``column = value`` for each of its
+    columns; ``None`` where it is another condition."""
+    tree = _tree(text)
+    if isinstance(tree, str):
+        return None
+    from sqlglot import exp
+
+    parts: dict[str, str] = {}
+    for side in tree.flatten() if isinstance(tree, exp.And) else [tree]:
+        plain = isinstance(side, exp.EQ) and isinstance(side.this, exp.Column)
+        if not plain or not isinstance(side.expression, exp.Literal) or side.this.name in parts:
+            return None
+        parts[side.this.name] = side.expression.this
+    return "/".join(f"{escape(name)}={escape(value)}" for name, value in parts.items())
+
+
+def _tree(text: str) -> Any:
+    """A condition as sqlglot reads it; why not, where it is not to be relied on."""
+    try:
+        import sqlglot
+        from sqlglot.errors import SqlglotError
+    except ModuleNotFoundError:
+        logger.warning("where=%r leaves nothing unread: %s", text[:200], MISSING)
+        return MISSING
+    if len(text) > _LONGEST:
+        return "it is too long"
+    if _UNSURE.search(text):
+        return "it has double quotes, escapes, variables or comments"
+    try:
+        return sqlglot.parse_one(text, read="spark")
+    except (SqlglotError, RecursionError) as error:
+        return str(error).splitlines()[0][:200]
 
 
 class _Reading:

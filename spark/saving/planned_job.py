@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...committer.errors import (
     CommitConflictError,
@@ -17,11 +17,12 @@ from ...committer.job_spec import Coordination, JobSpec, Mode, OnConflict
 from ...committer.read_base import ReadBase
 from ...committer.scan.job_inputs import tell_inputs
 from ...committer.schema.compatibility import find_column
-from ...committer.schema.hive_paths import normalise_partition
+from ...committer.schema.hive_paths import normalise_partition, parse_partition
 from ...committer.schema.row_metadata import renamed
 from ...committer.state.job_state import Committed, OpenedJob
 from ...committer.table import Table
 from ..options import WriterOptions, read_writer_options
+from ..reading.predicate import named_partition, read_predicate, selected_partitions
 from ..reading.table_reads import TableReads
 from ..types import table_schema
 
@@ -117,6 +118,8 @@ def planned_job(
     policy = {f.name: getattr(options, f.name) for f in fields(JobSpec) if f.name in names}
     for name in ("replace_partitions", "only_partitions"):
         policy[name] = _named(table, options, stored, policy[name])
+    if options.replace_where is not None:
+        policy |= _replaced(table, options, stored, options.replace_where)
     spec = JobSpec(
         schema=stored,
         mode=options.mode(overwrite),
@@ -189,6 +192,35 @@ def _named(
                 remedy="Add the column to the data or correct its name.",
             )
     return tuple(dict.fromkeys(normalise_partition(path, stored, columns) for path in paths))
+
+
+def _replaced(
+    table: Table, options: WriterOptions, stored: pa.Schema, where: str
+) -> dict[str, Any]:
+    """What a job is told that replaces the partitions which fit a condition.
+
+    :raises InvalidInputError: it is not certain which they are.
+    """
+    by = _columns_of(table) or options.partition_by or ()
+    named = named_partition(where)
+    if named is not None and len(parse_partition(named)) == len(by):
+        return {
+            "replace_partitions": _named(table, options, stored, (named,)),
+            "replace_where": None,
+        }
+    schema = renamed(stored, [find_column(name, by) or name for name in stored.names])
+    found = read_predicate(where, schema, by)
+    fits = selected_partitions(where, schema, by)
+    if fits is None or found.unsure is not None:
+        raise InvalidInputError(
+            f"replaceWhere={where[:200]!r} does not say for certain which partitions it means: "
+            f"{found.unsure or 'the table has none'}; nothing was written.",
+            table=table.root.url,
+            remedy="Compare partition columns with literals of their own kind, dates and texts in "
+            "single quotes: day >= '2013-01-01' and day < '2013-02-01'. Or name the partitions, by "
+            "replacePartitions.",
+        )
+    return {"replace_where": fits}
 
 
 def _columns_of(table: Table) -> tuple[str, ...]:

@@ -84,12 +84,14 @@ def test_every_option_is_read():
         "mapIndex": "-1",
         "tryNumber": "2",
         "series": "s",
+        "replaceWhere": "day > 1",
     }
     expected = WriterOptions(
         path="s3://bucket/t",
         partition_by=("a,b", "c"),
         fail_if_exists=True,
         replace_partitions=("day=1", "day=2"),
+        replace_where="day > 1",
         only_partitions=("day=1", "day=2", "day=3"),
         replace_table=True,
         on_conflict=OnConflict.LAST_WINS,
@@ -256,17 +258,14 @@ def test_a_bad_variable_is_named():
         read_writer_options({}, {"ZERO_RENAME_TRY_NUMBER": "x"})
 
 
-def test_one_partition_as_a_condition():
-    def replaced(text):
-        return read_writer_options({"replaceWhere": text}, {}).replace_partitions
-
-    assert replaced("day = 2013-01-01") == ("day=2013-01-01",)
-    assert replaced("`b` = 'M/S' AND a == 3") == ("b=M%2FS/a=3",)
-    for text in ("day >= 2013-01-01", "a = 1 or a = 2", "a = 1 and a = 2", "a = null", "a", ""):
-        with pytest.raises(InvalidInputError, match="The option replaceWhere "):
-            replaced(text)
-    with pytest.raises(InvalidInputError, match="replacePartitions and replaceWhere are one"):
-        read_writer_options({"replaceWhere": "a = 1", "replacePartitions": "a=1"}, {})
+def test_a_condition_takes_the_place_of_partitions():
+    options = read_writer_options({"replaceWhere": "a = 1"}, ENVIRONMENT)
+    assert (options.replace_where, options.replace_partitions) == ("a = 1", ())
+    both = read_writer_options({"replaceWhere": "a = 1", "replacePartitions": "a=1"}, {})
+    with pytest.raises(InvalidInputError, match="replacePartitions and replaceWhere contradict"):
+        both.mode(overwrite=True)
+    with pytest.raises(InvalidInputError, match=r"replaceWhere .* needs mode overwrite"):
+        read_writer_options({"replaceWhere": "a = 1"}, {}).mode(overwrite=False)
 
 
 def test_names_that_spark_has_for_the_same():

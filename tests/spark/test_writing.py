@@ -103,8 +103,27 @@ def test_partitions_are_named_by_value_not_by_spelling(spark, url):
     write(frame, url)
     write(frame, url, "overwrite", replaceWhere="day = '2013-1-2' and month = 02")
     assert read(spark, url).count() == 1
-    with pytest.raises(Exception, match="is no partition of this table"):
-        write(frame, url, "overwrite", replaceWhere="month = 2")
+
+
+def test_partitions_are_replaced_by_a_condition(spark, url):
+    days = spark.sql(
+        "select cast(id as int) n, date_add(date'2013-01-01', cast(id as int)) day, "
+        "if(id % 2 = 0, 'AA', 'UA') p from range(6)"
+    )
+    write(days, url, partitionBy="day,p")
+    some = days.where("n in (2, 4)").selectExpr("n * 10 n", "day", "p").repartition(1)
+    where = "Day between '2013-01-02' and '2013-01-05' and p like 'A%'"
+    with pytest.raises(Exception, match="not among those that this job may write"):
+        write(days, url, "overwrite", replaceWhere=where)
+    write(some.where("n = 20"), url, "overwrite", replaceWhere=where)
+    assert sorted(row["n"] for row in read(spark, url).collect()) == [0, 1, 3, 5, 20]
+    new = spark.sql("select 7 n, date'2013-01-04' day, 'AA' p")
+    write(new, url, "overwrite", replaceWhere="not (p = 'UA' or day < '2013-01-02')")
+    assert sorted(row["n"] for row in read(spark, url).collect()) == [0, 1, 3, 5, 7]
+    for text in ("day >= 2013-01-01", "n = 1", "upper(p) = 'AA'", "p =", "p = 'AA' and n > 1"):
+        with pytest.raises(Exception, match="does not say for certain which partitions"):
+            write(days, url, "overwrite", replaceWhere=text)
+    assert sorted(row["n"] for row in read(spark, url).collect()) == [0, 1, 3, 5, 7]
 
 
 def test_the_whole_table_is_replaced(spark, url, frame):

@@ -365,6 +365,33 @@ class TestReplace:
         assert [f.job for f in world.snapshot().files] == [report.job]
         assert world.listed(DAY2) == world.listed(DAY3) == []
 
+    def test_all_that_fits_a_condition(self, world: World) -> None:
+        fits = frozenset({DAY1, DAY3})
+        world.load(DAY1, DAY2)
+        put(world, "flights/day=3/foreign.parquet")
+        report = world.load(DAY1, mode=Mode.REPLACE, replace_where=fits)
+        assert world.jobs_of(DAY1) == [report.job]
+        assert (len(world.listed(DAY2)), world.listed(DAY3)) == (1, [])
+        opened = world.open(Mode.REPLACE, replace_where=fits)
+        with pytest.raises(TaskResultsError, match="none of the partitions"):
+            world.commit(opened, world.write(opened, DAY2))
+
+    @pytest.mark.parametrize("policy", OnConflict)
+    def test_what_comes_meanwhile_fits_or_not(self, world: World, policy: OnConflict) -> None:
+        fits = frozenset({DAY1, DAY3})
+        world.load(DAY1)
+        opened = world.open(Mode.REPLACE, replace_where=fits, on_conflict=policy)
+        result = world.write(opened, DAY1)
+        other = world.load(DAY2, DAY3)
+        if policy is OnConflict.FAIL:
+            with pytest.raises(CommitConflictError, match=DAY3):
+                world.commit(opened, result)
+            assert world.jobs_of(DAY3) == [other.job]
+        else:
+            world.commit(opened, result)
+            assert world.jobs_of(DAY3) == []
+        assert world.jobs_of(DAY2) == [other.job]
+
     def test_foreign_files_go_too(self, world: World) -> None:
         world.load(DAY1)
         put(world, "flights/day=1/foreign.parquet")
@@ -522,7 +549,12 @@ class TestResults:
             world.commit(opened, result)
 
     @pytest.mark.parametrize(
-        "replaces", [{"replace_partitions": (DAY1, DAY2)}, {"replace_table": True}]
+        "replaces",
+        [
+            {"replace_partitions": (DAY1, DAY2)},
+            {"replace_table": True},
+            {"replace_where": frozenset({DAY1})},
+        ],
     )
     def test_more_is_replaced_than_may_be_written(
         self, world: World, replaces: dict[str, Any]
