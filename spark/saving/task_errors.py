@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from ...committer import errors
-from ...committer.errors import InvalidInputError, ZeroRenameError
+from ...committer.errors import InvalidInputError, RefusedError, ZeroRenameError
 from .shipped_task import UNFIT
 
 #: Ends of an error's text: Java's stack, Spark's own words after it, an empty line.
@@ -22,6 +22,10 @@ _WRITTEN = re.compile(
 )
 _UNFIT = re.compile(re.escape(UNFIT) + r" (.+)")
 _NO_ARROW = re.compile(r"No module named '(pyarrow|pandas)|(PyArrow|Pandas) >= [\d.]+ must be")
+#: Spark's words for tasks that somebody cancelled: by the session, its UI, or the end of Spark.
+_CANCELLED = re.compile(
+    r"\[(?:SPARK_JOB_CANCELLED|OPERATION_CANCELED)\][^\n]*|Job \d+ cancelled[^\n]*"
+)
 _PYTHONS = re.compile(r"different version:? ([\d.]+) than that in driver:? ([\d.]+)")
 _SAME_PYTHON = (
     "Let PYSPARK_PYTHON name a Python of the driver's minor version for Spark's workers, or run "
@@ -35,7 +39,8 @@ _REMEDY = (
 
 
 def error_of_task(raised: BaseException, table: str, job: str) -> ZeroRenameError | None:
-    """The error of this package that made a task of a job fail; ``None`` where it was another's.
+    """The error of this package that made a task of a job fail, or one that says that its tasks
+    were cancelled; ``None`` where it was another's.
 
     :param raised: what Spark raised in the driver.
     """
@@ -45,6 +50,14 @@ def error_of_task(raised: BaseException, table: str, job: str) -> ZeroRenameErro
         kind = getattr(errors, found[1], ZeroRenameError)
         written = _WRITTEN.fullmatch(found[2].strip())
         return kind(found[2].strip()) if written is None else kind(**written.groupdict())
+    if cancelled := _CANCELLED.search(text):
+        return RefusedError(
+            f"Spark cancelled the tasks of this write: {cancelled[0].strip()} Nothing of this job "
+            "is visible.",
+            table=table,
+            job=job,
+            remedy="Run the job again.",
+        )
     remedy = _REMEDY
     if unfit := _UNFIT.search(text):
         why = unfit[1].strip()

@@ -23,6 +23,7 @@ from zero_rename.committer import (
     InvalidInputError,
     JobFencedError,
     JobSpec,
+    RefusedError,
     TableMismatchError,
     TaskResultsError,
 )
@@ -432,8 +433,10 @@ class TestCancelling:
         canceller = threading.Thread(target=cancel)
         canceller.start()
         try:
-            with pytest.raises(Exception, match="cancelled"):
+            with pytest.raises(RefusedError, match="Spark cancelled the tasks") as caught:
                 save(frame, url)
+            assert caught.value.table == url
+            assert caught.value.__cause__ is not None, "Spark's own error is kept"
         finally:
             canceller.join()
             for name in ("spark.jobGroup.id", "spark.job.description"):

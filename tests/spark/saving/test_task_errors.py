@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from zero_rename.committer import InvalidInputError, StoreRefusedError, ZeroRenameError
+from zero_rename.committer import (
+    InvalidInputError,
+    RefusedError,
+    StoreRefusedError,
+    ZeroRenameError,
+)
 from zero_rename.spark.saving.task_errors import error_of_task
 
 URL, JOB = "s3://bucket/lake/table", "zr1-01M8270TE8QTCZBJHGV2QYZ85A"
@@ -37,3 +42,18 @@ def test_what_it_says_is_told_apart(error: ZeroRenameError) -> None:
 
 def test_another_s_error_is_left_to_spark() -> None:
     assert error_of_task(RuntimeError("ValueError: the user's own"), URL, JOB) is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "[SPARK_JOB_CANCELLED] Job 3 cancelled by the user. SQLSTATE: XXKDA",
+        "org.apache.spark.SparkException: Job 3 cancelled because SparkContext was shut down",
+    ],
+)
+def test_one_that_was_cancelled_says_so(said: str) -> None:
+    error = error_of_task(RuntimeError(f"{said}\n\tat org.apache.spark"), URL, JOB)
+    assert type(error) is RefusedError
+    assert "Job 3 cancelled" in error.message
+    assert "at org.apache" not in str(error)
+    assert (error.table, error.job) == (URL, JOB)
