@@ -34,6 +34,14 @@ class Mutant:
 
 MUTANTS = (
     Mutant(
+        "gc deletes a list that a head names, where its own swap's answer was lost",
+        "gc.fold_heads",
+        "if key not in {it.key for it in now.head.manifests}:",
+        "if True:",
+        ("append", "gc", "append", "replace"),
+        117,
+    ),
+    Mutant(
         "gc settles decisions that heads name",
         "gc.collect",
         "free = set(asked) - still_open - known.named",
@@ -50,6 +58,14 @@ MUTANTS = (
         3,
     ),
     Mutant(
+        "a fold deletes its list, though the head names it",
+        "protocol.apply",
+        "if folded is not None and folded not in {it.key for it in state.head.manifests}:",
+        "if folded is not None:",
+        ("append", "evolve"),
+        135,
+    ),
+    Mutant(
         "a resolution goes by no base",
         "rewrites.resolution",
         "base=self.snapshot.base,",
@@ -64,6 +80,14 @@ MUTANTS = (
         "on_conflict='last_wins',",
         ("append", "compact"),
         7,
+    ),
+    Mutant(
+        "a run replaces its own rows that a compaction wrote again",
+        "protocol.changes",
+        "if any(target.drops in change.merged for change in changes):",
+        "if False:",
+        ("append", "compact", "replace"),
+        18,
     ),
     Mutant(
         "a run that replaces its own leaves the partitions that it writes no more",
@@ -146,6 +170,14 @@ MUTANTS = (
         16,
     ),
     Mutant(
+        "a claim does not finish what the job before has to remove",
+        "protocol.claim",
+        "        yield from _finish_last_job(context, opened, request, state)\n",
+        "",
+        ("append", "replace"),
+        147,
+    ),
+    Mutant(
         "a purge aborts the uploads of open jobs",
         "maintenance.purge_plan",
         'return False, "its job is open"',
@@ -160,6 +192,14 @@ MUTANTS = (
         "",
         ("append", "recover"),
         3,
+    ),
+    Mutant(
+        "a commit decision is said to be refused after an unanswered request",
+        "state.decide",
+        "    error = CommitStateUnknownError if decision.is_commit else OutcomeUnknownError",
+        "    error = DamagedError if not decision.is_commit else StoreUnreachableError",
+        ("append", "replace"),
+        79,
     ),
     Mutant(
         "the columns that a job brings do not become the table's",

@@ -63,11 +63,9 @@ class Write(Effect):
     marks: bool = True
 
     def apply(self, oracle: Oracle, state: State) -> State:
-        own = self._run_before(oracle)
-        self._check(oracle, state, own)
+        state = _without(state, self._run_before(oracle))
+        self._check(oracle, state)
         new = {name: dict(jobs) for name, jobs in state.items()}
-        for jobs in new.values():
-            jobs.pop(own or "", None)
         replaced = set(self.named) | (set(new) if self.whole else set())
         if self.mode == "replace":
             replaced |= set(self.rows)
@@ -81,20 +79,24 @@ class Write(Effect):
             oracle.runs.setdefault(self.once, []).append(self.job)
         return new
 
-    def _run_before(self, oracle: Oracle) -> str | None:
-        """The run's job whose rows this one's take the place of."""
+    def _run_before(self, oracle: Oracle) -> set[int]:
+        """The ids of the run's rows that this job's take the place of, whoever wrote them again."""
         before = oracle.runs.get(self.once or "", [])
         if before and self.on_repeat == "skip":
             raise Violation(f"{self.job} repeats {before[-1]}, which did the work of {self.once}")
-        return before[-1] if before and self.on_repeat == "replace_own" else None
+        if not before or self.on_repeat != "replace_own":
+            return set()
+        earlier = oracle.effects[before[-1]]
+        assert isinstance(earlier, Write)
+        return {number for rows in earlier.rows.values() for number, _ in rows}
 
-    def _check(self, oracle: Oracle, state: State, own: str | None) -> None:
+    def _check(self, oracle: Oracle, state: State) -> None:
         for name, seen in self.read.items():
             if name in {*self.rows, *self.named} and ids(state, name) != seen:
                 raise Violation(f"{self.job} writes over {name} as it had not read it: {seen}")
         if self.mode == "fail-if-exists":
             for name, rows in self.rows.items():
-                if rows and any(job != own for job, them in state.get(name, {}).items() if them):
+                if rows and rows_of(state, name):
                     raise Violation(f"{self.job} fails if {name} exists, and it does")
         if self.last_wins:
             return
@@ -119,6 +121,13 @@ class Write(Effect):
             if "int64" in (self.columns.get("n"), oracle.columns.get("n")):
                 kinds["n"] = "int64"
             oracle.columns = kinds
+
+
+def _without(state: State, gone: set[int]) -> State:
+    return {
+        name: {job: tuple(row for row in rows if row[0] not in gone) for job, rows in jobs.items()}
+        for name, jobs in state.items()
+    }
 
 
 @dataclass
