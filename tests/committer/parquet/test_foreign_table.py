@@ -129,7 +129,7 @@ class TestNoTable:
             job.write(pa.table({"id": [1]}))
         client, name = folder.bucket.client, folder.bucket.name
         client.delete_object(Bucket=name, Key="wh/flights/_zero_rename/table.json")
-        with pytest.raises(TableNotFoundError):
+        with pytest.raises(DamagedError, match=r"table\.json is gone"):
             Table(folder.table.root.url, client=client).snapshot()
 
     @pytest.mark.parametrize(
