@@ -12,7 +12,22 @@ from zero_rename.committer.s3.requests import Delete
 from zero_rename.committer.state import partition_files
 from zero_rename.committer.state.data_listing import list_data
 from zero_rename.committer.state.decide import read_decision
+from zero_rename.committer.state.heads import Swapped, swap_head
 from zero_rename.committer.state.old_records import OldRecord
+from zero_rename.committer.state.partition_files import fold
+
+
+def takes_a_lost_answer_for_a_no(context, state, jobs, known, remembers):
+    assert state.etag is not None
+    tidied = state.head.tidied(context.write_id(), state.etag, remembers)
+    new, key = yield from fold(context, state, tidied, jobs, known)
+    if key is None:
+        return state
+    outcome = yield from swap_head(context, state, new)
+    if isinstance(outcome, Swapped):
+        return outcome.state
+    yield Delete(key)
+    return None
 
 
 def settles_what_is_not_finished(context):

@@ -274,6 +274,18 @@ COLLECTED = {
         switches=1,
         most=2 * MOST,
     ),
+    "gc beside a rival whose answers are lost": Scenario(
+        lambda **bounds: explorer(
+            collector(),
+            writer("a", APPEND, ONE, **UNMARKED),
+            before=((APPEND, (ONE,)), (APPEND, (ONE,))),
+            faults=1,
+            **bounds,
+        ),
+        ("a committed", "collector done"),
+        switches=1,
+        most=4 * MOST,
+    ),
     "a job that died before it was applied, gc and recovery": Scenario(
         lambda **bounds: decided(REPLACE, ONE, collector(), recoverer(), **bounds),
         ("collector done", "recoverer done"),

@@ -493,6 +493,13 @@ VARIANTS = [
         ABORT,
     ),
     _variant(
+        [(fold_heads, "_fold", broken_gc.takes_a_lost_answer_for_a_no)],
+        "gc beside a rival whose answers are lost",
+        COMPLETENESS,
+        CONSISTENCY,
+        ABORT,
+    ),
+    _variant(
         [(old_records, "_may_be_named", broken_gc.removes_a_list_that_may_yet_be_named)],
         "gc that dies with requests in flight, and gc again",
         COMPLETENESS,
