@@ -12,6 +12,7 @@ import pytest
 from support.memory_store import Behaviour, Fault, ManualClock, MemoryDriver, MemoryStore
 from support.protocol import DAY1, DAY2, ROOT, Crash, World, die_before_applying
 from zero_rename.committer.errors import JobFencedError
+from zero_rename.committer.job_spec import Coordination
 from zero_rename.committer.layout import TableRoot
 from zero_rename.committer.maintenance.purge_plan import Whose
 from zero_rename.committer.maintenance.recovery import Recovered
@@ -24,9 +25,11 @@ from zero_rename.committer.s3.requests import (
     ListParts,
     ListUploads,
     Put,
+    Step,
     UploadPage,
     UploadPart,
 )
+from zero_rename.committer.uploads.judge import Name, name_of, spare_none
 from zero_rename.committer.uploads.selection import Selection, UploadsPath
 from zero_rename.committer.uploads.sweep import SeenUpload, UploadSweep
 
@@ -49,9 +52,14 @@ class Sweep:
         self.world.driver.fault = fault
         self.pages: list[Sequence[SeenUpload]] = []
         sizes = options.pop("sizes", False)
-        selection = Selection(**options)
+        spared = options.pop("spared", spare_none)
         sweep = UploadSweep(
-            UploadsPath.parse(url), selection, self.pages.append, apply=apply, sizes=sizes
+            UploadsPath.parse(url),
+            Selection(**options),
+            self.pages.append,
+            apply=apply,
+            sizes=sizes,
+            spared=spared,
         )
         self.settled: list[Recovered] = self.world.driver.run(sweep.run())
 
@@ -162,6 +170,29 @@ class TestWhatIsSpared:
         found = Sweep(world.store, whose=frozenset({Whose.FOREIGN}))
         assert {upload.key for upload in found.seen} == {foreign}
         assert world.commit(dead, result).rows == 1
+
+    def test_jobs_of_a_table_without_coordination_are_their_owners(self) -> None:
+        """An abort decision does not keep them from committing: nobody reads it."""
+        world = World(MemoryStore(clock=ManualClock(1_000_000.0)))
+        world.load(DAY1, coordination=Coordination.NONE)
+        opened = world.open(coordination=Coordination.NONE, max_duration=100.0)
+        result = world.write(opened, DAY1)
+        advance(world, 10 * DAY)
+        found = Sweep(world.store)
+        assert (found.keys("kept"), found.settled) == ({result.files[0].key}, [])
+        assert world.commit(opened, result).rows == 1
+
+    def test_foreign_ones_that_somebody_may_need(self) -> None:
+        world = world_in_use()
+        needed, other = (begin(world, f"flights/day=1/{name}.parquet") for name in "ab")
+
+        def spared(uploads: Sequence[ListedUpload]) -> Step[dict[Name, str]]:
+            yield from ()
+            return {name_of(it): "a run is at work" for it in uploads if it.key == needed}
+
+        found = Sweep(world.store, spared=spared)
+        assert (found.keys("kept"), found.keys("aborted")) == ({needed}, {other})
+        assert world.store.upload_keys() == [needed]
 
     def test_a_job_without_records_only_when_it_is_named(self) -> None:
         world = world_in_use()

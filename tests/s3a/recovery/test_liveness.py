@@ -157,6 +157,13 @@ class TestALaterTry:
         later = record(0, uuid=OTHER, owner=late)
         assert states(1e6, known(record(1e6), later)) is expected
 
+    def test_whoever_states_that_it_is_dead(self) -> None:
+        """It loaded instead: what this one left would double its rows."""
+        later = record(0, uuid=OTHER, owner=owner(2))
+        assert states(1e6, known(record(1e6), later, dead={JOB})) is State.SUPERSEDED
+        over = known(record(1e6), dead={JOB}, ask=lambda _: State.SUPERSEDED)
+        assert states(1e6, over) is State.SUPERSEDED
+
     def test_it_sends_heartbeats_itself(self) -> None:
         later = record(0, uuid=OTHER, owner=owner(2))
         assert states(0, known(record(1e6), later), uuid=OTHER) == State.LIVE
