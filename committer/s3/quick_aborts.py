@@ -80,10 +80,13 @@ class _Place:
         digest = sha256(canonical.encode()).hexdigest()
         text = "\n".join((SIGV4, date, "/".join(scope), digest))
         secret = reduce(_hmac, scope, f"AWS4{keys.secret_key}".encode())
-        headers["Authorization"] = (
-            f"{SIGV4} Credential={keys.access_key}/{'/'.join(scope)}, SignedHeaders={names}, "
-            f"Signature={_hmac(secret, text).hex()}"
-        )
+        proof = {
+            "Credential": "/".join((keys.access_key, *scope)),
+            "SignedHeaders": names,
+            "Signature": _hmac(secret, text).hex(),
+        }
+        proven = ", ".join(f"{name}={value}" for name, value in proof.items())
+        headers["Authorization"] = f"{SIGV4} {proven}"
         headers["User-Agent"] = self.agent
         return AWSPreparedRequest("DELETE", f"{self.prefix}{key}?{query}", headers, None, False)
 
