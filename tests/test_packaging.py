@@ -110,6 +110,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     info = {name for name in names if ".dist-info/" in name}
     expected = {"pyspark_zero_rename.py", "zero_rename/py.typed"}
+    expected.add("zero_rename/example_dags/.airflowignore")
     expected |= {f"zero_rename/{path.name}" for path in ROOT.glob("*.py")}
     expected |= {
         f"{package_name(folder).replace('.', '/')}/{path.name}"

@@ -269,8 +269,9 @@ class TestOthersInTheWay:
         with pytest.raises(OtherJobError, match="is lost") as caught:
             world.commit(mine, result)
         assert caught.value.other == other
-        remedy = f"zero-rename repair {ROOT.url} --job {other} --accept-loss. Then run this job"
-        assert remedy in (caught.value.remedy or "")
+        remedy = caught.value.remedy or ""
+        assert f"zero-rename repair {ROOT.url} --job {other} --accept-loss (" in remedy
+        assert remedy.endswith("Then run this job again.")
 
     def test_one_whose_fencing_is_unknown(self) -> None:
         world = World().with_context(waiting=Waiting(silence=0.0, cap=0.0, poll=0.1))
