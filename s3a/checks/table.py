@@ -229,8 +229,8 @@ CHECKS: tuple[Check, ...] = (
         *("classes-missing", _ERROR, S3A, "classes that this committer needs cannot be loaded"),
         *((), lambda c: ", ".join(c.missing_classes)),
         "Put hadoop-aws of the version of Spark's hadoop-client-api, the SDK that it names and "
-        "spark-hadoop-cloud (Spark's version, or 4.1.1 for 4.3) on the class path; docs/airflow.md "
-        "says how.",
+        "spark-hadoop-cloud (Spark's version, or 4.1.1 for 4.3) on the class path: "
+        "docs/airflow/services.md says how.",
     ),
     Check(
         *("dynamic-partition-overwrite", _ERROR, COMMITTERS),
