@@ -37,6 +37,8 @@ GAVE_WAY = ("CommitConflictError", "DestinationExistsError", "JobFencedError", "
 class Touch:
     """What one committed job did to a partition, and what is left of it.
 
+    :param epoch: that the partition came to by it. It is the order of the jobs: several may be
+        decided within the second that a store's dates tell.
     :param decided_at: seconds since the epoch, by the store's clock.
     :param replaced: it took the place of what was there.
     :param files: that it wrote there, of ``rows`` and ``bytes``.
@@ -49,6 +51,7 @@ class Touch:
     job: str
     owner: Owner
     once: str | None
+    epoch: int
     decided_at: float
     replaced: bool
     files: int
@@ -204,6 +207,7 @@ def _touch(decided: Decided, change: PartitionDecision, visible: int) -> Touch:
         decision.job,
         decision.owner,
         decision.once,
+        change.base_epoch + 1,
         decided.date,
         change.replace,
         change.sums.files,
@@ -222,7 +226,7 @@ def _together(touches: Mapping[str, Written], window: float) -> dict[str, Writte
     """The touches of a partition that have another one of another run near."""
     found = {}
     for partition, all_of_it in touches.items():
-        ordered = sorted(all_of_it, key=lambda it: (it[0].decided_at, it[0].job))
+        ordered = sorted(all_of_it, key=lambda it: it[0].epoch)
         near = [
             it
             for it in ordered

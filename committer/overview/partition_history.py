@@ -124,4 +124,4 @@ def _entries(
         for change in job.changes
         if change.partition == partition
     ]
-    return tuple(sorted(entries, key=lambda it: (it.job.decided_at, it.epoch), reverse=True))
+    return tuple(sorted(entries, key=lambda it: it.epoch, reverse=True))

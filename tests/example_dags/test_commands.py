@@ -32,10 +32,7 @@ TUTORIAL = ROOT / "docs" / "tutorials" / "airflow.md"
 PAGES = [ROOT / "README.md", *sorted({*(ROOT / "docs").glob("**/*.md")} - {TUTORIAL})]
 #: ``airflow roles`` comes with FAB's provider, which is not here.
 CONNECTIONS = [
-    words
-    for page in PAGES
-    for words in commands(page.read_text("utf-8"))
-    if words[0] != "roles"
+    words for page in PAGES for words in commands(page.read_text("utf-8")) if words[0] != "roles"
 ]
 
 

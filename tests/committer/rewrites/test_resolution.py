@@ -66,6 +66,16 @@ def undo(world: World, job: str) -> str:
     return carry_out(world, undoing(world, job))
 
 
+def test_of_jobs_decided_in_one_second_the_newest_is_that_of_the_last_epoch(
+    world: World,
+) -> None:
+    last, first = sorted((world.open(), world.open()), key=lambda it: it.job)
+    for opened in (first, last):
+        world.commit(opened, world.write(opened, DAY1))
+    plan = resolution(world, "newest")
+    assert (plan.resolution.kept, plan.resolution.dropped) == ((last.job,), (first.job,))
+
+
 def keep_newest(world: World, last: str) -> ResolutionPlan:
     return resolution(world, "newest")
 
