@@ -132,7 +132,7 @@ class TestTables:
         (made,) = [job.upload("day=9/x.parquet")]
         job.pending_set(5, [made.commit("bucket", JOB, "", destinationKey="wh/other/x")])
         other = halfway(tables, "second", uuid=OTHER)
-        with pytest.raises(ZeroRenameError, match="1 jobs could not be settled"):
+        with pytest.raises(ZeroRenameError, match="1 job could not be settled"):
             run(
                 tables,
                 apply=True,
@@ -207,7 +207,7 @@ def test_a_staging_committers_job_needs_its_folder(tables: Tables, tmp_path: Pat
     job.task(0)
     job.task(1)
     job.complete(job.files[0])
-    with pytest.raises(ZeroRenameError, match="1 jobs could not be settled"):
+    with pytest.raises(ZeroRenameError, match="1 job could not be settled"):
         run(tables, apply=True, patience=0)
     assert len(tables.bucket.uploads()) == 3
     (table,) = run(tables, apply=True, patience=0, staging=str(tmp_path))["tables"]

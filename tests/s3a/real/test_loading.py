@@ -103,7 +103,7 @@ def test_a_table_below_a_folder_that_looks_like_a_partition(
     found = load(spark, f"{url}/env=prod/q=2")
     assert (is_by_spark(found), found.columns, found.collect()) == (True, ["n", "p"], [(1, "x")])
     put(f"{url}/n=7/t", (1, "x"))
-    with pytest.raises(InvalidInputError, match="the column n from the table's own path"):
+    with pytest.raises(InvalidInputError, match="the column n from its own path"):
         load(spark, f"{url}/n=7/t", by="spark")
     assert load(spark, f"{url}/n=7/t").collect() == [(1, "x")]
 
