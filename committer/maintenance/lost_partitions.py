@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 from ..errors import DamagedError
 from ..index.lost_heads import KnownEpoch, find_lost, known_by_index
-from ..index.read_index import read_index
+from ..index.read_index import read_index, still_true
 from ..layout import UNPARTITIONED
 from ..records.head import HeadState
 from ..records.success_marker import SuccessMarker
@@ -35,7 +35,7 @@ def lost_partitions(
         # A marker may be left of another table that was here.
         known += it if isinstance(found, Decided) else ()
     heads = yield from list_heads(context)  # After all that is known of them.
-    fresh = {n for n, it in index.entries.items() if n in heads and heads[n].etag == it.etag}
+    fresh = still_true(index.entries, heads)
     stale = sorted({it.partition for it in known if it.partition in heads}.difference(fresh))
     read = yield All(tuple(or_damage(read_head(context, heads[name].slot)) for name in stale))
     states = [state for state in read if isinstance(state, HeadState)]

@@ -101,7 +101,7 @@ class Newcomer:
             f"words = [*{[*uv, 'pip']!r}, sys.argv[1], *{words!r}, *sys.argv[2:]]\n"
             f"os.execve(words[0], words, {dict(os.environ)!r})\n"
         )
-        pip.chmod(0o755)
+        pip.chmod(0o700)
 
     def follow(self, page: Path, bucket: str, looks: Mapping[str, int] | None = None) -> None:
         """Type all of a page; ``s3://bucket/`` is a bucket of ours.
