@@ -42,7 +42,7 @@ def known_by_index(entries: Iterable[IndexedPartition]) -> list[KnownEpoch]:
     return [KnownEpoch(it.name, it.epoch, "the table's index") for it in entries]
 
 
-def find_lost(
+def find_lost_heads(
     root: TableRoot,
     known: Iterable[KnownEpoch],
     heads: Collection[str],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from ..errors import DamagedError
-from ..index.lost_heads import KnownEpoch, find_lost, known_by_index
+from ..index.lost_heads import KnownEpoch, find_lost_heads, known_by_index
 from ..index.read_index import read_index, still_true
 from ..layout import UNPARTITIONED
 from ..records.head import HeadState
@@ -39,7 +39,7 @@ def lost_partitions(
     stale = sorted({it.partition for it in known if it.partition in heads}.difference(fresh))
     read = yield All(tuple(or_damage(read_head(context, heads[name].slot)) for name in stale))
     states = [state for state in read if isinstance(state, HeadState)]
-    return find_lost(context.root, known, heads, states)
+    return find_lost_heads(context.root, known, heads, states)
 
 
 def known_by_markers(

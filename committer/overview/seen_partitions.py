@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from ..errors import DamagedError
 from ..index.indexed_partition import IndexedPartition
-from ..index.lost_heads import files_without_heads, find_lost, known_by_index
+from ..index.lost_heads import files_without_heads, find_lost_heads, known_by_index
 from ..index.read_index import read_index, still_true
 from ..job_spec import Coordination
 from ..protocol.uncoordinated import list_files
@@ -115,7 +115,7 @@ def partitions_there(context: Context, table: TableRecord | None) -> Step[Partit
     if index.keys() - listing.heads.keys():
         # The index may be younger than the listing, but not than another one.
         heads = yield from list_heads(context)
-        lost |= find_lost(context.root, known_by_index(index.values()), heads, ())
+        lost |= find_lost_heads(context.root, known_by_index(index.values()), heads, ())
     seen |= {name: _unread(name, error, None) for name, error in lost.items()}
     return PartitionsThere(seen, claims, len(changed))
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ..errors import DamagedError, HeadMovedError, StoreRefusedError, UnfinishedCommitError
 from ..index.indexed_partition import IndexedPartition
-from ..index.lost_heads import KnownEpoch, files_without_heads, find_lost, known_by_index
+from ..index.lost_heads import KnownEpoch, files_without_heads, find_lost_heads, known_by_index
 from ..index.read_index import read_index, still_true
 from ..job_spec import Coordination
 from ..layout import UNPARTITIONED, TableRoot
@@ -371,4 +371,4 @@ def _lost(view: _View, decisions: Iterable[Decided]) -> dict[str, DamagedError]:
         for change in it.decision.partitions
     ]
     known += known_by_index(view.index.values())
-    return find_lost(root, known, view.heads, view.states)
+    return find_lost_heads(root, known, view.heads, view.states)
