@@ -32,10 +32,10 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 
 from support.spark import settings  # noqa: E402
-from zero_rename.committer.job_spec import FileOptions  # noqa: E402
-from zero_rename.committer.layout import TableRoot, new_job_id  # noqa: E402
-from zero_rename.committer.parquet.task_writer import TaskWriter  # noqa: E402
-from zero_rename.committer.s3.requests import ObjectSettings  # noqa: E402
+from zero_rename.committer.format.job_spec import FileOptions  # noqa: E402
+from zero_rename.committer.format.layout import TableRoot, new_job_id  # noqa: E402
+from zero_rename.committer.format.parquet.task_writer import TaskWriter  # noqa: E402
+from zero_rename.committer.store.requests import ObjectSettings  # noqa: E402
 
 #: What Spark hands to a writer at once.
 _BATCH_ROWS = 10_000

@@ -26,11 +26,11 @@ sys.path[:0] = [str(ROOT_FOLDER / "tests"), str(ROOT_FOLDER)]
 
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore  # noqa: E402
 from support.protocol import ROOT, World  # noqa: E402
-from zero_rename.committer.gc.collect import gc  # noqa: E402
-from zero_rename.committer.job_spec import Owner  # noqa: E402
-from zero_rename.committer.records.head import Slot  # noqa: E402
-from zero_rename.committer.s3.scheduler import Scheduler  # noqa: E402
-from zero_rename.committer.state.heads import read_head  # noqa: E402
+from zero_rename.committer.commit.state.heads import read_head  # noqa: E402
+from zero_rename.committer.format.job_spec import Owner  # noqa: E402
+from zero_rename.committer.format.records.head import Slot  # noqa: E402
+from zero_rename.committer.store.scheduler import Scheduler  # noqa: E402
+from zero_rename.committer.upkeep.gc.collect import gc  # noqa: E402
 
 DAY = 24 * 3600.0
 LATENCY = 0.03

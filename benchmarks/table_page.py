@@ -35,7 +35,7 @@ import support.airflow  # noqa: E402, F401 - a home, before Airflow is imported
 from support.protocol import ROOT as TABLE  # noqa: E402
 from support.protocol import World  # noqa: E402
 from zero_rename.committer import Table  # noqa: E402
-from zero_rename.committer.job_spec import Mode  # noqa: E402
+from zero_rename.committer.format.job_spec import Mode  # noqa: E402
 from zero_rename.committer.overview.partition_history import look_back  # noqa: E402
 from zero_rename.committer.overview.table_overview import look_over  # noqa: E402
 from zero_rename.provider.page import pages  # noqa: E402

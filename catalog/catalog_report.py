@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 
 from ..committer.errors import InvalidInputError, ZeroRenameError
-from ..committer.layout import TableRoot
+from ..committer.format.layout import TableRoot
 from .described_table import ReadBy
 
 _URL = re.compile(r"(glue|hive)://([A-Za-z0-9_\-]+)(?:/([A-Za-z0-9_\-]+))?/?")

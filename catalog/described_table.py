@@ -9,8 +9,8 @@ from enum import StrEnum
 import pyarrow as pa
 
 from ..committer.errors import InvalidInputError
-from ..committer.layout import UNPARTITIONED, TableRoot
-from ..committer.schema.hive_paths import NULL, parse_partition, unescape
+from ..committer.format.layout import UNPARTITIONED, TableRoot
+from ..committer.format.schema.hive_paths import NULL, parse_partition, unescape
 from ..committer.table import Table
 from .engine_types import Engine, engine_type
 

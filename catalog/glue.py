@@ -13,8 +13,8 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from ..committer.errors import InvalidInputError
-from ..committer.layout import TableRoot
-from ..committer.s3.clients import Keys
+from ..committer.format.layout import TableRoot
+from ..committer.store.clients import Keys
 from .catalog_report import CatalogReport, CatalogUnsyncedError, CatalogUrl
 from .described_table import DescribedTable, ReadBy, partition_texts
 from .engine_types import Engine, hive_type

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..committer.errors import InvalidInputError, ZeroRenameError
-from ..committer.layout import TableRoot
+from ..committer.format.layout import TableRoot
 from .catalog_report import CatalogReport, CatalogUnsyncedError, CatalogUrl
 from .ddl import add_columns, add_partitions, ddl, drop_partitions
 from .described_table import DescribedTable, ReadBy, partition_texts

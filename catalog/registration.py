@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from ..committer.errors import InvalidInputError, TableNotFoundError, ZeroRenameError
-from ..committer.layout import TableRoot
+from ..committer.format.layout import TableRoot
 from ..committer.table import Table
 from .catalog_report import CatalogReport, CatalogUnsyncedError, CatalogUrl
 from .described_table import DescribedTable, ReadBy, describe

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..committer import InvalidInputError, Table
-from ..committer.rewrites.compaction import TARGET_BYTES, CompactAction
+from ..committer.upkeep.compaction import TARGET_BYTES, CompactAction
 from .output import DRY, Apply, AsJson, Exit, Url, plain, print_rows, refusals, say
 
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}

@@ -14,8 +14,8 @@ from .ages import DAY, age_option
 from .output import DRY, Apply, AsJson, Exit, Url, print_rows, refusals, say
 
 if TYPE_CHECKING:
-    from ..committer.job_spec import Owner
-    from ..committer.maintenance.conflicts import ConflictReport, PartitionConflict
+    from ..committer.format.job_spec import Owner
+    from ..committer.upkeep.conflicts import ConflictReport, PartitionConflict
 
 Window = Annotated[
     float, age_option("How near two decisions are that belong together.", default="1h")

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from ..committer import AdoptAction, Outcome, PurgeAction, RepairAction, Table
+from ..committer.commit.state.old_records import KEPT_FOR
 from ..committer.errors import counted
-from ..committer.state.old_records import KEPT_FOR
 from . import catalog, compact, conflicts, gc, s3a, s3a_check, s3a_recover, s3a_uploads, uploads
 from .ages import DAY, age_option
 from .output import DRY, EXIT_CODES, Apply, AsJson, Exit, Url, plain, print_rows, refusals, say

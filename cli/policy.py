@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from ..committer import Table, TableRoot
-from ..committer.doctor import backstop
-from ..committer.maintenance.access_policy import Role, Service, access_policy
-from ..committer.uploads.selection import UploadsPath
+from ..committer.upkeep.access_policy import Role, Service, access_policy
+from ..committer.upkeep.doctor import backstop
+from ..committer.upkeep.uploads.selection import UploadsPath
 from .ages import age_option
 from .output import DRY, Apply, AsJson, Url, refusals, say
 

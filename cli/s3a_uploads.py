@@ -11,7 +11,7 @@ from ..committer.errors import InvalidInputError, ZeroRenameError
 from .output import AsJson, plain, print_rows
 
 if TYPE_CHECKING:
-    from ..committer.uploads.selection import UploadsPath
+    from ..committer.upkeep.uploads.selection import UploadsPath
     from ..s3a.outstanding_uploads import OutstandingUpload
 
 
@@ -67,8 +67,8 @@ def s3a_uploads(
     as_json: AsJson = False,
 ) -> None:
     """List, count or abort the uploads under way below a path, by age, whosever they are."""
-    from ..committer.s3.driver import connect
-    from ..committer.uploads.selection import UploadsPath
+    from ..committer.store.driver import connect
+    from ..committer.upkeep.uploads.selection import UploadsPath
     from ..s3a.outstanding_uploads import outstanding_uploads
 
     least_age = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
@@ -104,7 +104,7 @@ def _say_total(count: int, done: str, is_dry: bool) -> None:
 
 
 def _abort(place: UploadsPath, found: tuple[OutstandingUpload, ...]) -> int:
-    from ..committer.s3.driver import connect
+    from ..committer.store.driver import connect
     from ..s3a.outstanding_uploads import abort_outstanding
 
     return connect(place.bucket).run(abort_outstanding(place, found))

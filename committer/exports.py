@@ -1,5 +1,9 @@
 """Exports of `zero_rename.committer`."""
 
+from .commit.interrupted import JobInterrupted
+from .commit.snapshot import Snapshot
+from .commit.state.context import Context, Progress, Waiting
+from .commit.state.job_state import Aborted, Committed, JobState, OpenedJob, PartitionCommit
 from .errors import (
     CommitConflictError,
     CommitStateUnknownError,
@@ -30,9 +34,7 @@ from .errors import (
     VerificationError,
     ZeroRenameError,
 )
-from .gc.collect import GcReport
-from .interrupted import JobInterrupted
-from .job_spec import (
+from .format.job_spec import (
     Coordination,
     FileOptions,
     JobSpec,
@@ -42,13 +44,13 @@ from .job_spec import (
     Owner,
     SuccessMarkers,
 )
-from .layout import UNPARTITIONED, TableRoot
-from .maintenance.adopt import AdoptAction, AdoptedPartition, AdoptReport
-from .maintenance.problem import Problem
-from .maintenance.purge import PurgeAction, PurgeEntry, PurgeReport
-from .maintenance.recovery import OpenJob, Outcome, Recovered
-from .maintenance.repair import RepairAction, Repaired
-from .maintenance.verify import Finding, FindingKind
+from .format.layout import UNPARTITIONED, TableRoot
+from .format.parquet.task_writer import TaskWriter
+from .format.read_base import ReadBase
+from .format.records.data_file import DataFile
+from .format.records.decision import Verdict
+from .format.records.pending_file import PendingFile, TaskResult
+from .format.records.success_marker import ManifestReference, SuccessMarker
 from .overview.left_overs import LeftOvers
 from .overview.partition_history import HistoryEntry, PartitionHistory
 from .overview.recent_jobs import JobManifest, PartitionChange, SeenJob
@@ -56,19 +58,17 @@ from .overview.run_failures import RunFailure
 from .overview.seen_partitions import SeenPartition, SeenState
 from .overview.table_overview import TableOverview
 from .overview.under_way import JobUnderWay
-from .parquet.task_writer import TaskWriter
-from .protocol.snapshot import Snapshot
-from .read_base import ReadBase
-from .records.data_file import DataFile
-from .records.decision import Verdict
-from .records.pending_file import PendingFile, TaskResult
-from .records.success_marker import ManifestReference, SuccessMarker
-from .rewrites.rebuilt_heads import RebuildAction, RebuiltHead
-from .s3.upload_stream import DelayedOutputStream
 from .scan.table_scan import TableScan
-from .state.context import Context, Progress, Waiting
-from .state.job_state import Aborted, Committed, JobState, OpenedJob, PartitionCommit
+from .store.upload_stream import DelayedOutputStream
 from .table import Table
+from .upkeep.adopt import AdoptAction, AdoptedPartition, AdoptReport
+from .upkeep.gc.collect import GcReport
+from .upkeep.problem import Problem
+from .upkeep.purge import PurgeAction, PurgeEntry, PurgeReport
+from .upkeep.rebuilt_heads import RebuildAction, RebuiltHead
+from .upkeep.recovery import OpenJob, Outcome, Recovered
+from .upkeep.repair import RepairAction, Repaired
+from .upkeep.verify import Finding, FindingKind
 from .write_job import WriteJob
 
 __all__ = [

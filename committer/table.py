@@ -8,12 +8,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from .doctor import complaints, examine
+from .commit.commit import abort_job, commit_job
+from .commit.index.write_index import write_index_now
+from .commit.interrupted import alone
+from .commit.snapshot import Snapshot
+from .commit.state.context import Progress
+from .commit.state.heartbeat import OF_TASKS, send_heartbeat
+from .commit.state.job_state import Aborted, Committed, OpenedJob
+from .commit.state.old_records import KEPT_FOR
 from .errors import CommitConflictError, SnapshotGoneError
-from .gc.collect import GcReport, gc
-from .index.write_index import write_index_now
-from .interrupted import alone
-from .job_spec import (
+from .format.job_spec import (
     MAX_DURATION,
     Coordination,
     FileOptions,
@@ -24,24 +28,14 @@ from .job_spec import (
     Owner,
     SuccessMarkers,
 )
-from .maintenance.adopt import AdoptReport
-from .maintenance.conflicts import ConflictReport, find_conflicts
-from .maintenance.current_table import adopt_current, stored_names, verify_current
-from .maintenance.problem import Problem
-from .maintenance.purge import PurgeReport, plan_all, purge, recover_all
-from .maintenance.recovery import Recovered, settle_jobs
-from .maintenance.repair import Repaired, repair
-from .maintenance.store_problems import renew_facts
-from .maintenance.symlink_keeping import SymlinksReport, drop_symlinks, keep_symlinks
-from .maintenance.verify import Finding
-from .parquet.foreign_columns import check_footers
-from .parquet.task_writer import TaskWriter
-from .protocol.commit import abort_job, commit_job
-from .protocol.snapshot import Snapshot
-from .read_base import ReadBase
-from .records.pending_file import TaskResult
-from .records.store_facts import StoreFacts
-from .rewrites.compaction import (
+from .format.parquet.foreign_columns import check_footers
+from .format.parquet.task_writer import TaskWriter
+from .format.read_base import ReadBase
+from .format.records.pending_file import TaskResult
+from .format.records.store_facts import StoreFacts
+from .scan.readable_table import ReadableTable
+from .upkeep.adopt import AdoptReport
+from .upkeep.compaction import (
     TARGET_BYTES,
     CompactAction,
     CompactedPartition,
@@ -49,13 +43,19 @@ from .rewrites.compaction import (
     compaction_spec,
     find_compactible,
 )
-from .rewrites.rebuilt_heads import RebuiltHead, rebuild_heads
-from .rewrites.resolution import Resolution, ResolutionPlan, plan_resolution, plan_undoing
-from .scan.readable_table import ReadableTable
-from .state.context import Progress
-from .state.heartbeat import OF_TASKS, send_heartbeat
-from .state.job_state import Aborted, Committed, OpenedJob
-from .state.old_records import KEPT_FOR
+from .upkeep.conflicts import ConflictReport, find_conflicts
+from .upkeep.current_table import adopt_current, stored_names, verify_current
+from .upkeep.doctor import complaints, examine
+from .upkeep.gc.collect import GcReport, gc
+from .upkeep.problem import Problem
+from .upkeep.purge import PurgeReport, plan_all, purge, recover_all
+from .upkeep.rebuilt_heads import RebuiltHead, rebuild_heads
+from .upkeep.recovery import Recovered, settle_jobs
+from .upkeep.repair import Repaired, repair
+from .upkeep.resolution import Resolution, ResolutionPlan, plan_resolution, plan_undoing
+from .upkeep.store_problems import renew_facts
+from .upkeep.symlink_keeping import SymlinksReport, drop_symlinks, keep_symlinks
+from .upkeep.verify import Finding
 from .write_job import WriteJob, attempt_writer, open_checked, this_process
 
 

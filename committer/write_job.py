@@ -13,6 +13,14 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
+from .commit.commit import abort_job, commit_job
+from .commit.failures import failures_told
+from .commit.interrupted import JobInterrupted, alone, fate
+from .commit.open import checked, open_job, settle_aborted
+from .commit.state.context import Context
+from .commit.state.heartbeat import Beats, OpenHeartbeat
+from .commit.state.job_state import Committed, JobState, OpenedJob
+from .commit.state.rights import missing_rights
 from .errors import (
     DataLostError,
     InvalidInputError,
@@ -22,24 +30,16 @@ from .errors import (
     UnfinishedCommitError,
     ZeroRenameError,
 )
-from .failures import failures_told
-from .interrupted import JobInterrupted, alone, fate
-from .job_spec import JobSpec, Owner
-from .parquet.late_task import refuse_late
-from .parquet.task_writer import TaskWriter
+from .format.job_spec import JobSpec, Owner
+from .format.parquet.late_task import refuse_late
+from .format.parquet.task_writer import TaskWriter
+from .format.read_base import ReadBase
+from .format.records.pending_file import TaskResult
 from .periodic import repeating
-from .protocol.commit import abort_job, commit_job
-from .protocol.open import checked, open_job, settle_aborted
-from .read_base import ReadBase
-from .records.pending_file import TaskResult
-from .s3.driver import BotoDriver, Driver
-from .s3.requests import Delete, ObjectSettings
-from .s3.upload_stream import DelayedOutputStream
 from .sigterm import JobTerminated, Termination
-from .state.context import Context
-from .state.heartbeat import Beats, OpenHeartbeat
-from .state.job_state import Committed, JobState, OpenedJob
-from .state.rights import missing_rights
+from .store.driver import BotoDriver, Driver
+from .store.requests import Delete, ObjectSettings
+from .store.upload_stream import DelayedOutputStream
 
 logger = logging.getLogger("zero_rename.committer.write_job")
 #: Seconds between heartbeats.

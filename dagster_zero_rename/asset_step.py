@@ -21,7 +21,7 @@ from dagster._core.storage.tags import (
 )
 
 from zero_rename.committer.errors import InvalidInputError
-from zero_rename.committer.job_spec import Owner
+from zero_rename.committer.format.job_spec import Owner
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance, DagsterRun

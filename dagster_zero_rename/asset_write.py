@@ -9,13 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from zero_rename.committer.commit.snapshot import Snapshot
+from zero_rename.committer.commit.state.job_state import Committed, PartitionCommit
 from zero_rename.committer.errors import InvalidInputError, TableNotFoundError
-from zero_rename.committer.job_spec import FileOptions, Mode, OnConflict, OnRepeat, choice
-from zero_rename.committer.layout import UNPARTITIONED
-from zero_rename.committer.protocol.snapshot import Snapshot
-from zero_rename.committer.read_base import ReadBase
-from zero_rename.committer.records.success_marker import COMMITTER as NATIVE
-from zero_rename.committer.state.job_state import Committed, PartitionCommit
+from zero_rename.committer.format.job_spec import FileOptions, Mode, OnConflict, OnRepeat, choice
+from zero_rename.committer.format.layout import UNPARTITIONED
+from zero_rename.committer.format.read_base import ReadBase
+from zero_rename.committer.format.records.success_marker import COMMITTER as NATIVE
 from zero_rename.committer.table import Table
 from zero_rename.orchestration.runs.outcomes import settled
 from zero_rename.orchestration.runs.reports import commit_report, summary

@@ -8,8 +8,8 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from zero_rename.committer.layout import UNPARTITIONED, TableRoot
-from zero_rename.committer.state.job_state import Committed, PartitionCommit
+from zero_rename.committer.commit.state.job_state import Committed, PartitionCommit
+from zero_rename.committer.format.layout import UNPARTITIONED, TableRoot
 
 JOB = "zero_rename/job"
 EPOCH = "zero_rename/epoch"

@@ -10,8 +10,8 @@ import dagster as dg
 from dagster._core.storage.tags import MAX_RETRIES_TAG
 
 from zero_rename.committer.errors import ZeroRenameError
-from zero_rename.committer.layout import TableRoot
-from zero_rename.committer.records.failure import Failure, is_final
+from zero_rename.committer.format.layout import TableRoot
+from zero_rename.committer.format.records.failure import Failure, is_final
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance

@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from zero_rename.committer.errors import InvalidInputError
-from zero_rename.committer.schema.hive_paths import (
+from zero_rename.committer.format.schema.hive_paths import (
     escape,
     normalise_partition,
     parse_partition,
     partition_path,
 )
-from zero_rename.committer.schema.types import normalise
+from zero_rename.committer.format.schema.types import normalise
 from zero_rename.orchestration.runs.partitions import check_partition_format
 
 #: A column, or a path with ``strftime`` codes; by dimension where there are several.

@@ -13,13 +13,13 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_v
 
 from zero_rename.catalog.glue import glue_client
 from zero_rename.committer.errors import InvalidInputError
-from zero_rename.committer.job_spec import OnConflict, choice
-from zero_rename.committer.layout import TableRoot
-from zero_rename.committer.read_base import ReadBase
-from zero_rename.committer.records.success_marker import COMMITTER as NATIVE
-from zero_rename.committer.s3.clients import Keys, client_at
+from zero_rename.committer.format.job_spec import OnConflict, choice
+from zero_rename.committer.format.layout import TableRoot
+from zero_rename.committer.format.read_base import ReadBase
+from zero_rename.committer.format.records.success_marker import COMMITTER as NATIVE
+from zero_rename.committer.store.clients import Keys, client_at
 from zero_rename.committer.table import Table
-from zero_rename.committer.uploads.selection import UploadsPath
+from zero_rename.committer.upkeep.uploads.selection import UploadsPath
 from zero_rename.orchestration.table_names import check_catalog, table_url, urls_below
 from zero_rename.s3a.hadoop.settings import check_committer
 

@@ -10,7 +10,7 @@ from airflow.providers.databricks.operators.databricks import DatabricksSubmitRu
 from airflow.providers.databricks.triggers.databricks import DatabricksExecutionTrigger  # pyright: ignore
 
 from ..committer.errors import InvalidInputError
-from ..committer.handoff import HANDOFF
+from ..committer.format.handoff import HANDOFF
 from ..orchestration.submit.job_mark import JobMark
 from ..orchestration.submit.package_wheel import build_wheel
 from .loading.service_load import ServiceLoadOperator

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from airflow.providers.amazon.aws.operators.emr import EmrContainerOperator
 from airflow.providers.amazon.aws.triggers.emr import EmrContainerTrigger
 
-from ..committer.handoff import HANDOFF
+from ..committer.format.handoff import HANDOFF
 from ..orchestration.submit.job_mark import JobMark
 from ..orchestration.submit.service_words import spark_driver, with_driver_words
 from .loading.aws_load import LONGEST_WAIT, AwsLoadOperator

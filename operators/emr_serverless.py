@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.amazon.aws.operators.emr import EmrServerlessStartJobOperator
 from airflow.providers.amazon.aws.triggers.emr import EmrServerlessStartJobTrigger
 
-from ..committer.handoff import HANDOFF
+from ..committer.format.handoff import HANDOFF
 from ..orchestration.submit.job_mark import JobMark
 from ..orchestration.submit.service_words import spark_driver, with_driver_words
 from .loading.aws_load import LONGEST_WAIT, AwsLoadOperator

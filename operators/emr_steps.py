@@ -9,7 +9,7 @@ from typing import Any
 from airflow.providers.amazon.aws.operators.emr import EmrAddStepsOperator
 
 from ..committer.errors import InvalidInputError
-from ..committer.handoff import HANDOFF, HANDOFF_SETTING
+from ..committer.format.handoff import HANDOFF, HANDOFF_SETTING
 from ..orchestration.submit.job_mark import JobMark
 from ..orchestration.submit.service_words import options_of, setting_of, with_arguments
 from ..provider.cancelling_triggers import CancellingStepTrigger, cancel_step

@@ -12,7 +12,7 @@ from airflow.providers.amazon.aws.operators.glue import (
     GlueJobOperator,
 )
 
-from ..committer.handoff import HANDOFF_SETTING
+from ..committer.format.handoff import HANDOFF_SETTING
 from ..orchestration.submit.job_mark import JobMark
 from ..provider.cancelling_triggers import CancellingGlueTrigger, cancel_run
 from .loading.aws_load import LONGEST_WAIT, AwsLoadOperator

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from ..committer import Table
-    from ..committer.maintenance.purge import PurgeEntry
+    from ..committer.upkeep.purge import PurgeEntry
     from ..orchestration.upkeep import Upkeep
 
 #: Uploads in a report by XCom, which lies in Airflow's database.

@@ -15,7 +15,7 @@ from airflow.providers.common.compat.sdk import AirflowException
 from kubernetes.client.rest import ApiException  # pyright: ignore
 
 from ..committer.errors import InvalidInputError
-from ..committer.handoff import HANDOFF
+from ..committer.format.handoff import HANDOFF
 from ..orchestration.submit.job_mark import JobMark
 from ..orchestration.submit.properties import PY_FILES
 from ..provider.hooks import ZeroRenameHook

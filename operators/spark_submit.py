@@ -26,7 +26,7 @@ from .loading.load import LoadOperator, TableLoad
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from ..committer.handoff import Handoff
+    from ..committer.format.handoff import Handoff
     from ..orchestration.s3a.configuration import SparkCall
     from ..provider.hooks import ZeroRenameHook
 

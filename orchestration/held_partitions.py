@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from ..committer.errors import RecordDamagedError
-from ..committer.layout import TableRoot
-from ..committer.s3.listing import list_objects
-from ..committer.s3.requests import All, ListedObject, Step
+from ..committer.format.layout import TableRoot
+from ..committer.store.listing import list_objects
+from ..committer.store.requests import All, ListedObject, Step
 from .look import State
 
 if TYPE_CHECKING:
     from ..committer import Table
-    from ..committer.records.success_marker import SuccessMarker
+    from ..committer.format.records.success_marker import SuccessMarker
     from ..committer.scan.partition_state import PartitionState
 
 

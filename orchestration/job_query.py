@@ -7,15 +7,15 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ..committer.commit.state.job_state import JobState
 from ..committer.errors import InvalidInputError, RecordDamagedError
-from ..committer.layout import TableRoot, is_job_id
-from ..committer.state.job_state import JobState
+from ..committer.format.layout import TableRoot, is_job_id
 from .runs.partitions import check_partition
 from .runs.reports import commit_report, one_line
 
 if TYPE_CHECKING:
     from ..committer import Table
-    from ..committer.records.success_marker import SuccessMarker
+    from ..committer.format.records.success_marker import SuccessMarker
 
 #: Reads the ``_SUCCESS`` of a partition or, for ``None``, the table's (:meth:`.Table.marker`).
 ReadMarker = Callable[[str | None], "SuccessMarker | None"]
@@ -217,7 +217,7 @@ class JobQuery:
 
     def _is_claimed(self, table: Table) -> bool:
         """Whether a job is about to change the head by which this query goes."""
-        from ..committer.records.head import Slot
+        from ..committer.format.records.head import Slot
 
         root = table.root
         once, partition = self.once, self.partition or ""

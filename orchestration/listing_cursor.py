@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..committer.s3.requests import ListedObject
+from ..committer.store.requests import ListedObject
 
 #: Seconds by which a store may show what it was sent late, or date it early.
 OVERLAP = 300.0

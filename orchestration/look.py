@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterable, Iterator, MutableMapping
 
-from ..committer.layout import CONTROL
-from ..committer.s3.listing import list_objects
-from ..committer.s3.requests import All, ListedObject, Step
+from ..committer.format.layout import CONTROL
+from ..committer.store.listing import list_objects
+from ..committer.store.requests import All, ListedObject, Step
 
 #: What lies at a key or below a folder: keys and ETags.
 State = tuple[tuple[str, str], ...]

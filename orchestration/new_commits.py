@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..committer.layout import TableRoot, jobs_begun, jobs_on_record
-from ..committer.s3.listing import list_objects
-from ..committer.s3.requests import All, ListedObject, Step
+from ..committer.format.layout import TableRoot, jobs_begun, jobs_on_record
+from ..committer.store.listing import list_objects
+from ..committer.store.requests import All, ListedObject, Step
 from .listing_cursor import OVERLAP, ListingCursor
 from .runs.reports import commit_report
 

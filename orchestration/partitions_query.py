@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import InvalidInputError, counted
-from ..committer.layout import TableRoot
+from ..committer.format.layout import TableRoot
 from ..s3a.hadoop.settings import NATIVE, check_committer
 from .job_query import READY, WAITING, JobQuery, QueryResult, check_least
 from .look import State, look

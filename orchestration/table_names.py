@@ -51,9 +51,9 @@ def urls_below(root: str | None, client: Any, of: str) -> list[str]:
     :param of: what the table root is a setting of, for the message.
     :raises InvalidInputError: there is none.
     """
-    from ..committer.s3.driver import connect
-    from ..committer.uploads.selection import UploadsPath
-    from ..committer.uploads.tables_below import tables_below
+    from ..committer.store.driver import connect
+    from ..committer.upkeep.uploads.selection import UploadsPath
+    from ..committer.upkeep.uploads.tables_below import tables_below
 
     if not root:
         raise InvalidInputError(

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import InvalidInputError, ZeroRenameError, escaped
-from ..committer.maintenance.recovery import Outcome, Recovered, is_lasting
-from ..committer.maintenance.verify import FindingKind
+from ..committer.upkeep.recovery import Outcome, Recovered, is_lasting
+from ..committer.upkeep.verify import FindingKind
 
 if TYPE_CHECKING:
     from ..committer import Table

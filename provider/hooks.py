@@ -136,7 +136,7 @@ class ZeroRenameHook(BaseHook):
         :raises InvalidInputError: not such a name.
         """
         from ..committer import Table
-        from ..committer.layout import TableRoot
+        from ..committer.format.layout import TableRoot
 
         root = TableRoot.parse(self.table_url(table))
         return Table(root.url, client=self.get_conn())
@@ -213,8 +213,8 @@ class ZeroRenameHook(BaseHook):
 
         Lists once below the table root; without a root, asks the store whether it knows the keys.
         """
-        from ..committer.s3.clients import check_keys, making_clients
-        from ..committer.s3.listing import first_object
+        from ..committer.store.clients import check_keys, making_clients
+        from ..committer.store.listing import first_object
 
         try:
             root = self.settings.table_root

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit
 from airflow.configuration import conf
 from airflow.providers.common.compat.sdk import BaseOperatorLink
 
-from ..committer.layout import UNPARTITIONED, is_job_id
+from ..committer.format.layout import UNPARTITIONED, is_job_id
 from .compat import keep_link, kept_link
 from .page.addresses import page_address
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from ..committer.errors import InvalidInputError
-from ..committer.job_spec import Mode, OnConflict
+from ..committer.format.job_spec import Mode, OnConflict
 from ..orchestration.runs.partitions import (
     check_partition,
     check_partition_format,

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ..committer.layout import TableRoot
-from ..committer.maintenance.purge_plan import folders_of
-from ..committer.s3.deletion import abort_until_gone
-from ..committer.s3.listing import list_objects
-from ..committer.s3.requests import All, ListedUpload, Step
-from ..committer.uploads.judge import Name, Spared, name_of
-from ..committer.uploads.selection import UploadsPath
+from ..committer.format.layout import TableRoot
+from ..committer.store.deletion import abort_until_gone
+from ..committer.store.listing import list_objects
+from ..committer.store.requests import All, ListedUpload, Step
+from ..committer.upkeep.purge_plan import folders_of
+from ..committer.upkeep.uploads.judge import Name, Spared, name_of
+from ..committer.upkeep.uploads.selection import UploadsPath
 from .hadoop.uploads import uploads_below
 from .runs.ledger import open_tries
 from .runs.try_record import PATIENCE

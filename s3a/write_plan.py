@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ..committer.errors import InvalidInputError, SettingsRefusedError
-from ..committer.job_spec import Mode
-from ..committer.layout import TableRoot
-from ..committer.schema.hive_paths import parse_partition
+from ..committer.format.job_spec import Mode
+from ..committer.format.layout import TableRoot
+from ..committer.format.schema.hive_paths import parse_partition
 from .hadoop.settings import CONFLICT_KEY, CONFLICT_MODE_OF, PARTITION_OVERWRITE_KEY, Committer
 
 #: The writer's name for ``spark.sql.sources.partitionOverwriteMode``, which it reads first. Each

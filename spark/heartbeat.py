@@ -20,8 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..committer.errors import ZeroRenameError
-from ..committer.handoff import OPEN_JOBS
-from ..committer.layout import is_job_id
+from ..committer.format.handoff import OPEN_JOBS
+from ..committer.format.layout import is_job_id
 from ..committer.table import Table
 
 logger = logging.getLogger("zero_rename.spark.heartbeat")

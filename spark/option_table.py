@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..committer.errors import InvalidInputError
-from ..committer.handoff import Handoff
+from ..committer.format.handoff import Handoff
 
 _SECRET = re.compile(r"key|secret|token|passw|credential|signature", re.IGNORECASE)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 
-from ..committer.read_base import NOTHING_READ, ReadBase
-from ..committer.text_values import TextList, whole
+from ..committer.format.read_base import NOTHING_READ, ReadBase
+from ..committer.format.text_values import TextList, whole
 
 _BYTES = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 _SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}

@@ -13,10 +13,10 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, ClassVar
 
-from ..committer import text_values as texts
 from ..committer.errors import InvalidInputError
-from ..committer.handoff import Handoff
-from ..committer.job_spec import (
+from ..committer.format import text_values as texts
+from ..committer.format.handoff import Handoff
+from ..committer.format.job_spec import (
     Coordination,
     FileOptions,
     Mode,
@@ -25,8 +25,8 @@ from ..committer.job_spec import (
     Owner,
     SuccessMarkers,
 )
-from ..committer.layout import TableRoot
-from ..committer.read_base import ReadBase
+from ..committer.format.layout import TableRoot
+from ..committer.format.read_base import ReadBase
 from . import option_values as values
 from .option_table import option, read_given
 

@@ -16,13 +16,13 @@ from dataclasses import asdict
 from traceback import TracebackException
 from typing import TYPE_CHECKING, Any
 
-from ..committer.layout import UNPARTITIONED, TableRoot
-from ..committer.s3.clients import client_at
+from ..committer.format.layout import UNPARTITIONED, TableRoot
+from ..committer.store.clients import client_at
 
 if TYPE_CHECKING:
     from dagster_pipes import PipesContext
 
-    from ..committer.state.job_state import Committed
+    from ..committer.commit.state.job_state import Committed
 
 logger = logging.getLogger("zero_rename.spark.pipes")
 #: The member of a custom message that holds a commit.

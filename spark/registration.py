@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..committer.handoff import HANDOFF, OPEN_JOBS
+from ..committer.format.handoff import HANDOFF, OPEN_JOBS
 from .heartbeat import Heartbeat
 from .interrupt import activate, cancel_on_interrupt
 from .startup.handed_over import take_handoff

@@ -18,11 +18,11 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..committer import text_values as texts
-from ..committer.failures import failures_told
-from ..committer.handoff import Handoff
-from ..committer.job_spec import Mode
-from ..committer.read_base import ReadBase
+from ..committer.commit.failures import failures_told
+from ..committer.format import text_values as texts
+from ..committer.format.handoff import Handoff
+from ..committer.format.job_spec import Mode
+from ..committer.format.read_base import ReadBase
 from ..s3a.hadoop.settings import NATIVE
 from .pipes import pipes_session, report_commit
 from .startup.handed_over import take_handoff
@@ -32,8 +32,8 @@ from .write_target import WriteTarget, resolve
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from ..committer.protocol.snapshot import Snapshot
-    from ..committer.state.job_state import Committed
+    from ..committer.commit.snapshot import Snapshot
+    from ..committer.commit.state.job_state import Committed
 
 
 def save(

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import InvalidInputError
-from ..committer.job_spec import Mode
-from ..committer.layout import TableRoot
+from ..committer.format.job_spec import Mode
+from ..committer.format.layout import TableRoot
 from ..s3a.hadoop.settings import NATIVE
 from .option_table import plain
 from .options import read_writer_options

@@ -1,6 +1,6 @@
 """Spark's types and Arrow's: what a table stores of a data frame, and how Spark gets it back.
 
-A table's schema is Arrow's, normalised (:mod:`zero_rename.committer.schema.types`). What Arrow
+A table's schema is Arrow's, normalised (:mod:`zero_rename.committer.format.schema.types`). What Arrow
 does not tell apart (variant from struct, char and varchar from string, user-defined types, day
 from hour intervals) is kept where Spark itself keeps it, as JSON in the metadata of schema and
 files: a table is read back with the types it was written with, by this package and by
@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from ..committer.errors import InvalidInputError, UnsupportedTypeError
-from ..committer.schema.compatibility import normalise
-from ..committer.schema.row_metadata import ROW_METADATA
+from ..committer.format.schema.compatibility import normalise
+from ..committer.format.schema.row_metadata import ROW_METADATA
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ..committer.errors import ZeroRenameError
-from ..committer.handoff import LOG_LEVEL
+from ..committer.format.handoff import LOG_LEVEL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..committer.errors import InvalidInputError
-from ..committer.handoff import Handoff
-from ..committer.job_spec import Mode
-from ..committer.layout import TableRoot
+from ..committer.format.handoff import Handoff
+from ..committer.format.job_spec import Mode
+from ..committer.format.layout import TableRoot
 from ..s3a.hadoop.settings import NATIVE, check_committer
 
 

@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from ..committer.commit.commit import fenced
+from ..committer.commit.failures import failures_told, tell_failure
+from ..committer.commit.state.job_state import Aborted, Committed, JobState, OpenedJob
 from ..committer.errors import (
     CommitConflictError,
     OutcomeUnknownError,
     TaskResultsError,
     ZeroRenameError,
 )
-from ..committer.failures import failures_told, tell_failure
-from ..committer.protocol.commit import fenced
-from ..committer.records.pending_file import TaskResult
-from ..committer.state.job_state import Aborted, Committed, JobState, OpenedJob
+from ..committer.format.records.pending_file import TaskResult
 from ..committer.table import Table
 from ..committer.write_job import log_retries
 from . import heartbeat

@@ -16,11 +16,11 @@ from support import descriptions
 from support.counting import RequestCounter
 from support.moto_server import S3Server, running
 from support.plain_bucket import PlainBucket
-from zero_rename.committer.s3 import boto_calls, conditional_put
-from zero_rename.committer.s3.backoff import Backoff
-from zero_rename.committer.s3.driver import BotoDriver, connect
-from zero_rename.committer.s3.requests import Deleted, DeleteMany
-from zero_rename.committer.weather.weather import Patience
+from zero_rename.committer.store import boto_calls, conditional_put
+from zero_rename.committer.store.backoff import Backoff
+from zero_rename.committer.store.driver import BotoDriver, connect
+from zero_rename.committer.store.requests import Deleted, DeleteMany
+from zero_rename.committer.store.weather import Patience
 
 # How long an example takes says something of the machine, nothing of the code.
 settings.register_profile("no deadline", deadline=None)

@@ -166,7 +166,7 @@ OUTSIDE = {
     DAGSTER: {"examples"},
 }
 #: Where AWS's own library may be imported.
-BOTO = ("committer/s3/", "catalog/glue.py")
+BOTO = ("committer/store/", "catalog/glue.py")
 LONGEST_MODULE = 400
 MOST_FILES = 16
 
@@ -409,7 +409,7 @@ def test_environment_variables_are_named_in_one_place() -> None:
         for path in modules(folder)
         if ours.search(path.read_text("utf-8"))
     }
-    assert named == {"committer/handoff.py"}
+    assert named == {"committer/format/handoff.py"}
 
 
 def test_the_package_imports_neither_tests_nor_demo() -> None:

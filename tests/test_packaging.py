@@ -32,7 +32,7 @@ def project() -> dict[str, Any]:
 
 
 def package_folders() -> list[str]:
-    """The sub-packages, ``committer`` and ``committer/s3`` alike."""
+    """The sub-packages, ``committer`` and ``committer/store`` alike."""
     found = [path.parent.relative_to(ROOT) for path in ROOT.glob("[a-z]*/**/__init__.py")]
     return sorted(path.as_posix() for path in found if path.parts[0] not in NOT_PACKAGES)
 

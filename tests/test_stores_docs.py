@@ -4,7 +4,7 @@ asked."""
 from __future__ import annotations
 
 from support.stores_docs import DOCUMENT, page, row
-from zero_rename.committer.records.store_facts import StoreFacts
+from zero_rename.committer.format.records.store_facts import StoreFacts
 
 
 def test_the_page_is_up_to_date() -> None:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import StoreRefusedError
-from ..layout import TableRoot
-from ..maintenance.purge import PurgeAction
-from ..maintenance.purge_plan import Whose
-from ..s3.requests import Step
-from ..uploads.selection import Selection, UploadsPath
-from ..uploads.sweep import SeenUpload, UploadSweep
+from ..format.layout import TableRoot
+from ..store.requests import Step
+from ..upkeep.purge import PurgeAction
+from ..upkeep.purge_plan import Whose
+from ..upkeep.uploads.selection import Selection, UploadsPath
+from ..upkeep.uploads.sweep import SeenUpload, UploadSweep
 
 _DAY = 24 * 3600.0
 #: Uploads that are told one by one.

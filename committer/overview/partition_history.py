@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from ..commit.state.context import Context
+from ..commit.state.decide import Decided, read_decision
+from ..commit.state.found_table import find_table
+from ..commit.state.heads import read_head
+from ..commit.state.partition_files import files_of_head
+from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError, TableNotFoundError
-from ..records.data_file import DataFile
-from ..records.head import HeadState, Slot
-from ..s3.requests import All, Step
-from ..state.context import Context
-from ..state.decide import Decided, read_decision
-from ..state.found_table import find_table
-from ..state.heads import read_head
-from ..state.partition_files import files_of_head
-from ..state.tolerance import or_damage
+from ..format.records.data_file import DataFile
+from ..format.records.head import HeadState, Slot
+from ..store.requests import All, Step
 from .recent_jobs import PartitionChange, SeenJob, seen_job
 
 #: Decisions that are read of one partition.

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..commit.state.context import Context
+from ..commit.state.decide import Decided, read_decision
+from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError, InvalidInputError
-from ..job_spec import Owner
-from ..layout import is_job_id, job_ids_begin, job_in_key, jobs_on_record
-from ..records.decision import Verdict
-from ..records.partition_decision import PartitionDecision
-from ..records.pending_file import PendingFile
-from ..s3.listing import list_objects
-from ..s3.requests import All, Step
-from ..state.context import Context
-from ..state.decide import Decided, read_decision
-from ..state.tolerance import or_damage
+from ..format.job_spec import Owner
+from ..format.layout import is_job_id, job_ids_begin, job_in_key, jobs_on_record
+from ..format.records.decision import Verdict
+from ..format.records.partition_decision import PartitionDecision
+from ..format.records.pending_file import PendingFile
+from ..store.listing import list_objects
+from ..store.requests import All, Step
 
 #: Digits of their time by which jobs are listed, one after the other until there are enough: those
 #: of two to four weeks, of one to two years, and all.

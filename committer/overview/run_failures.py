@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ..commit.state.context import Context
+from ..commit.state.decide import Decided, read_decision
+from ..commit.state.heads import read_head
+from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError
-from ..job_spec import Owner
-from ..maintenance.conflicts import GAVE_WAY
-from ..records.failure import Failure
-from ..records.head import HeadState, Slot
-from ..s3.listing import list_objects
-from ..s3.requests import Absent, All, Get, ListedObject, Step
-from ..state.context import Context
-from ..state.decide import Decided, read_decision
-from ..state.heads import read_head
-from ..state.tolerance import or_damage
+from ..format.job_spec import Owner
+from ..format.records.failure import Failure
+from ..format.records.head import HeadState, Slot
+from ..store.listing import list_objects
+from ..store.requests import Absent, All, Get, ListedObject, Step
+from ..upkeep.conflicts import GAVE_WAY
 from .recent_jobs import SeenJob
 
 #: Seconds before now that are looked at: purges keep failures as long.

@@ -6,21 +6,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ..commit.index.indexed_partition import IndexedPartition
+from ..commit.index.lost_heads import files_without_heads, find_lost_heads, known_by_index
+from ..commit.index.read_index import read_index, still_true
+from ..commit.state.context import Context
+from ..commit.state.data_listing import list_older
+from ..commit.state.heads import ListedHead, list_heads, list_heads_and_index, read_head
+from ..commit.state.partition_files import files_of_heads
+from ..commit.state.tolerance import or_damage
+from ..commit.uncoordinated import list_files
 from ..errors import DamagedError
-from ..index.indexed_partition import IndexedPartition
-from ..index.lost_heads import files_without_heads, find_lost_heads, known_by_index
-from ..index.read_index import read_index, still_true
-from ..job_spec import Coordination
-from ..protocol.uncoordinated import list_files
-from ..records.data_file import DataFile
-from ..records.head import HeadState
-from ..records.table_record import TableRecord
-from ..s3.requests import All, ListedObject, Step
-from ..state.context import Context
-from ..state.data_listing import list_older
-from ..state.heads import ListedHead, list_heads, list_heads_and_index, read_head
-from ..state.partition_files import files_of_heads
-from ..state.tolerance import or_damage
+from ..format.job_spec import Coordination
+from ..format.records.data_file import DataFile
+from ..format.records.head import HeadState
+from ..format.records.table_record import TableRecord
+from ..store.requests import All, ListedObject, Step
 
 
 class SeenState(StrEnum):

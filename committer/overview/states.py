@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ..records.decision import Verdict
+from ..format.records.decision import Verdict
 from .recent_jobs import SeenJob
 from .run_failures import RunFailure
 from .seen_partitions import SeenPartition, SeenState

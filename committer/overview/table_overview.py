@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ..commit.close import list_uploads
+from ..commit.state.context import Context
+from ..commit.state.found_table import find_table
 from ..errors import StoreRefusedError
-from ..job_spec import Coordination
-from ..layout import TableRoot
-from ..maintenance.recovery import known
-from ..protocol.close import list_uploads
-from ..s3.listing import list_objects
-from ..s3.requests import All, ListedUpload, Step
-from ..state.context import Context
-from ..state.found_table import find_table
+from ..format.job_spec import Coordination
+from ..format.layout import TableRoot
+from ..store.listing import list_objects
+from ..store.requests import All, ListedUpload, Step
+from ..upkeep.recovery import known
 from .recent_jobs import SeenJob, recent_jobs
 from .run_failures import RunFailure, standing_failures
 from .seen_partitions import SeenPartition, partitions_there

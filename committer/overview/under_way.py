@@ -6,16 +6,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from ..commit.open import read_open
+from ..commit.state.context import Context
+from ..commit.state.open_jobs import list_open
+from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError
-from ..job_spec import NOBODY, Owner
-from ..layout import job_in_key
-from ..maintenance.recovery import JudgedJob, judge_job
-from ..protocol.open import read_open
-from ..records.decision import Verdict
-from ..s3.requests import All, ListedUpload, Step
-from ..state.context import Context
-from ..state.open_jobs import list_open
-from ..state.tolerance import or_damage
+from ..format.job_spec import NOBODY, Owner
+from ..format.layout import job_in_key
+from ..format.records.decision import Verdict
+from ..store.requests import All, ListedUpload, Step
+from ..upkeep.recovery import JudgedJob, judge_job
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from ..layout import TableRoot, new_write_id
-from ..records.codec import decode, encode
-from ..records.marks import LEFT_OUT
-from ..s3.requests import Found, Get, Put, Step
-from ..state.job_state import Committed
+from ..commit.state.job_state import Committed
+from ..format.layout import TableRoot, new_write_id
+from ..format.records.codec import decode, encode
+from ..format.records.marks import LEFT_OUT
+from ..store.requests import Found, Get, Put, Step
 
 #: Partitions of a table that are named; of the others their number is kept.
 _MOST_NAMED = 1_000

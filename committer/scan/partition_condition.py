@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 import pyarrow as pa
 
-from ..parquet.reader import partition_constants
-from ..parquet.row_filter import RowFilter
+from ..format.parquet.reader import partition_constants
+from ..format.parquet.row_filter import RowFilter
 
 
 class PartitionCondition(Collection[str]):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..protocol.open import read_open
-from ..records.data_file import DataFile
-from ..records.head import Slot
-from ..s3.requests import All, Step
-from ..state.context import Context
-from ..state.decide import read_decision
-from ..state.heads import read_head
-from ..state.partition_files import files_of_head
+from ..commit.open import read_open
+from ..commit.state.context import Context
+from ..commit.state.decide import read_decision
+from ..commit.state.heads import read_head
+from ..commit.state.partition_files import files_of_head
+from ..format.records.data_file import DataFile
+from ..format.records.head import Slot
+from ..store.requests import All, Step
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ..commit.snapshot import Snapshot
 from ..errors import InvalidInputError
-from ..parquet.footers import count_rows
-from ..parquet.reader import check_columns, read_batches
-from ..parquet.row_filter import Filter, RowFilter
-from ..protocol.snapshot import Snapshot
-from ..records.data_file import DataFile
-from ..s3.driver import Driver
+from ..format.parquet.footers import count_rows
+from ..format.parquet.reader import check_columns, read_batches
+from ..format.parquet.row_filter import Filter, RowFilter
+from ..format.records.data_file import DataFile
+from ..store.driver import Driver
 from .ahead import begun_ahead
 from .partition_condition import PartitionCondition
 

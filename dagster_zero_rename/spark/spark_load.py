@@ -13,8 +13,8 @@ import pyarrow as pa
 from dagster._core.errors import DagsterExecutionInterruptedError
 
 from zero_rename.committer.errors import TableNotFoundError
-from zero_rename.committer.handoff import Handoff
-from zero_rename.committer.job_spec import Mode, OnConflict, OnRepeat
+from zero_rename.committer.format.handoff import Handoff
+from zero_rename.committer.format.job_spec import Mode, OnConflict, OnRepeat
 from zero_rename.orchestration.runs.failures import in_words, told_failure
 from zero_rename.orchestration.runs.heartbeat import heartbeats
 from zero_rename.orchestration.runs.living import wait_for_living

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import dagster as dg
 
-from zero_rename.committer.state.job_state import Committed
+from zero_rename.committer.commit.state.job_state import Committed
 from zero_rename.committer.table import Table
 
 from .asset_reference import RESOURCE, AssetLike, AssetReference

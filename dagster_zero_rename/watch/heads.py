@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zero_rename.committer.layout import TableRoot
-from zero_rename.committer.records.head import HeadState, head_at, partition_of_slot_key
-from zero_rename.committer.s3.listing import Listing, list_objects
-from zero_rename.committer.s3.requests import All, Found, Get, ListedObject, Step
+from zero_rename.committer.format.layout import TableRoot
+from zero_rename.committer.format.records.head import HeadState, head_at, partition_of_slot_key
+from zero_rename.committer.store.listing import Listing, list_objects
+from zero_rename.committer.store.requests import All, Found, Get, ListedObject, Step
 
 
 def list_heads(root: TableRoot) -> Step[Listing]:

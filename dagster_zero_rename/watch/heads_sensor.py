@@ -6,11 +6,11 @@ from typing import Any
 import dagster as dg
 from dagster._core.definitions.data_version import DATA_VERSION_TAG
 
+from zero_rename.committer.commit.state.job_state import Committed
 from zero_rename.committer.errors import TableNotFoundError
-from zero_rename.committer.layout import UNPARTITIONED, TableRoot
-from zero_rename.committer.records.head import HeadState
-from zero_rename.committer.schema.hive_paths import parse_partition, unescape
-from zero_rename.committer.state.job_state import Committed
+from zero_rename.committer.format.layout import UNPARTITIONED, TableRoot
+from zero_rename.committer.format.records.head import HeadState
+from zero_rename.committer.format.schema.hive_paths import parse_partition, unescape
 from zero_rename.committer.table import Table
 from zero_rename.orchestration.listing_cursor import ListingCursor
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import dagster as dg
 
+from zero_rename.committer.commit.state.job_state import JobState
 from zero_rename.committer.errors import counted
-from zero_rename.committer.layout import UNPARTITIONED
-from zero_rename.committer.s3.listing import list_objects
-from zero_rename.committer.s3.requests import All
-from zero_rename.committer.state.job_state import JobState
+from zero_rename.committer.format.layout import UNPARTITIONED
+from zero_rename.committer.store.listing import list_objects
+from zero_rename.committer.store.requests import All
 from zero_rename.committer.table import Table
 
 from .asset_reference import RESOURCE, AssetLike, AssetReference

@@ -5,8 +5,8 @@ from typing import Any
 
 import dagster as dg
 
-from zero_rename.committer.layout import UNPARTITIONED
-from zero_rename.committer.protocol.snapshot import Snapshot
+from zero_rename.committer.commit.snapshot import Snapshot
+from zero_rename.committer.format.layout import UNPARTITIONED
 
 from .asset_reference import RESOURCE, AssetReference
 

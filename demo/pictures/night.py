@@ -20,7 +20,7 @@ from zero_rename.committer import (
     OpenedJob,
     Owner,
 )
-from zero_rename.committer.s3.requests import CreateUpload, UploadPart
+from zero_rename.committer.store.requests import CreateUpload, UploadPart
 from zero_rename.orchestration.runs.task_run import once_key
 
 from ..dataset import Flights, partition_on

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseOperator
 
 from ...committer.errors import ZeroRenameError
-from ...committer.job_spec import Mode, OnConflict, OnRepeat, SuccessMarkers
+from ...committer.format.job_spec import Mode, OnConflict, OnRepeat, SuccessMarkers
 from ...orchestration.runs.living import wait_for_living
 from ...orchestration.runs.outcomes import (
     check_partitions,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from ...committer import Table
-    from ...committer.handoff import Handoff
+    from ...committer.format.handoff import Handoff
     from ...orchestration.runs.task_run import TaskRun
 
 

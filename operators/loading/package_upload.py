@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...committer.errors import InvalidInputError, OutcomeUnknownError
-from ...committer.layout import PACKAGES
+from ...committer.format.layout import PACKAGES
 
 if TYPE_CHECKING:
     from ...committer import Table
-    from ...committer.s3.requests import Step
+    from ...committer.store.requests import Step
     from ...provider.hooks import ZeroRenameHook
 
 _PLACE = re.compile(r"s3[an]?://([^/\s]+)(?:/(\S*))?")
@@ -58,7 +58,7 @@ def uploaded_package(
 
 def _put_once(key: str, content: bytes) -> Step[bool]:
     """Write an object unless it is there; whether it is there now."""
-    from ...committer.s3.requests import Done, Found, Head, Put
+    from ...committer.store.requests import Done, Found, Head, Put
 
     if isinstance((yield Head(key)), Found):
         return True

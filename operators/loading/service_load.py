@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from ...committer import Table
-    from ...committer.handoff import Handoff
+    from ...committer.format.handoff import Handoff
     from ...orchestration.runs.task_run import TaskRun
 
 

@@ -6,12 +6,12 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ...committer.commit.failures import read_failure
 from ...committer.errors import CommitConflictError, ZeroRenameError, printable
-from ...committer.failures import read_failure
 
 if TYPE_CHECKING:
     from ...committer import Table
-    from ...committer.records.failure import Failure
+    from ...committer.format.records.failure import Failure
     from .load_run import LoadRun
 
 _log = logging.getLogger(__name__)

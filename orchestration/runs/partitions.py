@@ -125,7 +125,7 @@ def table_spelling(table: Table) -> Callable[[str], str] | None:
     """What makes of a partition as somebody names it the one that its table has, and raises
     :class:`InvalidInputError` where that cannot have it; ``None``: there is no table yet."""
     # On use: DAG files are parsed by processes that know no table.
-    from ...committer.schema.hive_paths import normalise_partition
+    from ...committer.format.schema.hive_paths import normalise_partition
 
     if not table.exists():
         return None
@@ -139,7 +139,7 @@ def table_directory(table: Table, path: str) -> str:
 
     :raises InvalidInputError: the table cannot have it.
     """
-    from ...committer.schema.hive_paths import normalise_partition
+    from ...committer.format.schema.hive_paths import normalise_partition
 
     if not table.exists():
         return path

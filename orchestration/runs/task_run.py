@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 from ...committer.errors import InvalidInputError
-from ...committer.handoff import Handoff
+from ...committer.format.handoff import Handoff
 
 if TYPE_CHECKING:
     from ...committer import Owner

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...committer.job_spec import Mode
-from ...committer.layout import TableRoot
+from ...committer.format.job_spec import Mode
+from ...committer.format.layout import TableRoot
 from ...s3a.checks.run import JobFacts, inspect, refuse
 from ...s3a.hadoop import effective_settings as layers
 from ...s3a.hadoop.setting_files import hadoop_layer, read_properties

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ...committer.errors import RefusedError, VerificationError, ZeroRenameError
-from ...committer.job_spec import Mode
+from ...committer.format.job_spec import Mode
 from ...committer.periodic import repeating
-from ...committer.s3.requests import Step
+from ...committer.store.requests import Step
 from ...s3a.runs import ledger
 from ...s3a.runs.try_record import (
     COMMITTED,

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...committer.errors import VerificationError
-from ...committer.job_spec import NOBODY
-from ...committer.layout import TableRoot
+from ...committer.format.job_spec import NOBODY
+from ...committer.format.layout import TableRoot
 from ...s3a.hadoop.job_reports import read_marker
 from ...s3a.runs import ledger
 from ...s3a.runs.try_record import COMMITTED, TryRecord, WriteRecord

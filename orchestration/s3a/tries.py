@@ -21,8 +21,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...committer.errors import OutcomeUnknownError, RefusedError, VerificationError
-from ...committer.layout import TableRoot
-from ...committer.s3.deletion import remove
+from ...committer.format.layout import TableRoot
+from ...committer.store.deletion import remove
 from ...s3a.hadoop.settings import Committer
 from ...s3a.recovery.options import Action, RecoveryOptions
 from ...s3a.recovery.recover import JobOutcome, recover_jobs

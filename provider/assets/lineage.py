@@ -115,7 +115,7 @@ def _condition(paths: Sequence[str]) -> Any:
     """Which partitions of a dataset, by what their paths say."""
     from openlineage.client.generated import base_subset_dataset as subset  # pyright: ignore
 
-    from ...committer.schema.hive_paths import parse_partition
+    from ...committer.format.schema.hive_paths import parse_partition
 
     named = [(path, dict(parse_partition(path))) for path in paths]
     return subset.PartitionSubsetCondition([subset.Partition(it, path) for path, it in named])

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from airflow.providers.common.compat.sdk import Asset, AssetAlias
 
-from ...committer.layout import UNPARTITIONED
+from ...committer.format.layout import UNPARTITIONED
 from ...orchestration.templates import is_template
 from ..compat import AIRFLOW_V_3_0_PLUS, AirflowRuntimeError, AssetRef
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote, urlencode, urlsplit
 
-from ...committer.job_spec import Owner
+from ...committer.format.job_spec import Owner
 
 #: Where the page is mounted in Airflow's API server.
 MOUNT = "/zero-rename"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 from ...committer import SeenPartition, SeenState
-from ...committer.schema.hive_paths import unescape
+from ...committer.format.schema.hive_paths import unescape
 
 _YEAR, _MONTH, _DAY = {"year", "yyyy", "y", "yr"}, {"month", "mm", "m", "mon"}, {"day", "dd", "d"}
 _DATE = re.compile(r"(\d{4})-?(\d{2})-?(\d{2})(?:[T _-].*)?")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ...committer import Owner, SeenState, TableOverview
-from ...committer.layout import UNPARTITIONED
-from ...committer.uploads.storage_price import STANDARD, monthly_cost
+from ...committer.format.layout import UNPARTITIONED
+from ...committer.upkeep.uploads.storage_price import STANDARD, monthly_cost
 from .failed_tasks import FailedTask
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")

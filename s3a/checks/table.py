@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ...committer.job_spec import Mode
+from ...committer.format.job_spec import Mode
 from ..hadoop import settings as keys
 from ..hadoop.effective_settings import (
     CONNECTION,

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from ...committer.errors import RecordDamagedError
-from ...committer.records.codec import Document
-from ...committer.records.marks import DEFAULTED, Checked, Converted, Count, Named
-from ...committer.records.success_marker import SuccessMarker
-from ...committer.records.typed_json import Unfit
+from ...committer.format.records.codec import Document
+from ...committer.format.records.marks import DEFAULTED, Checked, Converted, Count, Named
+from ...committer.format.records.success_marker import SuccessMarker
+from ...committer.format.records.typed_json import Unfit
 
 #: ``PersistentCommitData.VERSION``. It stayed 2 when ETags became objects.
 VERSION = 2

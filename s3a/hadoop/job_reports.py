@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...committer.errors import RecordDamagedError, VerificationError
-from ...committer.layout import TableRoot
-from ...committer.s3.listing import list_objects
-from ...committer.s3.requests import All, Found, Get, Step
+from ...committer.format.layout import TableRoot
+from ...committer.store.listing import list_objects
+from ...committer.store.requests import All, Found, Get, Step
 from .commit_files import JobSummary
 
 

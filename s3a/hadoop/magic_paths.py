@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ...committer.layout import CONTROL, TableRoot, job_in_key
+from ...committer.format.layout import CONTROL, TableRoot, job_in_key
 from .commit_files import PENDING_SET_SUFFIX, PENDING_SUFFIX
 
 MAGIC_JOB = "__magic_job-"

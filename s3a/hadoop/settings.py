@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ...committer.errors import InvalidInputError
-from ...committer.job_spec import Mode
-from ...committer.records.success_marker import COMMITTER as NATIVE
+from ...committer.format.job_spec import Mode
+from ...committer.format.records.success_marker import COMMITTER as NATIVE
 
 #: Hadoop's factory, which reads ``fs.s3a.committer.name`` (``S3ACommitterFactory``).
 S3A_FACTORY = "org.apache.hadoop.fs.s3a.commit.S3ACommitterFactory"

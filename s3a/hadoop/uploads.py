@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...committer.s3 import listing
-from ...committer.s3.requests import ListedUpload, ServerName, Step
+from ...committer.store import listing
+from ...committer.store.requests import ListedUpload, ServerName, Step
 from .magic_paths import is_native
 
 #: A store that lists uploads by prefix as it should; others may show none, as MinIO does.

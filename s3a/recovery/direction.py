@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ...committer.errors import OutcomeUnknownError
-from ...committer.layout import new_write_id
-from ...committer.records.codec import decode, encode
-from ...committer.records.marks import DEFAULTED
-from ...committer.s3.conditional_put import NotWritten, Written, put_record
-from ...committer.s3.requests import Delete, Found, Get, Put, Step, Unknown
+from ...committer.format.layout import new_write_id
+from ...committer.format.records.codec import decode, encode
+from ...committer.format.records.marks import DEFAULTED
+from ...committer.store.conditional_put import NotWritten, Written, put_record
+from ...committer.store.requests import Delete, Found, Get, Put, Step, Unknown
 from ..hadoop.magic_paths import DIRECTION_NAME
 
 _KIND = "s3a-recovery"

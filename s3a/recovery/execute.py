@@ -15,12 +15,12 @@ from enum import StrEnum
 from functools import partial
 
 from ...committer.errors import counted
-from ...committer.records.success_marker import SuccessMarker, success_data
-from ...committer.s3.backoff import Backoff
-from ...committer.s3.conditional_put import Uncertain, Written, put_record
-from ...committer.s3.deletion import abort_until_gone, remove
-from ...committer.s3.listing import list_objects
-from ...committer.s3.requests import (
+from ...committer.format.records.success_marker import SuccessMarker, success_data
+from ...committer.store.backoff import Backoff
+from ...committer.store.conditional_put import Uncertain, Written, put_record
+from ...committer.store.deletion import abort_until_gone, remove
+from ...committer.store.listing import list_objects
+from ...committer.store.requests import (
     AbortUpload,
     All,
     CompleteUpload,

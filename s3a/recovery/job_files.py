@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ...committer.s3.listing import list_objects
-from ...committer.s3.requests import All, Found, Head, ListedObject, Step
+from ...committer.store.listing import list_objects
+from ...committer.store.requests import All, Found, Head, ListedObject, Step
 from ..hadoop.commit_files import PendingCommit
 from ..hadoop.magic_paths import is_magic, is_staged_name, uuids_in_name
 from .leftover_job import Kind, LeftoverJob

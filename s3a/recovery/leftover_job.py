@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ...committer.layout import TableRoot
-from ...committer.s3.requests import ListedUpload
+from ...committer.format.layout import TableRoot
+from ...committer.store.requests import ListedUpload
 from ..hadoop.commit_files import PendingCommit, PendingSet
 from ..hadoop.magic_paths import is_staged_name, staging_job, why_outside
 from ..hadoop.staging_dir import StagedJob

@@ -20,9 +20,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ...committer.errors import RecordDamagedError
-from ...committer.layout import CONTROL, TableRoot
-from ...committer.s3.listing import list_objects
-from ...committer.s3.requests import LIST_BYTES, All, Found, Get, ListedObject, ListedUpload, Step
+from ...committer.format.layout import CONTROL, TableRoot
+from ...committer.store.listing import list_objects
+from ...committer.store.requests import (
+    LIST_BYTES,
+    All,
+    Found,
+    Get,
+    ListedObject,
+    ListedUpload,
+    Step,
+)
 from ..hadoop.commit_files import PendingSet
 from ..hadoop.magic_paths import (
     DIRECTION_NAME,

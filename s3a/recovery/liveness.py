@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ...committer.job_spec import NOBODY, Owner
+from ...committer.format.job_spec import NOBODY, Owner
 from ..runs.ledger import NO_TRIES, OpenTries
 from ..runs.try_record import PATIENCE, Known, TryRecord, is_of
 from .leftover_job import Kind, LeftoverJob

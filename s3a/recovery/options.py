@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ...committer.errors import InvalidInputError
-from ...committer.layout import TableRoot
+from ...committer.format.layout import TableRoot
 
 
 class Action(StrEnum):

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from ...committer.layout import TableRoot
-from ...committer.s3.requests import Step
+from ...committer.format.layout import TableRoot
+from ...committer.store.requests import Step
 from ..hadoop.job_reports import Marker, read_marker
 from ..hadoop.magic_paths import is_staged_name
 from .direction import StandingDirection, read_direction

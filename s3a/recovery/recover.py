@@ -17,9 +17,9 @@ from ...committer.errors import (
     ZeroRenameError,
     printable,
 )
-from ...committer.job_spec import NOBODY, Owner
-from ...committer.layout import TableRoot
-from ...committer.s3.requests import Step
+from ...committer.format.job_spec import NOBODY, Owner
+from ...committer.format.layout import TableRoot
+from ...committer.store.requests import Step
 from ..hadoop.staging_dir import StagingFolder
 from ..runs.ledger import forget_try, open_tries
 from ..runs.try_record import TryRecord

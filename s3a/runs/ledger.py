@@ -31,11 +31,11 @@ from typing import Any
 from urllib.parse import quote
 
 from ...committer.errors import OutcomeUnknownError, RecordDamagedError, StoreUnreachableError
-from ...committer.layout import CONTROL, TableRoot, new_write_id
-from ...committer.s3.conditional_put import NotWritten, Written, put_record
-from ...committer.s3.deletion import remove
-from ...committer.s3.listing import first_object, list_objects
-from ...committer.s3.requests import LIST_BYTES, All, Delete, Found, Get, Put, Step, Unknown
+from ...committer.format.layout import CONTROL, TableRoot, new_write_id
+from ...committer.store.conditional_put import NotWritten, Written, put_record
+from ...committer.store.deletion import remove
+from ...committer.store.listing import first_object, list_objects
+from ...committer.store.requests import LIST_BYTES, All, Delete, Found, Get, Put, Step, Unknown
 from ..hadoop.commit_files import JobSummary
 from ..hadoop.job_reports import find_report
 from .try_record import COMMITTED, FENCED, SETTLED, UNDONE, Known, TryRecord, WriteRecord, run_of

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from ...committer.errors import RecordDamagedError
-from ...committer.job_spec import Mode, Owner
-from ...committer.records.codec import decode, encode
-from ...committer.records.marks import DEFAULTED, LEFT_OUT, Count
-from ...committer.s3.requests import Found
+from ...committer.format.job_spec import Mode, Owner
+from ...committer.format.records.codec import decode, encode
+from ...committer.format.records.marks import DEFAULTED, LEFT_OUT, Count
+from ...committer.store.requests import Found
 from ..hadoop.settings import Committer
 
 #: States of a try that is open. ``fenced``: a retry has found it silent, and settles it.

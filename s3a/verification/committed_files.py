@@ -13,10 +13,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from ...committer.errors import VerificationError, counted
-from ...committer.layout import TableRoot
-from ...committer.records.success_marker import FILENAMES_LIMIT
-from ...committer.s3.listing import list_objects
-from ...committer.s3.requests import All, Found, Head, Step
+from ...committer.format.layout import TableRoot
+from ...committer.format.records.success_marker import FILENAMES_LIMIT
+from ...committer.store.listing import list_objects
+from ...committer.store.requests import All, Found, Head, Step
 from ..hadoop.commit_files import JobSummary
 from ..hadoop.job_reports import Marker, read_marker
 from ..hadoop.magic_paths import uuids_in_name, why_outside

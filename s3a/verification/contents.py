@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...committer.errors import VerificationError
-from ...committer.layout import TableRoot
-from ...committer.parquet.footers import count_rows
-from ...committer.s3.requests import Step
+from ...committer.format.layout import TableRoot
+from ...committer.format.parquet.footers import count_rows
+from ...committer.store.requests import Step
 from ...committer.table import Table
 from ..hadoop.job_reports import read_marker
 from ..hadoop.settings import Committer

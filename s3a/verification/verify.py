@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...committer.errors import InvalidInputError, VerificationError
-from ...committer.layout import UNPARTITIONED, TableRoot
-from ...committer.records.success_marker import COMMITTER as NATIVE
-from ...committer.s3.requests import Step
+from ...committer.format.layout import UNPARTITIONED, TableRoot
+from ...committer.format.records.success_marker import COMMITTER as NATIVE
+from ...committer.store.requests import Step
 from ..hadoop.commit_files import JobSummary
 from ..hadoop.job_reports import Marker, find_report, read_marker
 from ..hadoop.settings import MARKER_KEY, Committer

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from ...committer.commit.snapshot import Snapshot
 from ...committer.errors import SnapshotGoneError
-from ...committer.parquet.reader import read_batches
-from ...committer.parquet.row_filter import RowFilter
-from ...committer.protocol.snapshot import Snapshot
-from ...committer.records.data_file import DataFile
+from ...committer.format.parquet.reader import read_batches
+from ...committer.format.parquet.row_filter import RowFilter
+from ...committer.format.records.data_file import DataFile
 from ...committer.table import Table
 from ..types import arrow_schema, for_spark
 from ..worker import readable_errors

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from ...committer.protocol.snapshot import Snapshot
-from ...committer.records.data_file import DataFile
+from ...committer.commit.snapshot import Snapshot
+from ...committer.format.records.data_file import DataFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from ...committer.commit.snapshot import Snapshot
 from ...committer.errors import InvalidInputError
-from ...committer.job_spec import choice
-from ...committer.parquet.reader import partition_constants
-from ...committer.protocol.snapshot import Snapshot
-from ...committer.schema.compatibility import find_column
+from ...committer.format.job_spec import choice
+from ...committer.format.parquet.reader import partition_constants
+from ...committer.format.schema.compatibility import find_column
 from ...committer.table import Table
 from ..startup.preflight import warn_of_overwrites
 from ..types import spark_schema

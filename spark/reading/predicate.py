@@ -26,10 +26,10 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from ...committer.errors import UnsupportedTypeError
-from ...committer.parquet.row_filter import RowFilter
+from ...committer.format.parquet.row_filter import RowFilter
+from ...committer.format.schema.compatibility import find_column
+from ...committer.format.schema.hive_paths import escape
 from ...committer.scan.partition_condition import PartitionCondition
-from ...committer.schema.compatibility import find_column
-from ...committer.schema.hive_paths import escape
 from ..types import spark_schema
 
 logger = logging.getLogger("zero_rename.spark.reading.predicate")

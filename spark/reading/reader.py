@@ -19,9 +19,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ...committer.errors import InvalidInputError, TableMismatchError
-from ...committer.parquet.row_filter import RowFilter
-from ...committer.records.data_file import DataFile
-from ...committer.schema.compatibility import find_column
+from ...committer.format.parquet.row_filter import RowFilter
+from ...committer.format.records.data_file import DataFile
+from ...committer.format.schema.compatibility import find_column
 from ...committer.table import Table
 from ..options import ReaderOptions, read_reader_options
 from ..startup.preflight import check_data_source_versions

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ...committer.layout import TableRoot
-from ...committer.records.data_file import DataFile
+from ...committer.format.layout import TableRoot
+from ...committer.format.records.data_file import DataFile
 from ..s3a.session import SessionView
 
 if TYPE_CHECKING:

@@ -28,9 +28,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from ...committer.read_base import NOTHING_READ, ReadBase
+from ...committer.commit.state.job_state import Committed, OpenedJob
+from ...committer.format.read_base import NOTHING_READ, ReadBase
 from ...committer.scan.job_inputs import TableRead
-from ...committer.state.job_state import Committed, OpenedJob
 from ..worker import application, connect_session, is_over
 from .predicate import selected_partitions
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from ...committer.commit.snapshot import Snapshot
 from ...committer.errors import TableMismatchError
-from ...committer.protocol.snapshot import Snapshot
-from ...committer.schema.hive_paths import normalise_partition
+from ...committer.format.schema.hive_paths import normalise_partition
 from ...committer.table import Table
 from .predicate import selected_partitions
 from .table_reads import TableReads

@@ -13,7 +13,7 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
-from ...committer.s3.clients import ANONYMOUS, Keys, client_at
+from ...committer.store.clients import ANONYMOUS, Keys, client_at
 from .session import SessionView
 
 #: ``fs.s3a.aws.credentials.provider`` of ``core-default.xml``, the part that matters here.

@@ -9,6 +9,7 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
 
+from ...committer.commit.state.data_listing import list_data
 from ...committer.errors import (
     DestinationExistsError,
     JobFencedError,
@@ -17,13 +18,12 @@ from ...committer.errors import (
     VerificationError,
     ZeroRenameError,
 )
-from ...committer.handoff import Handoff
-from ...committer.job_spec import Mode
+from ...committer.format.handoff import Handoff
+from ...committer.format.job_spec import Mode
+from ...committer.format.schema.hive_paths import NULL, parse_partition, unescape
 from ...committer.periodic import repeating
-from ...committer.s3.deletion import remove
-from ...committer.s3.listing import first_object
-from ...committer.schema.hive_paths import NULL, parse_partition, unescape
-from ...committer.state.data_listing import list_data
+from ...committer.store.deletion import remove
+from ...committer.store.listing import first_object
 from ...committer.table import Table
 from ...s3a.hadoop.settings import REPORT_KEY, UNIQUE_KEY, UUID_KEY, Committer
 from ...s3a.runs import ledger, try_record

@@ -11,9 +11,9 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ...committer.commit.commit import fenced
+from ...committer.commit.state.job_state import Committed
 from ...committer.errors import CommitConflictError, InvalidInputError, TaskLateError
-from ...committer.protocol.commit import fenced
-from ...committer.state.job_state import Committed
 from ...committer.write_job import WriteJob
 from ..reading.table_reads import TableReads
 from ..startup.preflight import check_versions

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import time
 
-from ...committer.state.context import Progress
-from ...committer.state.job_state import Committed
+from ...committer.commit.state.context import Progress
+from ...committer.commit.state.job_state import Committed
 
 logger = logging.getLogger("zero_rename.spark.saving.commit_log")
 #: Seconds between two lines of log on a long commit.

@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from ...committer.commit.state.job_state import Committed, OpenedJob
 from ...committer.errors import (
     CommitConflictError,
     InvalidInputError,
     TableNotFoundError,
     ZeroRenameError,
 )
-from ...committer.job_spec import Coordination, JobSpec, Mode, OnConflict
-from ...committer.read_base import ReadBase
+from ...committer.format.job_spec import Coordination, JobSpec, Mode, OnConflict
+from ...committer.format.read_base import ReadBase
+from ...committer.format.schema.compatibility import find_column
+from ...committer.format.schema.hive_paths import normalise_partition, parse_partition
+from ...committer.format.schema.row_metadata import renamed
 from ...committer.scan.job_inputs import tell_inputs
-from ...committer.schema.compatibility import find_column
-from ...committer.schema.hive_paths import normalise_partition, parse_partition
-from ...committer.schema.row_metadata import renamed
-from ...committer.state.job_state import Committed, OpenedJob
 from ...committer.table import Table
 from ..options import WriterOptions, read_writer_options
 from ..reading.predicate import named_partition, read_predicate, selected_partitions

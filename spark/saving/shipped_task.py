@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...committer.state.job_state import OpenedJob
+from ...committer.commit.state.job_state import OpenedJob
 
 #: The columns of what the functions return: number of a task, and what it reports. Of the end
 #: mark it is ``None``, and the number is how many tasks there were.

@@ -10,9 +10,9 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from ...committer.commit.state.job_state import OpenedJob
 from ...committer.errors import TaskResultsError
-from ...committer.records.pending_file import TaskResult
-from ...committer.state.job_state import OpenedJob
+from ...committer.format.records.pending_file import TaskResult
 from ..job_tags import Operations
 from .shipped_task import RESULTS, end_mark, shipped_task
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from ...committer.records.pending_file import TaskResult
-from ...committer.state.job_state import OpenedJob
+from ...committer.commit.state.job_state import OpenedJob
+from ...committer.format.records.pending_file import TaskResult
 from ...committer.table import Table
 
 logger = logging.getLogger("zero_rename.spark.saving.task_rows")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ...committer.handoff import HANDOFF, HANDOFF_SETTING
+from ...committer.format.handoff import HANDOFF, HANDOFF_SETTING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -29,9 +29,9 @@ from zero_rename.committer import (
     UnfinishedCommitError,
     ZeroRenameError,
 )
-from zero_rename.committer.s3.backoff import Backoff
-from zero_rename.committer.s3.driver import BotoDriver
-from zero_rename.committer.s3.requests import AbortUpload, Unknown
+from zero_rename.committer.store.backoff import Backoff
+from zero_rename.committer.store.driver import BotoDriver
+from zero_rename.committer.store.requests import AbortUpload, Unknown
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})
@@ -196,7 +196,7 @@ def test_purge_fails_loudly_where_aborting_does(
         return carry_out(self, request)
 
     monkeypatch.setattr(BotoDriver, "perform", perform)
-    monkeypatch.setattr("zero_rename.committer.maintenance.purge._ROUNDS", Backoff(2, 0.01))
+    monkeypatch.setattr("zero_rename.committer.upkeep.purge._ROUNDS", Backoff(2, 0.01))
     (job,) = {file.job for file in table.files()}
     key = f"flights/day=1/part-00009-{job}-0000.parquet"
     s3_bucket.client.create_multipart_upload(Bucket=s3_bucket.name, Key=key)
@@ -234,7 +234,7 @@ def test_purge_wants_an_age_for_foreign_uploads(table: Table) -> None:
 def test_a_job_that_could_not_be_settled_is_told_by_the_exit_code(
     table: Table, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    monkeypatch.setattr("zero_rename.committer.protocol.complete.COMPLETE", Backoff(6, 0.01))
+    monkeypatch.setattr("zero_rename.committer.commit.complete.COMPLETE", Backoff(6, 0.01))
     opened = table.open_job(JobSpec(DATA.schema))
     writer = table.task_writer(opened, 0, 0)
     writer.write(DATA)

@@ -20,11 +20,11 @@ from tools.s3_servers import LIMITED
 from zero_rename import Table
 from zero_rename.cli import app
 from zero_rename.committer import StoreRefusedError
-from zero_rename.committer.layout import TableRoot
-from zero_rename.committer.maintenance.access_policy import Role, Service, access_policy
-from zero_rename.committer.s3.requests import Found, Head, Step
-from zero_rename.committer.uploads.selection import Selection, UploadsPath
-from zero_rename.committer.uploads.sweep import UploadSweep
+from zero_rename.committer.format.layout import TableRoot
+from zero_rename.committer.store.requests import Found, Head, Step
+from zero_rename.committer.upkeep.access_policy import Role, Service, access_policy
+from zero_rename.committer.upkeep.uploads.selection import Selection, UploadsPath
+from zero_rename.committer.upkeep.uploads.sweep import UploadSweep
 from zero_rename.operators.loading.package_upload import _put_once
 
 DATA = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})

@@ -14,9 +14,9 @@ from typer.testing import CliRunner, Result
 from support.faulty_server import FaultyServer, Received, Reply, s3_error
 from support.s3a_jobs import JOB, MagicJob, StagingJob
 from zero_rename.cli import app
-from zero_rename.committer.layout import TableRoot
-from zero_rename.committer.s3.backoff import Backoff
-from zero_rename.committer.s3.driver import connect
+from zero_rename.committer.format.layout import TableRoot
+from zero_rename.committer.store.backoff import Backoff
+from zero_rename.committer.store.driver import connect
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from typer.testing import CliRunner, Result
 
 from support.s3a_jobs import MagicJob
 from zero_rename.cli import app
-from zero_rename.committer.layout import TableRoot
-from zero_rename.committer.s3.driver import connect
+from zero_rename.committer.format.layout import TableRoot
+from zero_rename.committer.store.driver import connect
 
 
 @pytest.fixture

@@ -25,9 +25,9 @@ from zero_rename.committer import (
     StoreRefusedError,
     TaskResult,
 )
-from zero_rename.committer.layout import TableRoot
-from zero_rename.committer.s3.driver import BotoDriver, connect
-from zero_rename.committer.s3.requests import AbortUpload, Delete, Unknown
+from zero_rename.committer.format.layout import TableRoot
+from zero_rename.committer.store.driver import BotoDriver, connect
+from zero_rename.committer.store.requests import AbortUpload, Delete, Unknown
 from zero_rename.s3a.runs.ledger import open_try
 from zero_rename.s3a.runs.try_record import TryRecord, run_uuid
 
@@ -248,7 +248,7 @@ class TestCommands:
             return Unknown("503") if isinstance(request, AbortUpload) else carry_out(self, request)
 
         monkeypatch.setattr(BotoDriver, "perform", perform)
-        monkeypatch.setattr("zero_rename.committer.s3.backoff.Backoff.delay", lambda *_: 0.0)
+        monkeypatch.setattr("zero_rename.committer.store.backoff.Backoff.delay", lambda *_: 0.0)
         url = f"s3://{moto.name}/flights"
         result = invoke("abort", url, "--older-than", "0", "--apply", "--json")
         assert result.exit_code == 1

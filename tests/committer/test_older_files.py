@@ -23,8 +23,8 @@ from zero_rename.committer import (
     TableMismatchError,
     TableNotFoundError,
 )
-from zero_rename.committer.s3.requests import Delete, Put
 from zero_rename.committer.scan import readable_table
+from zero_rename.committer.store.requests import Delete, Put
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.int32())])
 BY_MONTH = pa.schema([("id", pa.int64()), ("month", pa.int32())])

@@ -13,10 +13,11 @@ from botocore.exceptions import ClientError
 from torture.servers import Store, of_server
 
 from support.shared_servers import shared_server
+from zero_rename.committer.commit.state.probe import probe
 from zero_rename.committer.errors import StoreUnfitError
-from zero_rename.committer.layout import TableRoot, new_write_id
-from zero_rename.committer.s3.driver import BotoDriver, connect
-from zero_rename.committer.s3.requests import (
+from zero_rename.committer.format.layout import TableRoot, new_write_id
+from zero_rename.committer.store.driver import BotoDriver, connect
+from zero_rename.committer.store.requests import (
     AbortUpload,
     Absent,
     All,
@@ -35,8 +36,7 @@ from zero_rename.committer.s3.requests import (
     Unknown,
     UploadPart,
 )
-from zero_rename.committer.state.probe import probe
-from zero_rename.committer.weather.store_clock import StoreClock
+from zero_rename.committer.store.store_clock import StoreClock
 
 
 @pytest.fixture(scope="session", params=["s3mock", "ceph"])

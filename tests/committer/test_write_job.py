@@ -23,6 +23,9 @@ from support.memory_store import MemoryStore
 from support.protocol import DAY1, DAY2, ROOT, SCHEMA, World, memory_table
 from zero_rename import Table
 from zero_rename.committer import write_job
+from zero_rename.committer.commit.interrupted import JobInterrupted
+from zero_rename.committer.commit.state import probe as probe_module
+from zero_rename.committer.commit.state.job_state import Aborted, JobState, OpenedJob
 from zero_rename.committer.errors import (
     InvalidInputError,
     StoreRefusedError,
@@ -30,14 +33,11 @@ from zero_rename.committer.errors import (
     TableNotFoundError,
     UnfinishedCommitError,
 )
-from zero_rename.committer.interrupted import JobInterrupted
-from zero_rename.committer.job_spec import JobSpec
-from zero_rename.committer.layout import job_in_key, new_write_id
-from zero_rename.committer.records.decision import Decision
-from zero_rename.committer.s3.requests import AbortUpload, CompleteUpload, CreateUpload, Put
+from zero_rename.committer.format.job_spec import JobSpec
+from zero_rename.committer.format.layout import job_in_key, new_write_id
+from zero_rename.committer.format.records.decision import Decision
 from zero_rename.committer.sigterm import JobTerminated, Termination
-from zero_rename.committer.state import probe as probe_module
-from zero_rename.committer.state.job_state import Aborted, JobState, OpenedJob
+from zero_rename.committer.store.requests import AbortUpload, CompleteUpload, CreateUpload, Put
 from zero_rename.committer.write_job import WriteJob, open_checked
 
 DATA = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})

@@ -13,7 +13,7 @@ import dagster_zero_rename.watch.freshness as freshness
 from dagster_zero_rename import ZeroRenameResource, freshness_check, manifest_check
 from support.dagster_loads import SCHEMA, Load, days, flights
 from zero_rename import Table
-from zero_rename.committer.state.job_state import Committed
+from zero_rename.committer.commit.state.job_state import Committed
 
 # The package has a function of this name.
 manifest = import_module("dagster_zero_rename.watch.manifest_check")

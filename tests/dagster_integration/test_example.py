@@ -19,7 +19,7 @@ from demo.dataset import Content, content, partition_of
 from support.dagster_flights import days, example, execute
 from support.flights import flights_csv, rows_of
 from zero_rename.committer import Table
-from zero_rename.committer.s3.requests import Delete
+from zero_rename.committer.store.requests import Delete
 
 __all__ = ["flights_csv"]
 
@@ -234,8 +234,8 @@ _KILLED = """
 import os, signal
 import dagster as dg
 from support import dagster_flights
-from zero_rename.committer.s3.boto_calls import S3Requests
-from zero_rename.committer.s3.requests import Put
+from zero_rename.committer.store.boto_calls import S3Requests
+from zero_rename.committer.store.requests import Put
 
 send = S3Requests.carry_out
 

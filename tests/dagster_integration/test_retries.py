@@ -18,8 +18,8 @@ from dagster._core.storage.tags import (
 from dagster_zero_rename import ZeroRenameResource
 from support.dagster_loads import SCHEMA, Load, days, fail, flights, flights_job, rows
 from zero_rename.committer.errors import StoreUnfitError, StoreUnreachableError
-from zero_rename.committer.s3.driver import BotoDriver
-from zero_rename.committer.s3.requests import CompleteUpload
+from zero_rename.committer.store.driver import BotoDriver
+from zero_rename.committer.store.requests import CompleteUpload
 
 MODES = ("overwrite", "append")
 

@@ -20,8 +20,8 @@ from dagster_zero_rename import SparkPipesClient, ZeroRenameResource
 from support.fake_spark import FAILS_AFTERWARDS, IDLE, WRITES, FakeSpark
 from support.moto_server import S3Server
 from zero_rename.committer import RefusedError
-from zero_rename.committer.job_spec import JobSpec
-from zero_rename.committer.state.job_state import JobState
+from zero_rename.committer.commit.state.job_state import JobState
+from zero_rename.committer.format.job_spec import JobSpec
 
 DAYS = dg.StaticPartitionsDefinition(["1", "2", "3"])
 #: As ``save()`` does after its write.

@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import TaskDeferred
 
 from support.airflow import Tables, task_context
 from support.aws_services import ROLE, Service
-from zero_rename.committer.handoff import Handoff
+from zero_rename.committer.format.handoff import Handoff
 from zero_rename.example_dags import flights_emr_serverless
 
 

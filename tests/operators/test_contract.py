@@ -9,7 +9,7 @@ import pytest
 
 from support.airflow import Tables, connection_variable, task_context
 from zero_rename.committer import Mode, OnRepeat
-from zero_rename.committer.handoff import Handoff
+from zero_rename.committer.format.handoff import Handoff
 from zero_rename.operators.loading.load import TableLoad
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 from zero_rename.orchestration.runs.task_run import TaskRun

@@ -19,7 +19,7 @@ from support.aws_services import Killed, killed, while_it_waits
 from support.http_services import TOKEN, Databricks, Job, Kubernetes
 from support.moto_server import ACCESS_KEY, SECRET_KEY
 from zero_rename.committer import InvalidInputError
-from zero_rename.committer.handoff import HANDOFF
+from zero_rename.committer.format.handoff import HANDOFF
 
 on_kubernetes = pytest.mark.parametrize("service", ["Kubernetes"], indirect=True)
 on_databricks = pytest.mark.parametrize("service", ["Databricks"], indirect=True)

@@ -11,10 +11,10 @@ from botocore.exceptions import ClientError
 
 from support.airflow import Tables, connection_variable, run_task, task_context
 from zero_rename.catalog.glue import GlueCatalog
-from zero_rename.committer.s3.driver import BotoDriver
-from zero_rename.committer.s3.requests import AbortUpload, ListUploads, Unknown
-from zero_rename.committer.uploads.selection import UploadsPath
-from zero_rename.committer.uploads.tables_below import tables_below
+from zero_rename.committer.store.driver import BotoDriver
+from zero_rename.committer.store.requests import AbortUpload, ListUploads, Unknown
+from zero_rename.committer.upkeep.uploads.selection import UploadsPath
+from zero_rename.committer.upkeep.uploads.tables_below import tables_below
 from zero_rename.operators.maintenance import MaintainTablesOperator
 from zero_rename.provider.hooks import ZeroRenameHook
 
@@ -148,7 +148,7 @@ class TestFails:
     def test_for_a_committed_file_that_is_lost(
         self, tables: Tables, connection: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("zero_rename.committer.s3.backoff.Backoff.delay", lambda *_: 0.0)
+        monkeypatch.setattr("zero_rename.committer.store.backoff.Backoff.delay", lambda *_: 0.0)
         tables.load(2)
         tables.decided(1)
         client = tables.bucket.client
@@ -163,7 +163,7 @@ class TestFails:
         self, tables: Tables, connection: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         tables.load(1)
-        monkeypatch.setattr("zero_rename.committer.s3.backoff.Backoff.delay", lambda *_: 0.0)
+        monkeypatch.setattr("zero_rename.committer.store.backoff.Backoff.delay", lambda *_: 0.0)
         key = "wh/flights/day=1/part-00000-2b1f.snappy.parquet"
         tables.bucket.client.create_multipart_upload(Bucket=tables.bucket.name, Key=key)
         carry_out = BotoDriver.perform

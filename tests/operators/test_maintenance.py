@@ -16,9 +16,9 @@ from zero_rename.committer import (
     TableNotFoundError,
     ZeroRenameError,
 )
-from zero_rename.committer.s3.backoff import Backoff
-from zero_rename.committer.s3.driver import BotoDriver
-from zero_rename.committer.s3.requests import AbortUpload, Refused
+from zero_rename.committer.store.backoff import Backoff
+from zero_rename.committer.store.driver import BotoDriver
+from zero_rename.committer.store.requests import AbortUpload, Refused
 from zero_rename.operators.maintenance import PurgeStaleUploadsOperator, RecoverJobsOperator
 from zero_rename.provider.hooks import ZeroRenameHook
 
@@ -221,7 +221,7 @@ class TestPurge:
             return carry_out(self, request)
 
         monkeypatch.setattr(BotoDriver, "perform", perform)
-        monkeypatch.setattr("zero_rename.committer.maintenance.purge._ROUNDS", Backoff(2, 0.01))
+        monkeypatch.setattr("zero_rename.committer.upkeep.purge._ROUNDS", Backoff(2, 0.01))
         with pytest.raises(ZeroRenameError, match="1 left-over could not be removed"):
             run(PurgeStaleUploadsOperator, tables.url(), foreign=True)
         assert tables.bucket.uploads() == [key]

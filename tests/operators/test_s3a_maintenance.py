@@ -12,8 +12,8 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, Er
 from support.airflow import Tables, run_task, task_context
 from support.s3a_jobs import JOB, OTHER, ROOT, MagicJob, StagingJob, a_try
 from zero_rename.committer import ZeroRenameError
-from zero_rename.committer.job_spec import Owner
-from zero_rename.committer.layout import TableRoot
+from zero_rename.committer.format.job_spec import Owner
+from zero_rename.committer.format.layout import TableRoot
 from zero_rename.operators.s3a_maintenance import RecoverS3AJobsOperator, task_states
 from zero_rename.s3a.recovery.liveness import State
 from zero_rename.s3a.runs.ledger import closed_key, open_tries, open_try

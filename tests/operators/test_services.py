@@ -33,14 +33,14 @@ from support.http_services import SERVICES
 from support.moto_server import ACCESS_KEY, SECRET_KEY
 from support.recorded_calls import Call, refused
 from zero_rename.committer import InvalidInputError, Owner
+from zero_rename.committer.commit.failures import failures_told
 from zero_rename.committer.errors import (
     CommitConflictError,
     StoreUnfitError,
     ZeroRenameError,
 )
-from zero_rename.committer.failures import failures_told
-from zero_rename.committer.handoff import Handoff
-from zero_rename.committer.maintenance.access_policy import Role, access_policy
+from zero_rename.committer.format.handoff import Handoff
+from zero_rename.committer.upkeep.access_policy import Role, access_policy
 from zero_rename.example_dags.jobs.flights_job import parse
 from zero_rename.operators import emr_containers, emr_serverless, emr_steps
 
@@ -94,7 +94,9 @@ def test_what_the_service_is_asked_to_run(service: Service, tables: Tables) -> N
     assert (bucket, key.partition("/")[0]) == (tables.bucket.name, "_zero_rename_packages")
     content = tables.bucket.client.get_object(Bucket=bucket, Key=key)["Body"].read()
     names = zipfile.ZipFile(io.BytesIO(content)).namelist()
-    assert {"zero_rename/spark/save_frame.py", "zero_rename/committer/handoff.py"} <= {*names}
+    assert {"zero_rename/spark/save_frame.py", "zero_rename/committer/format/handoff.py"} <= {
+        *names
+    }
     text = json.dumps(sent)
     assert re.search(r'[" =-]zr-[0-9a-f]{16}-[0-9a-f]{8}-2"', text)
     assert not any(secret in text for secret in (ACCESS_KEY, SECRET_KEY, "an-id", "a-secret"))
@@ -237,7 +239,7 @@ class TestTries:
         def conflicts(variables: dict[str, str]) -> None:
             told = Handoff.decode(variables)
             driver = tables.table().driver
-            monkeypatch.setattr("zero_rename.committer.failures.connect", lambda _: driver)
+            monkeypatch.setattr("zero_rename.committer.commit.failures.connect", lambda _: driver)
             with failures_told(told.table, told.once, told.owner):
                 raise kind("Another job changed day=1.", remedy="Load it again.")
 

@@ -363,7 +363,7 @@ class TestWhyItFailed:
             .replace(
                 "with job:",
                 "def f(*_): raise committer.StoreUnreachableError('no answer')\n"
-                "committer.protocol.open.find_table = f\nwith job:",
+                "committer.commit.open.find_table = f\nwith job:",
             )
         )
         with pytest.raises(AirflowException, match="no answer") as caught:

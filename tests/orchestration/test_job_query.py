@@ -8,8 +8,8 @@ import pytest
 
 from support.airflow import Tables
 from zero_rename.committer import InvalidInputError, OnRepeat
-from zero_rename.committer.layout import new_job_id
-from zero_rename.committer.s3.backoff import Backoff
+from zero_rename.committer.format.layout import new_job_id
+from zero_rename.committer.store.backoff import Backoff
 from zero_rename.orchestration.job_query import FAILED, READY, WAITING, JobQuery, QueryResult
 
 
@@ -80,7 +80,7 @@ class TestAJob:
         self, tables: Tables, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Its upload is gone: readers that list would see none of its rows."""
-        monkeypatch.setattr("zero_rename.committer.protocol.complete.COMPLETE", Backoff(6, 0.01))
+        monkeypatch.setattr("zero_rename.committer.commit.complete.COMPLETE", Backoff(6, 0.01))
         job = tables.decided(1)
         client, bucket = tables.bucket.client, tables.bucket.name
         (upload,) = client.list_multipart_uploads(Bucket=bucket)["Uploads"]

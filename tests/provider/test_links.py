@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from zero_rename.committer.layout import UNPARTITIONED, new_job_id
+from zero_rename.committer.format.layout import UNPARTITIONED, new_job_id
 from zero_rename.provider.links import (
     ManifestLink,
     PartitionPageLink,

@@ -10,8 +10,8 @@ import pytest
 
 from support.airflow import Tables
 from zero_rename.committer import StoreRefusedError, Table
-from zero_rename.committer.s3.driver import BotoDriver
-from zero_rename.committer.s3.requests import ListObjects
+from zero_rename.committer.store.driver import BotoDriver
+from zero_rename.committer.store.requests import ListObjects
 from zero_rename.orchestration.job_query import JobQuery, QueryResult
 from zero_rename.orchestration.look import look
 from zero_rename.orchestration.partitions_query import PartitionsQuery

@@ -13,7 +13,7 @@ from support.recorded import recorded
 from support.s3a_jobs import JOB, OTHER, ROOT, MagicJob, World
 from zero_rename.committer import SettingsRefusedError
 from zero_rename.committer.errors import RecordDamagedError, VerificationError
-from zero_rename.committer.s3.requests import (
+from zero_rename.committer.store.requests import (
     AbortUpload,
     CompleteUpload,
     CreateUpload,

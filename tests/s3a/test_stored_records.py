@@ -12,8 +12,8 @@ from support.memory_store import MemoryDriver, MemoryStore
 from support.recorded import recorded
 from support.stored import without_additions
 from zero_rename.committer import RecordDamagedError
-from zero_rename.committer.job_spec import Owner
-from zero_rename.committer.s3.requests import Put
+from zero_rename.committer.format.job_spec import Owner
+from zero_rename.committer.store.requests import Put
 from zero_rename.s3a.recovery.direction import (
     Direction,
     StandingDirection,

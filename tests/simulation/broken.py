@@ -13,10 +13,7 @@ from zero_rename.committer import (
     JobFencedError,
     UnfinishedCommitError,
 )
-from zero_rename.committer.index.read_index import still_true
-from zero_rename.committer.layout import job_in_key
-from zero_rename.committer.maintenance import adopt, purge
-from zero_rename.committer.protocol import (
+from zero_rename.committer.commit import (
     abort,
     apply,
     changes,
@@ -27,14 +24,28 @@ from zero_rename.committer.protocol import (
     removal,
     snapshot,
 )
-from zero_rename.committer.protocol import commit as job
-from zero_rename.committer.records.decision import Decision, PartReference, split_into_parts
-from zero_rename.committer.records.head import HeadState, Slot
-from zero_rename.committer.records.open_record import OpenRecord
-from zero_rename.committer.rewrites import compaction, resolution
-from zero_rename.committer.s3 import conditional_put as swap
-from zero_rename.committer.s3.conditional_put import NotWritten
-from zero_rename.committer.s3.requests import (
+from zero_rename.committer.commit import commit as job
+from zero_rename.committer.commit.index.read_index import still_true
+from zero_rename.committer.commit.state import (
+    decide,
+    found_table,
+    partition_files,
+    symlink_manifest,
+)
+from zero_rename.committer.commit.state import heads as slots
+from zero_rename.committer.commit.state.context import Limits
+from zero_rename.committer.commit.state.decide import Decided
+from zero_rename.committer.commit.state.found_table import read_table
+from zero_rename.committer.commit.state.open_jobs import list_open
+from zero_rename.committer.commit.state.partition_files import files_of_head, fold
+from zero_rename.committer.format.layout import job_in_key
+from zero_rename.committer.format.records.decision import Decision, PartReference, split_into_parts
+from zero_rename.committer.format.records.head import HeadState, Slot
+from zero_rename.committer.format.records.open_record import OpenRecord
+from zero_rename.committer.format.schema import evolution
+from zero_rename.committer.store import conditional_put as swap
+from zero_rename.committer.store.conditional_put import NotWritten
+from zero_rename.committer.store.requests import (
     AbortUpload,
     All,
     Delete,
@@ -45,14 +56,7 @@ from zero_rename.committer.s3.requests import (
     Put,
     Unknown,
 )
-from zero_rename.committer.schema import evolution
-from zero_rename.committer.state import decide, found_table, partition_files, symlink_manifest
-from zero_rename.committer.state import heads as slots
-from zero_rename.committer.state.context import Limits
-from zero_rename.committer.state.decide import Decided
-from zero_rename.committer.state.found_table import read_table
-from zero_rename.committer.state.open_jobs import list_open
-from zero_rename.committer.state.partition_files import files_of_head, fold
+from zero_rename.committer.upkeep import adopt, compaction, purge, resolution
 
 # Results and decisions
 

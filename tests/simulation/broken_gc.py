@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from zero_rename.committer.gc import collect, settle
-from zero_rename.committer.layout import job_of_part
-from zero_rename.committer.protocol.snapshot import take_snapshot
-from zero_rename.committer.s3.listing import list_objects
-from zero_rename.committer.s3.requests import Delete
-from zero_rename.committer.state import partition_files
-from zero_rename.committer.state.data_listing import list_data
-from zero_rename.committer.state.decide import read_decision
-from zero_rename.committer.state.heads import Swapped, swap_head
-from zero_rename.committer.state.old_records import OldRecord
-from zero_rename.committer.state.partition_files import fold
+from zero_rename.committer.commit.snapshot import take_snapshot
+from zero_rename.committer.commit.state import partition_files
+from zero_rename.committer.commit.state.data_listing import list_data
+from zero_rename.committer.commit.state.decide import read_decision
+from zero_rename.committer.commit.state.heads import Swapped, swap_head
+from zero_rename.committer.commit.state.old_records import OldRecord
+from zero_rename.committer.commit.state.partition_files import fold
+from zero_rename.committer.format.layout import job_of_part
+from zero_rename.committer.store.listing import list_objects
+from zero_rename.committer.store.requests import Delete
+from zero_rename.committer.upkeep.gc import collect, settle
 
 
 def takes_a_lost_answer_for_a_no(context, state, jobs, known, remembers):

@@ -46,7 +46,7 @@ from simulation.scenarios import (
 from simulation.sim_store import Behaviour
 
 from zero_rename.committer import Mode, OnConflict, OnRepeat, SuccessMarkers
-from zero_rename.committer.state.context import Limits
+from zero_rename.committer.commit.state.context import Limits
 
 APPEND, REPLACE, FAIL = Mode.APPEND, Mode.REPLACE, Mode.FAIL_IF_EXISTS
 RESURRECTS = Behaviour(resurrects=True, delete_conditions=False)

@@ -10,9 +10,9 @@ import pyarrow as pa
 from simulation.invariants import ROOT, Violation, decision_of, is_committed, jobs
 from simulation.sim_store import Store
 
-from zero_rename.committer.protocol.snapshot import Snapshot
-from zero_rename.committer.records.table_record import TableRecord
-from zero_rename.committer.schema.compatibility import is_later
+from zero_rename.committer.commit.snapshot import Snapshot
+from zero_rename.committer.format.records.table_record import TableRecord
+from zero_rename.committer.format.schema.compatibility import is_later
 
 #: What the files of a job say that overwrites the columns.
 OVERWRITES = "overwrites"

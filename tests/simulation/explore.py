@@ -16,8 +16,8 @@ from simulation.program import Ids, State
 from simulation.sim_store import Behaviour, Store, apply
 from simulation.world import Merging, Participant, Seen, Turn, World
 
-from zero_rename.committer.s3 import requests as s
-from zero_rename.committer.state.context import Context
+from zero_rename.committer.commit.state.context import Context
+from zero_rename.committer.store import requests as s
 
 
 @dataclass

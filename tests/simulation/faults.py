@@ -9,7 +9,7 @@ from typing import Any
 from simulation.sim_store import Behaviour, Store, apply
 
 from zero_rename.committer import StoreFullError, StoreRefusedError, StoreUnreachableError
-from zero_rename.committer.s3 import requests as s
+from zero_rename.committer.store import requests as s
 
 #: An answer: how it went, with ``!`` first for a fault; the store after it; the answer or the
 #: error; and a request that may still reach the store.

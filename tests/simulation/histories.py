@@ -12,10 +12,10 @@ from simulation.invariants import ROOT, Violation, changes, decision_of, is_head
 from simulation.sim_store import Store, body_of
 
 from zero_rename.committer import JobSpec, Mode, OnConflict
-from zero_rename.committer.layout import job_in_key
-from zero_rename.committer.records.open_record import OpenRecord
-from zero_rename.committer.records.partition_decision import PartitionDecision
-from zero_rename.committer.records.table_record import TableRecord
+from zero_rename.committer.format.layout import job_in_key
+from zero_rename.committer.format.records.open_record import OpenRecord
+from zero_rename.committer.format.records.partition_decision import PartitionDecision
+from zero_rename.committer.format.records.table_record import TableRecord
 
 
 def base_note(spec: JobSpec, etag: str | None, columns: Collection[str]) -> str:

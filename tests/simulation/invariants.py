@@ -32,13 +32,13 @@ from zero_rename.committer import (
     TableRoot,
     UnfinishedCommitError,
 )
-from zero_rename.committer.layout import job_in_key
-from zero_rename.committer.protocol.snapshot import Snapshot
-from zero_rename.committer.records.decision import Decision, DecisionPart, join_parts
-from zero_rename.committer.records.head import PartitionHead, Slot
-from zero_rename.committer.records.manifest import Manifest
-from zero_rename.committer.records.partition_decision import PartitionDecision
-from zero_rename.committer.state.partition_files import files_of_decision
+from zero_rename.committer.commit.snapshot import Snapshot
+from zero_rename.committer.commit.state.partition_files import files_of_decision
+from zero_rename.committer.format.layout import job_in_key
+from zero_rename.committer.format.records.decision import Decision, DecisionPart, join_parts
+from zero_rename.committer.format.records.head import PartitionHead, Slot
+from zero_rename.committer.format.records.manifest import Manifest
+from zero_rename.committer.format.records.partition_decision import PartitionDecision
 
 ROOT = TableRoot("bucket", "t")
 

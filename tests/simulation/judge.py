@@ -45,13 +45,13 @@ from zero_rename.committer import (
     UnfinishedCommitError,
     ZeroRenameError,
 )
-from zero_rename.committer.maintenance.purge import purge
-from zero_rename.committer.maintenance.recovery import recover
-from zero_rename.committer.maintenance.repair import repair
-from zero_rename.committer.protocol.snapshot import Snapshot, take_snapshot
-from zero_rename.committer.records.table_record import TableRecord
-from zero_rename.committer.s3 import requests as s
-from zero_rename.committer.state.context import Context
+from zero_rename.committer.commit.snapshot import Snapshot, take_snapshot
+from zero_rename.committer.commit.state.context import Context
+from zero_rename.committer.format.records.table_record import TableRecord
+from zero_rename.committer.store import requests as s
+from zero_rename.committer.upkeep.purge import purge
+from zero_rename.committer.upkeep.recovery import recover
+from zero_rename.committer.upkeep.repair import repair
 
 #: Where it is noted which files of others must stay in sight: beside the table.
 PROMISED = "promised/"

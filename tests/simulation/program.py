@@ -17,7 +17,7 @@ from typing import Any
 
 from simulation.freeze import Moment, frozen
 
-from zero_rename.committer.s3 import requests as s
+from zero_rename.committer.store import requests as s
 
 #: Generators kept where they stand; others are made again from their history.
 _KEPT = 20_000

@@ -10,7 +10,7 @@ from simulation.invariants import Violation, changes, content_after, decision_of
 from simulation.sim_store import Store
 
 from zero_rename.committer import Owner
-from zero_rename.committer.layout import job_in_key
+from zero_rename.committer.format.layout import job_in_key
 
 _AGAIN, _BACK = "writes again", "takes back"
 

@@ -18,6 +18,14 @@ from simulation.sim_store import EMPTY, Behaviour, Store, apply
 from simulation.world import Participant
 
 from zero_rename.committer import Context, JobSpec, Mode, OnConflict, Owner, SuccessMarkers, Waiting
+from zero_rename.committer.commit.commit import abort_job, commit_job
+from zero_rename.committer.commit.index.write_index import write_index
+from zero_rename.committer.commit.open import open_job
+from zero_rename.committer.commit.snapshot import Snapshot, take_snapshot
+from zero_rename.committer.commit.state.context import Limits
+from zero_rename.committer.commit.state.heads import list_heads_and_index
+from zero_rename.committer.commit.state.heartbeat import send_heartbeat
+from zero_rename.committer.commit.state.job_state import OpenedJob
 from zero_rename.committer.errors import (
     InvalidInputError,
     JobFencedError,
@@ -27,26 +35,11 @@ from zero_rename.committer.errors import (
     TaskLateError,
     TaskResultsError,
 )
-from zero_rename.committer.gc.collect import gc
-from zero_rename.committer.index.write_index import write_index
-from zero_rename.committer.job_spec import Coordination
-from zero_rename.committer.maintenance.adopt import adopt
-from zero_rename.committer.maintenance.purge import purge
-from zero_rename.committer.maintenance.recovery import recover
-from zero_rename.committer.maintenance.repair import repair
-from zero_rename.committer.parquet.late_task import refuse_late
-from zero_rename.committer.protocol.commit import abort_job, commit_job
-from zero_rename.committer.protocol.open import open_job
-from zero_rename.committer.protocol.snapshot import Snapshot, take_snapshot
-from zero_rename.committer.records.pending_file import PendingFile, TaskResult
-from zero_rename.committer.records.table_record import TableRecord
-from zero_rename.committer.rewrites.compaction import compaction_spec, find_compactible
-from zero_rename.committer.rewrites.resolution import (
-    ResolutionPlan,
-    plan_resolution,
-    plan_undoing,
-)
-from zero_rename.committer.s3.requests import (
+from zero_rename.committer.format.job_spec import Coordination
+from zero_rename.committer.format.parquet.late_task import refuse_late
+from zero_rename.committer.format.records.pending_file import PendingFile, TaskResult
+from zero_rename.committer.format.records.table_record import TableRecord
+from zero_rename.committer.store.requests import (
     AbortUpload,
     All,
     CreateUpload,
@@ -59,12 +52,19 @@ from zero_rename.committer.s3.requests import (
     Step,
     UploadPart,
 )
-from zero_rename.committer.state.context import Limits
-from zero_rename.committer.state.heads import list_heads_and_index
-from zero_rename.committer.state.heartbeat import send_heartbeat
-from zero_rename.committer.state.job_state import OpenedJob
-from zero_rename.committer.uploads.selection import Selection, UploadsPath
-from zero_rename.committer.uploads.sweep import UploadSweep
+from zero_rename.committer.upkeep.adopt import adopt
+from zero_rename.committer.upkeep.compaction import compaction_spec, find_compactible
+from zero_rename.committer.upkeep.gc.collect import gc
+from zero_rename.committer.upkeep.purge import purge
+from zero_rename.committer.upkeep.recovery import recover
+from zero_rename.committer.upkeep.repair import repair
+from zero_rename.committer.upkeep.resolution import (
+    ResolutionPlan,
+    plan_resolution,
+    plan_undoing,
+)
+from zero_rename.committer.upkeep.uploads.selection import Selection, UploadsPath
+from zero_rename.committer.upkeep.uploads.sweep import UploadSweep
 
 SCHEMA = pa.schema([("value", pa.int64()), ("day", pa.int32())])
 ONE, TWO = "day=1", "day=2"

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from zero_rename.committer.records.store_facts import StoreFacts
-from zero_rename.committer.s3 import requests as s
+from zero_rename.committer.format.records.store_facts import StoreFacts
+from zero_rename.committer.store import requests as s
 
 
 @dataclass(frozen=True)

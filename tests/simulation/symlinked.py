@@ -5,9 +5,9 @@ from __future__ import annotations
 from simulation.invariants import ROOT, Violation, changes, content_after
 from simulation.sim_store import Store
 
-from zero_rename.committer.layout import SYMLINKS
-from zero_rename.committer.records.head import PartitionHead, Slot
-from zero_rename.committer.records.table_record import TableRecord
+from zero_rename.committer.format.layout import SYMLINKS
+from zero_rename.committer.format.records.head import PartitionHead, Slot
+from zero_rename.committer.format.records.table_record import TableRecord
 
 
 def check_symlinked_files(before: Store, after: Store) -> None:

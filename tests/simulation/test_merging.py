@@ -9,7 +9,7 @@ from simulation.program import Program
 from simulation.sim_store import EMPTY, Behaviour, apply
 from simulation.world import Merging, Participant, Seen, World
 
-from zero_rename.committer.s3.requests import Absent, Clock, Found, Get, Put, Wait
+from zero_rename.committer.store.requests import Absent, Clock, Found, Get, Put, Wait
 
 HEAD = "t/_zero_rename/heads/day=1.json"
 DECISION = "t/_zero_rename/jobs/J.json"

@@ -19,10 +19,10 @@ from simulation.exploration import explore, walk
 from simulation.program import Program
 from simulation.scenarios import job_id
 
+from zero_rename.committer.commit import commit
+from zero_rename.committer.commit.claim import claim_all
 from zero_rename.committer.errors import StoreRefusedError
-from zero_rename.committer.protocol import commit
-from zero_rename.committer.protocol.claim import claim_all
-from zero_rename.committer.s3.requests import Put
+from zero_rename.committer.store.requests import Put
 
 
 def _seeds() -> Sequence[int]:

@@ -13,10 +13,7 @@ from typing import Any
 from simulation import broken, broken_gc, scenarios
 from simulation.catalogue import FIRSTS_EVOLVE, OVERWRITE
 
-from zero_rename.committer.gc import collect, fold_heads, settle
-from zero_rename.committer.index import write_index
-from zero_rename.committer.maintenance import adopt, purge, recovery
-from zero_rename.committer.protocol import (
+from zero_rename.committer.commit import (
     abort,
     apply,
     changes,
@@ -27,13 +24,15 @@ from zero_rename.committer.protocol import (
     markers,
     snapshot,
 )
-from zero_rename.committer.protocol import commit as job
-from zero_rename.committer.protocol import open as opening
-from zero_rename.committer.rewrites import resolution
-from zero_rename.committer.state import decide, old_records
-from zero_rename.committer.state import heads as slots
-from zero_rename.committer.state import partition_files as contents
-from zero_rename.committer.uploads import judge as uploads_judge
+from zero_rename.committer.commit import commit as job
+from zero_rename.committer.commit import open as opening
+from zero_rename.committer.commit.index import write_index
+from zero_rename.committer.commit.state import decide, old_records
+from zero_rename.committer.commit.state import heads as slots
+from zero_rename.committer.commit.state import partition_files as contents
+from zero_rename.committer.upkeep import adopt, purge, recovery, resolution
+from zero_rename.committer.upkeep.gc import collect, fold_heads, settle
+from zero_rename.committer.upkeep.uploads import judge as uploads_judge
 
 Patch = tuple[Any, str, Any]
 

@@ -8,8 +8,8 @@ from simulation.invariants import ROOT, Violation, changes, content_after, decis
 from simulation.sim_store import Store
 
 from zero_rename.committer import UNPARTITIONED
-from zero_rename.committer.layout import job_in_key
-from zero_rename.committer.records.head import partition_of_slot_key
+from zero_rename.committer.format.layout import job_in_key
+from zero_rename.committer.format.records.head import partition_of_slot_key
 
 _CONTROL = "/_zero_rename/"
 

@@ -15,7 +15,7 @@ from simulation.invariants import has_lost_the_store, never_deleted, told
 from simulation.program import Program, State
 from simulation.sim_store import Behaviour, Store, apply
 
-from zero_rename.committer.s3 import requests as s
+from zero_rename.committer.store import requests as s
 
 _MASK = (1 << 128) - 1
 

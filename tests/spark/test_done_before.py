@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from zero_rename import Table
 from zero_rename.committer import InvalidInputError, Owner
-from zero_rename.committer.handoff import HANDOFF, HANDOFF_SETTING, Handoff
+from zero_rename.committer.format.handoff import HANDOFF, HANDOFF_SETTING, Handoff
 from zero_rename.spark import save
 
 DATA = pa.table({"value": [1, 2], "day": [1, 1]})

@@ -353,7 +353,7 @@ def test_what_is_on_record_of_a_run_whose_tasks_came_late(s3_bucket, url, dead):
     import pyarrow as pa
 
     from zero_rename.committer import InvalidInputError, JobSpec, Owner, TaskLateError
-    from zero_rename.committer.failures import failures_told, read_failure
+    from zero_rename.committer.commit.failures import failures_told, read_failure
     from zero_rename.spark.writer import TableWriter
 
     table, batch = Table(url), pa.record_batch({"n": [1]})

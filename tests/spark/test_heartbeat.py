@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from zero_rename.committer import JobSpec, StoreUnreachableError, Table
-from zero_rename.committer.handoff import OPEN_JOBS
-from zero_rename.committer.layout import new_job_id
+from zero_rename.committer.format.handoff import OPEN_JOBS
+from zero_rename.committer.format.layout import new_job_id
 from zero_rename.spark import heartbeat
 from zero_rename.spark.heartbeat import Heartbeat
 

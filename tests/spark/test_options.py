@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from zero_rename.committer import InvalidInputError, ReadBase
-from zero_rename.committer.job_spec import (
+from zero_rename.committer.format.job_spec import (
     Coordination,
     FileOptions,
     Mode,

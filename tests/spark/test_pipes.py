@@ -13,7 +13,7 @@ import pytest
 
 from support.pipes import PipesRun, pipes
 from zero_rename.committer import Table
-from zero_rename.committer.handoff import Handoff
+from zero_rename.committer.format.handoff import Handoff
 from zero_rename.spark import pipes as pipes_module
 from zero_rename.spark import save
 from zero_rename.spark.pipes import pipes_session, report_commit

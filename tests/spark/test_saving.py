@@ -9,7 +9,7 @@ import pytest
 
 from support.spark_tables import read, rows, worker_environment
 from zero_rename.committer import InvalidInputError, Table
-from zero_rename.committer.handoff import Handoff
+from zero_rename.committer.format.handoff import Handoff
 from zero_rename.spark import save
 
 pytestmark = pytest.mark.spark

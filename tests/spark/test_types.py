@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import types as st
 
 from zero_rename.committer.errors import UnsupportedTypeError
-from zero_rename.committer.schema.row_metadata import ROW_METADATA
+from zero_rename.committer.format.schema.row_metadata import ROW_METADATA
 from zero_rename.spark.types import spark_schema, table_schema
 
 SCHEMA = st.StructType(

@@ -47,10 +47,10 @@ from airflow.sdk.execution_time.context import OutletEventAccessors  # noqa: E40
 
 from support.shared_servers import RUN_FOLDER  # noqa: E402
 from zero_rename.committer import JobSpec  # noqa: E402
-from zero_rename.committer.layout import new_write_id  # noqa: E402
-from zero_rename.committer.protocol.commit import commit_job  # noqa: E402
-from zero_rename.committer.records.decision import Decision  # noqa: E402
-from zero_rename.committer.s3.requests import Put  # noqa: E402
+from zero_rename.committer.commit.commit import commit_job  # noqa: E402
+from zero_rename.committer.format.layout import new_write_id  # noqa: E402
+from zero_rename.committer.format.records.decision import Decision  # noqa: E402
+from zero_rename.committer.store.requests import Put  # noqa: E402
 from zero_rename.provider import table_watch  # noqa: E402
 from zero_rename.provider.hooks import ZeroRenameHook  # noqa: E402
 

@@ -23,9 +23,9 @@ from botocore.loaders import Loader
 
 from support.airflow import Tables, connection_variable
 from support.recorded_calls import Call
-from zero_rename.committer.handoff import HANDOFF, HANDOFF_SETTING, Handoff
-from zero_rename.committer.maintenance.access_policy import Role, access_policy
-from zero_rename.committer.maintenance.access_policy import Service as PolicyService
+from zero_rename.committer.format.handoff import HANDOFF, HANDOFF_SETTING, Handoff
+from zero_rename.committer.upkeep.access_policy import Role, access_policy
+from zero_rename.committer.upkeep.access_policy import Service as PolicyService
 from zero_rename.operators.emr_containers import ZeroRenameEmrContainerOperator
 from zero_rename.operators.emr_serverless import ZeroRenameEmrServerlessOperator
 from zero_rename.operators.emr_steps import ZeroRenameEmrStepOperator

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from zero_rename.committer.errors import StreamClosedError, StreamError
-from zero_rename.committer.records.pending_file import PendingFile
-from zero_rename.committer.s3.requests import ObjectSettings
+from zero_rename.committer.format.records.pending_file import PendingFile
+from zero_rename.committer.store.requests import ObjectSettings
 
 
 @dataclass(frozen=True)

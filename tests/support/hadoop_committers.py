@@ -21,8 +21,8 @@ from torture.servers import Store
 
 from support.spark import SETTINGS
 from tools.s3a_class_archive import class_path, jvm_flags
-from zero_rename.committer.layout import TableRoot
-from zero_rename.committer.s3.driver import BotoDriver, connect
+from zero_rename.committer.format.layout import TableRoot
+from zero_rename.committer.store.driver import BotoDriver, connect
 from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
 from zero_rename.s3a.verification.committed_files import Expectation
 from zero_rename.s3a.verification.verify import Verified, verify_job

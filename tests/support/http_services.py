@@ -18,8 +18,8 @@ from support.airflow import Tables, connection_variable
 from support.aws_services import SERVICES as OF_AWS
 from support.aws_services import Application, Service
 from support.recorded_calls import recorded_calls, refused
-from zero_rename.committer.handoff import HANDOFF
-from zero_rename.committer.maintenance.access_policy import Service as PolicyService
+from zero_rename.committer.format.handoff import HANDOFF
+from zero_rename.committer.upkeep.access_policy import Service as PolicyService
 
 TOKEN = "dapi-of-the-tests"
 _APPLICATIONS = "/apis/sparkoperator.k8s.io/v1beta2/namespaces/spark/sparkapplications"

@@ -13,9 +13,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, overload
 
-from zero_rename.committer.s3 import requests as s
-from zero_rename.committer.s3.lifecycle import LifecycleRule
-from zero_rename.committer.s3.scheduler import Scheduler
+from zero_rename.committer.store import requests as s
+from zero_rename.committer.store.lifecycle import LifecycleRule
+from zero_rename.committer.store.scheduler import Scheduler
 
 T = TypeVar("T")
 #: Called with a request and what carries it out; returns the answer. May answer without

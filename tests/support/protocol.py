@@ -11,26 +11,26 @@ import pyarrow as pa
 import pytest
 
 from support.memory_store import MemoryDriver, MemoryStore
-from zero_rename.committer.index.write_index import write_index
-from zero_rename.committer.job_spec import JobSpec, Mode
-from zero_rename.committer.layout import TableRoot
-from zero_rename.committer.maintenance.purge import purge
-from zero_rename.committer.maintenance.recovery import recover
-from zero_rename.committer.protocol.commit import abort_job, commit_job
-from zero_rename.committer.protocol.open import open_job
-from zero_rename.committer.protocol.snapshot import Snapshot, take_snapshot
-from zero_rename.committer.records.pending_file import PendingFile, TaskResult
-from zero_rename.committer.s3.requests import (
+from zero_rename.committer.commit.commit import abort_job, commit_job
+from zero_rename.committer.commit.index.write_index import write_index
+from zero_rename.committer.commit.open import open_job
+from zero_rename.committer.commit.snapshot import Snapshot, take_snapshot
+from zero_rename.committer.commit.state.context import Context
+from zero_rename.committer.commit.state.heads import list_heads_and_index
+from zero_rename.committer.commit.state.job_state import Committed, OpenedJob
+from zero_rename.committer.format.job_spec import JobSpec, Mode
+from zero_rename.committer.format.layout import TableRoot
+from zero_rename.committer.format.records.pending_file import PendingFile, TaskResult
+from zero_rename.committer.store.requests import (
     CompleteUpload,
     CreateUpload,
     ObjectSettings,
     Step,
     UploadPart,
 )
-from zero_rename.committer.state.context import Context
-from zero_rename.committer.state.heads import list_heads_and_index
-from zero_rename.committer.state.job_state import Committed, OpenedJob
 from zero_rename.committer.table import Table
+from zero_rename.committer.upkeep.purge import purge
+from zero_rename.committer.upkeep.recovery import recover
 
 ROOT = TableRoot("bucket", "flights")
 SCHEMA = pa.schema([("value", pa.int64()), ("day", pa.int32())])

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
-from zero_rename.committer.job_spec import NOBODY, Owner
-from zero_rename.committer.layout import TableRoot
-from zero_rename.committer.s3.requests import (
+from zero_rename.committer.format.job_spec import NOBODY, Owner
+from zero_rename.committer.format.layout import TableRoot
+from zero_rename.committer.store.requests import (
     CompleteUpload,
     Created,
     CreateUpload,

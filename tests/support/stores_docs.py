@@ -17,11 +17,11 @@ from pathlib import Path
 from torture.servers import serving
 
 from tools.server_process import ServerError
+from zero_rename.committer.commit.state.probe import probe
 from zero_rename.committer.errors import StoreUnfitError
-from zero_rename.committer.layout import TableRoot, new_write_id
-from zero_rename.committer.records.store_facts import StoreFacts
-from zero_rename.committer.s3.driver import connect
-from zero_rename.committer.state.probe import probe
+from zero_rename.committer.format.layout import TableRoot, new_write_id
+from zero_rename.committer.format.records.store_facts import StoreFacts
+from zero_rename.committer.store.driver import connect
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "stores.md"
 ASKED = ("moto", "s3mock", "ceph", "minio", "versitygw")

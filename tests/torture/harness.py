@@ -25,7 +25,7 @@ from torture.writers import (
 )
 
 from zero_rename import Table
-from zero_rename.committer.state.job_state import JobState
+from zero_rename.committer.commit.state.job_state import JobState
 
 #: Kills of one table, so that it neither stays empty nor grows without end.
 PER_TABLE = 8

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 from torture.loads import Difference, Ledger, Row
 
 from zero_rename import Table
+from zero_rename.committer.commit.state.job_state import JobState
 from zero_rename.committer.errors import ZeroRenameError
-from zero_rename.committer.layout import is_hidden
-from zero_rename.committer.state.job_state import JobState
+from zero_rename.committer.format.layout import is_hidden
 
 _COLUMNS = ["load", "row", "day"]
 

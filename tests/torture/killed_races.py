@@ -16,7 +16,7 @@ from torture.writers import RacingWriter, Recoverer
 
 from zero_rename import Table
 from zero_rename.committer import OnConflict
-from zero_rename.committer.state.job_state import JobState
+from zero_rename.committer.commit.state.job_state import JobState
 
 _PER_TABLE = 8
 _AIMS = (Phase.CLAIMING, Phase.CLAIMING, Phase.DECIDING, Phase.APPLYING, Phase.CLOSING)

@@ -14,7 +14,7 @@ from torture.writers import RacingWriter
 
 from zero_rename import Table
 from zero_rename.committer import OnConflict
-from zero_rename.committer.state.job_state import JobState
+from zero_rename.committer.commit.state.job_state import JobState
 
 LOADS = [Load(number, "append", (1,), rows=3, rows_per_file=2) for number in (1, 2)]
 ROUNDS = 3

@@ -17,8 +17,8 @@ from zero_rename.committer import (
     RefusedError,
     UnfinishedCommitError,
 )
+from zero_rename.committer.commit.state.job_state import Committed
 from zero_rename.committer.errors import ZeroRenameError
-from zero_rename.committer.state.job_state import Committed
 
 FILES = 12
 

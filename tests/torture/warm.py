@@ -2,7 +2,7 @@
 
 import boto3
 
-from zero_rename.committer.s3.clients import S3Clients
+from zero_rename.committer.store.clients import S3Clients
 
 S3Clients.derived_from(
     boto3.client("s3", region_name="us-east-1", aws_access_key_id="-", aws_secret_access_key="-")

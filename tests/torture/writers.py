@@ -19,8 +19,8 @@ from torture.loads import Load
 
 from zero_rename import FileOptions, Table
 from zero_rename.committer import OnRepeat
+from zero_rename.committer.commit.state.context import Waiting
 from zero_rename.committer.errors import ZeroRenameError
-from zero_rename.committer.state.context import Waiting
 
 #: Processes are forked from one that has imported everything, so that a kill costs no start-up.
 FORKS = multiprocessing.get_context("forkserver")

@@ -13,8 +13,8 @@ from walk.oracle import State, Violation
 from walk.world import ROOT, World, value_of
 
 from zero_rename import Table
-from zero_rename.committer.layout import UNPARTITIONED, is_hidden
-from zero_rename.committer.protocol.snapshot import Snapshot
+from zero_rename.committer.commit.snapshot import Snapshot
+from zero_rename.committer.format.layout import UNPARTITIONED, is_hidden
 
 #: Rows as a reader sees them: partition, id, and the other columns by name.
 Seen = Counter[tuple[str, int, tuple[tuple[str, int | None], ...]]]

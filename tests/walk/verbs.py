@@ -13,9 +13,9 @@ from walk.plan import Operation
 from walk.world import Process, World, field_of, rows_as_table
 
 from zero_rename import Table
-from zero_rename.committer.job_spec import FileOptions, JobSpec
-from zero_rename.committer.records.pending_file import TaskResult
-from zero_rename.committer.state.job_state import Committed, OpenedJob
+from zero_rename.committer.commit.state.job_state import Committed, OpenedJob
+from zero_rename.committer.format.job_spec import FileOptions, JobSpec
+from zero_rename.committer.format.records.pending_file import TaskResult
 
 
 @dataclass(frozen=True)

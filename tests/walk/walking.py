@@ -13,6 +13,8 @@ from walk.plan import Operation, Plan, make_plan
 from walk.verbs import OF_ONE_JOB, VERBS
 from walk.world import ROOT, Crash, Process, World, in_memory
 
+from zero_rename.committer.commit.interrupted import JobInterrupted
+from zero_rename.committer.commit.state.job_state import JobState
 from zero_rename.committer.errors import (
     DamagedError,
     RefusedError,
@@ -21,11 +23,9 @@ from zero_rename.committer.errors import (
     VerificationError,
     ZeroRenameError,
 )
-from zero_rename.committer.interrupted import JobInterrupted
-from zero_rename.committer.layout import JOB_ID
-from zero_rename.committer.maintenance.recovery import Outcome, Recovered
-from zero_rename.committer.records.success_marker import SuccessMarker
-from zero_rename.committer.state.job_state import JobState
+from zero_rename.committer.format.layout import JOB_ID
+from zero_rename.committer.format.records.success_marker import SuccessMarker
+from zero_rename.committer.upkeep.recovery import Outcome, Recovered
 
 #: Errors that an operation may meet though nothing went wrong beside it.
 _USUAL = (RefusedError,)

@@ -22,13 +22,18 @@ from walk.plan import CRASHES, Operation, Plan, Trouble
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
 from zero_rename import Table
 from zero_rename.committer import write_job
+from zero_rename.committer.commit.state.context import Context, Limits
+from zero_rename.committer.commit.state.decide import read_decision
 from zero_rename.committer.errors import StoreRefusedError, StoreUnreachableError
-from zero_rename.committer.layout import UNPARTITIONED, TableRoot, job_ids_begin, jobs_on_record
-from zero_rename.committer.parquet import task_writer
-from zero_rename.committer.s3 import requests as s
+from zero_rename.committer.format.layout import (
+    UNPARTITIONED,
+    TableRoot,
+    job_ids_begin,
+    jobs_on_record,
+)
+from zero_rename.committer.format.parquet import task_writer
 from zero_rename.committer.scan import ahead, readable_table, table_scan
-from zero_rename.committer.state.context import Context, Limits
-from zero_rename.committer.state.decide import read_decision
+from zero_rename.committer.store import requests as s
 
 T = TypeVar("T")
 URL = "s3://bucket/wh/flights"

@@ -25,9 +25,12 @@ from zero_rename.committer import (
     TableOverview,
     ZeroRenameError,
 )
-from zero_rename.committer.doctor import complaints
-from zero_rename.committer.job_spec import Coordination, Mode
-from zero_rename.committer.layout import job_ids_begin, new_job_id, new_write_id
+from zero_rename.committer.commit.state.decide import read_decision
+from zero_rename.committer.format.job_spec import Coordination, Mode
+from zero_rename.committer.format.layout import job_ids_begin, new_job_id, new_write_id
+from zero_rename.committer.format.records.decision import Decision
+from zero_rename.committer.format.records.failure import Failure
+from zero_rename.committer.format.records.settled_decision import SettledDecision
 from zero_rename.committer.overview.left_overs import find_left_overs
 from zero_rename.committer.overview.partition_history import look_back
 from zero_rename.committer.overview.recent_jobs import (
@@ -36,10 +39,7 @@ from zero_rename.committer.overview.recent_jobs import (
     recent_jobs,
 )
 from zero_rename.committer.overview.table_overview import look_over
-from zero_rename.committer.records.decision import Decision
-from zero_rename.committer.records.failure import Failure
-from zero_rename.committer.records.settled_decision import SettledDecision
-from zero_rename.committer.s3.requests import (
+from zero_rename.committer.store.requests import (
     Delete,
     Get,
     Head,
@@ -49,7 +49,7 @@ from zero_rename.committer.s3.requests import (
     ListUploads,
     Put,
 )
-from zero_rename.committer.state.decide import read_decision
+from zero_rename.committer.upkeep.doctor import complaints
 
 READS = (Get, Head, ListObjects, ListUploads, ListParts, ListLifecycleRules)
 TASK = Owner(dag_id="flights", run_id="r1", task_id="load", try_number=1)

@@ -15,8 +15,8 @@ from conftest import Bucket
 from support.arrow_data import rows_of
 from zero_rename import Table
 from zero_rename.committer import FileOptions, InvalidInputError, SnapshotGoneError
-from zero_rename.committer.parquet import reader as parquet_reader
-from zero_rename.committer.s3 import range_reader
+from zero_rename.committer.format.parquet import reader as parquet_reader
+from zero_rename.committer.store import range_reader
 
 ROWS = pa.table(
     {

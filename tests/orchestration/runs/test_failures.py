@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from zero_rename.committer import CommitConflictError, InvalidInputError, Table
-from zero_rename.committer.failures import failures_told
-from zero_rename.committer.records.failure import Failure
+from zero_rename.committer.commit.failures import failures_told
+from zero_rename.committer.format.records.failure import Failure
 from zero_rename.orchestration.runs.failures import in_words, told_failure
 from zero_rename.orchestration.runs.task_run import TaskRun
 

@@ -15,9 +15,9 @@ from zero_rename.committer import (
     StoreRefusedError,
     TaskResultsError,
 )
-from zero_rename.committer.job_spec import OnRepeat
-from zero_rename.committer.s3.driver import BotoDriver
-from zero_rename.committer.s3.requests import CompleteUpload
+from zero_rename.committer.format.job_spec import OnRepeat
+from zero_rename.committer.store.driver import BotoDriver
+from zero_rename.committer.store.requests import CompleteUpload
 from zero_rename.orchestration.runs.outcomes import check_partitions, settle_killed, settled
 from zero_rename.orchestration.runs.task_run import TaskRun
 

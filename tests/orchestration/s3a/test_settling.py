@@ -12,7 +12,7 @@ import pytest
 from support.memory_store import MemoryDriver
 from support.s3a_jobs import JOB, ROOT, World, a_try
 from zero_rename.committer import OutcomeUnknownError, Table
-from zero_rename.committer.job_spec import Owner
+from zero_rename.committer.format.job_spec import Owner
 from zero_rename.orchestration.s3a.tries import Tries
 from zero_rename.s3a.recovery.options import RecoveryOptions
 from zero_rename.s3a.recovery.recover import recover_jobs

@@ -12,8 +12,8 @@ from support.memory_store import MemoryDriver
 from support.s3a_jobs import JOB, OTHER, ROOT, World, a_try
 from support.s3a_stand_in import marker
 from zero_rename.committer import OutcomeUnknownError, RefusedError, Table, VerificationError
-from zero_rename.committer.job_spec import Owner
-from zero_rename.committer.s3.requests import Put
+from zero_rename.committer.format.job_spec import Owner
+from zero_rename.committer.store.requests import Put
 from zero_rename.orchestration.s3a.tries import Tries, check_come_back
 from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.try_record import (

@@ -30,7 +30,7 @@ def test_it_holds_every_module_of_every_room(tmp_path: Path) -> None:
         for part in ("committer", "s3a", "spark")
         for path in (ROOT / part).rglob("*.py")
     }
-    assert "zero_rename/committer/s3/requests.py" in modules
+    assert "zero_rename/committer/store/requests.py" in modules
     assert modules <= names
 
 

@@ -12,15 +12,15 @@ import pytest
 from support.memory_store import ManualClock, MemoryStore
 from support.protocol import DAY1, DAY2, ROOT, World
 from zero_rename.committer import InvalidInputError, Owner, Problem, TableOverview
-from zero_rename.committer.job_spec import Mode
-from zero_rename.committer.layout import new_write_id
+from zero_rename.committer.format.job_spec import Mode
+from zero_rename.committer.format.layout import new_write_id
+from zero_rename.committer.format.records.decision import Decision
+from zero_rename.committer.format.records.failure import Failure
 from zero_rename.committer.overview.left_overs import find_left_overs
 from zero_rename.committer.overview.partition_history import look_back
 from zero_rename.committer.overview.recent_jobs import read_job_manifest
 from zero_rename.committer.overview.table_overview import look_over
-from zero_rename.committer.records.decision import Decision
-from zero_rename.committer.records.failure import Failure
-from zero_rename.committer.s3.requests import Put
+from zero_rename.committer.store.requests import Put
 from zero_rename.provider.page import pages, wording
 from zero_rename.provider.page.addresses import task_address
 from zero_rename.provider.page.failed_tasks import FailedTask

@@ -16,7 +16,7 @@ from support.memory_store import MemoryDriver, MemoryStore
 from support.session_stand_in import CIRCUMSTANCES, configured, session
 from zero_rename.cli import app
 from zero_rename.committer import Mode, SettingsRefusedError, Table
-from zero_rename.committer.layout import TableRoot
+from zero_rename.committer.format.layout import TableRoot
 from zero_rename.orchestration.s3a.configuration import Load, SparkCall, check_submission
 from zero_rename.orchestration.submit.submission import Cluster
 from zero_rename.s3a.checks.run import CHECKS

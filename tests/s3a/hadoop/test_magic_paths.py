@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from zero_rename.committer.layout import TableRoot
+from zero_rename.committer.format.layout import TableRoot
 from zero_rename.s3a.hadoop import magic_paths as layout
 
 ROOT = TableRoot("bucket", "wh/flights")

@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException
 from support.hadoop_committers import COMMITTERS, Application, Place, numbers
 from support.recorded import check_recorded
 from zero_rename.committer.errors import RecordDamagedError
-from zero_rename.committer.records.success_marker import SuccessMarker
+from zero_rename.committer.format.records.success_marker import SuccessMarker
 from zero_rename.s3a.hadoop.settings import Committer
 
 pytestmark = [

@@ -10,7 +10,7 @@ import pytest
 
 from support.dead_drivers import Death
 from support.hadoop_committers import Application, numbers
-from zero_rename.committer.records.success_marker import SuccessMarker
+from zero_rename.committer.format.records.success_marker import SuccessMarker
 from zero_rename.s3a.recovery.liveness import State
 from zero_rename.s3a.recovery.options import RecoveryOptions
 from zero_rename.s3a.recovery.recover import JobOutcome, RecoveredJob, recover_jobs

@@ -21,7 +21,7 @@ from zero_rename.committer import (
     UnfinishedCommitError,
     VerificationError,
 )
-from zero_rename.committer.job_spec import Owner
+from zero_rename.committer.format.job_spec import Owner
 from zero_rename.s3a.hadoop.settings import Committer
 from zero_rename.s3a.runs import ledger, try_record
 from zero_rename.s3a.runs.try_record import FAILED, WRITTEN, TryRecord, WriteRecord, run_uuid

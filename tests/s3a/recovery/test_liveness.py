@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support.s3a_jobs import JOB, OTHER, ROOT, World, a_try
-from zero_rename.committer.job_spec import Owner
+from zero_rename.committer.format.job_spec import Owner
 from zero_rename.s3a.recovery.leftover_job import Kind, LeftoverJob
 from zero_rename.s3a.recovery.liveness import QUIET, Knowledge, State, judge
 from zero_rename.s3a.recovery.options import RecoveryOptions

@@ -13,9 +13,9 @@ import pytest
 from support.memory_store import Behaviour, ManualClock, MemoryDriver, MemoryStore
 from support.s3a_jobs import JOB, OTHER, ROOT, MagicJob, World, a_try
 from zero_rename.committer import InvalidInputError
-from zero_rename.committer.job_spec import Owner
-from zero_rename.committer.records.success_marker import SuccessMarker
-from zero_rename.committer.s3.requests import (
+from zero_rename.committer.format.job_spec import Owner
+from zero_rename.committer.format.records.success_marker import SuccessMarker
+from zero_rename.committer.store.requests import (
     AbortUpload,
     CompleteUpload,
     CreateUpload,

@@ -10,7 +10,7 @@ from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 from support.s3a_jobs import JOB, OTHER, ROOT, MadeFile, World
-from zero_rename.committer.s3.requests import AbortUpload, Put
+from zero_rename.committer.store.requests import AbortUpload, Put
 from zero_rename.s3a.recovery.options import Action, RecoveryOptions
 from zero_rename.s3a.recovery.recover import JobOutcome, recover_jobs
 

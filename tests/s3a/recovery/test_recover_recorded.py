@@ -8,8 +8,8 @@ import pytest
 
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore, StoredUpload
 from support.recorded import recorded
-from zero_rename.committer.layout import TableRoot
-from zero_rename.committer.s3.requests import CompleteUpload, Done, ObjectSettings, Put
+from zero_rename.committer.format.layout import TableRoot
+from zero_rename.committer.store.requests import CompleteUpload, Done, ObjectSettings, Put
 from zero_rename.s3a.hadoop.commit_files import PendingSet
 from zero_rename.s3a.recovery.options import RecoveryOptions
 from zero_rename.s3a.recovery.recover import JobOutcome, recover_jobs

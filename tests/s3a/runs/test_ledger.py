@@ -9,9 +9,9 @@ import pytest
 
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
 from zero_rename.committer import RecordDamagedError
-from zero_rename.committer.job_spec import Owner
-from zero_rename.committer.layout import TableRoot
-from zero_rename.committer.s3.requests import Put
+from zero_rename.committer.format.job_spec import Owner
+from zero_rename.committer.format.layout import TableRoot
+from zero_rename.committer.store.requests import Put
 from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.try_record import (
     COMMITTED,

@@ -11,8 +11,8 @@ from support.memory_store import ManualClock, MemoryDriver, MemoryStore
 from support.recorded import recorded
 from support.s3a_jobs import JOB, OTHER, ROOT, a_try
 from zero_rename.committer import RecordDamagedError
-from zero_rename.committer.job_spec import Owner
-from zero_rename.committer.s3.requests import Delete, Put
+from zero_rename.committer.format.job_spec import Owner
+from zero_rename.committer.store.requests import Delete, Put
 from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.ledger import forget_try, note_recovered, open_tries, send_heartbeat
 from zero_rename.s3a.runs.try_record import COMMITTED, FAILED, UNDONE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zero_rename.committer.errors import VerificationError
-from zero_rename.committer.layout import TableRoot
+from zero_rename.committer.format.layout import TableRoot
 from zero_rename.s3a.verification.contents import check_rows
 
 ROOT = TableRoot("bucket", "t")

@@ -16,8 +16,8 @@ import pytest
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
 from support.recorded import recorded
 from zero_rename.committer.errors import InvalidInputError, VerificationError
-from zero_rename.committer.layout import TableRoot
-from zero_rename.committer.s3.requests import CompleteUpload, CreateUpload, Put, UploadPart
+from zero_rename.committer.format.layout import TableRoot
+from zero_rename.committer.store.requests import CompleteUpload, CreateUpload, Put, UploadPart
 from zero_rename.s3a.verification.committed_files import Expectation
 from zero_rename.s3a.verification.verify import Verified, verify_job
 

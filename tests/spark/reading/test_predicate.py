@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from zero_rename.committer.schema.hive_paths import partition_path
+from zero_rename.committer.format.schema.hive_paths import partition_path
 from zero_rename.spark.reading.predicate import read_predicate, row_filter, selected_partitions
 from zero_rename.spark.types import spark_schema
 

@@ -9,8 +9,8 @@ import pytest
 
 from support.session_stand_in import session
 from zero_rename.committer import InvalidInputError, Table, TableRoot
-from zero_rename.committer.protocol.snapshot import Snapshot
-from zero_rename.committer.records.data_file import DataFile
+from zero_rename.committer.commit.snapshot import Snapshot
+from zero_rename.committer.format.records.data_file import DataFile
 from zero_rename.spark import load
 from zero_rename.spark.reading.listed_parquet import hidden_column
 from zero_rename.spark.reading.session_store import endpoint_mismatch, session_store

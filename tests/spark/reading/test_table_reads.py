@@ -23,7 +23,7 @@ from zero_rename.committer import (
     Table,
     TableRoot,
 )
-from zero_rename.committer.records.store_facts import StoreFacts
+from zero_rename.committer.format.records.store_facts import StoreFacts
 from zero_rename.spark.reading import table_reads
 from zero_rename.spark.reading.reader import TableReader, known_table
 from zero_rename.spark.reading.table_reads import TableReads

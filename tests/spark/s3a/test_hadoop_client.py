@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.session_stand_in import session
-from zero_rename.committer.s3.clients import S3Clients
+from zero_rename.committer.store.clients import S3Clients
 from zero_rename.spark.s3a.hadoop_client import client_of
 from zero_rename.spark.s3a.session import SessionView
 

@@ -11,9 +11,9 @@ import pytest
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
 from support.s3a_jobs import JOB, ROOT, a_try
 from zero_rename.committer.errors import JobFencedError
-from zero_rename.committer.handoff import Handoff
-from zero_rename.committer.job_spec import Mode
-from zero_rename.committer.s3.requests import Put
+from zero_rename.committer.format.handoff import Handoff
+from zero_rename.committer.format.job_spec import Mode
+from zero_rename.committer.store.requests import Put
 from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.try_record import WRITTEN, WriteRecord, write_uuid
 from zero_rename.s3a.write_plan import PlannedWrite

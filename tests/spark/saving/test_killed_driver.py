@@ -21,7 +21,7 @@ OLD, NEW = list(range(3)), list(range(100, 140))
 _PROGRAM = """
 import os, signal
 from pathlib import Path
-from zero_rename.committer.protocol import commit
+from zero_rename.committer.commit import commit
 from zero_rename.spark import save
 
 url, begun, go, phase = sys.argv[1:]

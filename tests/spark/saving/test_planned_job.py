@@ -8,8 +8,8 @@ import pytest
 
 from support.protocol import DAY1, DAY2, ROOT, World
 from zero_rename.committer import CommitConflictError, ReadBase
-from zero_rename.committer.job_spec import Mode
-from zero_rename.committer.read_base import NOTHING_READ
+from zero_rename.committer.format.job_spec import Mode
+from zero_rename.committer.format.read_base import NOTHING_READ
 from zero_rename.spark.reading.table_reads import Noted
 from zero_rename.spark.saving.planned_job import advise
 

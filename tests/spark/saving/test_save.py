@@ -27,7 +27,7 @@ from zero_rename.committer import (
     TableMismatchError,
     TaskResultsError,
 )
-from zero_rename.committer.job_spec import OnConflict
+from zero_rename.committer.format.job_spec import OnConflict
 from zero_rename.spark import save
 from zero_rename.spark.saving import spark_tasks
 
@@ -345,7 +345,7 @@ class TestTasks:
     def test_results_of_tasks_that_are_missing(self, url: str) -> None:
         import pickle
 
-        from zero_rename.committer.records.pending_file import TaskResult
+        from zero_rename.committer.format.records.pending_file import TaskResult
 
         opened = Table(url).open_job(JobSpec(pa.schema({"id": pa.int64()})))
         first, last = ((task, pickle.dumps(TaskResult(opened.job, task, 0, ()))) for task in (0, 2))

@@ -1,0 +1,213 @@
+"""Step 7: abort that wins, or finds the job committed and says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from ..errors import (
+    CommitStateUnknownError,
+    DataLostError,
+    OutcomeUnknownError,
+    StoreFullError,
+    StoreRefusedError,
+    StoreUnreachableError,
+    UnfinishedAbortError,
+    UnfinishedCommitError,
+    ZeroRenameError,
+)
+from ..format.layout import TableRoot
+from ..format.records.head import Slot
+from ..format.records.open_record import OpenRecord
+from ..store.listing import list_objects
+from ..store.requests import All, Delete, Step
+from .apply import finish_own
+from .close import close, sweep
+from .state.context import Context
+from .state.decide import Decided, decide_abort, read_decision
+from .state.heads import ListedHead, list_heads, read_head, release_claim
+from .state.job_state import Aborted, Committed
+
+
+def abort_slots(context: Context, job: str, slots: Iterable[Slot]) -> Step[Aborted | Committed]:
+    """Write the abort decision, unless a commit stands; clean up as the decision says.
+
+    :param slots: what the job may have claimed.
+    :returns: :class:`Committed` when the job is committed after all; it is then applied.
+    """
+    committed = yield from fence(context, job, slots)
+    return committed or (yield from close_aborted(context, job))
+
+
+def fence(context: Context, job: str, slots: Iterable[Slot]) -> Step[Committed | None]:
+    """Write the abort decision, unless a commit stands, and take the job's claims off: what is left
+    of it then are its uploads and its open record, for :func:`close_aborted`.
+
+    :param slots: as in :func:`abort_slots`.
+    :returns: the report of a job that is committed after all.
+    """
+    decided = yield from decide_abort(context, job)
+    if decided.decision.is_commit:
+        return (yield from finish_own(context, decided))
+    yield from take_off(context, job, slots)
+    return None
+
+
+def abort_own(
+    context: Context,
+    job: str,
+    slots: Collection[Slot],
+    may_sweep: Callable[[Collection[str]], bool],
+) -> Step[Aborted | Committed]:
+    """As :func:`abort_slots`, by the job's owner, or on the word of who knows that it is dead.
+
+    On a store that is full even an abort decision has no room. The job's uploads then go first,
+    which makes room, where no other process can commit it.
+
+    A job may be committed in two processes, and one of them may lose the store. So where no abort
+    decision could be written, what the other one did is read back.
+
+    :param may_sweep: whether uploads may go before the decision, by the processes whose claims of
+        the job ``slots`` carry.
+    :raises StoreFullError: there is no room. The job stays open.
+    :raises CommitStateUnknownError: another process is committing the job.
+    :raises ZeroRenameError: the store refuses the decision, or does not say.
+    """
+    try:
+        try:
+            return (yield from abort_slots(context, job, slots))
+        except StoreFullError:
+            # Heads first: a process that has moved them by then has decided.
+            holders = yield from _holders(context, job, slots)
+            decided = yield from read_decision(context, job)
+            if decided is not None or not may_sweep(holders):
+                raise
+            yield from sweep(context, job)
+        return (yield from abort_slots(context, job, slots))
+    except (StoreRefusedError, StoreUnreachableError, OutcomeUnknownError) as error:
+        found = yield from _read_back(context, job, slots, error)
+        if found is None:
+            raise
+        return (yield from finish_own(context, found))
+
+
+def _read_back(
+    context: Context, job: str, slots: Collection[Slot], error: ZeroRenameError
+) -> Step[Decided | None]:
+    """The commit decision of a job whose abort decision could not be written; ``None``: it has
+    none, or this cannot be read either."""
+    try:
+        holders = yield from _holders(context, job, slots)
+        decided = yield from read_decision(context, job)
+    except ZeroRenameError:
+        return None
+    if decided is not None:
+        return decided if decided.decision.is_commit else None
+    if holders <= {context.process()}:
+        return None
+    raise CommitStateUnknownError(
+        "Another process is committing this very job, and this one, which is not, cannot abort "
+        f"it: {error.message}",
+        table=context.root.url,
+        job=job,
+        remedy="Do not run the job again before recovery has settled it: "
+        f"zero-rename recover {context.root.url} --apply",
+    ) from error
+
+
+def _holders(context: Context, job: str, slots: Collection[Slot]) -> Step[set[str]]:
+    """The processes whose claims of a job are on heads."""
+    states = yield All(tuple(read_head(context, slot) for slot in slots))
+    return {state.head.holder or "" for state in states if state.head.claim == job}
+
+
+def take_off(context: Context, job: str, slots: Iterable[Slot]) -> Step[None]:
+    """Take away the claims and the parts of a decision of a job whose abort decision stands.
+
+    Before its uploads: these tell a recoverer which partitions may carry a claim.
+    """
+    yield All(tuple(release_claim(context, slot, job) for slot in slots))
+    yield from _remove_decision_parts(context, job)
+
+
+def close_aborted(context: Context, job: str) -> Step[Aborted]:
+    """Sweep the uploads of an aborted job without claims, and close it.
+
+    :raises UnfinishedAbortError: uploads of it are still listed; the job stays open.
+    """
+    try:
+        swept = yield from close(context, job)
+    except UnfinishedCommitError as error:
+        raise unfinished_abort(error) from error
+    return Aborted(job, context.root.url, swept)
+
+
+def unfinished_abort(error: UnfinishedCommitError) -> UnfinishedAbortError:
+    """What is said of an aborted job whose uploads are still listed."""
+    return UnfinishedAbortError(
+        f"The job is aborted, and {error.message}",
+        table=error.table,
+        job=error.job,
+        key=error.key,
+        remedy=f"The job may be run again. {error.remedy}",
+    )
+
+
+def abort_after(
+    error: ZeroRenameError, aborting: Step[Aborted | Committed], meanwhile: str = ""
+) -> Step[Committed | None]:
+    """Abort because of ``error``; a failing abort is attached to it and never replaces it.
+
+    :param meanwhile: said of an abort that failed, after a comma.
+    :returns: the report of a job that was found committed.
+    :raises UnfinishedCommitError: it was found committed, by another process, and cannot be
+        finished now. That replaces ``error``, which would let the job be run again.
+    :raises DataLostError: the same, and a file of it is lost.
+    :raises CommitStateUnknownError: another process may have committed it by now.
+    """
+    try:
+        outcome = yield from aborting
+    except (UnfinishedCommitError, DataLostError, CommitStateUnknownError):
+        raise
+    except ZeroRenameError as failure:
+        error.add_note(f"Aborting the job failed too{meanwhile}: {failure}")
+        return None
+    return outcome if isinstance(outcome, Committed) else None
+
+
+def abort_job_id(
+    context: Context, record: OpenRecord, last_modified: float
+) -> Step[Aborted | Committed]:
+    """Abort a job of which only its open record is known.
+
+    :param last_modified: of the open record, by the store's clock.
+    """
+    slots = yield from claimable_slots(context, record, last_modified)
+    return (yield from abort_slots(context, record.job, slots))
+
+
+def claimable_slots(context: Context, record: OpenRecord, last_modified: float) -> Step[list[Slot]]:
+    """The slots that a job may have claimed: :func:`claimable` of the heads that there are now."""
+    heads = yield from list_heads(context)
+    return claimable(context.root, record, last_modified, heads)
+
+
+def claimable(
+    root: TableRoot, record: OpenRecord, last_modified: float, heads: Mapping[str, ListedHead]
+) -> list[Slot]:
+    """The slots that a job may have claimed: heads changed since it opened, and its run's.
+
+    Both times are the store's. A first open record carries no time of its own: its
+    Last-Modified is the opening.
+    """
+    opened_at = record.opened_at if record.opened_at is not None else last_modified
+    slots = [listed.slot for listed in heads.values() if listed.last_modified >= opened_at - 1]
+    if record.once is not None:
+        slots.append(Slot.once(root, record.once))
+    return slots
+
+
+def _remove_decision_parts(context: Context, job: str) -> Step[None]:
+    """Parts of a commit decision that was never made."""
+    listing = yield from list_objects(f"{context.root.decisions_prefix}{job}.")
+    own = [key for key in listing.keys if key != context.root.decision_key(job)]
+    yield All(tuple(Delete(key) for key in own))

@@ -1,0 +1,339 @@
+"""Step 6: do what a *commit* decision says. Idempotent: the owner, another writer, a reader with
+write access or a maintenance task may do it, also at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict
+
+from ..errors import (
+    DamagedError,
+    DataLostError,
+    RefusedError,
+    UnfinishedCommitError,
+    ZeroRenameError,
+)
+from ..format.job_spec import SuccessMarkers
+from ..format.layout import UNPARTITIONED
+from ..format.records.head import HeadState, Slot
+from ..format.records.partition_decision import PartitionDecision
+from ..format.records.pending_file import PendingFile
+from ..format.schema.lost_records import PAGE
+from ..store.backoff import Backoff
+from ..store.conditional_put import NotWritten, Uncertain
+from ..store.requests import Absent, All, Delete, Done, Found, Refused, Step, Unknown
+from .close import close
+from .complete import Absence, complete_file, lost
+from .markers import look_at_marker, write_partition_marker, write_table_marker
+from .removal import remove_listed
+from .state.context import Context, Count
+from .state.decide import Decided, changed_store_remedy, why_refused
+from .state.heads import Swapped, head_state, read_head, release_claim, swap_head
+from .state.job_state import Committed, PartitionCommit
+from .state.partition_files import files_now, fold
+from .state.symlink_manifest import decisions_named, write_symlinks
+
+_REMOVE = Backoff(tries=4, first=0.5)
+
+
+def finish(
+    context: Context, decided: Decided, held: Mapping[Slot, HeadState] | None = None
+) -> Step[Committed]:
+    """Apply a commit decision and close its job.
+
+    :param held: the heads as their owner claimed them; ``None`` for anybody else, who reads
+        them first.
+    :raises DataLostError: a decided file's upload and object are both gone.
+    :raises UnfinishedCommitError: the store's answers leave something open; the job *is*
+        committed and any process can finish it.
+    """
+    decision = decided.decision
+    if context.facts.complete_resurrects:
+        held = None  # The owner looks at the heads too: a Complete of a file that is gone harms.
+    count = Count(context, decision.job, len(decision.files))
+    known: tuple[Decided, ...] = ()
+    if decision.symlinks:
+        known = yield from decisions_named(context, decided, held)
+    steps = [
+        _apply_partition(context, decided, change, held, count, known)
+        for change in decision.partitions
+    ]
+    if decision.once is not None:
+        steps.append(_move_once(context, decided, held))
+    yield All(tuple(steps))
+    if wants_table_marker(decided):
+        yield from write_table_marker(context, decided)
+    yield from close(context, decision.job, keep=decision.upload_ids)
+    return committed(context, decided)
+
+
+def finish_own(
+    context: Context, decided: Decided, held: Mapping[Slot, HeadState] | None = None
+) -> Step[Committed]:
+    """Apply the commit decision of the caller's own job.
+
+    :raises UnfinishedCommitError: also where the store refused a request, or a record is damaged:
+        who is told of that takes his job for one that was not committed.
+    :raises DataLostError: as :func:`finish`.
+    """
+    try:
+        return (yield from finish(context, decided, held))
+    except DataLostError:
+        raise
+    except (RefusedError, DamagedError) as error:
+        raise UnfinishedCommitError(
+            f"The job is committed; applying it stopped: {error.message}",
+            table=context.root.url,
+            job=decided.decision.job,
+            key=error.key,
+            remedy="Do not run the job again; finish it: "
+            f"zero-rename recover {context.root.url} --apply",
+        ) from error
+
+
+def committed(context: Context, decided: Decided, repeated: bool = False) -> Committed:
+    """What a commit decision says, as a report."""
+    partitions = tuple(
+        PartitionCommit(
+            partition=change.partition,
+            epoch=change.base_epoch + 1,
+            **asdict(change.sums),
+        )
+        for change in decided.decision.partitions
+    )
+    changes = decided.decision.partitions
+    return Committed(
+        decided.decision.job,
+        context.root.url,
+        partitions,
+        decided.date,
+        repeated=repeated,
+        rewritten=bool(changes) and all(change.merged for change in changes),
+    )
+
+
+def wants_table_marker(decided: Decided) -> bool:
+    """Whether the table's own marker is due; an unpartitioned table's is its partition's."""
+    decision = decided.decision
+    if decision.success_markers is SuccessMarkers.NONE:
+        return False
+    return not any(change.partition == UNPARTITIONED for change in decision.partitions)
+
+
+def wants_marker(decided: Decided, partition: str) -> bool:
+    """Whether a partition's marker is due."""
+    markers = decided.decision.success_markers
+    if partition == UNPARTITIONED:
+        return markers is not SuccessMarkers.NONE
+    return markers is SuccessMarkers.PARTITION_AND_TABLE
+
+
+def _apply_partition(
+    context: Context,
+    decided: Decided,
+    change: PartitionDecision,
+    held: Mapping[Slot, HeadState] | None,
+    count: Count,
+    known: Collection[Decided],
+) -> Step[None]:
+    slot = Slot.partition(context.root, change.partition)
+    state = held[slot] if held is not None else (yield from read_head(context, slot))
+    if state.etag is None:
+        raise _headless(context, decided, slot)
+    marker = moved = None
+    if _awaits(state, decided.decision.job, change.base_epoch):
+        yield All(
+            tuple(_complete(context, decided.decision.job, slot, f, count) for f in change.files)
+        )
+        if wants_marker(decided, change.partition):
+            # Read before the head moves: the swap is then the proof that the head named this
+            # job after the marker was read.
+            marker = yield from look_at_marker(context, change.partition)
+        moved = yield from _move(context, decided, change, state)
+    elif state.head.claim == decided.decision.job:
+        # A commit that was called again claimed after its job had moved the head.
+        yield from release_claim(context, slot, decided.decision.job)
+    if decided.decision.symlinks:
+        # Before what the list of the state before names is removed.
+        yield from write_symlinks(context, change.partition, known)
+    yield from remove_listed(context, change.removals)
+    if wants_marker(decided, change.partition):
+        # Last: whoever waits for the marker lists what it stands for, and nothing else.
+        seen = marker if moved else None
+        yield from write_partition_marker(context, decided, change, seen)
+
+
+def _awaits(state: HeadState, job: str, base_epoch: int) -> bool:
+    """Whether a head carries the claim that the job's decision speaks of, and no later one."""
+    return state.head.claim == job and state.head.epoch == base_epoch
+
+
+def _complete(
+    context: Context, job: str, slot: Slot, file: PendingFile, count: Count
+) -> Step[None]:
+    """Complete one pending file, unless another applier moved the head: the file then was done,
+    and may be replaced since."""
+
+    def is_seen_to(answer: Refused | Unknown, found: Found | Absent) -> Step[bool]:
+        # Still claimed: the answer was lost, or another applier is in the middle of it.
+        state = yield from read_head(context, slot)
+        return state.head.claim != job
+
+    def failure(answer: Refused | Unknown, found: Found | Absent) -> ZeroRenameError:
+        return _incomplete(context, job, file, answer, found)
+
+    absence = Absence(is_seen_to, failure)
+    done = yield from complete_file(context, job, file, absence)
+    if context.facts.complete_resurrects:
+        # Whatever the answer was: one that was lost may have brought the file back too.
+        yield from _delete_resurrected(context, job, slot, file)
+    if done is not None:
+        count.one_more()
+
+
+def _incomplete(
+    context: Context,
+    job: str,
+    file: PendingFile,
+    answer: Refused | Unknown,
+    found: Found | Absent,
+) -> ZeroRenameError:
+    url = context.root.url
+    if isinstance(answer, Refused):
+        return lost(
+            context,
+            job,
+            file,
+            answer,
+            found,
+            "Its partition keeps its former state and this job's claim.",
+            " (zero-rename doctor). The job's other files are safe in their uploads; to go on "
+            f"without the lost ones: zero-rename repair {url} --job {job} --accept-loss "
+            "(--patience 0 where the job's process has ended)",
+        )
+    return UnfinishedCommitError(
+        "The job is committed, and the store did not say whether a file's upload was completed "
+        f"({answer.cause}). Nothing is lost.",
+        table=url,
+        job=job,
+        key=file.key,
+        remedy=f"Do not run the job again; finish it: zero-rename recover {url} --apply",
+    )
+
+
+def _delete_resurrected(context: Context, job: str, slot: Slot, file: PendingFile) -> Step[None]:
+    """On a store whose repeated Complete brings a deleted file back: see whether ours did.
+
+    A head that no longer carries the claim was moved by another applier; a file that it no
+    longer holds was removed, and our Complete brought it back.
+
+    :raises UnfinishedCommitError: it did, and the store does not let it be removed.
+    """
+    state = yield from read_head(context, slot)
+    if state.head.claim == job:
+        return
+    current = yield from files_now(context, slot)
+    if file.key in {f.key for f in current}:
+        return
+    answer: Done | Refused | Unknown = Unknown("nothing was sent")
+    for attempt in _REMOVE.attempts():
+        yield from _REMOVE.pause(attempt)
+        # Without a condition: a key with a job's id is written once.
+        answer = yield Delete(file.key)
+        if isinstance(answer, Done):
+            return
+    cause = answer.code if isinstance(answer, Refused) else answer.cause
+    raise UnfinishedCommitError(
+        "The job is committed and applied; a file of it that was replaced since came back, and "
+        f"could not be removed again ({cause}). Readers that list see it; readers "
+        "through heads do not.",
+        table=context.root.url,
+        job=job,
+        key=file.key,
+        remedy="Delete this object when the store allows deletes; it stays named by: "
+        f"zero-rename verify {context.root.url}",
+    )
+
+
+def _move(
+    context: Context, decided: Decided, change: PartitionDecision, state: HeadState
+) -> Step[HeadState | None]:
+    """Move a head from this job's claim to its new state; ``None``: another applier did."""
+    job = decided.decision.job
+    while True:
+        if state.etag is None:
+            raise _headless(context, decided, state.slot)
+        if not _awaits(state, job, change.base_epoch):
+            return None
+        version = decided.decision.schema_version
+        new = state.head.moved(job, change, context.write_id(), state.etag, decided.date, version)
+        folded = None
+        if len(new.decisions) > context.limits.decisions_per_head:
+            new, folded = yield from fold(context, state, new, new.decisions, (decided,))
+        outcome = yield from swap_head(context, state, new)
+        if isinstance(outcome, Swapped):
+            return outcome.state
+        if not isinstance(outcome, NotWritten):
+            # The swap may still land, so the manifest it names must stay.
+            raise (yield from _unmoved(context, decided, state.slot, outcome))
+        state = head_state(context, state.slot, outcome.current)
+        if folded is not None and folded not in {it.key for it in state.head.manifests}:
+            # Only the manifest that this process wrote, and not where the swap went through, its
+            # answer was lost, and another job has claimed the head since. A swap that is still
+            # under way finds another ETag than its own.
+            yield Delete(folded)
+
+
+def _move_once(
+    context: Context, decided: Decided, held: Mapping[Slot, HeadState] | None
+) -> Step[None]:
+    """Move the run's ``once`` head: from now on another try is a repeat."""
+    once = decided.decision.once
+    if once is None:
+        return
+    job = decided.decision.job
+    slot = Slot.once(context.root, once)
+    state = held[slot] if held is not None else (yield from read_head(context, slot))
+    while state.etag is not None and _awaits(state, job, decided.decision.once_epoch):
+        new = state.head.moved(job, None, context.write_id(), state.etag, decided.date)
+        outcome = yield from swap_head(context, state, new)
+        if isinstance(outcome, Swapped):
+            return
+        if not isinstance(outcome, NotWritten):
+            raise (yield from _unmoved(context, decided, slot, outcome))
+        state = head_state(context, slot, outcome.current)
+    if state.head.claim == job:
+        yield from release_claim(context, slot, job)
+
+
+def _headless(context: Context, decided: Decided, slot: Slot) -> UnfinishedCommitError:
+    url = context.root.url
+    return UnfinishedCommitError(
+        "The job is committed, and a head that it had claimed is gone, so its rows in that "
+        "partition are not visible. Nothing is lost: they are in its files or uploads.",
+        table=url,
+        job=decided.decision.job,
+        key=slot.key,
+        remedy="Do not run the job again. Restore the object from a version or backup and run "
+        f"zero-rename recover {url} --apply, or build it again: zero-rename repair {url} --apply. "
+        f"{PAGE}",
+    )
+
+
+def _unmoved(
+    context: Context, decided: Decided, slot: Slot, outcome: Uncertain
+) -> Step[UnfinishedCommitError]:
+    what_now = yield from why_refused(context, outcome)
+    why = f"did not say whether a partition's head was moved ({outcome.cause})."
+    remedy = ""
+    if what_now is not None:
+        why = f"refuses to move a partition's head. {what_now}"
+        remedy = f" {changed_store_remedy(context)}"
+    return UnfinishedCommitError(
+        f"The job is committed, and the store {why} Nothing is lost.",
+        table=context.root.url,
+        job=decided.decision.job,
+        key=slot.key,
+        remedy="Do not run the job again; finish it: "
+        f"zero-rename recover {context.root.url} --apply{'.' if remedy else ''}{remedy}",
+    )

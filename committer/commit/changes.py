@@ -1,0 +1,163 @@
+"""Changes of partitions that a commit decides: what each one gets and loses."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ..errors import CommitConflictError, HeadMovedError
+from ..format.job_spec import Mode, OnConflict
+from ..format.layout import job_in_key
+from ..format.read_base import listing_digest
+from ..format.records.decision import Decision
+from ..format.records.partition_decision import PartitionDecision, StoredFile
+from ..format.records.pending_file import PendingFile, TaskResult
+from ..format.schema.directory import is_data_file
+from ..store.requests import All, ListedObject, Step
+from .index.lost_heads import files_without_heads
+from .state.context import Context
+from .state.data_listing import list_data
+from .state.decide import read_decision
+from .state.job_state import OpenedJob
+from .state.task_results import destination_exists
+
+
+@dataclass(frozen=True)
+class Target:
+    """A partition the job changes.
+
+    :param replaces: whether what it holds goes.
+    :param drops: the earlier job of this run whose files go.
+    :param keeps: files that ``drops`` adopted, and that only its decision names.
+    """
+
+    partition: str
+    files: tuple[PendingFile, ...] = ()
+    replaces: bool = False
+    drops: str | None = None
+    keeps: tuple[StoredFile, ...] = ()
+
+
+def targets_of(
+    opened: OpenedJob, results: Sequence[TaskResult], others: Collection[str] = ()
+) -> dict[str, Target]:
+    """The partitions with rows and those that the job names, by name and in its order.
+
+    :param others: further ones, that it empties or adopts.
+    """
+    replaces = opened.spec.mode is Mode.REPLACE
+    files: dict[str, list[PendingFile]] = {}
+    for file in (file for result in results for file in result.files):
+        files.setdefault(file.partition, []).append(file)
+    names = sorted({*files, *opened.spec.replace_partitions, *others})
+    return {name: Target(name, tuple(files.get(name, ())), replaces) for name in names}
+
+
+def compose_decision(
+    context: Context,
+    opened: OpenedJob,
+    targets: Sequence[Target],
+    epochs: Mapping[str, int],
+    once_epoch: int = 0,
+) -> Step[Decision]:
+    """The text of a job's commit decision; partitions are listed where it matters what is there.
+
+    :param epochs: by partition, the epoch that the job claimed, or :data:`.decision.NO_HEAD`.
+    :raises DestinationExistsError: mode fail-if-exists met files.
+    :raises DamagedError: a partition to which files are added has lost its head.
+    """
+    changes = yield All(
+        tuple(_change(context, opened, target, epochs[target.partition]) for target in targets)
+    )
+    decision = Decision.commit(
+        opened.job, context.write_id(), opened.spec, tuple(changes), once_epoch, opened.symlinks
+    )
+    return replace(decision, schema_version=opened.schema_version)
+
+
+def _change(
+    context: Context, opened: OpenedJob, target: Target, epoch: int
+) -> Step[PartitionDecision]:
+    first = epoch == 0
+    change = PartitionDecision(
+        partition=target.partition,
+        base_epoch=epoch,
+        replace=target.replaces,
+        files=target.files,
+        dropped_job=target.drops,
+        merged=tuple(opened.spec.merges.get(target.partition, ())),
+    )
+    # A cleared run that empties a partition of what it wrote there may find others' files.
+    exclusive = opened.spec.mode is Mode.FAIL_IF_EXISTS and bool(target.files)
+    if not (first or target.replaces or target.drops or exclusive):
+        return change
+    listed = yield from list_data(context.root, target.partition)
+    # Where the owner commits again what it could not finish, files of this very job are there.
+    there = tuple(
+        StoredFile(item.key, item.etag, item.size)
+        for item in listed
+        if job_in_key(item.key) != opened.job
+    )
+    if target.drops:
+        yield from _refuse_merged(context, opened, target, there)
+    if target.replaces:
+        if first:
+            _refuse_unread(opened, target, listed)
+        return change if opened.spec.keep_replaced else replace(change, removals=there)
+    own = tuple(f for f in there if target.drops and job_in_key(f.key) == target.drops)
+    others = tuple(f for f in there if f not in own)
+    if exclusive and others:
+        raise destination_exists(opened, target.partition, others)
+    foreign: set[str] = set()
+    if first:
+        theirs = [item for item in listed if job_in_key(item.key) != opened.job]
+        files, lost = yield from files_without_heads(context, {target.partition: theirs})
+        for damage in lost.values():
+            if not isinstance(damage, HeadMovedError):  # Else this job is fenced, and will see it.
+                raise damage
+        foreign = {file.key for of_it in files.values() for file in of_it}
+    adopted = tuple(f for f in others if f.key in foreign or f in target.keeps)
+    return replace(change, removals=own, adopted=adopted)
+
+
+def _refuse_unread(opened: OpenedJob, target: Target, listed: Sequence[ListedObject]) -> None:
+    """Refuse to take the place of files that the job has not read, where it has read the partition
+    by a listing: nobody moves a head that adds files without one.
+
+    :raises CommitConflictError: others are there now.
+    """
+    base = opened.spec.base
+    read = None if base is None else base.listing(target.partition)
+    if read is None or opened.spec.on_conflict is OnConflict.LAST_WINS:
+        return
+    there = (it for it in listed if is_data_file(it) and job_in_key(it.key) is None)
+    if listing_digest((item.key, item.size) for item in there) != read:
+        raise CommitConflictError(
+            f"{target.partition} holds other files than when this job read it, and no job of this "
+            "package wrote them. Nothing of this job is visible.",
+            table=opened.root.url,
+            job=opened.job,
+            remedy="Run the job again on what is there now, or choose on_conflict=last_wins.",
+        )
+
+
+def _refuse_merged(
+    context: Context, opened: OpenedJob, target: Target, there: Sequence[StoredFile]
+) -> Step[None]:
+    """Refuse to drop an earlier job whose rows a compaction wrote again among those of others:
+    they would stay, and be there twice.
+
+    :raises CommitConflictError: it is so.
+    """
+    jobs = {job for file in there if (job := job_in_key(file.key)) is not None} - {target.drops}
+    found = yield All(tuple(read_decision(context, job) for job in sorted(jobs)))
+    for decided in found:
+        changes = () if decided is None else decided.changes.get(target.partition, ())
+        if any(target.drops in change.merged for change in changes):
+            raise CommitConflictError(
+                f"The rows that this run wrote to {target.partition} before are in files with rows "
+                "of others since a compaction, so they cannot be taken out. Nothing was changed.",
+                table=context.root.url,
+                job=opened.job,
+                remedy="Load the partition again with mode replace, from all of its sources.",
+            )

@@ -1,0 +1,277 @@
+"""Step 3: claim the head of every partition the job changes, and notice who was there first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..errors import (
+    CommitConflictError,
+    JobFencedError,
+    UnfinishedCommitError,
+)
+from ..format.job_spec import Mode, OnConflict
+from ..format.records.decision import Decision
+from ..format.records.head import HeadState, PartitionHead, Slot
+from ..store.conditional_put import NotWritten, Uncertain
+from ..store.requests import Absent, All, Head, Step
+from .apply import finish
+from .others import about_other, outwait
+from .state.context import Context
+from .state.decide import not_confirmed, read_decision
+from .state.heads import Swapped, head_state, read_head, release_claim, swap_head
+from .state.job_state import OpenedJob
+
+
+@dataclass(frozen=True)
+class ClaimRequest:
+    """A slot to claim, and what may have happened to it since the job opened, or read it.
+
+    :param base: the head's ETag at opening; ``None``: there was no head.
+    :param read: the epoch at which the job had read the partition before; ``None``: it had not.
+    :param replaces: whether the job replaces what the partition holds.
+    """
+
+    slot: Slot
+    base: str | None
+    replaces: bool
+    read: int | None = None
+
+
+@dataclass(frozen=True)
+class Held:
+    """The slot carries our claim."""
+
+    state: HeadState
+
+
+@dataclass(frozen=True)
+class Busy:
+    """The slot carries the claim of a job that has not decided: another one, or this very job in
+    another process."""
+
+    state: HeadState
+    job: str
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """The slot changed since the job opened."""
+
+    state: HeadState
+    by: str | None
+
+
+def claim_all(
+    context: Context, opened: OpenedJob, requests: Iterable[ClaimRequest]
+) -> Step[dict[Slot, HeadState]]:
+    """Claim every slot: in parallel first; meeting an undecided claim, one by one in order.
+
+    Holding claims while waiting is free of deadlock only where all who wait claim in one order,
+    so a job that meets another's claim in the parallel round gives its own back first.
+
+    :raises CommitConflictError: a slot changed since the job opened, under ``on_conflict=fail``.
+    :raises JobFencedError: another process aborted this job meanwhile.
+    :raises UnfinishedCommitError: another process committed it.
+    :raises OtherJobError: a job in the way can neither be finished nor be fenced.
+    """
+    requests = sorted(requests, key=lambda request: request.slot.key)
+    outcomes = yield All(tuple(_claim(context, opened, request) for request in requests))
+    conflicts = [outcome for outcome in outcomes if isinstance(outcome, Conflict)]
+    if conflicts:
+        raise _conflict(opened, conflicts)
+    if all(isinstance(outcome, Held) for outcome in outcomes):
+        return {outcome.state.slot: outcome.state for outcome in outcomes}
+    held = [outcome.state.slot for outcome in outcomes if isinstance(outcome, Held)]
+    mine = context.process()
+    yield All(tuple(release_claim(context, slot, opened.job, mine) for slot in held))
+    return (yield from _claim_in_order(context, opened, requests))
+
+
+def _claim_in_order(
+    context: Context, opened: OpenedJob, requests: list[ClaimRequest]
+) -> Step[dict[Slot, HeadState]]:
+    held: dict[Slot, HeadState] = {}
+    waits = 0
+    for request in requests:
+        while request.slot not in held:
+            yield from _refuse_if_fenced(context, opened)
+            outcome = yield from _claim(context, opened, request)
+            match outcome:
+                case Held():
+                    held[request.slot] = outcome.state
+                case Conflict():
+                    raise _conflict(opened, [outcome])
+                case Busy():
+                    state = outcome.state
+                    waiting = outwait(context, state.slot.key, state.etag, outcome.job, waits)
+                    waits += 1
+                    if outcome.job != opened.job:
+                        waiting = about_other(context.root, opened.job, outcome.job, waiting)
+                    yield from waiting
+    return held
+
+
+def _claim(
+    context: Context, opened: OpenedJob, request: ClaimRequest
+) -> Step[Held | Busy | Conflict]:
+    """Put our claim on one slot; settle the claims of decided jobs on the way."""
+    slot = request.slot
+    if request.base is None:
+        state = HeadState(slot, PartitionHead.initial(slot), None)
+    else:
+        state = yield from read_head(context, slot)
+    while True:
+        other = state.head.claim
+        if other == opened.job:
+            if state.head.holder in (None, context.process()):
+                return Held(state)
+            # Another process commits this very job. Its claim is its own to decide on and to give
+            # back: were it taken for ours, ours given back would take it from under its decision.
+            yield from _refuse_if_fenced(context, opened)
+            return Busy(state, opened.job)
+        if other is not None:
+            settling = _settle(context, state, other)
+            if not (yield from about_other(context.root, opened.job, other, settling)):
+                return Busy(state, other)
+            state = yield from read_head(context, slot)
+            continue
+        if _changed(opened, request, state):
+            return Conflict(state, state.head.last_job)
+        if state.etag != request.base:
+            # Somebody changed the head since this job opened, and that may have been this job:
+            # a commit that is called again must not move a head again.
+            yield from _refuse_if_fenced(context, opened)
+        yield from _finish_last_job(context, opened, request, state)
+        claimed = state.head.claimed(opened.job, context.process(), context.write_id(), state.etag)
+        outcome = yield from swap_head(context, state, claimed)
+        match outcome:
+            case Swapped():
+                return Held(outcome.state)
+            case Uncertain():
+                raise (yield from not_confirmed(context, opened.job, slot.key, "a claim", outcome))
+            case NotWritten():
+                if outcome.seen_before:
+                    # Our claim may have been there and been taken off: fenced, or finished by
+                    # another. Our own decision tells.
+                    yield from _refuse_if_fenced(context, opened)
+                state = head_state(context, slot, outcome.current)
+
+
+def _settle(context: Context, state: HeadState, other: str) -> Step[bool]:
+    """Carry out the decision of the job that holds a claim; ``False`` while it has none."""
+    decided = yield from read_decision(context, other)
+    if decided is None:
+        return False
+    if decided.decision.is_commit:
+        yield from finish(context, decided)
+    else:
+        yield from release_claim(context, state.slot, other)
+    return True
+
+
+def _changed(opened: OpenedJob, request: ClaimRequest, state: HeadState) -> bool:
+    """The conflict test: a replace against the epoch, an append against the replace epoch.
+
+    A run's ``once`` head is always under *fail*: who moved it did this run's work.
+    """
+    if opened.spec.on_conflict is OnConflict.LAST_WINS and not request.slot.is_once:
+        return False
+    if request.read is not None and _changed_since(opened, request, state, request.read):
+        return True
+    return _changed_since(opened, request, state, state.epoch_at(request.base))
+
+
+def _changed_since(
+    opened: OpenedJob, request: ClaimRequest, state: HeadState, base: int | None
+) -> bool:
+    """Whether the job must not go on from an epoch; ``None``: one older than the head tells."""
+    exclusive = request.replaces or request.slot.is_once
+    if base is None:
+        return exclusive or _replaced_since(opened, state.head)
+    if exclusive or opened.spec.mode is Mode.FAIL_IF_EXISTS or base > state.head.epoch:
+        return state.head.epoch != base
+    return state.head.replace_epoch > base
+
+
+def _replaced_since(opened: OpenedJob, head: PartitionHead) -> bool:
+    """Whether a partition was replaced since a job opened, where its head has gone through too
+    many states to tell by epochs: by the store's clock, whose dates are whole seconds."""
+    if not head.replace_epoch:
+        return False
+    return head.replaced_at is None or head.replaced_at >= opened.opened_at
+
+
+def _finish_last_job(
+    context: Context, opened: OpenedJob, request: ClaimRequest, state: HeadState
+) -> Step[None]:
+    """Apply the job that moved this head last, if what it removes here may be outstanding.
+
+    Else this job's marker would stand beside files of a state before. A job that is closed has
+    removed all; one that moved the head before this job listed it, and was not open after that,
+    is closed.
+    """
+    last = state.head.last_job
+    if last is None or (state.etag == request.base and last not in opened.others):
+        return
+    record = yield Head(context.root.open_key(last))
+    if isinstance(record, Absent):
+        return
+    decided = yield from read_decision(context, last)
+    if decided is not None and _removes(decided.decision, state.slot):
+        yield from about_other(context.root, opened.job, last, finish(context, decided))
+
+
+def _removes(decision: Decision, slot: Slot) -> bool:
+    return any(c.removals for c in decision.partitions if c.partition == slot.name)
+
+
+def _refuse_if_fenced(context: Context, opened: OpenedJob) -> Step[None]:
+    decided = yield from read_decision(context, opened.job)
+    if decided is None:
+        return
+    if decided.decision.is_commit:
+        raise UnfinishedCommitError(
+            "This job is committed already: its commit was called before, or in another process.",
+            table=context.root.url,
+            job=opened.job,
+            remedy="Do not run the job again; finish it: "
+            f"zero-rename recover {context.root.url} --apply",
+        )
+    raise JobFencedError(
+        "Another process declared this job dead and wrote its abort decision; it can no longer "
+        "commit and nothing of it is visible.",
+        table=context.root.url,
+        job=opened.job,
+        remedy="Run the job again; send heartbeats or a longer maximum duration.",
+    )
+
+
+def _conflict(opened: OpenedJob, conflicts: list[Conflict]) -> CommitConflictError:
+    base = opened.spec.base
+
+    def was_read(conflict: Conflict) -> bool:
+        return base is not None and base.epoch(conflict.state.slot.name) is not None
+
+    # Those come first that the job has read: of them its remedy is.
+    conflicts = sorted(conflicts, key=was_read, reverse=True)
+    named = ", ".join(
+        f"{c.state.slot.name} (by {c.by or 'an unknown job'}, epoch {c.state.head.epoch})"
+        for c in conflicts[:5]
+    )
+    more = f" and {len(conflicts) - 5} more" if len(conflicts) > 5 else ""
+    if any(c.state.slot.is_once for c in conflicts):
+        what = "Another try of this run committed while this job was open"
+        remedy = "Nothing is to be done if that try's rows are right; else clear the run."
+    else:
+        what = "Partitions changed since this job opened"
+        if was_read(conflicts[0]):
+            what = "Partitions changed since this job read the table"
+        remedy = "Run the job again on what is there now, or choose on_conflict=last_wins."
+    return CommitConflictError(
+        f"{what}: {named}{more}. Nothing of this job is visible.",
+        table=opened.root.url,
+        job=opened.job,
+        key=conflicts[0].state.slot.key,
+        remedy=remedy,
+    )

@@ -1,0 +1,125 @@
+"""Step 8: close a job when nothing of it is left to do, and sweep the uploads it left."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..errors import UnfinishedCommitError, ZeroRenameError
+from ..format.layout import job_in_key
+from ..store import listing as paging
+from ..store.backoff import Backoff
+from ..store.requests import AbortUpload, All, Delete, ListedUpload, Step, Unknown
+from .state.context import Context
+from .state.tolerance import or_error
+
+#: The second listing comes at once: it shows that the first abort sufficed.
+_SWEEPS = Backoff(tries=5, first=0.5, at_once=2)
+
+
+def list_uploads(context: Context) -> Step[list[ListedUpload]]:
+    """The multipart uploads under way below the table.
+
+    Where the store's listing by prefix is known to be empty always, the bucket's is filtered.
+    """
+    prefix = f"{context.root.prefix}/"
+    asked = prefix if context.facts.uploads_by_prefix else ""
+    found = yield from paging.list_uploads(asked)
+    return [upload for upload in found if upload.key.startswith(prefix)]
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What a sweep did.
+
+    :param aborted: by job, how many of its uploads were aborted.
+    :param errors: by job, why some of them may be left.
+    """
+
+    aborted: Mapping[str, int]
+    errors: Mapping[str, ZeroRenameError]
+
+
+def sweep_jobs(
+    context: Context, jobs: Collection[str], keep: Collection[tuple[str, str]] = frozenset()
+) -> Step[Swept]:
+    """Abort the uploads with one of ``jobs`` in their keys, but those in ``keep``, until a listing
+    shows none: a part that arrives late can leave parts behind.
+
+    :param keep: (key, UploadId) of uploads that a decision names.
+    :raises ZeroRenameError: the uploads cannot be listed. A store that lists none hides them.
+    """
+    aborted: dict[str, set[tuple[str, str]]] = {job: set() for job in jobs}
+    errors: dict[str, ZeroRenameError] = {}
+    for attempt in _SWEEPS.attempts():
+        yield from _SWEEPS.pause(attempt)
+        left: dict[str, list[ListedUpload]] = {}
+        for upload in (yield from list_uploads(context)):
+            job = job_in_key(upload.key) or ""
+            if job in aborted and job not in errors and _name(upload) not in keep:
+                left.setdefault(job, []).append(upload)
+        if not left:
+            break
+        met = yield All(tuple(or_error(_abort_all(its)) for its in left.values()))
+        last = attempt == _SWEEPS.tries - 1
+        for (job, its), error in zip(left.items(), met, strict=True):
+            aborted[job].update(map(_name, its))
+            if error is not None or last:
+                errors[job] = error or _still_listed(context, job, its)
+    return Swept({job: len(names) for job, names in aborted.items()}, errors)
+
+
+def sweep(context: Context, job: str, keep: Collection[tuple[str, str]] = frozenset()) -> Step[int]:
+    """:func:`sweep_jobs` of one job.
+
+    :returns: how many uploads were aborted.
+    :raises UnfinishedCommitError: some are still listed.
+    """
+    swept: Swept = yield from sweep_jobs(context, (job,), keep)
+    if job in swept.errors:
+        raise swept.errors[job]
+    return swept.aborted[job]
+
+
+def _still_listed(
+    context: Context, job: str, uploads: Sequence[ListedUpload]
+) -> UnfinishedCommitError:
+    return UnfinishedCommitError(
+        f"{len(uploads)} uploads of this job are still listed after {_SWEEPS.tries} rounds of "
+        "aborting them. Nothing of them is visible. The job stays open.",
+        table=context.root.url,
+        job=job,
+        key=uploads[0].key,
+        remedy=f"Run recovery later: zero-rename recover {context.root.url} --apply",
+    )
+
+
+def _name(upload: ListedUpload) -> tuple[str, str]:
+    return upload.key, upload.upload_id
+
+
+def _abort_all(uploads: Sequence[ListedUpload]) -> Step[None]:
+    yield All(tuple(_abort(upload.key, upload.upload_id) for upload in uploads))
+
+
+def _abort(key: str, upload_id: str) -> Step[None]:
+    answer = yield AbortUpload(key, upload_id)
+    if isinstance(answer, Unknown):
+        yield AbortUpload(key, upload_id)
+
+
+def close(context: Context, job: str, keep: Collection[tuple[str, str]] = frozenset()) -> Step[int]:
+    """Sweep, then delete the open record.
+
+    :returns: how many uploads were aborted.
+    """
+    swept = yield from sweep(context, job, keep)
+    yield from delete_open_record(context, job)
+    return swept
+
+
+def delete_open_record(context: Context, job: str) -> Step[None]:
+    """Say that nothing of a job is left to do."""
+    answer = yield Delete(context.root.open_key(job))
+    if isinstance(answer, Unknown):
+        yield Delete(context.root.open_key(job))

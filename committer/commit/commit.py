@@ -1,0 +1,242 @@
+"""A job's commit from the tasks' results to the close, and its abort."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from ..errors import (
+    CommitStateUnknownError,
+    JobFencedError,
+    ZeroRenameError,
+)
+from ..format.job_spec import Coordination
+from ..format.layout import UNPARTITIONED
+from ..format.records.decision import Decision
+from ..format.records.head import HeadState, Slot
+from ..format.records.pending_file import TaskResult
+from ..store.requests import All, Step
+from .abort import abort_after, abort_own
+from .apply import finish_own
+from .changes import Target, compose_decision, targets_of
+from .claim import ClaimRequest, claim_all
+from .evolve import evolve, see_columns, withdraw
+from .first_job import confirm, establish
+from .index.write_index import look_after_index
+from .state.context import Context
+from .state.data_listing import list_table
+from .state.decide import decide, read_decision
+from .state.found_table import FoundTable
+from .state.heads import list_heads
+from .state.job_state import Aborted, Committed, OpenedJob
+from .state.task_results import check_results
+from .uncoordinated import abort_uncoordinated, commit_uncoordinated
+
+logger = logging.getLogger("zero_rename.committer.commit.commit")
+
+
+def commit_job(
+    context: Context,
+    opened: OpenedJob,
+    results: Sequence[TaskResult],
+    expected_tasks: int | None = None,
+) -> Step[Committed]:
+    """Claim, list, decide, apply, close.
+
+    :param results: what the successful task attempts report, one a task.
+    :param expected_tasks: how many tasks there were, if known.
+    :raises TaskResultsError: the results do not add up. Nothing was decided.
+    :raises CommitConflictError: another job changed a partition; this one is aborted.
+    :raises CommitStateUnknownError: the decision may stand; nothing was cleaned up.
+    :raises UnfinishedCommitError: the job *is* committed; recovery finishes applying it.
+    """
+    if opened.repeated is not None:
+        return opened.repeated
+    context = replace(context, facts=opened.facts)
+    if opened.spec.coordination is Coordination.NONE:
+        return (yield from commit_uncoordinated(context, opened, results, expected_tasks))
+    targets: list[Target] = []
+    try:
+        check_results(opened, results, expected_tasks)
+        targets += yield from _targets(context, opened, results)
+        held, decision, made = yield from _ready(context, opened, targets)
+        decided = yield from decide(context, decision)
+    except CommitStateUnknownError:
+        raise
+    except ZeroRenameError as error:
+        outcome = yield from _aborted(context, opened, _slots(context, opened, targets), error)
+        if outcome is None:
+            raise
+        return outcome
+    if not decided.decision.is_commit:
+        error = fenced(opened)
+        yield from _aborted(context, opened, list(held), error)
+        raise error
+    report = yield from finish_own(context, decided, held)
+    yield from confirm(context, made)
+    if opened.index_behind:
+        yield from look_after_index(context, "the job is committed")
+    return report
+
+
+def _ready(
+    context: Context, opened: OpenedJob, targets: list[Target]
+) -> Step[tuple[dict[Slot, HeadState], Decision, FoundTable | None]]:
+    """Steps 3 and 4: the claims, the decision's text, and the table that it makes or changes.
+
+    :param targets: is added what comes while a replace of the whole table claims.
+    """
+    while True:
+        held = yield from claim_all(context, opened, _claims(context, opened, targets))
+        while more := (yield from _come_meanwhile(context, opened, held)):
+            targets += (Target(name, replaces=True) for name in more)
+            held = yield from claim_all(context, opened, _claims(context, opened, targets))
+        decision = yield from _decision(context, opened, targets, held)
+        made = yield from establish(context, opened, [target.partition for target in targets])
+        if made is not None:
+            return held, decision, made
+        if not (opened.spec.merge_schema or opened.spec.overwrite_schema):
+            yield from see_columns(context, opened, held)
+            return held, decision, None
+        made, version = yield from evolve(context, opened)
+        decision = replace(decision, schema_version=version)
+        if made is None or not (yield from _come_beside(context, opened, held)):
+            return held, decision, made
+        yield from withdraw(context, opened)
+
+
+def _come_beside(
+    context: Context, opened: OpenedJob, held: Mapping[Slot, HeadState]
+) -> Step[list[str]]:
+    """The partitions that came before everybody could see that this job overwrites the columns."""
+    if not opened.spec.overwrite_schema:
+        return []
+    return (yield from _come_meanwhile(context, opened, held))
+
+
+def abort_job(
+    context: Context, opened: OpenedJob, results: Sequence[TaskResult]
+) -> Step[Aborted | Committed]:
+    """Abort an open job, or find it committed: then it is applied and the report says so."""
+    if opened.repeated is not None:
+        return opened.repeated
+    context = replace(context, facts=opened.facts)
+    if opened.spec.coordination is Coordination.NONE:
+        return (yield from abort_uncoordinated(context, opened))
+    targets = yield from _targets(context, opened, results)
+    slots = _slots(context, opened, targets)
+
+    def may_sweep(holders: Collection[str]) -> bool:
+        # Another process of this job, if there is one, has its decision under way.
+        return set(holders) <= {context.process()}
+
+    return (yield from abort_own(context, opened.job, slots, may_sweep))
+
+
+def _targets(
+    context: Context, opened: OpenedJob, results: Sequence[TaskResult]
+) -> Step[tuple[Target, ...]]:
+    """The partitions the job changes, with those of the earlier try whose files it replaces."""
+    every = set(opened.spec.adopt_partitions)
+    if opened.spec.empties_unnamed:
+        every |= opened.spec.emptied((yield from _all_partitions(context, opened)))
+    targets = targets_of(opened, results, every)
+    if opened.repeat_of is not None:
+        earlier = yield from read_decision(context, opened.repeat_of)
+        for change in earlier.decision.partitions if earlier else ():
+            target = targets.get(change.partition, Target(change.partition))
+            targets[change.partition] = replace(
+                target, drops=opened.repeat_of, keeps=change.adopted
+            )
+    return tuple(targets[name] for name in sorted(targets))
+
+
+def _all_partitions(context: Context, opened: OpenedJob) -> Step[set[str]]:
+    """Every partition the table has: those with heads, and directories that hold files."""
+    if not opened.partition_by:
+        return {UNPARTITIONED}
+    heads, listed = yield All((list_heads(context), list_table(context, opened.partition_by)))
+    return {*heads, *listed}
+
+
+def _come_meanwhile(
+    context: Context, opened: OpenedJob, held: Mapping[Slot, HeadState]
+) -> Step[list[str]]:
+    """The partitions that a replace of the whole table, or of all that fit a condition, does not
+    hold yet, once it holds the others.
+
+    A job that changes one of those and a new one is before this job in both, or after it in both:
+    if before, its claim on the new head was there before this job got the other one.
+    """
+    if not opened.spec.empties_unnamed or not opened.partition_by:
+        return []
+    heads = yield from list_heads(context)
+    return sorted(opened.spec.emptied(heads) - {slot.name for slot in held})
+
+
+def _slots(context: Context, opened: OpenedJob, targets: Iterable[Target]) -> list[Slot]:
+    slots = [Slot.partition(context.root, target.partition) for target in targets]
+    if opened.spec.once is not None:
+        slots.append(Slot.once(context.root, opened.spec.once))
+    return slots
+
+
+def _claims(context: Context, opened: OpenedJob, targets: Iterable[Target]) -> list[ClaimRequest]:
+    read = opened.spec.base
+    claims = [
+        ClaimRequest(
+            Slot.partition(context.root, target.partition),
+            opened.base.get(target.partition),
+            target.replaces,
+            None if read is None else read.epoch(target.partition),
+        )
+        for target in targets
+    ]
+    if opened.spec.once is not None:
+        slot = Slot.once(context.root, opened.spec.once)
+        claims.append(ClaimRequest(slot, opened.once_base, replaces=False))
+    return claims
+
+
+def _decision(
+    context: Context,
+    opened: OpenedJob,
+    targets: Sequence[Target],
+    held: Mapping[Slot, HeadState],
+) -> Step[Decision]:
+    """Step 4 and the decision's text."""
+    slots = {target.partition: Slot.partition(context.root, target.partition) for target in targets}
+    heads = {partition: held[slot].head for partition, slot in slots.items()}
+    epochs = {partition: head.epoch for partition, head in heads.items()}
+    # What an earlier try adopted is in the head's manifest, or was replaced, where the head does
+    # not name that try's decision any more.
+    targets = tuple(
+        target if target.drops in heads[target.partition].decisions else replace(target, keeps=())
+        for target in targets
+    )
+    once = opened.spec.once
+    once_epoch = 0 if once is None else held[Slot.once(context.root, once)].head.epoch
+    return (yield from compose_decision(context, opened, targets, epochs, once_epoch))
+
+
+def _aborted(
+    context: Context, opened: OpenedJob, slots: list[Slot], error: ZeroRenameError
+) -> Step[Committed | None]:
+
+    def may_sweep(holders: Collection[str]) -> bool:
+        # While this process has a claim, no other one has all that it needs to commit.
+        return context.process() in holders
+
+    aborting = abort_own(context, opened.job, slots, may_sweep)
+    return (yield from abort_after(error, aborting, ", recovery will finish it"))
+
+
+def fenced(opened: OpenedJob) -> JobFencedError:
+    """The error of a job that another process has aborted."""
+    return JobFencedError(
+        "Another process declared this job dead before it decided; nothing of it is visible.",
+        table=opened.root.url,
+        job=opened.job,
+        remedy="Run the job again; send heartbeats or a longer maximum duration.",
+    )

@@ -1,0 +1,152 @@
+"""Change of a table's columns, by the commit of the job that needs it.
+
+Just before it decides, with its claims held, the job writes into ``table.json`` what the columns
+will be, on its ETag and with its own id. The change counts as soon as that job is committed and
+not before, so that no other write is needed to make it or to take it back; and nobody takes it out
+while the job has not decided. So of jobs that change the columns at once, each goes on from the
+columns that the one before it left.
+
+A job that overwrites the columns replaces all files, so none of other columns may come from a job
+that opened before. It claims every head that there is; a job that makes a new one looks at
+``table.json`` when it has claimed it, and the one that overwrites lists the heads when it has
+written that: one of the two sees the other. Nobody claims a head while his change stands there
+undecided, so that jobs may wait for its end with their claims held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ..errors import CommitConflictError, TableMismatchError
+from ..format.records.head import HeadState, Slot
+from ..format.records.table_record import Evolution, TableRecord
+from ..format.schema.evolution import holding, overwritten
+from ..store.conditional_put import Uncertain, Written, put_record
+from ..store.requests import Put, Step
+from .others import about_other, outwait
+from .state.context import Context
+from .state.decide import not_confirmed
+from .state.found_table import FoundTable, find_table
+from .state.job_state import OpenedJob
+
+
+def evolve(context: Context, opened: OpenedJob) -> Step[tuple[FoundTable | None, int]]:
+    """See that by the table's columns, once this job is committed, its files can be read.
+
+    :returns: the record that the job's decision makes good, ``None`` where the columns are the
+        table's already; and the version of the columns by which the job's files can be read.
+    :raises TableMismatchError: another job has changed a column in a way that does not go with
+        this one's; or there is no table any more.
+    :raises CommitConflictError: another job has overwritten the columns.
+    :raises StoreUnreachableError: the store did not say whether the record was written; nothing
+        is decided.
+    """
+    while True:
+        found = yield from _undisturbed(context, opened)
+        if found is None:
+            continue
+        record = found.record
+        overwrites = opened.spec.overwrite_schema
+        if not overwrites:
+            _refuse_overwritten(context, opened, record)
+            if record.evolution is not None:
+                # This commit was called before, or in another process.
+                return _made(found)
+        change = overwritten if overwrites else holding
+        schema = change(record.schema, opened.schema, record.partition_by, url=context.root.url)
+        if schema is record.schema and record.evolution is None:
+            return None, record.schema_version
+        # One that overwrites writes its own change again: another process that wrote it may be
+        # about to take it back.
+        evolution = Evolution(opened.job, schema, overwrites)
+        proposed = yield from _propose(context, opened, found, evolution)
+        if proposed is not None:
+            return _made(proposed)
+
+
+def _made(found: FoundTable) -> tuple[FoundTable, int]:
+    """The table that a job's decision makes good, and the version of its columns."""
+    record = found.record.evolved()
+    return replace(found, record=record, settled=False), record.schema_version
+
+
+def withdraw(context: Context, opened: OpenedJob) -> Step[None]:
+    """Take this job's undecided change out again, so that it may claim more.
+
+    :raises StoreUnreachableError: the store did not say whether that came about; nothing is
+        decided.
+    """
+    while True:
+        found: FoundTable | None = yield from find_table(context)
+        evolution = None if found is None else found.record.evolution
+        if found is None or evolution is None or evolution.job != opened.job:
+            return
+        if (yield from _propose(context, opened, found, None)) is not None:
+            return
+
+
+def see_columns(context: Context, opened: OpenedJob, held: Mapping[Slot, HeadState]) -> Step[None]:
+    """See that the columns of this job's files are still of the table, where its claims alone do
+    not say so: on heads that it makes, and on those that files of younger columns came to.
+
+    :raises CommitConflictError: another job has overwritten the columns since this one opened.
+    """
+    heads = [state.head for slot, state in held.items() if not slot.is_once]
+    if all(head.epoch and head.schema_version <= opened.schema_version for head in heads):
+        return
+    found = None
+    while found is None:
+        found = yield from _undisturbed(context, opened, by_additions=False)
+    _refuse_overwritten(context, opened, found.record)
+
+
+def _undisturbed(
+    context: Context, opened: OpenedJob, by_additions: bool = True
+) -> Step[FoundTable | None]:
+    """``table.json`` where no other job is about to change it; ``None`` once one was waited for.
+
+    :param by_additions: whether to wait, too, for a job that keeps the columns there are.
+    """
+    found: FoundTable | None = yield from find_table(context)
+    if found is None or not found.counts:
+        raise TableMismatchError(
+            "table.json is gone since this job opened. Nothing of this job is visible.",
+            table=context.root.url,
+            job=opened.job,
+            remedy="Restore it from a version or backup, or run the job again.",
+        )
+    other = found.record.evolution
+    if other is None or other.job == opened.job or not (by_additions or other.overwrites):
+        return found
+    waiting = outwait(context, context.root.table_key, found.etag, other.job)
+    yield from about_other(context.root, opened.job, other.job, waiting)
+    return None
+
+
+def _refuse_overwritten(context: Context, opened: OpenedJob, record: TableRecord) -> None:
+    if record.overwritten > opened.schema_version:
+        raise CommitConflictError(
+            "Another job has replaced the whole table and its columns since this job opened. "
+            "Nothing of this job is visible.",
+            table=context.root.url,
+            job=opened.job,
+            key=context.root.table_key,
+            remedy="Run the job again, with the columns that the table has now.",
+        )
+
+
+def _propose(
+    context: Context, opened: OpenedJob, found: FoundTable, evolution: Evolution | None
+) -> Step[FoundTable | None]:
+    """Write the change, or take it out; ``None``: look again."""
+    record: TableRecord = replace(
+        found.record, write_id=context.write_id(), first=None, instead=None, evolution=evolution
+    )
+    put = Put(context.root.table_key, record.encode(), if_match=found.etag)
+    outcome = yield from put_record(put, record.write_id)
+    if isinstance(outcome, Uncertain):
+        raise (yield from not_confirmed(context, opened.job, put.key, "table.json", outcome))
+    if not isinstance(outcome, Written):
+        return None
+    return FoundTable(record, outcome.etag, counts=True)

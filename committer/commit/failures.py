@@ -1,0 +1,65 @@
+"""Failures told across processes: by an application, to whoever submitted it.
+
+What an application raises reaches its submitter as an exit code and some thousand lines of log.
+An error of this package is put on record below the table besides, with class, message and remedy.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from ..errors import TaskLateError, ZeroRenameError
+from ..format.job_spec import Owner
+from ..format.layout import TableRoot, new_write_id
+from ..format.records.failure import Failure
+from ..store.driver import connect
+from ..store.requests import Found, Get, Put, Step
+
+logger = logging.getLogger("zero_rename.committer.commit.failures")
+
+
+@contextmanager
+def failures_told(
+    root: TableRoot | None, once: str | None, owner: Owner, partitions: Iterable[str] = ()
+) -> Iterator[None]:
+    """Put an error of this package that leaves the block on record; it goes on as it is.
+
+    Does nothing where nobody submitted the application as a task's run: without a table, a ``once``
+    key or a task. What keeps the record from being written is logged.
+
+    An attempt of a task that came late does not know why its job was over, and tells nothing.
+
+    :param partitions: that it was to write; none: any.
+    """
+    try:
+        yield
+    except TaskLateError:
+        raise
+    except ZeroRenameError as error:
+        tell_failure(error, root, once, owner, partitions)
+        raise
+
+
+def tell_failure(
+    error: ZeroRenameError,
+    root: TableRoot | None,
+    once: str | None,
+    owner: Owner,
+    partitions: Iterable[str] = (),
+) -> None:
+    """Put an error on record, under the conditions of :func:`failures_told`."""
+    if root is None or once is None or owner.task_id is None:
+        return
+    failure = Failure.of(error, root, once, owner, new_write_id(), partitions)
+    try:
+        connect(root.bucket).run(Put(root.failure_key(failure.once), failure.encode()))
+    except ZeroRenameError as met:
+        logger.warning("the failure could not be put on record: %s", met)
+
+
+def read_failure(root: TableRoot, once: str) -> Step[Failure | None]:
+    """The last failure of a run's applications; ``None`` where none was told."""
+    found = yield Get(root.failure_key(once))
+    return Failure.decode(found.body, found.key) if isinstance(found, Found) else None

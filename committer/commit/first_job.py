@@ -1,0 +1,376 @@
+"""A table's first job: what the table will be, agreed with what is on disk, and its making.
+
+A table is made by the commit of its first job. Until then nothing but the job itself says what
+the table will be, so that a job that fails leaves nothing to agree with. Just before it decides,
+the job writes ``table.json`` with its own id as *first*: the record counts as soon as that job is
+committed, and as if it were not there while it is not. So of first jobs that race, each decides
+under a record that nobody takes away: its own, or one that counts and that it agrees with.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+from ..errors import (
+    DamagedError,
+    InvalidInputError,
+    StoreRefusedError,
+    StoreUnreachableError,
+    TableMismatchError,
+)
+from ..format.job_spec import Coordination, JobSpec, Mode
+from ..format.layout import TableRoot
+from ..format.records.head import HeadState
+from ..format.records.store_facts import StoreFacts
+from ..format.records.table_record import TableRecord
+from ..format.schema.compatibility import check_same, check_types, find_column
+from ..format.schema.directory import Directory, arrange, canonical_name
+from ..format.schema.evolution import evolved, overwritten
+from ..format.schema.hive_paths import escape, parse_partition
+from ..format.schema.lost_records import refuse_orphans
+from ..format.schema.row_metadata import renamed
+from ..store.conditional_put import NotWritten, Uncertain, Written, put_record, write_id_of
+from ..store.listing import list_objects
+from ..store.requests import All, Put, Step
+from .others import about_other, outwait
+from .state.context import Context
+from .state.decide import not_confirmed, read_decision
+from .state.found_table import FoundTable, find_table, is_unused, refuse_partition_folder
+from .state.heads import ListedHead, read_head
+from .state.job_state import OpenedJob
+from .state.probe import probe
+
+logger = logging.getLogger("zero_rename.committer.commit.first_job")
+#: How Spark names a bucket's file (``BucketingUtils.bucketIdToString``).
+_BUCKET = re.compile(r"_\d{5}\.c\d{3}(\.[^/]*)?$")
+
+
+def design_table(
+    context: Context, job: str, spec: JobSpec, listed: Iterable[ListedHead]
+) -> Step[TableRecord]:
+    """What a table will be whose first job this is. Nothing is written but the probe's objects,
+    which are gone again.
+
+    :param listed: the heads that are there.
+    :raises TableMismatchError: files that are there contradict the job's layout or columns.
+    :raises InvalidInputError: the root is a partition of a table, or the job lacks the columns
+        that the directories are partitioned by.
+    :raises StoreUnfitError: the store cannot hold the protocol.
+    :raises DamagedError: there are files of jobs of this package, and no record of them.
+    """
+    yield from refuse_partition_folder(context)
+    directory = yield from _list(context)
+    states = yield All(tuple(read_head(context, it.slot) for it in listed))
+    heads = [state for state in states if state.head.epoch]
+    if not heads and not _replaces_all(spec):
+        yield from _refuse_orphans(context, directory)
+    if not spec.adopt_partitions:
+        _check_no_buckets(context.root, directory)
+    partition_by = _layout(context.root, directory, spec)
+    _check_layout(context.root, directory, partition_by, spec)
+    if directory.partitions and not _replaces_all(spec):
+        files = tuple(item for items in directory.partitions.values() for item in items)
+        yield from context.check_files(context.root, spec.schema, partition_by, files)
+    facts: StoreFacts = yield from probe(context.root, context.write_id)
+    facts.require_listing(context.root)
+    if spec.coordination is Coordination.STORE:
+        facts.require_coordination(context.root)
+    record = TableRecord("", partition_by, spec.schema, spec.coordination, facts, first=job)
+    return (yield from _as_heads_say(context, record, heads)) if heads else record
+
+
+def _as_heads_say(
+    context: Context, record: TableRecord, heads: Sequence[HeadState]
+) -> Step[TableRecord]:
+    """A record in the place of one that is gone: under columns no older than those of the files,
+    and with symlink manifests where the jobs before kept them.
+
+    Where a first job has made the table meanwhile this record is never written.
+    """
+    last = yield from read_decision(context, max(it.head.last_job or "" for it in heads))
+    logger.warning("%s: table.json is gone; this job's commit makes it again", context.root.url)
+    return replace(
+        record,
+        schema_version=max(state.head.schema_version for state in heads),
+        symlinks=last is not None and last.decision.symlinks,
+    )
+
+
+def _refuse_orphans(context: Context, directory: Directory) -> Step[None]:
+    """Refuse to begin a table over files of this package's jobs, but where the first of them has
+    made it meanwhile.
+
+    :raises DamagedError: there are some, and no table counts.
+    """
+    try:
+        refuse_orphans(context.root, directory)
+    except DamagedError:
+        found: FoundTable | None = yield from find_table(context)
+        if found is None or not found.counts:
+            raise
+
+
+def establish(
+    context: Context, opened: OpenedJob, partitions: Collection[str]
+) -> Step[FoundTable | None]:
+    """Just before the decision: make the table, or agree with the one that was made meanwhile.
+
+    :param partitions: those that the job claims; their heads will name what is in them.
+    :returns: the record that this job made; ``None`` where the table was there.
+    :raises TableMismatchError: another first job committed and its table is another, or files came
+        that contradict this one's.
+    :raises StoreUnreachableError: the store did not say whether the record was written; nothing
+        is decided.
+    """
+    if opened.new_table is None:
+        return None
+    while True:
+        found: FoundTable | None = yield from find_table(context)
+        first = None if found is None else found.record.first
+        if found is not None and found.counts and not _is_over(opened.new_table, found.record):
+            check_table(context.root, found.record, _as_opened(opened))
+            return found if first == opened.job else None
+        if found is not None and first == opened.job and not found.counts:
+            return (yield from _alone(context, opened, found))
+        if found is not None and first is not None and context.facts.conditional_put:
+            decided = yield from read_decision(context, first)
+            if decided is None or decided.decision.is_commit:
+                waiting = outwait(context, context.root.table_key, found.etag, first)
+                yield from about_other(context.root, opened.job, first, waiting)
+                continue
+        made = yield from _make(context, opened, opened.new_table, partitions, found)
+        if made is not None:
+            return (yield from _alone(context, opened, made))
+
+
+def _is_over(new: TableRecord, there: TableRecord) -> bool:
+    """Whether a new record is to be written over the one that is there."""
+    return new.instead is not None and write_id_of(new.instead.encode()) == there.write_id
+
+
+def _alone(context: Context, opened: OpenedJob, made: FoundTable) -> Step[FoundTable]:
+    """See that nobody works under the record that this one was written over. Who opens from now on
+    does not go by that one.
+
+    :raises TableMismatchError: somebody does. Once this job is aborted, that record stands again.
+    """
+    if made.record.instead is not None and not (yield from is_unused(context, opened.job)):
+        raise TableMismatchError(
+            "The table has other columns or another layout, and another job has begun to write "
+            "it. Nothing of this job is visible.",
+            table=context.root.url,
+            job=opened.job,
+            remedy="Write with the table's own columns and layout, or to another root.",
+        )
+    return made
+
+
+def confirm(context: Context, made: FoundTable | None) -> Step[None]:
+    """Spare readers a look at the first job's decision, which is *commit*, and at that of an
+    evolution; let them list again where an adoption died before its last look. Where this does not
+    come about, the next job that opens does it."""
+    if made is None or (made.record.first is None and not made.record.adopting and made.settled):
+        return
+    record = replace(
+        made.record,
+        write_id=context.write_id(),
+        first=None,
+        instead=None,
+        unadopted=made.record.unadopted or made.record.adopting,
+        adopting=False,
+    )
+    conditional = made.etag if context.facts.conditional_put else None
+    try:
+        yield Put(context.root.table_key, record.encode(), if_match=conditional)
+    except (StoreRefusedError, StoreUnreachableError) as error:
+        logger.info("%s: table.json stays as it is: %s", context.root.url, error)
+
+
+def in_its_case(found: FoundTable | None, spec: JobSpec) -> JobSpec:
+    """The job with its columns named as the table's, where case does not tell them apart."""
+    if not spec.any_case or found is None or not found.counts or spec.overwrite_schema:
+        return spec
+    theirs = found.record.schema.names
+    own = {name: find_column(name, theirs) or name for name in spec.schema.names}
+
+    def named(path: str) -> str:
+        parts = [(own.get(name, name), raw) for name, raw in parse_partition(path)]
+        return "/".join(f"{escape(name)}={raw}" for name, raw in parts) or path
+
+    return replace(
+        spec,
+        schema=renamed(spec.schema, list(own.values())),
+        partition_by=spec.partition_by and tuple(own[name] for name in spec.partition_by),
+        replace_partitions=tuple(map(named, spec.replace_partitions)),
+        only_partitions=tuple(map(named, spec.only_partitions)),
+    )
+
+
+def check_table(root: TableRoot, table: TableRecord, spec: JobSpec) -> None:
+    """Whether a job fits a table.
+
+    :raises TableMismatchError: another schema, layout or coordination than the table's.
+    """
+    if table.coordination is not spec.coordination:
+        raise TableMismatchError(
+            f"The table's coordination is {table.coordination}, the job asks for "
+            f"{spec.coordination}. Nothing was written.",
+            table=root.url,
+            remedy="Leave the job's coordination to the table.",
+        )
+    if spec.partition_by is not None and spec.partition_by != table.partition_by:
+        raise TableMismatchError(
+            f"The table is partitioned by {', '.join(table.partition_by) or 'nothing'}, the job "
+            f"asks for {', '.join(spec.partition_by) or 'nothing'}. Nothing was written.",
+            table=root.url,
+            remedy=f"Write with partitionBy={','.join(table.partition_by)!r}, or leave it out.",
+        )
+    if spec.overwrite_schema:
+        check_types(spec.schema, table.partition_by)
+        overwritten(table.schema, spec.schema, table.partition_by, url=root.url)
+    elif spec.merge_schema:
+        evolved(table.schema, spec.schema, table.partition_by, url=root.url)
+    else:
+        check_same(table.schema, spec.schema, table=root.url)
+
+
+def _as_opened(opened: OpenedJob) -> JobSpec:
+    """The job as it writes: its files have this layout and these columns already."""
+    return replace(opened.spec, schema=opened.schema, partition_by=opened.partition_by)
+
+
+def _make(
+    context: Context,
+    opened: OpenedJob,
+    table: TableRecord,
+    partitions: Collection[str],
+    there: FoundTable | None,
+) -> Step[FoundTable | None]:
+    """Write the record over none, or over one that never counts; ``None``: look again."""
+    directory = yield from _list(context)
+    spec = _as_opened(opened)
+    _check_layout(context.root, directory, opened.partition_by, spec)
+    others = set(directory.partitions) - set(partitions)
+    # An adoption takes the note out itself, and looks again afterwards.
+    unadopted = bool(others or spec.adopt_partitions) and not _replaces_all(spec)
+    record = replace(table, write_id=context.write_id(), unadopted=unadopted)
+    conditional = context.facts.conditional_put
+    put = Put(
+        context.root.table_key,
+        record.encode(),
+        if_none_match=conditional and there is None,
+        if_match=there.etag if conditional and there is not None else None,
+    )
+    outcome = yield from put_record(put, record.write_id)
+    match outcome:
+        case Written():
+            return FoundTable(record, outcome.etag, counts=False)
+        case NotWritten():
+            return None
+        case Uncertain():
+            raise (yield from not_confirmed(context, opened.job, put.key, "table.json", outcome))
+
+
+# -- what is on disk ---------------------------------------------------------------------------
+
+
+def _list(context: Context) -> Step[Directory]:
+    listing = yield from list_objects(f"{context.root.prefix}/")
+    return arrange(context.root, listing.objects)
+
+
+def _replaces_all(spec: JobSpec) -> bool:
+    return spec.replace_table and spec.mode is Mode.REPLACE
+
+
+def _layout(root: TableRoot, directory: Directory, spec: JobSpec) -> tuple[str, ...]:
+    """The partition columns: the job's, or those on disk where it names none."""
+    if spec.partition_by is not None or directory.partition_by is None:
+        return spec.partition_by or ()
+    try:
+        check_types(spec.schema, directory.partition_by)
+    except InvalidInputError as error:
+        raise InvalidInputError(
+            f"There are files here already, partitioned by {_columns(directory.partition_by)}, "
+            f"and the job does not fit: {error.message} Nothing was written.",
+            table=root.url,
+            remedy=f"{error.remedy or 'Add these columns to the data.'} Or write to another root.",
+        ) from error
+    return directory.partition_by
+
+
+def _check_layout(
+    root: TableRoot, directory: Directory, partition_by: tuple[str, ...], spec: JobSpec
+) -> None:
+    """Refuse a table whose rows would not lie as those that are there.
+
+    :raises TableMismatchError: other partition columns, or values that are spelled otherwise.
+    """
+    elsewhere = "or write to another root"
+    if directory.contradiction is not None:
+        raise _contradicts(
+            root, directory.contradiction, f"Move away what does not belong here, {elsewhere}."
+        )
+    there = directory.partition_by
+    if there is None:
+        return
+    if there != partition_by:
+        example = next(iter(directory.partitions))
+        lie = f"partitioned by {_columns(there)} ({example})" if there else "at its root"
+        raise _contradicts(
+            root,
+            f"they lie {lie}, and the job asks for {_columns(partition_by)}",
+            f"Write with partitionBy={','.join(there)!r}, or leave it out, {elsewhere}.",
+        )
+    for name in directory.partitions:
+        own = canonical_name(name, spec.schema, partition_by)
+        if own is None:
+            raise _contradicts(
+                root,
+                f"{name} has a value that is none of its column's type "
+                f"({_types(spec, partition_by)})",
+                f"Make the column a string, or move the directory away, {elsewhere}.",
+            )
+        if own != name and not _replaces_all(spec):
+            raise _contradicts(
+                root,
+                f"the job's rows of the directory {name} would lie beside it, in {own}",
+                "Make the column a string that is spelled as the directories are (for numbers "
+                f"with zeros before them: lpad), or rename the directories, {elsewhere}.",
+            )
+
+
+def _check_no_buckets(root: TableRoot, directory: Directory) -> None:
+    """Refuse to write beside the buckets of a catalog's table: a file whose name has no bucket
+    makes Spark fail all that groups or joins by them (``INVALID_BUCKET_FILE``).
+
+    :raises TableMismatchError: there are some.
+    """
+    items = (item for items in directory.partitions.values() for item in items)
+    bucket = next((item.key for item in items if _BUCKET.search(item.key)), None)
+    if bucket is not None:
+        raise _contradicts(
+            root,
+            f"{bucket} is a bucket of a table that some catalog of Spark's has as CLUSTERED BY, by "
+            "which Spark cannot group or join any more once a job without buckets writes there",
+            "Make the catalog's table anew without CLUSTERED BY over the same files, and say here "
+            f"that they are no buckets: zero-rename adopt {root.url} --apply; or write to another "
+            "root.",
+        )
+
+
+def _contradicts(root: TableRoot, why: str, remedy: str) -> TableMismatchError:
+    return TableMismatchError(
+        f"There are files here already: {why}. Nothing was written.", table=root.url, remedy=remedy
+    )
+
+
+def _columns(partition_by: tuple[str, ...]) -> str:
+    return ", ".join(partition_by) or "nothing"
+
+
+def _types(spec: JobSpec, partition_by: tuple[str, ...]) -> str:
+    return ", ".join(f"{name} {spec.schema.field(name).type}" for name in partition_by)

@@ -1,0 +1,129 @@
+"""Partitions in an object of the index: Parquet, a row for each file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import groupby
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ...errors import RecordDamagedError
+from ...format.layout import TableRoot, job_in_key
+from ...format.records.data_file import DataFile
+
+#: A partition without files has one row, without a key. Keys are those below the table's root.
+_SCHEMA = pa.schema(
+    [
+        pa.field("partition", pa.string(), nullable=False),
+        pa.field("etag", pa.string(), nullable=False),
+        pa.field("epoch", pa.int64(), nullable=False),
+        pa.field("schema_version", pa.int64(), nullable=False),
+        pa.field("key", pa.string()),
+        pa.field("size", pa.int64()),
+        pa.field("rows", pa.int64()),
+        pa.field("checksum", pa.string()),
+        pa.field("job", pa.string()),
+    ]
+)
+_ENCODINGS = {name: "DELTA_BYTE_ARRAY" for name in ("key", "checksum")}
+_DICTIONARIES = ["partition", "etag", "epoch", "schema_version", "job"]
+
+
+@dataclass(frozen=True)
+class IndexedPartition:
+    """What a partition's head named while it had a certain ETag and carried no claim.
+
+    A head never has an ETag a second time, and what it names does not change: whoever finds the
+    ETag still listed need not read the head.
+
+    :param files: oldest first.
+    :param schema_version: the head's.
+    """
+
+    name: str
+    etag: str
+    epoch: int
+    files: tuple[DataFile, ...]
+    schema_version: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Rows that it takes in the index."""
+        return max(1, len(self.files))
+
+
+def encode_part(root: TableRoot, partitions: Iterable[IndexedPartition]) -> bytes:
+    """The bytes of one object of the index."""
+    start = len(root.prefix) + 1
+    rows = [
+        (it.name, it.etag, it.epoch, it.schema_version, *_of_file(file, start))
+        for it in partitions
+        for file in it.files or (None,)
+    ]
+    columns = [
+        pa.array(column, field.type)
+        for column, field in zip(zip(*rows, strict=True), _SCHEMA, strict=True)
+    ]
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        pa.Table.from_arrays(columns, schema=_SCHEMA),
+        sink,
+        compression="zstd",
+        use_dictionary=_DICTIONARIES,  # pyright: ignore[reportArgumentType]
+        column_encoding=_ENCODINGS,
+        write_statistics=False,
+    )
+    return sink.getvalue().to_pybytes()
+
+
+def _of_file(file: DataFile | None, start: int) -> tuple[object, ...]:
+    if file is None:
+        return (None,) * 5
+    # Most files have their job's id in their name.
+    job = None if file.job == job_in_key(file.key) else file.job
+    return file.key[start:], file.size, file.rows, file.checksum, job
+
+
+def decode_part(body: bytes, key: str, root: TableRoot, rows: int) -> list[IndexedPartition]:
+    """The partitions in one object of the index.
+
+    :param rows: how many rows it is said to have.
+    :raises RecordDamagedError: it holds something else.
+    """
+    try:
+        parquet = pq.ParquetFile(pa.BufferReader(body))
+        if parquet.metadata.num_rows != rows:
+            raise _damaged(key, f"has {parquet.metadata.num_rows} rows, not {rows}")
+        if not parquet.schema_arrow.equals(_SCHEMA):
+            raise _damaged(key, "has other columns")
+        columns = [column.to_pylist() for column in parquet.read().columns]
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _damaged(key, f"is no Parquet file: {error}") from error
+    found = []
+    for head, lines in groupby(zip(*columns, strict=True), lambda line: line[:4]):
+        name, etag, epoch, version = head
+        files = tuple(_file(root, key, line) for line in lines if line[4] is not None)
+        found.append(IndexedPartition(name, etag, epoch, files, version))
+    return found
+
+
+def _file(root: TableRoot, part: str, line: tuple) -> DataFile:
+    partition, _, _, _, inner, size, rows, checksum, job = line
+    key = f"{root.prefix}/{inner}"
+    if root.partition_of_data_key(key) != partition:
+        raise _damaged(part, f"names {inner!r} of another partition than {partition!r}")
+    writer = job_in_key(key) if job is None else job
+    if None in (size, rows, checksum) or writer is None or size < 0 or rows < -1:
+        raise _damaged(part, f"says of {inner!r} what no file has")
+    return DataFile(key, partition, size, rows, checksum, writer)
+
+
+def _damaged(key: str, what: str) -> RecordDamagedError:
+    return RecordDamagedError(
+        f"An object of the table's index {what}. Readers go on without it.",
+        field="",
+        key=key,
+        remedy="Write the index anew: zero-rename index TABLE",
+    )

@@ -1,0 +1,186 @@
+"""Writing the index anew, as far as heads have changed since."""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+
+from ...errors import DamagedError, ZeroRenameError
+from ...format.records.head import HeadState
+from ...store.conditional_put import NotWritten, Written, put_record
+from ...store.requests import All, Delete, Done, Put, Step
+from ..state.context import Context, Limits
+from ..state.found_table import read_table
+from ..state.heads import HeadListing, list_heads_and_index, read_head
+from ..state.partition_files import files_of_heads
+from ..state.tolerance import or_damage
+from .indexed_partition import IndexedPartition, encode_part
+from .lost_heads import was_made_anew
+from .read_index import FoundIndex, read_index, still_true
+from .table_index import IndexPart, TableIndex
+
+logger = logging.getLogger("zero_rename.committer.commit.index.write_index")
+
+#: An index is behind where one in so many heads has changed since.
+_ONE_IN = 64
+
+
+def is_behind(listing: HeadListing, limits: Limits) -> bool:
+    """Whether so many heads have changed since the index was written that it is to be written
+    anew, or there are so many that there is to be one: a few are read faster than it."""
+    if listing.index is None:
+        return len(listing.heads) >= limits.heads_without_index
+    since = listing.index.last_modified
+    changed = sum(head.last_modified > since for head in listing.heads.values())
+    return changed >= max(limits.heads_besides_index, len(listing.heads) // _ONE_IN)
+
+
+def look_after_index(context: Context, done: str) -> Step[None]:
+    """Write the table's index, which nothing depends on, after all that anything depends on; where
+    it is behind, and another process has not just done it.
+
+    :param done: what stands, whatever becomes of the index.
+    """
+    try:
+        listing = yield from list_heads_and_index(context)
+        if is_behind(listing, context.limits):
+            yield from write_index(context, listing)
+    except ZeroRenameError as error:
+        logger.warning(
+            "%s: the table's index was not written; %s, and readers read the heads instead: %s",
+            context.root.url,
+            done,
+            error,
+        )
+
+
+def write_index_now(context: Context) -> Step[bool]:
+    """As :func:`write_index`, however few heads have changed.
+
+    :raises TableNotFoundError: no table here.
+    """
+    yield from read_table(context)
+    return (yield from write_index(context, (yield from list_heads_and_index(context))))
+
+
+def write_index(context: Context, listing: HeadListing) -> Step[bool]:
+    """Put what the heads name into the index; objects of it whose partitions have not changed
+    stay.
+
+    Of partitions whose heads carry a claim, name what cannot be read, or are gone, it says what
+    it said before, if anything: readers read those heads.
+
+    :param listing: the heads and the index as they are listed.
+    :return: whether it is there now; ``False``: another process wrote it meanwhile, or the store
+        refused.
+    """
+    if not listing.heads:
+        return True
+    old = yield from read_index(context)
+    entries = old.entries
+    known = still_true(entries, listing.heads)
+    read = yield from _read(context, listing, entries, known)
+    # Of a head that is gone, or was made anew since, the index alone may tell.
+    kept, made = _arranged(old, entries | read, context.limits.files_per_object)
+    if old.parts and not made:
+        return True
+    keys = [context.root.index_part_key(context.write_id()) for _ in made]
+    parts = [
+        IndexPart(key, chunk[0].name, chunk[-1].name, sum(it.rows for it in chunk))
+        for key, chunk in zip(keys, made, strict=True)
+    ]
+    puts = tuple(
+        Put(key, encode_part(context.root, chunk), content_type="application/vnd.apache.parquet")
+        for key, chunk in zip(keys, made, strict=True)
+    )
+    answers = yield All(puts)
+    if not all(isinstance(answer, Done) for answer in answers):
+        return False
+    write_id = context.write_id()
+    index = TableIndex(write_id, tuple(sorted((*kept, *parts), key=lambda part: part.first)))
+    put = Put(
+        context.root.index_key,
+        index.encode(),
+        if_none_match=old.etag is None,
+        if_match=old.etag,
+    )
+    outcome = yield from put_record(put, write_id)
+    if isinstance(outcome, Written):
+        superseded = [part.key for part in old.parts if part not in kept]
+        yield All(tuple(Delete(key) for key in superseded))
+        return True
+    if isinstance(outcome, NotWritten):
+        yield All(tuple(Delete(key) for key in keys))
+    return False
+
+
+def _read(
+    context: Context,
+    listing: HeadListing,
+    old: Mapping[str, IndexedPartition],
+    known: Mapping[str, IndexedPartition],
+) -> Step[dict[str, IndexedPartition]]:
+    """What the heads name that the index does not know.
+
+    :param old: all that it says; ``known``: what of it is still so.
+    """
+    changed = [head.slot for name, head in listing.heads.items() if name not in known]
+    found = yield All(tuple(or_damage(read_head(context, slot)) for slot in changed))
+    states = _unclaimed(found)
+    before = {name: it.files for name, it in old.items()}
+    named = yield from files_of_heads(context, states, before)
+    return {
+        state.slot.name: IndexedPartition(
+            state.slot.name, state.etag, state.head.epoch, of_it, state.head.schema_version
+        )
+        for state, of_it in zip(states, named.files, strict=True)
+        if state.etag is not None
+        and not isinstance(of_it, DamagedError)
+        and not _made_anew(state, old.get(state.slot.name))
+    }
+
+
+def _made_anew(state: HeadState, old: IndexedPartition | None) -> bool:
+    return old is not None and was_made_anew(state, old.epoch)
+
+
+def _unclaimed(found: Iterable[HeadState | DamagedError]) -> list[HeadState]:
+    """The heads that say what their partitions hold: the claim of a job that has decided says
+    more."""
+    return [it for it in found if isinstance(it, HeadState) and it.head.claim is None]
+
+
+def _arranged(
+    old: FoundIndex, entries: Mapping[str, IndexedPartition], most: int
+) -> tuple[list[IndexPart], list[list[IndexedPartition]]]:
+    """The objects of the old index that hold what they should, and what new ones are to hold."""
+    parts = sorted(old.parts, key=lambda part: part.first)
+    firsts = [part.first for part in parts]
+    kept: list[IndexPart] = []
+    chunks: list[list[IndexedPartition]] = []
+    changed: list[IndexedPartition] = []
+    ordered = (entries[name] for name in sorted(entries))
+    for number, group in groupby(ordered, lambda it: bisect_right(firsts, it.name) - 1):
+        wanted = tuple(group)
+        if number >= 0 and old.parts[parts[number]] == wanted:
+            kept.append(parts[number])
+            chunks += _chunks(changed, most)
+            changed = []
+        else:
+            changed += wanted
+    return kept, [*chunks, *_chunks(changed, most)]
+
+
+def _chunks(entries: Iterable[IndexedPartition], most: int) -> Iterator[list[IndexedPartition]]:
+    chunk: list[IndexedPartition] = []
+    rows = 0
+    for entry in entries:
+        if chunk and rows + entry.rows > most:
+            yield chunk
+            chunk, rows = [], 0
+        chunk.append(entry)
+        rows += entry.rows
+    if chunk:
+        yield chunk

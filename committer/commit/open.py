@@ -1,0 +1,386 @@
+"""Step 1: the open record, the table, the base; and what earlier tries of the run left."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ..errors import (
+    DamagedError,
+    JobFencedError,
+    OutcomeUnknownError,
+    StoreUnfitError,
+    TableMismatchError,
+    ZeroRenameError,
+)
+from ..format.job_spec import Coordination, JobSpec, OnRepeat, check_options
+from ..format.records.head import HeadState, Slot
+from ..format.records.open_record import OpenRecord
+from ..format.records.store_facts import StoreFacts, other_stores
+from ..format.records.table_record import TableRecord
+from ..format.schema.compatibility import check_types
+from ..format.schema.evolution import evolved, overwritten
+from ..format.schema.types import normalise
+from ..store.conditional_put import Uncertain, Written, put_record
+from ..store.requests import Absent, All, Delete, Get, Put, Step
+from .abort import abort_job_id
+from .apply import committed, finish
+from .first_job import check_table, confirm, design_table, in_its_case
+from .index.write_index import is_behind
+from .others import about_other
+from .state.context import Context
+from .state.decide import Decided, read_decision
+from .state.found_table import FoundTable, find_table, is_unused
+from .state.heads import HeadListing, ListedHead, list_heads_and_index, read_head
+from .state.job_state import Committed, OpenedJob
+from .state.open_jobs import list_open
+from .state.tolerance import or_damage, or_error
+from .uncoordinated import check_uncoordinated
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+logger = logging.getLogger("zero_rename.committer.commit.open")
+#: Open jobs that a job looks at. Dead ones that nobody recovers must not make
+#: every job dearer.
+_LOOKED_AT = 16
+
+
+@dataclass(frozen=True)
+class OpenEntry:
+    """An open record that was there, and how long it has been silent, by the store's clock.
+
+    :param record: ``None`` where it cannot be read; ``damage`` then says why.
+    """
+
+    job: str
+    record: OpenRecord | None
+    silent_for: float
+    last_modified: float
+    damage: DamagedError | None = None
+
+    @property
+    def patience(self) -> float:
+        """Seconds of silence after which the job counts as dead; the longest that jobs have by
+        default where nothing tells."""
+        return JobSpec.max_duration if self.record is None else self.record.patience
+
+    @property
+    def order(self) -> tuple[float, str]:
+        """Tells which of two jobs opened later: by the store's clock; within its second, by id."""
+        opened_at = None if self.record is None else self.record.opened_at
+        return (self.last_modified if opened_at is None else opened_at, self.job)
+
+
+def open_job(context: Context, spec: JobSpec) -> Step[OpenedJob]:
+    """Begin a job.
+
+    :param spec: its schema in any Arrow types that a table's columns have a form for.
+    :raises UnsupportedTypeError: a column has none; nothing was sent.
+    :raises InvalidInputError: options or columns that cannot be right; nothing was sent.
+    :raises TableMismatchError: another schema, layout or coordination than the table's.
+    :raises StoreUnfitError: the store cannot hold the protocol, or cannot hold a second writer.
+    :raises JobFencedError: another try of the same run opens at the same time, and goes on.
+    """
+    spec = checked(context, spec)
+    job = context.job_id()
+    opened_at = yield from _write_open_record(context, job, spec)
+    try:
+        opened = yield from _opened(context, job, spec)
+    except ZeroRenameError:
+        # Nothing but the open record was written: there are no tasks yet.
+        yield Delete(context.root.open_key(job))
+        raise
+    if opened.repeated is not None:
+        yield Delete(context.root.open_key(job))
+    return replace(opened, opened_at=opened_at)
+
+
+def checked(context: Context, spec: JobSpec) -> JobSpec:
+    """A job's specification with its schema in the table's types, where no request is needed to
+    say that it can be right.
+
+    :raises UnsupportedTypeError: a column has no type that a file could hold.
+    :raises InvalidInputError: options or columns that cannot be right.
+    """
+    spec = replace(spec, schema=normalise(spec.schema))
+    check_types(spec.schema, spec.partition_by or ())
+    check_options(spec.files)
+    if spec.base is not None:
+        spec.base.check_table(context.root.url)
+    if spec.coordination is Coordination.NONE:
+        check_uncoordinated(context.root, spec)
+    return spec
+
+
+def _opened(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:
+    if spec.coordination is Coordination.NONE:
+        return (yield from _opened_uncoordinated(context, job, spec))
+    found, (listing, others), once = yield All(
+        (find_table(context), _heads_and_open(context), _once_state(context, spec))
+    )
+    spec = in_its_case(found, spec)
+    table, new = yield from _table_for(context, found, job, spec, tuple(listing.heads.values()))
+    context = replace(context, facts=table.facts)
+    others.discard(job)
+    if others and (spec.once is not None or not table.facts.atomic):
+        others = yield from _look_at_others(context, job, spec, others)
+        if once is not None:
+            once = yield from read_head(context, once.slot)
+    earlier = yield from _earlier_commit(context, once, others)
+    opened = OpenedJob(
+        job=job,
+        root=context.root,
+        spec=spec,
+        schema=_schema(context, table, spec),
+        schema_version=table.schema_version,
+        partition_by=table.partition_by,
+        facts=table.facts,
+        base={name: listed.etag for name, listed in listing.heads.items()},
+        once_base=once.etag if once else None,
+        others=frozenset(others),
+        new_table=new,
+        symlinks=table.symlinks,
+        index_behind=is_behind(listing, context.limits),
+    )
+    if earlier is None or spec.on_repeat is OnRepeat.APPEND:
+        return opened
+    if spec.on_repeat is OnRepeat.SKIP:
+        return replace(opened, repeated=earlier)
+    return replace(opened, repeat_of=earlier.job)
+
+
+def _heads_and_open(context: Context) -> Step[tuple[HeadListing, set[str]]]:
+    """The heads, then the jobs that are open: one that had moved a head as it was listed is among
+    these, or has done all it had to."""
+    listing = yield from list_heads_and_index(context)
+    others = yield from list_open(context)
+    return listing, others
+
+
+def _opened_uncoordinated(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:
+    """No heads, no look at others: the table alone."""
+    found = yield from find_table(context)
+    spec = in_its_case(found, spec)
+    table, new = yield from _table_for(context, found, job, spec, ())
+    return OpenedJob(
+        job=job,
+        root=context.root,
+        spec=spec,
+        schema=table.schema,
+        partition_by=table.partition_by,
+        facts=table.facts,
+        new_table=new,
+    )
+
+
+def _table_for(
+    context: Context,
+    found: FoundTable | None,
+    job: str,
+    spec: JobSpec,
+    heads: Collection[ListedHead],
+) -> Step[tuple[TableRecord, TableRecord | None]]:
+    """The table that a job writes into, and again where its commit is to make it."""
+    if found is None or not found.counts:
+        new = yield from design_table(context, job, spec, heads)
+        return new, new
+    try:
+        check_table(context.root, found.record, spec)
+    except TableMismatchError:
+        if Coordination.NONE in (spec.coordination, found.record.coordination):
+            raise
+        if not (yield from is_unused(context, job)):
+            raise
+        new = yield from design_table(context, job, spec, heads)
+        new = replace(new, instead=replace(found.record, first=None).encode().decode())
+        return new, new
+    yield from confirm(replace(context, facts=found.record.facts), found)
+    return found.record, None
+
+
+def _schema(context: Context, table: TableRecord, spec: JobSpec) -> pa.Schema:
+    """The columns of the job's files."""
+    if not (spec.merge_schema or spec.overwrite_schema):
+        return table.schema
+    changed = overwritten if spec.overwrite_schema else evolved
+    return changed(table.schema, spec.schema, table.partition_by, url=context.root.url)
+
+
+def _write_open_record(context: Context, job: str, spec: JobSpec) -> Step[float]:
+    """Returns when, by the store's clock."""
+    write_id = context.write_id()
+    record = OpenRecord.of(job, write_id, spec)
+    conditional = spec.coordination is Coordination.STORE
+    put = Put(context.root.open_key(job), record.encode(), if_none_match=conditional)
+    outcome = yield from put_record(put, write_id)
+    if isinstance(outcome, Uncertain) and outcome.cause == "NotImplemented":
+        StoreFacts(conditional_put=False).require_coordination(context.root)
+    if not isinstance(outcome, Written):
+        cause = outcome.cause if isinstance(outcome, Uncertain) else "another object is there"
+        raise OutcomeUnknownError(
+            f"The store did not confirm the job's open record ({cause}). Nothing else was written.",
+            table=context.root.url,
+            job=job,
+            key=put.key,
+            remedy="Try again when the store answers; recovery removes the record if it landed.",
+        )
+    return outcome.date
+
+
+def read_open(context: Context, job: str) -> Step[OpenEntry | None]:
+    """A job's open record; ``None`` when it is gone.
+
+    One that cannot be read is an open job all the same: its age is known, and its decision.
+    Silence is the answer's Date less the record's Last-Modified: the store's clock alone.
+    """
+    found = yield Get(context.root.open_key(job))
+    if isinstance(found, Absent):
+        return None
+    silent_for = max(0.0, found.date - found.last_modified)
+    try:
+        record = OpenRecord.decode(found.body, found.key)
+    except DamagedError as error:
+        return OpenEntry(job, None, silent_for, found.last_modified, error)
+    if record.job != job:
+        error = DamagedError(
+            f"An open record names another job, {record.job}.",
+            table=context.root.url,
+            job=job,
+            key=found.key,
+            remedy="Find out who wrote it; it was left as it is.",
+        )
+        return OpenEntry(job, None, silent_for, found.last_modified, error)
+    return OpenEntry(job, record, silent_for, found.last_modified)
+
+
+def _once_state(context: Context, spec: JobSpec) -> Step[HeadState | None]:
+    if spec.once is None:
+        return None
+    return (yield from read_head(context, Slot.once(context.root, spec.once)))
+
+
+def _look_at_others(context: Context, mine: str, spec: JobSpec, others: set[str]) -> Step[set[str]]:
+    """Fence earlier tries of this run; refuse a second live writer where races are not safe.
+
+    An earlier try is among the jobs that were opened last. One that is not looked at, or whose
+    record cannot be read, is not fenced here: the run's ``once`` head then lets one of the two
+    commit.
+
+    :returns: those of ``others`` that are still open, as far as that is known.
+    """
+    names = sorted(others)  # By the time at which they were opened, which their ids begin with.
+    if context.facts.atomic:
+        names = names[-_LOOKED_AT:]
+    found = yield All(tuple(read_open(context, job) for job in names))
+    entries = [entry for entry in found if entry is not None]
+    once = spec.once
+    tries = [e for e in entries if e.record and once is not None and e.record.once == once]
+    if tries:
+        yield from _give_way(context, mine, tries)
+    for entry in tries:
+        assert entry.record is not None
+        aborting = abort_job_id(context, entry.record, entry.last_modified)
+        yield from about_other(context.root, mine, entry.job, aborting)
+    alive = others.difference(names) | {entry.job for entry in entries if entry not in tries}
+    if alive and not context.facts.atomic:
+        yield from _refuse_second_writer(context, entries, alive)
+    return alive
+
+
+def settle_aborted(context: Context, opened: OpenedJob) -> Step[None]:
+    """Clean up what aborted jobs have left that were open when this one opened, of the last ones:
+    the process of one may have been killed amid it. A request for each job that is open; what
+    cannot be cleaned up now is logged, and keeps nobody from his own work."""
+    context = replace(context, facts=opened.facts)
+    names = sorted(opened.others)[-_LOOKED_AT:]
+    found = yield All(tuple(or_error(_settle_aborted(context, job)) for job in names))
+    for job, error in zip(names, found, strict=True):
+        if error is not None:
+            logger.warning(
+                "%s: what is left of job %s, which is aborted, stays for the next one or for "
+                "recovery: %s",
+                context.root.url,
+                job,
+                error,
+            )
+
+
+def _settle_aborted(context: Context, job: str) -> Step[None]:
+    decided = yield from or_damage(read_decision(context, job))
+    if isinstance(decided, Decided) and not decided.decision.is_commit:
+        entry = yield from read_open(context, job)
+        if entry is not None and entry.record is not None:
+            yield from abort_job_id(context, entry.record, entry.last_modified)
+
+
+def _give_way(context: Context, mine: str, tries: list[OpenEntry]) -> Step[None]:
+    """Of tries of a run that open together the last one goes on: else each would fence the other.
+
+    :raises JobFencedError: another one opened later, or has fenced this one.
+    """
+    own = yield from read_open(context, mine)
+    for entry in tries:
+        if own is None or entry.order > own.order:
+            if own is not None and (yield from or_damage(read_decision(context, entry.job))):
+                continue  # It is not at work any more, or its work is reported below.
+            raise JobFencedError(
+                f"Another try of this run, job {entry.job}, was opened at the same time, "
+                "and that one goes on. This one wrote nothing.",
+                table=context.root.url,
+                job=mine,
+                remedy="Nothing is to be done if that try commits; else run the job again.",
+            )
+
+
+def _refuse_second_writer(
+    context: Context, entries: list[OpenEntry], alive: set[str]
+) -> Step[None]:
+    for entry in entries:
+        if entry.job not in alive:
+            continue
+        decided = yield from or_damage(read_decision(context, entry.job))
+        if decided is not None or entry.silent_for > entry.patience:
+            continue
+        raise StoreUnfitError(
+            "Another job is open on this table, and this store "
+            f"({context.facts.server or 'unnamed'}) checks and carries out conditional writes in "
+            "two steps: two writers may both win. Nothing was written.",
+            table=context.root.url,
+            job=entry.job,
+            remedy="Wait for that job, or recover it if it is dead (zero-rename recover "
+            f"{context.root.url} --apply); for parallel writers use "
+            f"{other_stores(context.facts.server)}.",
+        )
+
+
+def _earlier_commit(
+    context: Context, once: HeadState | None, others: set[str]
+) -> Step[Committed | None]:
+    """The job that has done this run's work, applied to its end."""
+    if once is None:
+        return None
+    decided: Decided | None = None
+    if once.head.claim is not None:
+        # A commit that was decided and not applied: its try died in between.
+        decided = yield from read_decision(context, once.head.claim)
+    if (decided is None or not decided.decision.is_commit) and once.head.last_job is not None:
+        decided = yield from read_decision(context, once.head.last_job)
+        if decided is None:
+            raise DamagedError(
+                "An earlier try of this run has committed, and its decision is gone: this one "
+                "would load its rows a second time. Nothing was written.",
+                table=context.root.url,
+                job=once.head.last_job,
+                key=context.root.decision_key(once.head.last_job),
+                remedy="Restore the object from a version or backup, or write under another "
+                "once key once you know whether the rows are there.",
+            )
+    if decided is None or not decided.decision.is_commit:
+        return None
+    still_open = yield from read_open(context, decided.decision.job)
+    if still_open is not None or once.head.claim == decided.decision.job:
+        yield from finish(context, decided)
+    return committed(context, decided, repeated=True)

@@ -1,0 +1,76 @@
+"""Other jobs in a job's way: waited for, fenced when they are silent for too long. Their troubles
+are told as theirs, with what holds for the job itself.
+
+Meeting a committed job that cannot be finished, or one of which nobody can say whether it was
+fenced, does not make the caller's own job committed or unknown: it has decided nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import (
+    DamagedError,
+    OtherJobError,
+    OutcomeUnknownError,
+    UnfinishedAbortError,
+    UnfinishedCommitError,
+)
+from ..format.layout import TableRoot
+from ..format.records.decision import Decision
+from ..store.backoff import Deadline
+from ..store.requests import All, Head, Step, Wait
+from .state.context import Context
+from .state.decide import decide
+
+_TROUBLES = (UnfinishedCommitError, UnfinishedAbortError, OutcomeUnknownError, DamagedError)
+
+
+def about_other(root: TableRoot, job: str, other: str, step: Step[Any]) -> Step[Any]:
+    """Carry out a step that settles another job, for a job that has not decided.
+
+    :param job: the caller's own.
+    :raises OtherJobError: the other job cannot be settled; nothing of ``job`` is visible.
+    """
+    try:
+        return (yield from step)
+    except _TROUBLES as error:
+        settle = f"Settle {other} first: zero-rename recover {root.url} --apply"
+        if isinstance(error, DamagedError) and error.remedy:
+            settle = error.remedy.rstrip(".")  # Recovery would meet the same damage.
+        raise OtherJobError(
+            f"Job {other} is in this job's way and cannot be settled: {error.message} So this job "
+            "commits nothing: nothing of it is visible, and it can be run again.",
+            table=root.url,
+            job=job,
+            other=other,
+            key=error.key,
+            remedy=f"{settle}. Then run this job again.",
+        ) from error
+
+
+def outwait(context: Context, key: str, etag: str | None, job: str, before: int = 0) -> Step[None]:
+    """Wait until a job decides or what it holds changes; fence a job that is silent too long.
+
+    :param key: the record that it holds, a head or ``table.json``; ``etag`` its state.
+    :param before: how many jobs this one has waited for before. Who has waited for many looks more
+        often than who has just come, so that nobody is overtaken for ever.
+    """
+    waiting = context.waiting
+    end = yield from Deadline.after(waiting.cap)
+    silent = yield from Deadline.after(waiting.silence)
+    seen = None
+    while True:
+        held, record = yield All((Head(key), Head(context.root.open_key(job))))
+        # Last: a job closes after it decided, so one without an open record is seen to have
+        # decided.
+        decision = yield Head(context.root.decision_key(job))
+        open_etag = getattr(record, "etag", None)
+        if hasattr(decision, "etag") or getattr(held, "etag", None) != etag:
+            return
+        if open_etag != seen:
+            seen, silent = open_etag, (yield from Deadline.after(waiting.silence))
+        if open_etag is None or (yield from silent.is_over()) or (yield from end.is_over()):
+            yield from decide(context, Decision.abort(job, context.write_id()))
+            return
+        yield Wait(max(waiting.least, waiting.poll / (1 + before)), spread=0.5)

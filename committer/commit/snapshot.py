@@ -1,0 +1,374 @@
+"""Reading a table's state through its heads: files of one state, several partitions as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from ..errors import DamagedError, HeadMovedError, StoreRefusedError, UnfinishedCommitError
+from ..format.job_spec import Coordination
+from ..format.layout import UNPARTITIONED, TableRoot
+from ..format.read_base import ReadBase, listing_digest
+from ..format.records.data_file import DataFile
+from ..format.records.head import HeadState
+from ..format.records.table_record import TableRecord
+from ..format.schema.lost_records import named_by
+from ..store.requests import All, ListedObject, Step, Wait
+from .apply import finish
+from .index.indexed_partition import IndexedPartition
+from .index.lost_heads import KnownEpoch, files_without_heads, find_lost_heads, known_by_index
+from .index.read_index import read_index, still_true
+from .state.context import Context
+from .state.data_listing import list_directories, list_older, list_partitions
+from .state.decide import Decided, read_decision
+from .state.found_table import read_table
+from .state.heads import HeadListing, ListedHead, list_heads, list_heads_and_index, read_head
+from .state.partition_files import files_of_heads
+from .state.tolerance import or_damage
+from .uncoordinated import list_files
+
+_ROUNDS = 60
+_PAUSE = 0.5
+
+#: What the index says of partitions, by name.
+_Indexed = Mapping[str, IndexedPartition]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One consistent state of a table, fixed when it was read.
+
+    :param files: all files of the partitions asked for, by partition and age.
+    :param epochs: epoch by partition. A partition that has files and no epoch holds what a listing
+        showed: files from before the table that nobody has adopted yet, or any of a table of
+        coordination *none*.
+    :param asked: the partitions asked for; ``None``: all.
+    :param lists: partitions without an epoch hold what a listing showed, if it showed any.
+    """
+
+    root: TableRoot
+    schema: pa.Schema
+    partition_by: tuple[str, ...]
+    files: tuple[DataFile, ...]
+    epochs: dict[str, int]
+    asked: Collection[str] | None = None
+    lists: bool = False
+
+    @property
+    def base(self) -> ReadBase:
+        """What a job has read that computes its rows from this state."""
+        # A condition for partitions names those that it was given by name, if any.
+        read = (*(self.asked or ()), *(file.partition for file in self.files))
+        epochs = {**dict.fromkeys(read, 0), **self.epochs}
+        listed = {
+            name: listing_digest((file.key, file.size) for file in files)
+            for name, files in self.by_partition().items()
+            if name not in self.epochs
+        }
+        whole = self.asked is None
+        return ReadBase(self.root.url, epochs, whole, listed if self.lists else None)
+
+    def by_partition(self) -> dict[str, list[DataFile]]:
+        """The files of each partition that has any, oldest first."""
+        files: dict[str, list[DataFile]] = {}
+        for file in self.files:
+            files.setdefault(file.partition, []).append(file)
+        return files
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What of a table can be read, and what cannot.
+
+    :param snapshot: of the partitions that can.
+    :param damaged: why the others cannot, by partition.
+    """
+
+    snapshot: Snapshot
+    damaged: Mapping[str, DamagedError] = field(default_factory=dict)
+
+
+def take_snapshot(context: Context, partitions: Collection[str] | None = None) -> Step[Snapshot]:
+    """Read one state of several partitions.
+
+    LIST the heads, read them and then the decisions of claiming jobs, LIST again: accepted when
+    the ETags are equal and no claim is a decided commit. Else the heads that moved are read again,
+    and the decisions of all claiming jobs. Such a commit is applied first, or waited
+    for where this process may not write. In a table over older files, the files are listed once
+    before: a partition whose head has not moved by then holds what that listing showed. Of many
+    heads the index is asked first: those that it knows by their ETag are not read. A partition
+    without a head that the index, a decision or a file's name tells of has lost it; where there
+    is no index, and for partitions by name without a head, files are listed for that.
+
+    :param partitions: Hive-escaped partition paths; ``None`` for all.
+    :raises TableNotFoundError: no such table.
+    :raises DamagedError: what names the files of one of them cannot be read, or is gone.
+    :raises UnfinishedCommitError: a committed job could not be applied and its owner does not
+        finish either.
+    """
+    found = yield from _look(context, partitions, _indexed)
+    for partition in sorted(found.damaged):
+        raise found.damaged[partition]
+    return found.snapshot
+
+
+def survey(context: Context, partitions: Collection[str] | None = None) -> Step[Survey]:
+    """As :func:`take_snapshot`, but a partition that cannot be read does not keep the others
+    from being, and every record is looked at: for who looks after a table. Rows are not to be
+    read from it."""
+    return (yield from _look(context, partitions, _nothing_indexed))
+
+
+#: What the index says of partitions that are asked for, by name.
+_AskIndex = Callable[[Context, HeadListing, Collection[str] | None], Step[_Indexed]]
+
+
+def _indexed(
+    context: Context, listing: HeadListing, asked: Collection[str] | None
+) -> Step[_Indexed]:
+    wanted = _wanted(listing.heads, asked)
+    few = _are_names(asked) and len(wanted) < context.limits.heads_besides_index
+    if listing.index is None or few:
+        return {}
+    index = yield from read_index(context, wanted or None)
+    return {n: it for n, it in index.entries.items() if asked is None or n in asked}
+
+
+def _nothing_indexed(
+    context: Context, listing: HeadListing, asked: Collection[str] | None
+) -> Step[_Indexed]:
+    yield from ()
+    return {}
+
+
+def _are_names(asked: Collection[str] | None) -> bool:
+    """Whether partitions are asked for by name; else by a condition, or all of them are."""
+    return isinstance(asked, tuple | list | set | frozenset)
+
+
+def _look(context: Context, partitions: Collection[str] | None, known: _AskIndex) -> Step[Survey]:
+    table = yield from read_table(context)
+    if table.coordination is Coordination.NONE:
+        files = yield from list_files(context, table.partition_by, partitions)
+        listed = Snapshot(context.root, table.schema, table.partition_by, files, {}, partitions)
+        return Survey(listed)
+    context = replace(context, facts=table.facts)
+    older: dict[str, list[ListedObject]] = {}
+    if table.unadopted:
+        older = yield from list_older(context, table, partitions)
+    listing = yield from list_heads_and_index(context)
+    wanted = _wanted(listing.heads, partitions)
+    index = yield from known(context, listing, partitions)
+    states: list[HeadState] = []
+    for _ in range(_ROUNDS):
+        indexed = still_true(index, wanted)
+        unknown = {name: head for name, head in wanted.items() if name not in indexed}
+        found = yield from _read_moved(context, unknown, states)
+        damaged = {name: it for name, it in found.items() if isinstance(it, DamagedError)}
+        states = [state for state in found.values() if isinstance(state, HeadState)]
+        settled = yield from _settle_claims(context, states, damaged)
+        heads = yield from list_heads(context)
+        again = _wanted(heads, partitions)
+        seen = _etags(wanted) | {state.slot.name: state.etag for state in states}
+        if settled and _etags(again) == seen:
+            view = _View(context, table, index, indexed, states, heads, older, damaged)
+            seen_now: Survey = yield from _snapshot(view, partitions)
+            if not any(isinstance(it, HeadMovedError) for it in seen_now.damaged.values()):
+                return seen_now
+            # What heads named was put into other lists before it was read here.
+            again = _wanted((yield from list_heads(context)), partitions)
+        wanted = again
+    raise UnfinishedCommitError(
+        f"The table did not hold still for {_ROUNDS} looks, or a committed job is not applied.",
+        table=context.root.url,
+        remedy=f"Finish what is open: zero-rename recover {context.root.url} --apply",
+    )
+
+
+def _wanted(
+    listed: dict[str, ListedHead], partitions: Collection[str] | None
+) -> dict[str, ListedHead]:
+    if partitions is None:
+        return listed
+    return {name: head for name, head in listed.items() if name in partitions}
+
+
+def _read_moved(
+    context: Context, listed: dict[str, ListedHead], known: list[HeadState]
+) -> Step[dict[str, HeadState | DamagedError]]:
+    """The heads that are listed. Those whose ETag is still the one that was read are not read
+    again: where many writers are at work, some head moves between any two listings of all.
+
+    :param known: as they were read in the rounds before.
+    """
+    same = {s.slot.name: s for s in known if s.slot.name in listed}
+    same = {name: state for name, state in same.items() if state.etag == listed[name].etag}
+    moved = [name for name in listed if name not in same]
+    reads = tuple(or_damage(read_head(context, listed[name].slot)) for name in moved)
+    return {**same, **dict(zip(moved, (yield All(reads)), strict=True))}
+
+
+def _etags(listed: dict[str, ListedHead]) -> dict[str, str | None]:
+    return {name: head.etag for name, head in listed.items()}
+
+
+def _settle_claims(
+    context: Context, states: list[HeadState], damaged: dict[str, DamagedError]
+) -> Step[bool]:
+    """Apply the decided commits among the claims; ``False`` if there were any.
+
+    :param damaged: is added the partitions of claims that cannot be settled: whether their job
+        is committed, or its rows, nobody can tell.
+    """
+    jobs = sorted({state.head.claim for state in states if state.head.claim is not None})
+    decisions = yield All(tuple(or_damage(read_decision(context, job)) for job in jobs))
+    settled = True
+    for job, decided in zip(jobs, decisions, strict=True):
+        error = decided if isinstance(decided, DamagedError) else None
+        if isinstance(decided, Decided) and decided.decision.is_commit:
+            error = yield from _finish(context, decided)
+            settled = settled and error is not None
+        if error is not None:
+            claimed = (state.slot.name for state in states if state.head.claim == job)
+            damaged |= dict.fromkeys(claimed, error)
+    return settled
+
+
+def _finish(context: Context, decided: Decided) -> Step[DamagedError | None]:
+    try:
+        yield from finish(context, decided)
+    except StoreRefusedError:
+        yield Wait(_PAUSE)  # A reader without the right to write waits for the owner.
+    except DamagedError as error:
+        return error
+    return None
+
+
+def _with_columns(
+    context: Context, table: TableRecord, versions: Iterable[int]
+) -> Step[TableRecord]:
+    """The table's record with the columns of all files that the heads name: read again where it
+    has evolved since it was read.
+
+    :raises DamagedError: it is older than the files.
+    """
+    needed = max(versions, default=0)
+    if needed > table.schema_version:
+        table = yield from read_table(context)
+    if needed > table.schema_version:
+        raise DamagedError(
+            f"Files have columns of version {needed}, table.json has version "
+            f"{table.schema_version}: it was put back to a former state.",
+            table=context.root.url,
+            key=context.root.table_key,
+            remedy="Restore its newest version.",
+        )
+    return table
+
+
+@dataclass(frozen=True)
+class _View:
+    """The heads of one moment.
+
+    :param index: all that the index says, of heads that are not there, too.
+    :param states: those that were read; ``indexed``: what the index says of the others.
+    :param heads: all that are listed, of partitions that are not asked for, too.
+    :param older: files from before the table, by partition.
+    :param damaged: why partitions cannot be read.
+    """
+
+    context: Context
+    table: TableRecord
+    index: _Indexed
+    indexed: _Indexed
+    states: list[HeadState]
+    heads: Mapping[str, ListedHead]
+    older: dict[str, list[ListedObject]]
+    damaged: Mapping[str, DamagedError]
+
+
+def _snapshot(view: _View, asked: Collection[str] | None) -> Step[Survey]:
+    moved = [state for state in view.states if state.head.epoch]
+    known = [it for it in view.indexed.values() if it.epoch]
+    told = {*view.damaged, *(state.slot.name for state in moved), *(it.name for it in known)}
+    unmoved = {name: items for name, items in view.older.items() if name not in told}
+    before = {name: it.files for name, it in view.index.items()}
+    named, (listed, gone) = yield All(
+        (
+            files_of_heads(view.context, moved, before),
+            _without_heads(view, told, unmoved, asked),
+        )
+    )
+    lost = _lost(view, named.decisions)
+    damaged = {**{n: it for n, it in lost.items() if asked is None or n in asked}, **gone}
+    damaged |= view.damaged
+    epochs = {it.name: it.epoch for it in known}
+    files = {**listed, **{it.name: it.files for it in known}}
+    for state, of_it in zip(moved, named.files, strict=True):
+        name = state.slot.name
+        if isinstance(of_it, DamagedError):
+            damaged.setdefault(name, of_it)
+        elif name not in damaged:
+            files[name] = of_it
+            epochs[name] = state.head.epoch
+    every = tuple(file for name in sorted(files) for file in files[name])
+    versions = {it.name: it.schema_version for it in known}
+    versions |= {state.slot.name: state.head.schema_version for state in moved}
+    table = yield from _with_columns(view.context, view.table, tuple(versions.values()))
+    for name, version in versions.items():
+        if version < table.overwritten:
+            # The table was read again, after another change.
+            error = HeadMovedError("Its columns were overwritten.", table=view.context.root.url)
+            damaged.setdefault(name, error)
+    shown = Snapshot(
+        view.context.root,
+        table.schema,
+        table.partition_by,
+        every,
+        epochs,
+        asked,
+        lists=view.table.unadopted,
+    )
+    return Survey(shown, damaged)
+
+
+def _without_heads(
+    view: _View,
+    told: Collection[str],
+    older: Mapping[str, Sequence[ListedObject]],
+    asked: Collection[str] | None,
+) -> Step[tuple[dict[str, tuple[DataFile, ...]], dict[str, DamagedError]]]:
+    """What partitions hold whose heads have never moved, and which of these have lost them. Files
+    from before the table count in one that is over them; in others they are listed only where
+    nothing else would tell of a lost head.
+
+    :param told: partitions of which heads, or the index, tell.
+    """
+    if view.table.unadopted:
+        return (yield from files_without_heads(view.context, older))
+    columns = view.table.partition_by
+    names: Iterable[str] = ()
+    if _are_names(asked):
+        names = asked or ()
+    elif not columns:
+        names = (UNPARTITIONED,)
+    elif not view.index:
+        directories = yield from list_directories(view.context, columns)
+        names = (name for name in directories if asked is None or name in asked)
+    listed = yield from list_partitions(view.context, columns, set(names).difference(told))
+    _, gone = yield from files_without_heads(view.context, listed)
+    return {}, gone
+
+
+def _lost(view: _View, decisions: Iterable[Decided]) -> dict[str, DamagedError]:
+    """The partitions of which the index, or a decision that was read, says more than heads."""
+    root = view.context.root
+    known = [
+        KnownEpoch(change.partition, change.base_epoch + 1, named_by(root, it.decision.job))
+        for it in decisions
+        for change in it.decision.partitions
+    ]
+    known += known_by_index(view.index.values())
+    return find_lost_heads(root, known, view.heads, view.states)

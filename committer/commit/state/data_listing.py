@@ -1,0 +1,110 @@
+"""Data files as listings show them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from ...format.layout import UNPARTITIONED, TableRoot, is_hidden
+from ...format.records.data_file import DataFile
+from ...format.records.table_record import TableRecord
+from ...format.schema.directory import canonical_name
+from ...format.schema.hive_paths import unescape
+from ...store.listing import list_folders, list_objects
+from ...store.requests import All, ListedObject, Step
+from .context import Context
+
+
+def _belongs(partition: str, columns: tuple[str, ...]) -> bool:
+    """Whether a path has a table's ``column=value`` directories, whatever the values."""
+    if not columns:
+        return partition == UNPARTITIONED
+    parts = partition.split("/")
+    names = [unescape(part.partition("=")[0]) for part in parts if "=" in part]
+    return len(names) == len(parts) and names == list(columns)
+
+
+def list_data(root: TableRoot, partition: str) -> Step[list[ListedObject]]:
+    """A partition's direct children that are data: names that begin with ``_`` or ``.`` never
+    are, nor are the empty objects that some tools write for directories."""
+    prefix = root.partition_prefix(partition)
+
+    def is_data(item: ListedObject) -> bool:
+        name = item.key.removeprefix(prefix)
+        return bool(name) and not is_hidden(name)
+
+    listing = yield from list_objects(prefix, direct=True, wanted=is_data)
+    return list(listing.objects)
+
+
+def list_table(
+    context: Context, partition_by: tuple[str, ...]
+) -> Step[dict[str, list[ListedObject]]]:
+    """Every data file of a table, by partition: one request per thousand keys.
+
+    Files elsewhere than in a partition of the table are left out.
+    """
+    # Without partitions the files are direct children, and nothing else need be listed.
+    listing = yield from list_objects(f"{context.root.prefix}/", direct=not partition_by)
+    found: dict[str, list[ListedObject]] = {}
+    for item in listing.objects:
+        partition = context.root.partition_of_data_key(item.key)
+        if partition is not None and _belongs(partition, partition_by):
+            found.setdefault(partition, []).append(item)
+    return found
+
+
+def list_directories(context: Context, partition_by: tuple[str, ...]) -> Step[list[str]]:
+    """The partitions whose directories a listing shows: one request for each directory above
+    them, and for each thousand."""
+    level = [""]
+    for depth in range(1, len(partition_by) + 1):
+        folders = tuple(list_folders(f"{context.root.prefix}/{above}") for above in level)
+        children = yield All(folders)
+        level = [
+            f"{above}{name}/"
+            for above, names in zip(level, children, strict=True)
+            for name in names
+            if _belongs(f"{above}{name}", partition_by[:depth])
+        ]
+    return [path.rstrip("/") for path in level]
+
+
+def list_partitions(
+    context: Context, partition_by: tuple[str, ...], partitions: Collection[str] | None
+) -> Step[dict[str, list[ListedObject]]]:
+    """The data files of some partitions, by partition: those that are there.
+
+    :param partitions: Hive-escaped partition paths, or anything that tells by ``in`` whether one
+        is meant; ``None`` for all.
+    """
+    if isinstance(partitions, tuple | list | set | frozenset):
+        names = sorted(set(partitions))
+        found = yield All(tuple(list_data(context.root, name) for name in names))
+        return {name: files for name, files in zip(names, found, strict=True) if files}
+    # A filter over partition columns cannot be asked for the partitions it means.
+    every = yield from list_table(context, partition_by)
+    return {n: every[n] for n in sorted(every) if partitions is None or n in partitions}
+
+
+def list_older(
+    context: Context, table: TableRecord, partitions: Collection[str] | None
+) -> Step[dict[str, list[ListedObject]]]:
+    """The data files in the partitions of a table over older files, by partition.
+
+    :param partitions: as in :func:`list_partitions`; none is asked about a directory whose values
+        are none of the columns' types.
+    """
+    if isinstance(partitions, tuple | list | set | frozenset):
+        return (yield from list_partitions(context, table.partition_by, partitions))
+    every = yield from list_table(context, table.partition_by)
+    return {
+        name: items
+        for name, items in every.items()
+        if canonical_name(name, table.schema, table.partition_by) is not None
+        and (partitions is None or name in partitions)
+    }
+
+
+def foreign_file(partition: str, item: ListedObject) -> DataFile:
+    """A file that nobody counted."""
+    return DataFile(item.key, partition, item.size, rows=-1, checksum="", job="")

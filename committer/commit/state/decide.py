@@ -1,0 +1,233 @@
+"""Writing and reading decisions. The verdict read back counts, whoever wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from ...errors import (
+    CommitStateUnknownError,
+    DamagedError,
+    OutcomeUnknownError,
+    RefusedError,
+    StoreUnfitError,
+    StoreUnreachableError,
+    UnfinishedCommitError,
+)
+from ...format.records.decision import (
+    Decision,
+    DecisionPart,
+    PartReference,
+    join_parts,
+    split_into_parts,
+)
+from ...format.records.partition_decision import PartitionDecision
+from ...store.conditional_put import NotWritten, Uncertain, Written, put_record
+from ...store.requests import LIST_BYTES, Absent, All, Delete, Found, Get, Put, Step
+from .context import Context
+from .probe import what_changed
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A decision that stands.
+
+    :param etag: the decision object's ETag.
+    :param date: when it was written, by the store's clock, seconds since the epoch.
+    """
+
+    decision: Decision
+    etag: str
+    date: float
+
+    @cached_property
+    def changes(self) -> Mapping[str, list[PartitionDecision]]:
+        """What the decision says, by partition."""
+        found: dict[str, list[PartitionDecision]] = {}
+        for change in self.decision.partitions:
+            found.setdefault(change.partition, []).append(change)
+        return found
+
+
+def read_decision(context: Context, job: str) -> Step[Decided | None]:
+    """The decision of ``job`` with all its parts, or ``None`` while it has none."""
+    found = yield Get(context.root.decision_key(job), most=LIST_BYTES)
+    if isinstance(found, Absent):
+        return None
+    return (yield from _whole(context, job, found))
+
+
+def _whole(context: Context, job: str, found: Found) -> Step[Decided]:
+    """A decision with its parts; as it is now where it was settled, and its parts removed, since
+    it was read."""
+    while True:
+        try:
+            return (yield from _decoded(context, job, found))
+        except DamagedError:
+            now = yield Get(found.key, most=LIST_BYTES)
+            if isinstance(now, Absent) or now.etag == found.etag:
+                raise
+            found = now
+
+
+def _decoded(context: Context, job: str, found: Found) -> Step[Decided]:
+    decision = Decision.decode(found.body, found.key, context.root, job)
+    if decision.parts:
+        parts = yield All(tuple(_read_part(context, job, part) for part in decision.parts))
+        decision = join_parts(decision, parts)
+    written = decision.decided_at
+    return Decided(decision, found.etag, found.last_modified if written is None else written)
+
+
+def _read_part(context: Context, job: str, part: PartReference) -> Step[DecisionPart]:
+    found = yield Get(part.key, most=LIST_BYTES)
+    if isinstance(found, Absent) or found.etag != part.etag:
+        raise DamagedError(
+            "A part of a job's decision is missing or is not the one that was decided; nothing "
+            "was changed.",
+            table=context.root.url,
+            job=job,
+            key=part.key,
+            remedy="Restore the object from a version or backup, then run recovery again.",
+        )
+    return DecisionPart.decode(found.body, part.key, context.root, job)
+
+
+def decide_abort(context: Context, job: str) -> Step[Decided]:
+    """Decide that a job is aborted, unless it is decided; return the decision that stands.
+
+    It looks for one first: what is decided stands on a store, too, that has ceased to keep its
+    conditions.
+
+    :raises OutcomeUnknownError: as :func:`decide`.
+    """
+    standing = yield from read_decision(context, job)
+    if standing is not None:
+        return standing
+    return (yield from decide(context, Decision.abort(job, context.write_id())))
+
+
+def decide(context: Context, decision: Decision) -> Step[Decided]:
+    """Write a job's decision, unless one stands; return the one that stands.
+
+    A store that keeps no conditions holds tables of coordination *none* only. There the owner
+    alone decides, and the decision is a plain journal.
+
+    :raises CommitStateUnknownError: the store never said; nothing may be cleaned up.
+    :raises OutcomeUnknownError: the same, of an abort decision.
+    """
+    compact = decision
+    parts = split_into_parts(decision, context.limits.files_per_object)
+    if parts:
+        written = yield All(tuple(_write_part(context, decision.job, part) for part in parts))
+        compact = replace(decision, parts=tuple(written))
+    key = context.root.decision_key(decision.job)
+    put = Put(key, compact.encode(), if_none_match=context.facts.conditional_put)
+    outcome = yield from put_record(put, decision.write_id)
+    match outcome:
+        case Written():
+            return Decided(decision, outcome.etag, outcome.date)
+        case NotWritten(current=Found() as current):
+            if parts:
+                # Parts of a commit decision that lost to an abort.
+                yield All(tuple(Delete(part.key) for part in compact.parts))
+            return (yield from _whole(context, decision.job, current))
+        case NotWritten():
+            raise _unknown(context, decision, "the decision was there and is gone")
+        case Uncertain():
+            raise _unknown(context, decision, outcome.cause)
+
+
+def amend(context: Context, decided: Decided, changed: Decision) -> Step[Decided]:
+    """Write a commit decision again in which files moved from ``files`` to ``lost``.
+
+    The verdict stands and so does its date. Whoever still holds the former text completes the
+    same files but the lost ones, and stops at those.
+
+    :raises UnfinishedCommitError: the decision is not the one that was read, or the store did
+        not say.
+    """
+    changed = replace(changed, write_id=context.write_id(), parts=(), decided_at=decided.date)
+    parts = split_into_parts(changed, context.limits.files_per_object)
+    compact = changed
+    if parts:
+        written = yield All(tuple(_write_part(context, changed.job, part) for part in parts))
+        compact = replace(changed, parts=tuple(written))
+    put = Put(context.root.decision_key(changed.job), compact.encode(), if_match=decided.etag)
+    outcome = yield from put_record(put, changed.write_id)
+    if isinstance(outcome, Written):
+        return Decided(changed, outcome.etag, decided.date)
+    cause = outcome.cause if isinstance(outcome, Uncertain) else "it was changed meanwhile"
+    raise UnfinishedCommitError(
+        f"The decision could not be written again ({cause}). Its verdict stands.",
+        table=context.root.url,
+        job=changed.job,
+        key=put.key,
+        remedy="Run the repair again.",
+    )
+
+
+def _write_part(context: Context, job: str, part: DecisionPart) -> Step[PartReference]:
+    key = context.root.decision_part_key(job, part.write_id, part.number)
+    put = Put(key, part.encode(), if_none_match=context.facts.conditional_put)
+    outcome = yield from put_record(put, part.write_id)
+    if not isinstance(outcome, Written):
+        if not isinstance(outcome, Uncertain):
+            outcome = Uncertain("another object is there")
+        raise (yield from not_confirmed(context, job, key, "a part of the decision", outcome))
+    return PartReference(key, outcome.etag)
+
+
+def not_confirmed(
+    context: Context, job: str, key: str, what: str, outcome: Uncertain
+) -> Step[RefusedError]:
+    """What is raised where the store did not say whether a record was written that a job needs
+    before its decision; or refused it for no reason, having ceased to keep its conditions."""
+    what_now = yield from why_refused(context, outcome)
+    undecided = "Nothing is decided, so nothing of this job is visible."
+    if what_now is not None:
+        return StoreUnfitError(
+            f"The store refuses {what} though nobody else has written there. {what_now} "
+            f"{undecided}",
+            table=context.root.url,
+            job=job,
+            key=key,
+            remedy=changed_store_remedy(context),
+        )
+    return StoreUnreachableError(
+        f"The store did not say whether {what} was written ({outcome.cause}). {undecided}",
+        table=context.root.url,
+        job=job,
+        key=key,
+        remedy="Try the job again when the store answers.",
+    )
+
+
+def why_refused(context: Context, outcome: Uncertain) -> Step[str | None]:
+    """What the store has ceased to keep, where it refused a write for no other reason; a
+    sentence."""
+    if not outcome.refused:
+        return None
+    return (yield from what_changed(context.root, context.write_id, context.facts))
+
+
+def changed_store_remedy(context: Context) -> str:
+    """What to do about a store that has ceased to keep its conditions."""
+    return (
+        "Undo what was changed, such as the bucket's versioning, before anybody writes again; "
+        f"zero-rename doctor {context.root.url} says what the store keeps."
+    )
+
+
+def _unknown(context: Context, decision: Decision, cause: str) -> OutcomeUnknownError:
+    error = CommitStateUnknownError if decision.is_commit else OutcomeUnknownError
+    return error(
+        f"The {decision.verdict} decision was sent and the store did not say whether it stands "
+        f"({cause}). The job may be committed. Nothing was cleaned up.",
+        table=context.root.url,
+        job=decision.job,
+        key=context.root.decision_key(decision.job),
+        remedy="Do not run the job again before recovery has settled it: "
+        f"zero-rename recover {context.root.url} --apply",
+    )

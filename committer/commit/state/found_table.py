@@ -1,0 +1,151 @@
+"""``table.json`` as it is found: a table's record, and whether it counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow.types as pt
+
+from ...errors import InvalidInputError, TableNotFoundError
+from ...format.layout import TableRoot, jobs_on_record
+from ...format.records.head import HeadState, Slot
+from ...format.records.table_record import TableRecord
+from ...format.schema.hive_paths import unescape
+from ...store.listing import list_objects
+from ...store.requests import Absent, All, Get, Step
+from .context import Context
+from .decide import read_decision
+from .heads import list_heads, read_head
+from .open_jobs import list_open
+
+
+@dataclass(frozen=True)
+class FoundTable:
+    """A record that is there.
+
+    :param counts: whether it is the table's: the job that made it is committed.
+    :param settled: whether the object says the same: no evolution in it has been decided on.
+    """
+
+    record: TableRecord
+    etag: str
+    counts: bool
+    settled: bool = True
+
+
+def find_table(context: Context) -> Step[FoundTable | None]:
+    """What lies at ``table.json``: one request, and another while its first job is not known to
+    be committed, or that of its evolution to be decided."""
+    found = yield from _find_made(context)
+    if found is None or found.record.evolution is None:
+        return found
+    decided = yield from read_decision(context, found.record.evolution.job)
+    if decided is None:
+        return found
+    committed = decided.decision.is_commit
+    record = found.record.evolved() if committed else replace(found.record, evolution=None)
+    return replace(found, record=record, settled=False)
+
+
+def _find_made(context: Context) -> Step[FoundTable | None]:
+    found = yield Get(context.root.table_key)
+    if isinstance(found, Absent):
+        return None
+    record = TableRecord.decode(found.body, found.key)
+    if record.first is None:
+        return FoundTable(record, found.etag, counts=True)
+    decided = yield from read_decision(context, record.first)
+    counts = decided is not None and decided.decision.is_commit
+    if decided is not None and not counts and record.instead is not None:
+        before = TableRecord.decode(record.instead.encode(), found.key)
+        return FoundTable(replace(before, first=record.first), found.etag, counts=True)
+    return FoundTable(record, found.etag, counts)
+
+
+def read_table(context: Context) -> Step[TableRecord]:
+    """A table's record.
+
+    :raises TableNotFoundError: there is none, or none that counts.
+    """
+    found: FoundTable | None = yield from find_table(context)
+    if found is None or not found.counts:
+        raise TableNotFoundError(
+            "There is no zero_rename table here.",
+            table=context.root.url,
+            key=context.root.table_key,
+            remedy="Check the root; a first write makes the table.",
+        )
+    return found.record
+
+
+def refuse_partition_folder(context: Context) -> Step[None]:
+    """Refuse a root that is a partition's directory of another table: its heads would be gone by.
+
+    Asked where a root has no record of its own; one request for each ``column=value`` at its end.
+
+    :raises InvalidInputError: it is one; says what to write instead.
+    """
+    folders = _above(context.root)
+    tables = yield All(tuple(find_table(replace(context, root=root)) for root in folders))
+    for root, found in zip(folders, tables, strict=True):
+        if found is not None and found.counts:
+            raise _no_root(context.root, root, found.record)
+
+
+def _above(root: TableRoot) -> list[TableRoot]:
+    """The folders of which ``root`` may be a partition, nearest first."""
+    parts = root.prefix.split("/")
+    above = []
+    while len(parts) > 1 and "=" in parts[-1]:
+        parts.pop()
+        above.append(TableRoot(root.bucket, "/".join(parts)))
+    return above
+
+
+def _literal(record: TableRecord, column: str, text: str) -> str:
+    """A partition's value as SQL has it."""
+    known = column in record.schema.names
+    kind = record.schema.field(column).type if known else None
+    is_plain = kind is not None and (pt.is_integer(kind) or pt.is_decimal(kind))
+    return text if is_plain else f"'{text}'"
+
+
+def _no_root(folder: TableRoot, table: TableRoot, record: TableRecord) -> InvalidInputError:
+    partition = folder.prefix.removeprefix(f"{table.prefix}/")
+    named = [part.partition("=") for part in partition.split("/")]
+    if len(named) == len(record.partition_by):
+        option, value = "partitions", partition
+    else:
+        option = "where"
+        value = " and ".join(
+            f"{unescape(name)} = {_literal(record, unescape(name), unescape(raw))}"
+            for name, _, raw in named
+        )
+    return InvalidInputError(
+        f"{folder.url} is a partition of the table {table.url}, not a table: read without the "
+        "table's heads it may show half of a job, and no reader of the table sees what is written "
+        "there. Nothing was read or written.",
+        table=folder.url,
+        remedy=f'Read {table.url} with .option("{option}", "{value}"), or by '
+        "Table(…).to_arrow(partitions=[…]); write to it with rows of that partition.",
+    )
+
+
+def is_unused(context: Context, mine: str) -> Step[bool]:
+    """Whether no job has committed here, and none but ``mine`` is under way.
+
+    Versions before wrote ``table.json`` when a first job opened, and left it where that job failed.
+    The open records are listed first: a job that closed before that has left its decision.
+    """
+    if (yield from list_open(context)) - {mine}:
+        return False
+    listed = yield from list_heads(context)
+    slots = (Slot.partition(context.root, name) for name in listed)
+    states: list[HeadState] = yield All(tuple(read_head(context, slot) for slot in slots))
+    if any(state.head.epoch or state.head.claim not in (None, mine) for state in states):
+        return False
+    prefix = context.root.decisions_prefix
+    found = yield from list_objects(prefix)
+    jobs = jobs_on_record(prefix, found.keys)
+    decisions = yield All(tuple(read_decision(context, job) for job in jobs))
+    return not any(decided and decided.decision.is_commit for decided in decisions)

@@ -1,0 +1,115 @@
+"""Reading and swapping heads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...errors import DamagedError
+from ...format.records.head import HeadState, PartitionHead, Slot, head_at, partition_of_slot_key
+from ...store.conditional_put import NotWritten, Uncertain, Written, put_record
+from ...store.listing import list_objects
+from ...store.requests import Absent, All, Found, Get, ListedObject, Put, Step
+from .context import Context
+from .tolerance import or_damage
+
+
+def read_head(context: Context, slot: Slot) -> Step[HeadState]:
+    """A slot's head now; epoch 0 where there is none."""
+    found = yield Get(slot.key)
+    return head_state(context, slot, found)
+
+
+def head_state(context: Context, slot: Slot, found) -> HeadState:
+    if isinstance(found, Absent):
+        return HeadState(slot, PartitionHead.initial(slot), None)
+    return HeadState(slot, PartitionHead.decode(found.body, slot, context.root), found.etag)
+
+
+@dataclass(frozen=True)
+class Swapped:
+    """The new head is there."""
+
+    state: HeadState
+    date: float
+
+
+def swap_head(
+    context: Context, state: HeadState, new: PartitionHead
+) -> Step[Swapped | NotWritten | Uncertain]:
+    """Put ``new`` where ``state`` was read, if that is still what is there."""
+    put = Put(state.slot.key, new.encode(), if_none_match=state.etag is None, if_match=state.etag)
+    outcome = yield from put_record(put, new.write_id)
+    if isinstance(outcome, Written):
+        return Swapped(HeadState(state.slot, new, outcome.etag), outcome.date)
+    return outcome
+
+
+def release_claim(context: Context, slot: Slot, job: str, holder: str | None = None) -> Step[bool]:
+    """Take ``job``'s claim off a head, if it is there. ``False``: the store did not say.
+
+    :param holder: only the claim of this process; ``None``: any process's, once the job is decided.
+    """
+    while True:
+        state = yield from read_head(context, slot)
+        if state.head.claim != job or state.etag is None:
+            return True
+        if holder is not None and state.head.holder != holder:
+            return True
+        released = state.head.released(context.write_id(), state.etag)
+        outcome = yield from swap_head(context, state, released)
+        if isinstance(outcome, Swapped):
+            return True
+        if isinstance(outcome, Uncertain):
+            return False
+
+
+@dataclass(frozen=True)
+class ListedHead:
+    """A head as a listing shows it."""
+
+    slot: Slot
+    etag: str
+    last_modified: float
+
+
+@dataclass(frozen=True)
+class HeadListing:
+    """All heads of partitions as a listing shows them, by partition, and the index's record."""
+
+    heads: dict[str, ListedHead]
+    index: ListedObject | None
+
+
+def list_heads_and_index(context: Context) -> Step[HeadListing]:
+    """Every partition's head, and the index beside them: one request per thousand."""
+    listing = yield from list_objects(context.root.heads_prefix)
+    heads: dict[str, ListedHead] = {}
+    index = None
+    for item in listing.objects:
+        name = partition_of_slot_key(context.root, item.key)
+        if name is not None:
+            slot = Slot.partition(context.root, name)
+            heads[name] = ListedHead(slot, item.etag, item.last_modified)
+        elif item.key == context.root.index_key:
+            index = item
+    return HeadListing(heads, index)
+
+
+def list_heads(context: Context) -> Step[dict[str, ListedHead]]:
+    """Every partition's head, by partition name: one request per thousand."""
+    listing = yield from list_heads_and_index(context)
+    return listing.heads
+
+
+def all_heads(context: Context) -> Step[list[HeadState | DamagedError]]:
+    """The heads of all partitions and of all runs: one GET each."""
+    partitions = yield from list_heads(context)
+    runs = yield from list_objects(context.root.once_prefix)
+    keys = (*(listed.slot.key for listed in partitions.values()), *runs.keys)
+    found = yield All(tuple(or_damage(_head_at(context, key)) for key in keys))
+    return [state for state in found if state is not None]
+
+
+def _head_at(context: Context, key: str) -> Step[HeadState | None]:
+    found = yield Get(key)
+    return head_at(context.root, found) if isinstance(found, Found) else None

@@ -1,0 +1,79 @@
+"""Signs of life: rewriting a job's open record, never bringing one back that was removed."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from dataclasses import dataclass, field, replace
+
+from ...format.records.open_record import OpenRecord
+from ...store.conditional_put import NotWritten, Written, put_record
+from ...store.driver import Driver
+from ...store.requests import Absent, Get, Put, Step
+from .context import Context
+from .job_state import OpenedJob
+
+logger = logging.getLogger("zero_rename.committer.commit.state.heartbeat")
+
+
+@dataclass(frozen=True)
+class Beats:
+    """How a job's heartbeats are sent.
+
+    :param interval: seconds between two. A job is dead after ten of them, and ten minutes at least.
+    :param longest: seconds after the job's opening when they end.
+    """
+
+    interval: float
+    longest: float
+
+
+#: Of a job whose rows the tasks of a cluster write, for which it may have to wait.
+OF_TASKS = Beats(10.0, math.inf)
+
+
+@dataclass
+class OpenHeartbeat:
+    """Sends one heartbeat of an open job at a call; ``False`` when none is to follow."""
+
+    driver: Driver
+    context: Context
+    opened: OpenedJob
+    beats: Beats
+    began: float = field(default_factory=time.monotonic)
+
+    def __call__(self) -> bool:
+        if time.monotonic() - self.began > self.beats.longest:
+            logger.warning(
+                "%s: job %s has been open for longer than its max_duration, %g seconds: no more "
+                "heartbeats are sent, and others may take it for dead",
+                self.opened.root.url,
+                self.opened.job,
+                self.beats.longest,
+            )
+            return False
+        return self.driver.run(send_heartbeat(self.context, self.opened.job, self.beats.interval))
+
+
+def send_heartbeat(context: Context, job: str, interval: float) -> Step[bool]:
+    """Rewrite a job's open record.
+
+    Conditional on the record as it was read: one that was removed stays removed.
+
+    :param interval: seconds until the next sign, recorded for whoever judges silence.
+    :returns: whether the job is still open; ``True`` too when the store did not say.
+    """
+    key = context.root.open_key(job)
+    found = yield Get(key)
+    if isinstance(found, Absent):
+        return False
+    record = OpenRecord.decode(found.body, key)
+    opened_at = record.opened_at if record.opened_at is not None else found.last_modified
+    write_id = context.write_id()
+    new = replace(record, write_id=write_id, interval=interval, opened_at=opened_at)
+    outcome = yield from put_record(Put(key, new.encode(), if_match=found.etag), write_id)
+    if isinstance(outcome, Written):
+        return True
+    # Another one gave a sign at the same time, or the job was closed.
+    return not (isinstance(outcome, NotWritten) and isinstance(outcome.current, Absent))

@@ -1,0 +1,141 @@
+"""State of a job: opened, committed, aborted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from ...format.job_spec import JobSpec
+from ...format.layout import TableRoot
+from ...format.records.store_facts import StoreFacts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ...format.records.table_record import TableRecord
+
+
+class JobState(StrEnum):
+    """What is known of a job. Unknown: no decision and no open record."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNDECIDED = "undecided"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class PartitionCommit:
+    """What a job did to one partition.
+
+    :param partition: its path; ``""`` of an unpartitioned table.
+    :param epoch: the partition's epoch since, which each change makes greater by one.
+    :param files: files added.
+    :param rows: rows in these.
+    :param bytes: bytes of these.
+    :param removed: files removed.
+    """
+
+    partition: str
+    epoch: int
+    files: int
+    rows: int
+    bytes: int
+    removed: int
+
+
+@dataclass(frozen=True)
+class Committed:
+    """A job that is committed.
+
+    :param job: its id, ``zr1-…``.
+    :param table: the table's root, ``s3://bucket/prefix``.
+    :param partitions: each that it changed, an emptied one among them.
+    :param decided_at: when, by the store's clock, seconds since the epoch.
+    :param repeated: nothing was written now: an earlier try of the run had committed ``job``.
+    :param rewritten: its rows were there before, and were only written again: a compaction.
+    :param retries: requests that got no usable answer and were sent again, as far as the processes
+        tell that took part: the tasks, and the one that commits. Where a process has several jobs
+        at once, those of the others too. 0 in a report of another process.
+    """
+
+    job: str
+    table: str
+    partitions: tuple[PartitionCommit, ...]
+    decided_at: float
+    repeated: bool = False
+    retries: int = 0
+    rewritten: bool = False
+
+    @property
+    def version(self) -> str:
+        """What tells the rows of the job's partitions from those before: their epoch. Where they
+        differ, one of them could be the epoch that another partition had before; then it is the
+        job's id."""
+        epochs = {partition.epoch for partition in self.partitions}
+        return str(epochs.pop()) if len(epochs) == 1 else self.job
+
+    @property
+    def files(self) -> int:
+        return sum(p.files for p in self.partitions)
+
+    @property
+    def rows(self) -> int:
+        return sum(p.rows for p in self.partitions)
+
+    @property
+    def bytes(self) -> int:
+        return sum(p.bytes for p in self.partitions)
+
+
+@dataclass(frozen=True)
+class Aborted:
+    """A job that is aborted: nothing of it is visible or ever will be.
+
+    :param job: its id.
+    :param table: the table's root, ``s3://bucket/prefix``.
+    :param uploads: uploads of it that were aborted now.
+    """
+
+    job: str
+    table: str
+    uploads: int
+
+
+@dataclass(frozen=True)
+class OpenedJob:
+    """An open job. Picklable: Spark carries it from the planner to tasks and to the commit.
+
+    :param schema: which every file follows: the table's schema, or what this job makes of it.
+    :param partition_by: the table's partition columns, outermost first.
+    :param base: ETag of each partition's head when the job opened.
+    :param once_base: the same of the run's ``once`` head; ``None`` where there is none.
+    :param others: jobs that were open then.
+    :param repeat_of: the earlier job of this run, when its files are to be replaced.
+    :param repeated: the earlier job of this run, when nothing is to be written.
+    :param opened_at: when it opened, by the store's clock, before it listed the heads; 0 if that
+        is not known.
+    :param schema_version: of the table's columns when the job opened.
+    :param new_table: what the table will be, when this job's commit is to make it.
+    :param symlinks: whether the table has symlink manifests.
+    :param index_behind: whether its commit looks after the table's index.
+    """
+
+    job: str
+    root: TableRoot
+    spec: JobSpec
+    schema: pa.Schema
+    partition_by: tuple[str, ...]
+    facts: StoreFacts
+    base: Mapping[str, str] = field(default_factory=dict)
+    once_base: str | None = None
+    others: frozenset[str] = frozenset()
+    repeat_of: str | None = None
+    repeated: Committed | None = None
+    opened_at: float = 0.0
+    new_table: TableRecord | None = None
+    symlinks: bool = False
+    index_behind: bool = False
+    schema_version: int = 0

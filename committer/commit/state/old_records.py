@@ -1,0 +1,148 @@
+"""Old records: what jobs left below ``_zero_rename/`` and nobody reads any more.
+
+A failure is read by whoever submitted the application, an object of a probe by the probe, a
+manifest while a head names it, or may come to name it, and by readers who had read the head
+before; one that finds it gone reads the head again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...errors import DamagedError
+from ...format.records.head import HeadState
+from ...format.records.manifest import ManifestOrigin
+from ...store.listing import Listing, list_objects
+from ...store.requests import LIST_BYTES, All, Found, Get, ListedObject, Step
+from .context import Context
+from .heads import ListedHead, list_heads, read_head
+from .tolerance import or_damage
+
+_DAY = 24 * 3600.0
+#: Seconds for which records are kept that nobody needs any more.
+KEPT_FOR = 7 * _DAY
+#: Seconds within which a reader who has read a head reads the manifest that it names.
+_READING = 600.0
+
+
+@dataclass(frozen=True)
+class OldRecord:
+    """A record that is to go; ``reason`` says why."""
+
+    item: ListedObject
+    reason: str
+
+
+@dataclass(frozen=True)
+class ReadHeads:
+    """The heads of all partitions, as they were listed and then read, by partition."""
+
+    listed: Mapping[str, ListedHead]
+    states: Mapping[str, HeadState]
+    damaged: Mapping[str, DamagedError]
+
+
+def read_heads(context: Context) -> Step[ReadHeads]:
+    """Every partition's head: one GET each."""
+    listed = yield from list_heads(context)
+    found = yield All(tuple(or_damage(read_head(context, it.slot)) for it in listed.values()))
+    by_name = dict(zip(listed, found, strict=True))
+    return ReadHeads(
+        listed,
+        {name: it for name, it in by_name.items() if isinstance(it, HeadState)},
+        {name: it for name, it in by_name.items() if isinstance(it, DamagedError)},
+    )
+
+
+def find_old_records(context: Context, kept_for: float) -> Step[list[OldRecord]]:
+    """Failures, inputs and objects of probes of a certain age, and manifests that no head names.
+    Changes nothing.
+
+    :param kept_for: seconds, by the store's clock.
+    """
+    aged, manifests = yield All(
+        (find_aged(context, kept_for), list_objects(context.root.manifests_prefix))
+    )
+    if not manifests.objects:
+        return aged
+    heads = yield from read_heads(context)
+    return aged + (yield from free_manifests(manifests, heads, kept_for))
+
+
+def find_aged(context: Context, kept_for: float) -> Step[list[OldRecord]]:
+    """Runs' failures and inputs, and objects of probes, of a certain age."""
+    root = context.root
+    prefixes = (root.failures_prefix, root.inputs_prefix, root.probe_key(""))
+    failures, inputs, probes = yield All(tuple(map(list_objects, prefixes)))
+    groups = (
+        ("a run's failure", failures.objects),
+        ("a run's inputs", inputs.objects),
+        ("left by a probe", probes.objects),
+    )
+    return [it for what, items in groups for it in aged(what, items, failures.date, kept_for)]
+
+
+def aged(what: str, items: Iterable[ListedObject], now: float, kept_for: float) -> list[OldRecord]:
+    """Those that are to go, by their age."""
+    return [
+        OldRecord(item, f"{what}, {(now - item.last_modified) / _DAY:.0f} days old")
+        for item in items
+        if item.last_modified < now - kept_for
+    ]
+
+
+def free_manifests(manifests: Listing, heads: ReadHeads, kept_for: float) -> Step[list[OldRecord]]:
+    """Manifests that no head names or can come to name.
+
+    :param manifests: as they were listed *before* the heads were read. One that is written for the
+        state in which a head was found may be named yet, however long ago it was written: the swap
+        may be on its way. That state never comes back, so one of any other is free for good.
+    :param kept_for: seconds; readers of a former state get no more than these to come to it.
+    """
+    grace = min(kept_for, _READING)
+    named = {it.key for state in heads.states.values() for it in state.head.manifests}
+    unnamed = [
+        item
+        for item in manifests.objects
+        if item.key not in named and item.last_modified < manifests.date - grace
+    ]
+    bodies = yield All(tuple(Get(item.key, most=LIST_BYTES) for item in unnamed))
+    written = {item.key: item.last_modified for item in manifests.objects}
+    return [
+        OldRecord(item, "a list of files that no head names")
+        for item, body in zip(unnamed, bodies, strict=True)
+        if isinstance(body, Found) and _is_free(body, item, heads, written, manifests.date - grace)
+    ]
+
+
+def _is_free(
+    body: Found,
+    item: ListedObject,
+    heads: ReadHeads,
+    written: Mapping[str, float],
+    before: float,
+) -> bool:
+    try:
+        origin = ManifestOrigin.decode(body.body, body.key)
+    except DamagedError:
+        return False
+    state = heads.states.get(origin.partition)
+    if state is None or _may_be_named(origin, state):
+        return False
+    # Superseded when the head moved last, at the latest, and when its newest manifest was written.
+    moved = heads.listed[origin.partition].last_modified
+    folded = max((written.get(it.key, moved) for it in state.head.manifests), default=moved)
+    return min(moved, folded) < before or item.last_modified < before - _DAY
+
+
+def _may_be_named(origin: ManifestOrigin, state: HeadState) -> bool:
+    """Whether the swap of the head for one that names the manifest may be under way."""
+    if origin.follows is None:  # Former versions wrote them while they held the claim.
+        return state.head.claim is not None
+    return origin.follows == state.etag
+
+
+def sizes(records: Sequence[OldRecord]) -> int:
+    """Bytes of them all."""
+    return sum(it.item.size for it in records)

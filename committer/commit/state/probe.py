@@ -1,0 +1,307 @@
+"""Probe of a store: which promises it keeps, found out before a table's first write.
+
+What it finds stays in ``table.json``, so nothing uncertain may get there: a question that the
+store answered with a time-out, a 5xx or a 409 is put again, on another key, where a late request
+of the first time changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+from ...errors import StoreRefusedError, StoreUnfitError, StoreUnreachableError, ZeroRenameError
+from ...format.layout import TableRoot
+from ...format.records.store_facts import StoreFacts, other_stores
+from ...store.backoff import Backoff
+from ...store.listing import list_uploads
+from ...store.requests import (
+    AbortUpload,
+    All,
+    CompleteUpload,
+    Created,
+    CreateUpload,
+    Delete,
+    Deleted,
+    DeleteMany,
+    Done,
+    Found,
+    Head,
+    Put,
+    Refused,
+    ServerName,
+    Step,
+    Unknown,
+    UploadPart,
+)
+
+T = TypeVar("T")
+#: Stores whose conditional writes are known to be checked and carried out in two steps, by the
+#: name they give themselves: moto, versitygw on posix, S3Mock. Others show it when racing creators
+#: have two winners; a race can refute atomicity, never prove it.
+_NOT_ATOMIC = ("werkzeug", "versitygw", "s3-mock-file-store")
+_RACERS = 8
+#: Racers that must be answered: with fewer it was no race.
+_ANSWERED = 5
+_COMPLETES = 3
+#: A question of three requests is answered in half of the tries where one answer in five is unsure.
+_TRIES = Backoff(tries=20, first=0.5, cap=4.0)
+#: Refusals that speak of the moment, not of the condition.
+_PASSING = frozenset(
+    {
+        "ConditionalRequestConflict",
+        "OperationAborted",
+        "InternalError",
+        "RequestTimeout",
+        "ServiceUnavailable",
+        "SlowDown",
+    }
+)
+
+
+class _UnansweredError(Exception):
+    """An answer that leaves open what the store keeps."""
+
+
+@dataclass
+class _Questions:
+    """The questions of one probe.
+
+    :param ids: makes ids that never repeat.
+    :param keys: every key that was asked on.
+    """
+
+    root: TableRoot
+    ids: Callable[[], str]
+    keys: list[str] = field(default_factory=list)
+
+    def ask(self, name: str, question: Callable[[str], Step[T]], unique: str) -> Step[T]:
+        """Put a question until its answer is certain.
+
+        :raises StoreUnreachableError: it never was.
+        """
+        cause = ""
+        for attempt in _TRIES.attempts():
+            yield from _TRIES.pause(attempt)
+            key = self.root.probe_key(f"{self.ids() if attempt else unique}-{name}")
+            self.keys.append(key)
+            try:
+                return (yield from question(key))
+            except _UnansweredError as error:
+                cause = str(error)
+        raise StoreUnreachableError(
+            f"What this store keeps could not be found out: {_TRIES.tries} times it did not say "
+            f"what became of a probe's request ({cause}). Only probe objects were written, and "
+            "nothing was recorded.",
+            table=self.root.url,
+            key=self.keys[-1],
+            remedy="Run the job again when the store answers.",
+        )
+
+
+def probe(root: TableRoot, ids: Callable[[], str]) -> Step[StoreFacts]:
+    """Find out what the store keeps, with small objects under ``_zero_rename/probe/``.
+
+    All objects and uploads of the probe are gone afterwards.
+
+    :raises StoreUnfitError: the store removes objects that were never asked to go.
+    :raises StoreUnreachableError: it did not answer certainly, however often it was asked.
+    :raises StoreRefusedError: it lets nothing be deleted.
+    """
+    questions = _Questions(root, ids)
+    ask = partial(questions.ask, unique=ids())
+    try:
+        created, raced, swapped, deleted, kept, upload = yield All(
+            (
+                ask("create", _probe_create),
+                ask("race", _probe_race),
+                ask("swap", _probe_swap),
+                ask("delete", partial(_probe_delete, root)),
+                ask("abort", _probe_abort),
+                ask("upload", _probe_upload),
+            )
+        )
+    except ZeroRenameError:
+        yield DeleteMany(tuple((key, None) for key in questions.keys))
+        raise
+    yield DeleteMany(tuple((key, None) for key in questions.keys))
+    server = yield ServerName()
+    if not kept:
+        raise _removes_on_abort(root, server)
+    by_prefix, listed, resurrects = upload
+    return StoreFacts(
+        server=server,
+        atomic=raced and not any(name in server.lower() for name in _NOT_ATOMIC),
+        conditional_put=created and swapped,
+        conditional_delete=deleted,
+        uploads_by_prefix=by_prefix,
+        uploads_listed=listed,
+        complete_resurrects=resurrects,
+    )
+
+
+def what_changed(root: TableRoot, ids: Callable[[], str], known: StoreFacts) -> Step[str | None]:
+    """What a store has ceased to keep, by another probe, a sentence; ``None``: nothing, as far as
+    that can be found out now.
+
+    :param known: what it kept when the table was made.
+    """
+    try:
+        now = yield from probe(root, ids)
+    except StoreUnfitError as error:
+        return error.message
+    except ZeroRenameError:
+        return None
+    lost = known.lost(now)
+    if not lost:
+        return None
+    return f"The store ({now.server or 'unnamed'}) has changed: {'; '.join(lost.values())}."
+
+
+def _certain(answer: Any) -> Any:
+    """An answer, if it tells what happened.
+
+    :raises _UnansweredError: it does not.
+    """
+    if isinstance(answer, Unknown):
+        raise _UnansweredError(answer.cause)
+    if isinstance(answer, Refused) and answer.code in _PASSING:
+        raise _UnansweredError(answer.code)
+    return answer
+
+
+def _done(answer: Any) -> Done:
+    """The answer to a request that any store carries out.
+
+    :raises _UnansweredError: this one did not, just now.
+    """
+    if not isinstance(_certain(answer), Done):
+        raise _UnansweredError(answer.code)
+    return answer
+
+
+def _probe_create(key: str) -> Step[bool]:
+    """Of two creators of one key, one after the other, the second must lose."""
+    first = _certain((yield Put(key, b"first", if_none_match=True)))
+    late = _certain((yield Put(key, b"late", if_none_match=True)))
+    return isinstance(first, Done) and isinstance(late, Refused)
+
+
+def _probe_race(key: str) -> Step[bool]:
+    """Of racing creators of one key no two may win. A 409 is a loser's answer.
+
+    Two known winners refute it, whatever the others were told. No race proves it, so a few that
+    were told nothing take little from it.
+    """
+    racers = [Put(key, f"racer {n}".encode(), if_none_match=True) for n in range(_RACERS)]
+    answers = yield All(tuple(racers))
+    if sum(isinstance(answer, Done) for answer in answers) > 1:
+        return False
+    unknown = [answer for answer in answers if isinstance(answer, Unknown)]
+    if len(unknown) > _RACERS - _ANSWERED:
+        raise _UnansweredError(unknown[0].cause)
+    return True
+
+
+def _probe_swap(key: str) -> Step[bool]:
+    first = _done((yield Put(key, b"first")))
+    second = _certain((yield Put(key, b"second", if_match=first.etag)))
+    stale = _certain((yield Put(key, b"third", if_match=first.etag)))
+    now = yield Head(key)
+    return (
+        isinstance(second, Done)
+        and isinstance(stale, Refused)
+        and isinstance(now, Found)
+        and now.etag == second.etag
+    )
+
+
+def _probe_delete(root: TableRoot, key: str) -> Step[bool]:
+    first = _done((yield Put(key, b"first")))
+    second = _done((yield Put(key, b"second")))
+    yield from _delete(root, key, first.etag)
+    survivor = yield Head(key)
+    if not isinstance(survivor, Found):
+        return False
+    deleted = yield from _delete(root, key, second.etag)
+    gone = yield Head(key)
+    return deleted and not isinstance(gone, Found)
+
+
+def _delete(root: TableRoot, key: str, etag: str) -> Step[bool]:
+    """Delete a version; ``False``: refused."""
+    answer = _certain((yield DeleteMany(((key, etag),))))
+    assert isinstance(answer, Deleted)
+    code = answer.errors.get(key)
+    if code == "AccessDenied":
+        raise StoreRefusedError(
+            "The store lets these credentials delete nothing (AccessDenied), so no job could be "
+            "closed. Only probe objects were written; they are still there.",
+            table=root.url,
+            key=key,
+            remedy="Grant s3:DeleteObject on the table's prefix.",
+        )
+    if code in _PASSING:
+        raise _UnansweredError(code)
+    return code is None
+
+
+def _probe_abort(key: str) -> Step[bool]:
+    """Whether an object stays when an upload of its key is aborted, as attempts of a killed task
+    are: they share the keys of the attempt that was committed."""
+    _done((yield Put(key, b"object")))
+    created: Created = yield CreateUpload(key)
+    answer = yield AbortUpload(key, created.upload_id)
+    if not isinstance(answer, Done):
+        yield AbortUpload(key, created.upload_id)
+    _done(answer)
+    after = yield Head(key)
+    return isinstance(after, Found)
+
+
+def _removes_on_abort(root: TableRoot, server: str) -> StoreUnfitError:
+    return StoreUnfitError(
+        f"On this store ({server or 'unnamed'}) aborting an upload removes the object of its key: "
+        "tidying up after a killed task would remove rows that are committed. Only probe objects "
+        "were written, and they were removed.",
+        table=root.url,
+        remedy=f"Use {other_stores(server)}; for tests, moto.",
+    )
+
+
+def _probe_upload(key: str) -> Step[tuple[bool, bool, bool]]:
+    """Whether listings show an upload, by prefix and at all; whether a second Complete brings
+    a deleted object back."""
+    created: Created = yield CreateUpload(key)
+    # By a folder, as sweeps ask: MinIO shows an upload for its exact key and no other prefix.
+    by_prefix = yield from _lists(f"{key.rsplit('/', 1)[0]}/", key, created.upload_id)
+    listed = by_prefix or (yield from _lists("", key, created.upload_id))
+    try:
+        part = _done((yield UploadPart(key, created.upload_id, 1, b"probe")))
+        complete = CompleteUpload(key, created.upload_id, (part.etag,))
+        _done((yield complete))
+        _done((yield Delete(key)))
+    except _UnansweredError:
+        yield AbortUpload(key, created.upload_id)
+        raise
+    return by_prefix, listed, (yield from _resurrects(complete))
+
+
+def _resurrects(complete: CompleteUpload) -> Step[bool]:
+    """Whether a Complete brings back what was deleted since the first one.
+
+    Ceph and moto answer 500 to each, so an answer that is uncertain every time counts as one.
+    """
+    for _ in range(_COMPLETES):
+        answer = yield complete
+        after = yield Head(complete.key)
+        if isinstance(after, Found) or not isinstance(answer, Unknown):
+            return isinstance(after, Found)
+    return False
+
+
+def _lists(prefix: str, key: str, upload_id: str) -> Step[bool]:
+    found = yield from list_uploads(prefix)
+    return any(upload.key == key and upload.upload_id == upload_id for upload in found)

@@ -1,0 +1,90 @@
+"""Rights that a job needs after its commit, asked for before it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...errors import StoreRefusedError
+from ...format.layout import TableRoot
+from ...store.requests import (
+    AbortUpload,
+    All,
+    Delete,
+    Deleted,
+    DeleteMany,
+    Get,
+    ListObjects,
+    ListUploads,
+    Request,
+    Step,
+)
+
+
+@dataclass(frozen=True)
+class Right:
+    """An action of S3, and how to see whether it is granted without changing anything.
+
+    :param action: as policies call it.
+    :param of: the resource, where it is not what one would think.
+    :param need: what comes to nothing without it, a predicate.
+    :param ask: a request that needs it, for a key of the table's probes that nobody has.
+    """
+
+    action: str
+    need: str
+    ask: Callable[[TableRoot, str], Request]
+    of: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.action}{self.of}"
+
+
+READING = (
+    Right("s3:ListBucket", "read the table", lambda root, _: ListObjects(root.open_prefix)),
+    Right("s3:GetObject", "read the table", lambda root, _: Get(root.table_key)),
+)
+#: All but s3:PutObject, which a job's first request needs.
+FINISHING = (
+    Right("s3:DeleteObject", "close a job", lambda _, key: Delete(key)),
+    Right(
+        "s3:DeleteObject",
+        "remove what a replace replaces",
+        lambda _, key: DeleteMany(((key, None),)),
+        of=" by DeleteObjects, which some stores (Ceph) grant on the bucket's ARN only",
+    ),
+    Right(
+        "s3:ListBucketMultipartUploads",
+        "find what a job's killed tasks left",
+        lambda root, _: ListUploads(f"{root.prefix}/"),
+    ),
+    Right(
+        "s3:AbortMultipartUpload",
+        "remove what a job's killed tasks left",
+        lambda _, key: AbortUpload(key, "rights"),
+    ),
+)
+
+
+def missing_rights(
+    root: TableRoot, name: str, rights: tuple[Right, ...] = FINISHING
+) -> Step[list[Right]]:
+    """Those of ``rights`` that these credentials lack below a table's root: one request each, at
+    once. Changes nothing.
+
+    :param name: of a key that nobody has.
+    :raises StoreUnreachableError: no answer.
+    """
+    key = root.probe_key(f"{name}-rights")
+    granted = yield All(tuple(_is_granted(right.ask(root, key)) for right in rights))
+    return [right for right, has in zip(rights, granted, strict=True) if not has]
+
+
+def _is_granted(request: Request) -> Step[bool]:
+    try:
+        answer = yield request
+    except StoreRefusedError as error:
+        if not error.lacks_right:
+            raise
+        return False
+    return not (isinstance(answer, Deleted) and "AccessDenied" in answer.errors.values())

@@ -1,0 +1,73 @@
+"""Task results, checked before anything is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...errors import DestinationExistsError, TaskResultsError, counted
+from ...format.layout import job_in_key
+from ...format.records.partition_decision import StoredFile
+from ...format.records.pending_file import PendingFile, TaskResult
+from .job_state import OpenedJob
+
+
+def check_results(
+    opened: OpenedJob, results: Sequence[TaskResult], expected_tasks: int | None
+) -> None:
+    """Refuse results that do not add up to one job, before anything is decided.
+
+    :raises TaskResultsError: a missing or doubled task, a foreign job, two files with one key, a
+        key outside its partition or the table.
+    """
+    tasks = [result.task for result in results]
+    problem = None
+    if expected_tasks is not None and len(results) != expected_tasks:
+        problem = f"{len(results)} of {counted(expected_tasks, 'task')} reported"
+    elif len(set(tasks)) != len(tasks):
+        problem = f"task {_doubled(tasks)} reported twice"
+    elif foreign := [result.job for result in results if result.job != opened.job]:
+        problem = f"a task reported for another job, {foreign[0]}"
+    else:
+        problem = _bad_file(opened, [file for result in results for file in result.files])
+    if problem is not None:
+        raise TaskResultsError(
+            f"The tasks' results do not add up: {problem}. Nothing was decided.",
+            table=opened.root.url,
+            job=opened.job,
+            remedy="Run the job again.",
+        )
+
+
+def _bad_file(opened: OpenedJob, files: list[PendingFile]) -> str | None:
+    keys = [file.key for file in files]
+    if len(set(keys)) != len(keys):
+        return f"two files have the key {_doubled(keys)}"
+    allowed = opened.spec.allowed_partitions
+    for file in files:
+        if opened.root.partition_of_data_key(file.key) != file.partition:
+            return f"the key {file.key} lies outside its partition {file.partition}"
+        if job_in_key(file.key) != opened.job:
+            return f"the key {file.key} does not carry this job's id"
+        if not file.etags or not file.upload_id:
+            return f"the upload of {file.key} has no parts"
+        if allowed is not None and file.partition not in allowed:
+            return f"{file.key} lies in none of the partitions that this job may write"
+    return None
+
+
+def _doubled(values: list) -> object:
+    return next(value for value in values if values.count(value) > 1)
+
+
+def destination_exists(
+    opened: OpenedJob, partition: str, there: Sequence[StoredFile]
+) -> DestinationExistsError:
+    """What a job of mode fail-if-exists says that meets files."""
+    return DestinationExistsError(
+        f"The partition {partition} already holds {counted(len(there), 'file')}, and the mode is "
+        "fail-if-exists. Nothing of this job is visible.",
+        table=opened.root.url,
+        job=opened.job,
+        key=there[0].key,
+        remedy="Append or overwrite instead, or write to another partition.",
+    )

@@ -1,0 +1,26 @@
+"""Damage that is looked at rather than met: one record that cannot be read harms itself only."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from ...errors import DamagedError, ZeroRenameError
+from ...store.requests import Step
+
+T = TypeVar("T")
+
+
+def or_damage(step: Step[T]) -> Step[T | DamagedError]:
+    """What a step returns, or the damage that it met, for who goes on with the other records."""
+    try:
+        return (yield from step)
+    except DamagedError as error:
+        return error
+
+
+def or_error(step: Step[T]) -> Step[T | ZeroRenameError]:
+    """What a step returns, or what it failed with, for who goes on with others."""
+    try:
+        return (yield from step)
+    except ZeroRenameError as error:
+        return error

@@ -1,0 +1,260 @@
+"""Handoff from whoever submits an application to the application, as environment variables.
+
+The Airflow operator submits a Spark application and says to it by environment variables which
+table it writes, as which run, in which mode. :class:`Handoff` is all that can be said;
+:meth:`Handoff.encode` makes the variables and :meth:`Handoff.decode` reads them. Every
+environment variable of this package has its name here and nowhere else. None of them is a secret:
+some clusters show them.
+
+A user may set any of them by hand, and an application may read them.
+
+Services that carry variables as words of a request, or that have none, get all of them as one text
+(:meth:`Handoff.pack`): letters, digits, hyphens and underscores, which no shell reads as more than
+themselves. It travels as the variable :data:`HANDOFF`, or as the Spark setting
+:data:`HANDOFF_SETTING`.
+"""
+
+# ruff: noqa: RUF009 - _variable() is dataclasses.field() with what this module needs besides
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, field, fields
+from functools import partial
+from typing import Any
+
+from ..errors import InvalidInputError
+from . import text_values as values
+from .job_spec import Mode, OnConflict, OnRepeat, Owner, SuccessMarkers
+from .layout import TableRoot
+
+#: Names the folder of notes on open jobs in the environment of Spark's workers.
+OPEN_JOBS = "ZERO_RENAME_OPEN_JOBS"
+#: Level of this package's log in Spark's workers.
+LOG_LEVEL = "ZERO_RENAME_LOG_LEVEL"
+#: All that can be handed over, as one text.
+HANDOFF = "ZERO_RENAME_HANDOFF"
+#: The Spark setting by which the same text travels where the driver's variables cannot be set.
+HANDOFF_SETTING = "spark.zero_rename.handoff"
+#: Linux's limit for one variable, with pages of 4 KiB: name, equals sign, value and a zero byte.
+LONGEST = 128 * 1024
+_PASSWORD = re.compile(r"//[^/]*@")
+
+
+def _text(text: str) -> str:
+    if not text.strip():
+        raise ValueError("is blank")
+    return text
+
+
+def _true(text: str) -> bool:
+    if text.strip().lower() != "true":
+        raise ValueError("is true")
+    return True
+
+
+def _root(text: str) -> TableRoot:
+    try:
+        return TableRoot.parse(text)
+    except InvalidInputError as error:
+        raise ValueError("is a table's root, s3://bucket/prefix") from error
+
+
+def _variable(name: str, parse: Callable[[str], Any], doc: str, default: Any = None) -> Any:
+    """A variable.
+
+    :param parse: from its text; raises ``ValueError`` with what it should have been.
+    :param doc: what it says.
+    """
+    return field(default=default, metadata={"variable": name, "parse": parse, "doc": doc})
+
+
+@dataclass(frozen=True)
+class Handoff:
+    """What an application is told by whoever submits it. ``None``: nothing is said of it."""
+
+    table: TableRoot | None = _variable(
+        "ZERO_RENAME_TABLE", _root, "The table's root. What else is said is about this table only."
+    )
+    committer: str | None = _variable(
+        "ZERO_RENAME_COMMITTER", _text, "The committer, zero_rename or one of Hadoop's."
+    )
+    mode: Mode | None = _variable(
+        "ZERO_RENAME_MODE", values.mode, "The mode: append, replace or fail-if-exists."
+    )
+    #: Hive-escaped paths; none for any.
+    partitions: tuple[str, ...] = _variable(
+        "ZERO_RENAME_PARTITIONS",
+        values.PATHS.decode,
+        "The only partitions that rows may be for, day=2013-01-01;day=2013-01-02 or a JSON list; "
+        "with mode replace they are emptied even if no row arrives.",
+        (),
+    )
+    on_conflict: OnConflict | None = _variable(
+        "ZERO_RENAME_ON_CONFLICT",
+        partial(values.choice, OnConflict),
+        "What to do when another job changed a partition meanwhile.",
+    )
+    success_markers: SuccessMarkers | None = _variable(
+        "ZERO_RENAME_SUCCESS_MARKERS",
+        partial(values.choice, SuccessMarkers),
+        "Where _SUCCESS goes.",
+    )
+    once: str | None = _variable(
+        "ZERO_RENAME_ONCE", _text, "The key that makes the write happen once."
+    )
+    on_repeat: OnRepeat | None = _variable(
+        "ZERO_RENAME_ON_REPEAT",
+        partial(values.choice, OnRepeat),
+        "What to do when a job with this key has committed before.",
+    )
+    dag: str | None = _variable("ZERO_RENAME_DAG", _text, "The DAG that runs the application.")
+    run: str | None = _variable("ZERO_RENAME_RUN", _text, "The DAG run.")
+    task: str | None = _variable("ZERO_RENAME_TASK", _text, "The task.")
+    map_index: int | None = _variable("ZERO_RENAME_MAP_INDEX", values.whole, "The map index.")
+    try_number: int | None = _variable("ZERO_RENAME_TRY_NUMBER", values.whole, "The task's try.")
+    series: str | None = _variable(
+        "ZERO_RENAME_SERIES",
+        _text,
+        "What tells the task's tries since its run was made or cleared from those before.",
+    )
+    s3a_run: str | None = _variable(
+        "ZERO_RENAME_S3A_RUN",
+        _text,
+        "With one of Hadoop's committers, the try's UUID, under which its writes are on record.",
+    )
+    replace_table: bool | None = _variable(
+        "ZERO_RENAME_REPLACE_TABLE",
+        _true,
+        "With mode replace and no partitions named, true: what the table had is gone even if no "
+        "row arrives.",
+    )
+
+    @staticmethod
+    def variable(name: str) -> str:
+        """The environment variable of a member."""
+        return _VARIABLES[name].metadata["variable"]
+
+    @staticmethod
+    def decode(environ: Mapping[str, str]) -> Handoff:
+        """Read an environment; empty variables count as absent, and others win over what
+        :data:`HANDOFF` says.
+
+        :raises InvalidInputError: a variable that cannot be right.
+        """
+        packed = _unpacked(environ.get(HANDOFF, ""))
+        names = {name: Handoff.variable(name) for name in _VARIABLES}
+        texts = {name: environ.get(said) or packed.get(said) for name, said in names.items()}
+        return Handoff(**{n: _decoded(_VARIABLES[n], text) for n, text in texts.items() if text})
+
+    def encode(self) -> dict[str, str]:
+        """The variables.
+
+        :raises InvalidInputError: a value that no variable can carry.
+        """
+        given = {name: getattr(self, name) for name in _VARIABLES}
+        return {
+            Handoff.variable(name): _encoded(_VARIABLES[name], value)
+            for name, value in given.items()
+            if value not in (None, ())
+        }
+
+    def pack(self) -> str:
+        """All variables as one text of ``[A-Za-z0-9_-]``.
+
+        :raises InvalidInputError: a value that no variable can carry.
+        """
+        text = json.dumps(self.encode(), sort_keys=True).encode()
+        return base64.urlsafe_b64encode(zlib.compress(text, 9)).rstrip(b"=").decode()
+
+    @property
+    def owner(self) -> Owner:
+        """The run's task that submits the application."""
+        return Owner(
+            dag_id=self.dag,
+            run_id=self.run,
+            task_id=self.task,
+            map_index=self.map_index,
+            try_number=self.try_number,
+            series=self.series,
+        )
+
+    def about(self, root: TableRoot) -> Handoff:
+        """What of this is about a table: all, or only which committer writes."""
+        if self.table in (None, root):
+            return self
+        return Handoff(committer=self.committer)
+
+
+_VARIABLES: Mapping[str, Field[Any]] = {option.name: option for option in fields(Handoff)}
+
+
+def _unpacked(text: str) -> dict[str, str]:
+    if not text.strip():
+        return {}
+    try:
+        packed = base64.urlsafe_b64decode(text.strip() + "=" * (-len(text.strip()) % 4))
+        inflating = zlib.decompressobj()
+        said = json.loads(inflating.decompress(packed, len(_VARIABLES) * LONGEST))
+        if isinstance(said, dict) and all(isinstance(value, str) for value in said.values()):
+            return said
+    except (ValueError, zlib.error, binascii.Error, RecursionError):
+        pass
+    raise InvalidInputError(
+        f"The environment variable {HANDOFF} (or the setting {HANDOFF_SETTING}) is not what a "
+        f"submitter of this package writes: {text[:40]!r}; nothing was read or written.",
+        remedy="Leave it out: the operators set it.",
+    )
+
+
+def _decoded(option: Field[Any], text: str) -> Any:
+    try:
+        return option.metadata["parse"](text)
+    except ValueError as error:
+        shown = _PASSWORD.sub("//…@", text)[:200]
+        raise InvalidInputError(
+            f"The environment variable {option.metadata['variable']} {error}, not {shown!r}; "
+            "nothing was read or written.",
+            remedy=f"{option.metadata['doc']} Set it to that, or leave it out.",
+        ) from error
+
+
+def _encoded(option: Field[Any], value: Any) -> str:
+    name = option.metadata["variable"]
+    if isinstance(value, tuple):
+        text = json.dumps(value)
+    else:
+        text = value.url if isinstance(value, TableRoot) else str(value)
+        text = "true" if value is True else text
+    try:
+        size = len(f"{name}={text}\0".encode(errors="surrogateescape"))
+        comes_back = "\0" not in text and option.metadata["parse"](text) == value
+    except ValueError:
+        size, comes_back = 0, False
+    if not comes_back:
+        raise InvalidInputError(
+            f"The environment variable {name} cannot carry {text[:200]!r}; nothing was submitted.",
+            remedy=f"{option.metadata['doc']} No such text may be blank or hold a zero byte.",
+        )
+    if size > LONGEST:
+        raise _too_long(name, size, value)
+    return text
+
+
+def _too_long(name: str, size: int, value: Any) -> InvalidInputError:
+    what, remedy = "", "Shorten it."
+    if isinstance(value, tuple):
+        what = f" with its {len(value):,} partitions"
+        remedy = (
+            "Spread the partitions over several tasks; or submit with partition='*' and let the "
+            "application name them itself, by save(partitions=[...])."
+        )
+    return InvalidInputError(
+        f"The environment variable {name} would have {size:,} bytes{what}, and an operating "
+        f"system carries {LONGEST:,}; nothing was submitted.",
+        remedy=remedy,
+    )

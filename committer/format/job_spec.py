@@ -1,0 +1,372 @@
+"""Job specification: mode, conflict and repeat policy, markers, and how files are written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeVar
+
+from ..errors import InvalidInputError
+from .read_base import ReadBase
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_C = TypeVar("_C", bound=StrEnum)
+
+
+class Mode(StrEnum):
+    """What happens to files already in a partition that receives rows; others are not touched."""
+
+    #: They stay; the job's are added.
+    APPEND = "append"
+    #: The job's take their place. Spark's and Airflow's users call it ``overwrite``.
+    REPLACE = "replace"
+    #: The job is refused with :class:`.DestinationExistsError`.
+    FAIL_IF_EXISTS = "fail-if-exists"
+
+    @classmethod
+    def parse(cls, word: str) -> Mode:
+        """A mode, by any of the names in :data:`MODES`; case does not count.
+
+        :raises InvalidInputError: no such mode.
+        """
+        found = MODES.get(word.strip().lower().replace("_", "-"))
+        if found is None:
+            raise InvalidInputError(
+                f"mode={word!r} is unknown; nothing was sent.",
+                remedy=f"Choose one of {', '.join(MODES)}.",
+            )
+        return found
+
+
+#: What users and Spark call the modes.
+MODES: Mapping[str, Mode] = {
+    "append": Mode.APPEND,
+    "overwrite": Mode.REPLACE,
+    "replace": Mode.REPLACE,
+    "fail-if-exists": Mode.FAIL_IF_EXISTS,
+    "error": Mode.FAIL_IF_EXISTS,
+    "errorifexists": Mode.FAIL_IF_EXISTS,
+}
+
+
+class OnConflict(StrEnum):
+    """What a job does that finds a partition changed since it opened."""
+
+    #: It is aborted with :class:`.CommitConflictError`.
+    FAIL = "fail"
+    #: It follows the other one: a replace takes the place of its files, too.
+    LAST_WINS = "last_wins"
+
+
+class SuccessMarkers(StrEnum):
+    """Where ``_SUCCESS`` goes."""
+
+    #: Into each partition that the job changes, and to the table's root.
+    PARTITION_AND_TABLE = "partition_and_table"
+    #: To the table's root.
+    TABLE = "table"
+    #: Nowhere.
+    NONE = "none"
+
+
+class OnRepeat(StrEnum):
+    """What a job does whose ``once`` key an earlier job has already moved."""
+
+    #: It writes nothing, and reports what that job committed.
+    SKIP = "skip"
+    #: Its files take the place of that job's, and of no others.
+    REPLACE_OWN = "replace_own"
+    #: Its files are added once more.
+    APPEND = "append"
+
+
+class Coordination(StrEnum):
+    """How a table's writers notice each other."""
+
+    #: By conditional writes, which the store has to carry out in one step.
+    STORE = "store"
+    #: Not at all, for stores without them: one writer at a time.
+    NONE = "none"
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Who runs a job. Written to its open record and its markers; never credentials.
+
+    :param dag_id: Airflow's DAG; so too ``run_id``, ``task_id``, ``map_index``, ``try_number``.
+    :param run_id: the run of that DAG.
+    :param task_id: its task.
+    :param map_index: of a mapped task, else ``None`` or -1.
+    :param try_number: from 1 on.
+    :param application: outside Airflow, what the program calls itself.
+    :param host: name of the machine that opened the job.
+    :param pid: id of the process there.
+    :param series: tells the tries of a run since it was made or cleared from those before.
+    """
+
+    dag_id: str | None = None
+    run_id: str | None = None
+    task_id: str | None = None
+    map_index: int | None = None
+    try_number: int | None = None
+    application: str | None = None
+    host: str | None = None
+    pid: int | None = None
+    series: str | None = None
+
+
+NOBODY = Owner()
+#: Seconds after which a job that gives no heartbeat may be fenced.
+MAX_DURATION = 24 * 3600.0
+
+
+CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
+#: Spark's word for ``none``.
+_UNCOMPRESSED = "uncompressed"
+ENCRYPTIONS = ("SSE-S3", "SSE-KMS", "DSSE-KMS")
+_KMS_KEY = re.compile(r"arn:aws[\w-]*:kms:\S+|alias/\S+|[0-9a-zA-Z-]{1,64}")
+_MAX_METADATA = 2048  # S3's limit, bytes of names and values
+_MAX_TAGS = 10
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """How data files are written.
+
+    :param compression: Parquet codec: zstd, snappy, gzip, lz4, brotli or none (uncompressed).
+    :param rows_per_file: a new file after so many rows; ``None`` is no limit.
+    :param bytes_per_file: a new file after about so many bytes.
+    :param row_group_rows: rows per row group.
+    :param max_open_partitions: at most so many open files per task; rows of further
+        partitions wait in a local spill file.
+    :param part_bytes: size of an upload's first parts, at least 5 MiB.
+    :param storage_class: the objects' storage class; ``None`` leaves it to the bucket.
+    :param encryption: by the store: SSE-S3, SSE-KMS or DSSE-KMS; ``None`` leaves it to the bucket.
+    :param encryption_key: the KMS key, by its id, ARN or alias; ``None`` is the account's own.
+    :param tags: object tags.
+    :param metadata: user metadata, besides the job id that every object carries.
+    """
+
+    compression: str = "zstd"
+    rows_per_file: int | None = None
+    bytes_per_file: int | None = 512 * 1024 * 1024
+    row_group_rows: int = 1_000_000
+    max_open_partitions: int = 32
+    part_bytes: int = 16 * 1024 * 1024
+    storage_class: str | None = None
+    encryption: str | None = None
+    encryption_key: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Take Spark's word for a codec of ours."""
+        if self.compression == _UNCOMPRESSED:
+            object.__setattr__(self, "compression", "none")
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """One write into one table.
+
+    :param schema: all columns, partition columns included.
+    :param mode: what happens to files that are in a partition already.
+    :param partition_by: the partition columns, outermost first; ``None`` takes the table's own,
+        a new table's from the directories that are there (none: it is unpartitioned).
+    :param replace_partitions: Hive-escaped partition paths that are emptied and marked even if
+        no row arrives; rows for any other partition are refused. Only with mode replace.
+    :param replace_table: empty every partition. Only with mode replace.
+    :param replace_where: empty each partition of the table that this contains, also one that comes
+        while the job claims; rows for any other are refused. Only with mode replace.
+    :param only_partitions: Hive-escaped partition paths; rows for any other are refused, in
+        whatever mode. None allows any.
+    :param base: what the job has read of the table; ``None``: nothing, so that what is there
+        when it opens counts.
+    :param adopt_partitions: Hive-escaped partition paths whose files from before the table the job
+        takes over, rows or none. Only with mode append.
+    :param keep_replaced: what a replace takes the place of stays in the store, where readers
+        through the heads do not see it and those that list do, until the next replace removes it.
+    :param merges: by partition, the jobs whose rows this one writes again, among others': a later
+        try of theirs that replaces its own is refused there.
+    :param merge_schema: make columns that only the job has, and wider types, the table's; columns
+        that it lacks are null in its files.
+    :param any_case: columns that differ from the table's by case alone are those, as Spark has it.
+    :param overwrite_schema: the job's columns take the place of the table's, whatever they are.
+        Only in a replace of the whole table.
+    :param on_conflict: what to do where another job changed a partition since this one opened.
+    :param success_markers: where ``_SUCCESS`` goes.
+    :param coordination: of a new table; a job on a table of the other kind is refused.
+    :param once: the run's key (DAG, run, task, map index; not the try); ``None`` for none.
+    :param on_repeat: what to do where an earlier job under that key has committed.
+    :param max_duration: seconds after which a job without a heartbeat may be fenced.
+    :param owner: who runs the job.
+    :param files: how its files are written.
+    """
+
+    schema: pa.Schema
+    mode: Mode = Mode.APPEND
+    partition_by: tuple[str, ...] | None = None
+    replace_partitions: tuple[str, ...] = ()
+    replace_table: bool = False
+    replace_where: Collection[str] | None = None
+    only_partitions: tuple[str, ...] = ()
+    adopt_partitions: tuple[str, ...] = ()
+    keep_replaced: bool = False
+    merges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    merge_schema: bool = False
+    any_case: bool = False
+    overwrite_schema: bool = False
+    on_conflict: OnConflict = OnConflict.FAIL
+    base: ReadBase | None = None
+    success_markers: SuccessMarkers = SuccessMarkers.PARTITION_AND_TABLE
+    once: str | None = None
+    on_repeat: OnRepeat = OnRepeat.SKIP
+    coordination: Coordination = Coordination.STORE
+    max_duration: float = MAX_DURATION
+    owner: Owner = NOBODY
+    files: FileOptions = FileOptions()
+
+    def __post_init__(self) -> None:
+        """Take words for choices, such as ``"overwrite"`` for :attr:`Mode.REPLACE`.
+
+        :raises InvalidInputError: a word that is none of the choices, partitions to replace that
+            may not be written, or columns to overwrite where files stay.
+        """
+        object.__setattr__(self, "mode", Mode.parse(self.mode))
+        for name, kind in _CHOICES.items():
+            object.__setattr__(self, name, choice(name, kind, getattr(self, name)))
+        others = set(self.replace_partitions) - set(self.only_partitions)
+        if self.only_partitions and (others or self.empties_unnamed):
+            what = "the whole table" if self.replace_table else "all that fits a condition"
+            what = sorted(others)[0] if others else what
+            raise InvalidInputError(
+                f"The job replaces {what}, and may write {', '.join(self.only_partitions[:5])} "
+                "only; nothing was sent.",
+                remedy="Name that partition among those it may write, or do not replace it.",
+            )
+        whole = self.replace_table and self.mode is Mode.REPLACE
+        if self.overwrite_schema and (self.merge_schema or not whole):
+            why = "without replacing the whole table: files of the former columns would stay"
+            if self.merge_schema:
+                why = "and merge_schema: either the table's columns stay, or they do not"
+            raise InvalidInputError(
+                f"The job asks for overwrite_schema {why}. Nothing was sent.",
+                remedy="Ask for mode overwrite with replace_table (option replaceTable) and "
+                "overwrite_schema (overwriteSchema), or for merge_schema (mergeSchema) alone.",
+            )
+
+    def emptied(self, every: Iterable[str]) -> set[str]:
+        """The partitions among all of a table that the job empties whatever rows it has."""
+        if self.replace_where is not None:
+            return {name for name in every if name in self.replace_where}
+        return set(every) if self.replace_table else set()
+
+    @property
+    def empties_unnamed(self) -> bool:
+        """Whether that takes a look at which partitions there are."""
+        return self.replace_table or self.replace_where is not None
+
+    @property
+    def allowed_partitions(self) -> Collection[str] | None:
+        """The partitions rows may go to; ``None`` for any."""
+        if self.replace_where is not None:
+            return self.replace_where
+        return frozenset(self.replace_partitions or self.only_partitions) or None
+
+
+def choice(name: str, kind: type[_C], given: str) -> _C:
+    """The member of an enumeration that a word names.
+
+    :param name: of the parameter, for the error.
+    :raises InvalidInputError: it names none.
+    """
+    try:
+        return kind(given)
+    except ValueError as error:
+        raise InvalidInputError(
+            f"{name} is {given!r}; nothing was sent.",
+            remedy=f"Choose one of {', '.join(kind)}.",
+        ) from error
+
+
+_CHOICES: dict[str, type[StrEnum]] = {
+    "on_conflict": OnConflict,
+    "success_markers": SuccessMarkers,
+    "on_repeat": OnRepeat,
+    "coordination": Coordination,
+}
+
+
+def check_options(options: FileOptions) -> None:
+    """Check what can be checked without the store.
+
+    :raises InvalidInputError: an unknown codec or encryption, a limit below 1, more metadata or
+        tags than S3 takes, or metadata under a name of this package.
+    """
+    import pyarrow as pa  # On use: Airflow parses files that name modes and owners.
+
+    codec = options.compression
+    if codec not in CODECS or not (codec == "none" or pa.Codec.is_available(codec)):
+        raise InvalidInputError(
+            f"The compression {codec!r} is not available.",
+            remedy=f"Choose one of {', '.join(CODECS)}.",
+        )
+    for name in ("rows_per_file", "bytes_per_file", "row_group_rows", "max_open_partitions"):
+        value = getattr(options, name)
+        optional = name.endswith("_per_file")
+        if (value is None and not optional) or (value is not None and value < 1):
+            raise InvalidInputError(f"{name} is {value}; it must be at least 1.")
+    _check_encryption(options)
+    _check_metadata(options)
+    _check_tags(options)
+
+
+def _check_encryption(options: FileOptions) -> None:
+    if options.encryption not in (None, *ENCRYPTIONS):
+        raise InvalidInputError(
+            f"encryption={options.encryption!r} is unknown.",
+            remedy=f"Choose one of {', '.join(ENCRYPTIONS)}.",
+        )
+    key = options.encryption_key
+    by_kms = options.encryption is not None and options.encryption.endswith("KMS")
+    if key is not None and not (by_kms and _KMS_KEY.fullmatch(key)):
+        raise InvalidInputError(
+            "encryption_key is no id, ARN or alias of a KMS key, or encryption is neither SSE-KMS "
+            "nor DSSE-KMS.",
+            remedy="Give encryption='SSE-KMS' and the key's ARN. Keys of SSE-C are not taken.",
+        )
+
+
+def _check_metadata(options: FileOptions) -> None:
+    for name, value in options.metadata.items():
+        if name.lower().startswith("zero-rename"):
+            raise InvalidInputError(
+                f"The metadata {name!r} is this package's own.", remedy="Choose another name."
+            )
+        if not (name and _is_plain(name) and _is_plain(value)):
+            raise InvalidInputError(
+                f"The metadata {name!r} is not printable ASCII, which S3's headers need.",
+                remedy="Encode it, for example in base64 or percent signs.",
+            )
+    if sum(len(n) + len(v) for n, v in options.metadata.items()) > _MAX_METADATA - 64:
+        raise InvalidInputError(f"More than S3's {_MAX_METADATA} bytes of metadata per object.")
+
+
+def _check_tags(options: FileOptions) -> None:
+    if len(options.tags) > _MAX_TAGS:
+        raise InvalidInputError(f"{len(options.tags)} tags; S3 takes {_MAX_TAGS} per object.")
+    for name, value in options.tags.items():
+        if not 1 <= len(name) <= 128 or len(value) > 256 or name.lower().startswith("aws:"):
+            raise InvalidInputError(
+                f"The tag {name[:140]!r} is not one S3 takes.",
+                remedy="Names have 1 to 128 characters and do not begin with aws:, values "
+                "at most 256.",
+            )
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable()

@@ -1,0 +1,318 @@
+"""Layout of a table: its root, job ids, and the keys of control and data objects."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from ..errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from ..store.requests import ListedObject
+
+CONTROL = "_zero_rename"
+#: Where engines look for lists of files (Hive's SymlinkTextInputFormat, as Delta Lake names it).
+SYMLINKS = "_symlink_format_manifest"
+#: The folder of a bucket where submitters put this package for their jobs.
+PACKAGES = "_zero_rename_packages"
+#: The name of the object metadata that ties every data file to its job.
+JOB_METADATA = "zero-rename-job"
+#: The name of the one partition of an unpartitioned table. No directory can be called so,
+#: since a partition directory's name contains ``=``.
+UNPARTITIONED = "_unpartitioned"
+JOB_ID = re.compile(r"zr1-[0-9A-HJKMNP-TV-Z]{26}")
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9.\-_]{1,253}[A-Za-z0-9]")
+_MAX_KEY_BYTES = 1024
+
+
+def _crockford(number: int, digits: int) -> str:
+    return "".join(_CROCKFORD[(number >> (5 * i)) & 31] for i in reversed(range(digits)))
+
+
+def new_ulid() -> str:
+    """A ULID: 48 bits of milliseconds, 80 bits of randomness, 26 characters."""
+    return _crockford(int(time.time() * 1000), 10) + _crockford(
+        int.from_bytes(os.urandom(10), "big"), 16
+    )
+
+
+def new_job_id() -> str:
+    """A job id. Random, made once per driver process, never derived: a restarted driver is
+    another job."""
+    return f"zr1-{new_ulid()}"
+
+
+def job_ids_begin(at: float, digits: int) -> str:
+    """What the ids of jobs begin with that were made about a time: a listing of jobs by it is
+    bounded in time.
+
+    :param at: seconds since the epoch.
+    :param digits: of the ten of an id's time; each one less spans 32 times as long.
+    """
+    return f"zr1-{_crockford(max(0, int(at * 1000)), 10)[:digits]}"
+
+
+def is_job_id(text: str) -> bool:
+    return JOB_ID.fullmatch(text) is not None
+
+
+def job_of_part(prefix: str, key: str) -> str | None:
+    """The job of whose decision a key below ``prefix`` is a part; ``None`` for any other."""
+    job, _, rest = key.removeprefix(prefix).partition(".")
+    return job if is_job_id(job) and rest != "json" else None
+
+
+def jobs_on_record(prefix: str, keys: Iterable[str]) -> list[str]:
+    """The jobs whose records lie right below a prefix. No job has what others put there."""
+    names = (key.removeprefix(prefix).removesuffix(".json") for key in keys)
+    return [name for name in names if is_job_id(name)]
+
+
+def jobs_begun(first: float, last: float) -> list[str]:
+    """What the ids of jobs begin with that began between two times, and a few days around: an id's
+    first ten characters after its prefix are the milliseconds.
+
+    :param first: seconds since the epoch, by the clocks of the jobs' drivers.
+    """
+    # Six characters less: 2**30 ms, twelve days.
+    begin, end = (int(at * 1000) >> 30 for at in (first, last))
+    return [f"zr1-{_crockford(period, 4)}" for period in range(begin, end + 1)]
+
+
+def job_in_key(key: str) -> str | None:
+    """The job id in a data file's name, or ``None`` for a foreign key."""
+    found = JOB_ID.search(key.rsplit("/", 1)[-1])
+    return found.group() if found else None
+
+
+def new_write_id() -> str:
+    """A write id, which never repeats: random, since a forked process would go on with a
+    counter where its parent was, as Spark's workers do.
+
+    Every control record carries one, since on most stores an ETag compares content and two
+    equal bodies would be taken for one write (ABA).
+    """
+    return new_ulid()
+
+
+#: What ends the name of a file that ``hadoop fs -put`` still copies, or never finished.
+COPYING = "._COPYING_"
+
+
+def is_hidden(name: str) -> bool:
+    """Whether Spark skips a file or directory of this name, so that nothing in it is data: not the
+    partition directory of a column such as ``_x``
+    (``org.apache.spark.util.HadoopFSUtils.shouldFilterOutPathName``)."""
+    return (
+        name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith(COPYING)
+    )
+
+
+@dataclass(frozen=True)
+class TableRoot:
+    """A table's place: a bucket and a prefix without slashes at its ends."""
+
+    bucket: str
+    prefix: str
+
+    @staticmethod
+    def parse(url: str) -> TableRoot:
+        """Read ``s3://bucket/prefix`` (``s3a://`` and ``s3n://`` mean the same).
+
+        :raises InvalidInputError: not such a URL, no prefix, or a prefix that readers skip.
+        """
+        match = re.fullmatch(r"s3[an]?://([^/]+)/(.+?)/*", url or "")
+        remedy = "Name a table as s3://bucket/prefix."
+        if match is None:
+            raise InvalidInputError(
+                f"A table root is s3://bucket/prefix, not {url!r}; nothing was read or written.",
+                remedy=remedy,
+            )
+        bucket, prefix = match.groups()
+        if not _BUCKET.fullmatch(bucket):
+            raise InvalidInputError(f"{bucket!r} cannot be a bucket's name.", remedy=remedy)
+        parts = prefix.split("/")
+        if any(part in ("", ".", "..") for part in parts):
+            raise InvalidInputError(
+                f"The table root {url!r} has an empty, '.' or '..' component.", remedy=remedy
+            )
+        if any(is_hidden(part) for part in parts):
+            raise InvalidInputError(
+                f"The table root {url!r} has a component that begins with '_' or '.' or ends with "
+                f"{COPYING}, which Spark, Hive and Trino skip.",
+                remedy=remedy,
+            )
+        if any(not character.isprintable() for character in prefix):
+            raise InvalidInputError("A table root with control characters.", remedy=remedy)
+        return TableRoot(bucket, prefix)
+
+    @property
+    def url(self) -> str:
+        return f"s3://{self.bucket}/{self.prefix}"
+
+    def _control(self, *path: str) -> str:
+        return "/".join((self.prefix, CONTROL, *path))
+
+    @property
+    def control_prefix(self) -> str:
+        return self._control("")
+
+    @property
+    def table_key(self) -> str:
+        return self._control("table.json")
+
+    @property
+    def open_prefix(self) -> str:
+        return self._control("open", "")
+
+    def open_key(self, job: str) -> str:
+        return self._control("open", f"{job}.json")
+
+    @property
+    def decisions_prefix(self) -> str:
+        return self._control("jobs", "")
+
+    def decision_key(self, job: str) -> str:
+        return self._control("jobs", f"{job}.json")
+
+    def decision_part_key(self, job: str, write_id: str, number: int) -> str:
+        return self._control("jobs", f"{job}.{write_id}.{number}")
+
+    @property
+    def heads_prefix(self) -> str:
+        return self._control("heads", "")
+
+    def head_key(self, partition: str) -> str:
+        return self._control("heads", f"{partition}.json")
+
+    def partition_of_head_key(self, key: str) -> str | None:
+        """The inverse of :meth:`head_key`; ``None`` for a key that is not a head's."""
+        if key.startswith(self.heads_prefix) and key.endswith(".json"):
+            return key[len(self.heads_prefix) : -len(".json")]
+        return None
+
+    @property
+    def index_key(self) -> str:
+        """The key of the index's record: beside the heads, so that whoever lists them sees it."""
+        return self._control("heads", "_index.json")
+
+    @property
+    def index_parts_prefix(self) -> str:
+        return self._control("index", "")
+
+    def index_part_key(self, write_id: str) -> str:
+        """The key of an object of the index: Parquet that is no data, so not called so."""
+        return self._control("index", f"{write_id}.index")
+
+    @property
+    def manifests_prefix(self) -> str:
+        return self._control("manifests", "")
+
+    def manifest_key(self, write_id: str) -> str:
+        return self._control("manifests", f"{write_id}.json")
+
+    @property
+    def once_prefix(self) -> str:
+        return self._control("once", "")
+
+    def once_key(self, once: str) -> str:
+        """The key of a run's ``once`` head: readable, and unique by a digest."""
+        return self._control("once", _file_of(once))
+
+    @property
+    def failures_prefix(self) -> str:
+        return self._control("failures", "")
+
+    def failure_key(self, once: str) -> str:
+        """The key of a run's last failure."""
+        return self._control("failures", _file_of(once))
+
+    @property
+    def inputs_prefix(self) -> str:
+        return self._control("inputs", "")
+
+    def inputs_key(self, once: str) -> str:
+        """The key of what a run's last job was computed from."""
+        return self._control("inputs", _file_of(once))
+
+    @property
+    def gc_key(self) -> str:
+        """Where it is noted how far gc has looked."""
+        return self._control("gc.json")
+
+    def probe_key(self, name: str) -> str:
+        return self._control("probe", name)
+
+    def partition_prefix(self, partition: str) -> str:
+        """The prefix of a partition's files, ending with a slash: ``flights/day=1`` would also
+        list ``flights/day=10``."""
+        if partition == UNPARTITIONED:
+            return f"{self.prefix}/"
+        return f"{self.prefix}/{partition}/"
+
+    def data_key(self, partition: str, task: int, job: str, number: int) -> str:
+        """The key of a data file: ``part-<task>-<job>-<number>.parquet`` in its partition.
+
+        :raises InvalidInputError: the key is longer than S3's 1,024 bytes.
+        """
+        key = f"{self.partition_prefix(partition)}part-{task:05d}-{job}-{number:04d}.parquet"
+        # No key of a partition is longer: where its files' keys fit, its head's and marker's do.
+        length = len(key.encode())
+        if length > _MAX_KEY_BYTES:
+            raise InvalidInputError(
+                f"The partition {partition[:200]!r} makes keys of {length} bytes; S3 takes "
+                f"{_MAX_KEY_BYTES}.",
+                table=self.url,
+                job=job,
+                remedy="Choose a shorter table root or a partition column with shorter values.",
+            )
+        return key
+
+    def partition_of_data_key(self, key: str) -> str | None:
+        """The partition a data key lies in, ``None`` for a key outside the table's data."""
+        inside = key.removeprefix(f"{self.prefix}/")
+        if inside == key or not inside:
+            return None
+        folder, slash, name = inside.rpartition("/")
+        if is_hidden(name) or not name:
+            return None
+        return _partition_in(folder) if slash else UNPARTITIONED
+
+    def is_data(self, item: ListedObject) -> bool:
+        """Whether a listed object is a data file, in whatever directories."""
+        return self.partition_of_data_key(item.key) is not None
+
+    @property
+    def symlinks_prefix(self) -> str:
+        return f"{self.prefix}/{SYMLINKS}/"
+
+    def symlink_key(self, partition: str) -> str:
+        """The key of the list of files that other engines read of a partition."""
+        folder = "" if partition == UNPARTITIONED else f"{partition}/"
+        return f"{self.symlinks_prefix}{folder}manifest"
+
+    def marker_key(self, partition: str) -> str:
+        """The key of a partition's ``_SUCCESS``; the table's for :data:`UNPARTITIONED`."""
+        return f"{self.partition_prefix(partition)}_SUCCESS"
+
+
+@lru_cache(maxsize=1024)
+def _partition_in(folder: str) -> str | None:
+    """The partition whose files lie in a folder of the table, if its data may: a listing asks for
+    one folder many times."""
+    names = folder.split("/")
+    return None if any(is_hidden(name) or not name for name in names) else folder
+
+
+def _file_of(once: str) -> str:
+    """A file's name for a run's key: readable, and unique by a digest."""
+    digest = hashlib.sha256(once.encode()).hexdigest()[:16]
+    return f"{quote(once, safe='')[:80]}-{digest}.json"

@@ -1,0 +1,309 @@
+"""Reading a table's data files as batches of the table's schema."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ...errors import DamagedError, InvalidInputError, TableMismatchError, ZeroRenameError
+from ...store.driver import Driver
+from ...store.range_reader import RangeFile, gone
+from ...store.requests import Absent, Get
+from ..records.data_file import DataFile
+from ..schema.compatibility import cast_column, is_later, type_differences
+from ..schema.hive_paths import partition_values
+from ..schema.types import normalise
+from .foreign_columns import misfit
+from .row_filter import RowFilter
+
+_MIB = 1024 * 1024
+#: Up to this size a file is read by one GET whatever is wanted of it.
+_SMALL = 8 * _MIB
+#: Up to this size it is read by one GET if all columns are wanted.
+_WHOLE = 128 * _MIB
+#: Up to this size it is read by one GET though a filter may leave row groups out.
+_FILTERED = 2 * _MIB
+_VERIFY = "Verify the table; something else has written to this key."
+
+
+def read_batches(
+    driver: Driver,
+    schema: pa.Schema,
+    partition_by: Sequence[str],
+    file: DataFile,
+    columns: Sequence[str] | None = None,
+    batch_rows: int = 131_072,
+    row_filter: RowFilter | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one data file, partition columns included.
+
+    A small file is read by one GET, and its checksum compared; of a large one, only what the
+    columns need, one row group at a time. Where no column of the file is needed, it is not read at
+    all: the table has its number of rows on record. A foreign file that the table adopted is cast
+    to the table's schema by name; columns it lacks are null, further ones are left out. With a
+    filter, row groups whose statistics or partition say that none of their rows is wanted are not
+    read.
+
+    :param driver: carries out requests.
+    :param schema: the table's schema.
+    :param partition_by: its partition columns.
+    :param file: as the table's state names it.
+    :param columns: which columns, in which order; ``None`` for all of the table's.
+    :param batch_rows: at most so many rows per batch.
+    :param row_filter: which rows; ``None`` for all.
+    :raises InvalidInputError: an unknown column.
+    :raises SnapshotGoneError: the object was removed or replaced since.
+    :raises DamagedError: it is not the file that was committed.
+    :raises TableMismatchError: a foreign file whose columns do not fit the table's.
+    """
+    names = list(schema.names if columns is None else columns)
+    check_columns(names, schema)
+    needed = names
+    if row_filter is not None:
+        needed = [*names, *(name for name in row_filter.columns if name not in names)]
+    wanted = pa.schema([schema.field(name) for name in needed], metadata=schema.metadata)
+    constants = partition_constants(file.partition, file.key, schema, partition_by)
+    if row_filter is not None and not row_filter.may_keep(constants):
+        return
+    stored = [name for name in needed if name not in constants]
+    everything = len(set(stored)) == len(schema) - len(partition_by)
+    fields = [schema.field(name) for name in stored]
+    if stored or file.is_foreign:
+        reader = _FileReader(driver, file, everything, row_filter is not None)
+        groups = reader.row_groups(row_filter, constants)
+        batches = reader.batches(fields, batch_rows, groups)
+    else:
+        batches = _nulls(file.rows, fields, batch_rows)
+    for rows, found in batches:
+        arrays = [
+            found[name] if name in found else pa.repeat(constants[name], rows) for name in needed
+        ]
+        batch = _batch(arrays, wanted, rows)
+        if row_filter is not None:
+            batch = row_filter.keep(batch).select(names)
+        yield batch
+
+
+class _FileReader:
+    """One Parquet file, opened.
+
+    :param everything: whether all of its columns are wanted.
+    :param filtered: whether row groups of it may be left out.
+    """
+
+    def __init__(self, driver: Driver, file: DataFile, everything: bool, filtered: bool) -> None:
+        self._file = file
+        self._ranges: RangeFile | None = None
+        source: Any
+        whole = _WHOLE if everything else _SMALL
+        if file.size <= (min(whole, _FILTERED) if filtered else whole):
+            source = pa.BufferReader(_read_whole(driver, file))
+        else:
+            self._ranges = RangeFile(driver, file.key, file.size)
+            source = pa.PythonFile(self._ranges, mode="r")
+        with _naming(file):
+            # Spark's and Impala's INT96 in nanoseconds would wrap around after 2262.
+            self._parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+        rows = self._parquet.metadata.num_rows
+        if not file.is_foreign and rows != file.rows:
+            raise DamagedError(
+                f"The file has {rows} rows, {file.rows} were committed.",
+                key=file.key,
+                remedy=_VERIFY,
+            )
+
+    def row_groups(
+        self, row_filter: RowFilter | None, constants: Mapping[str, pa.Scalar]
+    ) -> Sequence[int]:
+        """The row groups that may have wanted rows."""
+        if row_filter is None:
+            return range(self._parquet.num_row_groups)
+        present = self._parquet.schema_arrow.names
+        lacking = set(row_filter.columns) - set(present) - set(constants)
+        return row_filter.row_groups(self._parquet, constants, lacking)
+
+    def batches(
+        self, fields: Sequence[pa.Field], batch_rows: int, groups: Sequence[int]
+    ) -> Iterator[tuple[int, dict[str, pa.Array]]]:
+        """Rows and columns of each batch, the columns in the table's types."""
+        present = set(self._parquet.schema_arrow.names)
+        stored = [field for field in fields if field.name in present]
+        self._check(fields)
+        if not stored:
+            yield from _nulls(self._parquet.metadata.num_rows, fields, batch_rows)
+            return
+        names = list(dict.fromkeys(field.name for field in stored))
+        for group in groups:
+            if self._ranges is not None:
+                self._ranges.prefetch(self._chunks(group, names))
+            with _naming(self._file):
+                batches = self._parquet.iter_batches(
+                    batch_size=batch_rows, row_groups=[group], columns=names
+                )
+            while True:
+                with _naming(self._file):
+                    batch = next(batches, None)
+                if batch is None:
+                    break
+                yield batch.num_rows, self._columns(batch, fields)
+
+    def _columns(self, batch: pa.RecordBatch, fields: Sequence[pa.Field]) -> dict[str, pa.Array]:
+        columns = {}
+        for field in fields:
+            if batch.schema.get_field_index(field.name) < 0:
+                columns[field.name] = pa.nulls(batch.num_rows, field.type)
+                continue
+            try:
+                columns[field.name] = cast_column(batch.column(field.name), field)
+            except InvalidInputError as error:
+                raise self._misfit([error.message]) from error
+        return columns
+
+    def _check(self, fields: Sequence[pa.Field]) -> None:
+        """Refuse a file whose columns are not, or cannot become, those wanted."""
+        found = self._parquet.schema_arrow
+        problems: list[str] = []
+        for field in fields:
+            count = len(found.get_all_field_indices(field.name))
+            if count > 1:
+                problems.append(f"{field.name} is there {count} times")
+            elif count:
+                problems += self._problems(field, found.field(field.name))
+            elif not self._file.is_foreign and not is_later(field):
+                problems.append(f"{field.name} is missing")
+        if problems:
+            raise self._misfit(problems)
+
+    def _problems(self, field: pa.Field, stored: pa.Field) -> list[str]:
+        try:
+            kind = normalise(pa.schema([stored])).field(0).type
+        except InvalidInputError as error:
+            return [error.message]
+        if self._file.is_foreign:
+            return misfit(field, kind, self._physical(field.name) == "INT96")
+        return type_differences(field.type, kind, field.name)
+
+    def _physical(self, name: str) -> str:
+        columns = self._parquet.schema
+        return next(
+            (
+                columns.column(index).physical_type
+                for index in range(len(columns))
+                if columns.column(index).path == name
+            ),
+            "",
+        )
+
+    def _chunks(self, group: int, names: Iterable[str]) -> Iterator[tuple[int, int]]:
+        """Where the columns' bytes are in a row group."""
+        metadata = self._parquet.metadata.row_group(group)
+        prefixes = tuple(f"{name}." for name in names)
+        for index in range(metadata.num_columns):
+            column = metadata.column(index)
+            if f"{column.path_in_schema}.".startswith(prefixes):
+                start = column.data_page_offset
+                if column.has_dictionary_page and column.dictionary_page_offset is not None:
+                    start = min(start, column.dictionary_page_offset)
+                yield start, start + column.total_compressed_size
+
+    def _misfit(self, problems: Sequence[str]) -> ZeroRenameError:
+        text = "; ".join(problems)
+        if self._file.is_foreign:
+            return TableMismatchError(
+                f"A foreign file does not fit the table it lies in: {text}.",
+                key=self._file.key,
+                remedy="Remove the file, or rewrite it with the table's columns.",
+            )
+        return DamagedError(
+            f"The file does not have the table's columns: {text}.",
+            key=self._file.key,
+            remedy=_VERIFY,
+        )
+
+
+def _nulls(
+    left: int, fields: Sequence[pa.Field], batch_rows: int
+) -> Iterator[tuple[int, dict[str, pa.Array]]]:
+    """Batches of so many rows, of which no column is in the file."""
+    while left:
+        rows = min(left, batch_rows)
+        yield rows, {field.name: pa.nulls(rows, field.type) for field in fields}
+        left -= rows
+
+
+@contextmanager
+def _naming(file: DataFile) -> Iterator[None]:
+    """Errors of Arrow inside are errors of this file."""
+    try:
+        yield
+    except ZeroRenameError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise DamagedError(
+            f"The file cannot be read as Parquet: {error}.", key=file.key, remedy=_VERIFY
+        ) from error
+
+
+def _read_whole(driver: Driver, file: DataFile) -> bytes:
+    answer = driver.run(Get(file.key, most=file.size))
+    if isinstance(answer, Absent):
+        raise gone(file.key)
+    if len(answer.body) != file.size:
+        raise DamagedError(
+            f"The object has {answer.size} bytes, it should have {file.size}.",
+            key=file.key,
+            remedy=_VERIFY,
+        )
+    if file.checksum and file.checksum != f"sha256:{hashlib.sha256(answer.body).hexdigest()}":
+        raise DamagedError(
+            "The object's bytes are not those that were committed: their SHA-256 differs.",
+            key=file.key,
+            remedy=_VERIFY,
+        )
+    return answer.body
+
+
+def check_columns(names: Sequence[str], schema: pa.Schema) -> None:
+    """Whether these are columns of a table, each once.
+
+    :raises InvalidInputError: they are not.
+    """
+    unknown = [name for name in names if name not in schema.names]
+    if unknown or len(set(names)) < len(names):
+        what = f"has no column {', '.join(unknown)}" if unknown else "is asked for a column twice"
+        raise InvalidInputError(
+            f"The table {what}.", remedy=f"Its columns are {', '.join(schema.names)}."
+        )
+
+
+def partition_constants(
+    partition: str, key: str, schema: pa.Schema, partition_by: Sequence[str]
+) -> dict[str, pa.Scalar]:
+    """The partition columns' values in all rows of a partition, by column.
+
+    :param key: of a file in it, for the error.
+    :raises DamagedError: the table has no such partition.
+    """
+    try:
+        values = partition_values(partition, schema, partition_by)
+    except InvalidInputError as error:
+        raise DamagedError(
+            f"The file lies in no partition of its table: {error.message}",
+            key=key,
+            remedy="Move the file, or rename its directory to column=value.",
+        ) from error
+    return {name: pa.scalar(value, schema.field(name).type) for name, value in values.items()}
+
+
+def _batch(arrays: list[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
+    if arrays:
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    # Arrow counts a batch's rows by its columns; without any, by the struct it is made of.
+    return pa.RecordBatch.from_struct_array(
+        pa.StructArray.from_buffers(pa.struct([]), rows, [None])
+    )

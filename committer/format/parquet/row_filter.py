@@ -1,0 +1,225 @@
+"""Condition over a table's rows, and what is known of it without reading them.
+
+What a partition's values, or a row group's statistics, say of its rows is a *guarantee*, an
+expression that is true of each of them. Arrow simplifies the condition by it
+(``Expression::SimplifyWithGuarantee``, reached through a fragment's ``partition_expression``);
+where nothing but false or null is left, no row need be read.
+
+Parquet's statistics leave NaN out (parquet-format, ``ColumnOrder``), and Arrow's own fragments take
+them for whole: ``x != 1`` then loses the NaN beside ones. So a column of floating point gives two
+guarantees, its bounds and NaN, and a row group is left out if neither lets a row through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import reduce
+from itertools import product
+from operator import and_
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+from ...errors import InvalidInputError
+from ..schema.types import normalise
+
+#: A condition as users give it: an expression, or pyarrow's and pandas' lists of comparisons.
+Filter = pc.Expression | Sequence
+
+_FORMAT = ds.ParquetFileFormat()
+#: Columns of floating point whose statistics are used: each doubles the guarantees.
+_MOST_FLOATS = 3
+_REMEDY = (
+    "Give an expression over the table's columns, such as pyarrow.compute.field('delay') > 15, or "
+    "comparisons: [('delay', '>', 15), ('origin', '=', 'JFK')]."
+)
+
+
+class RowFilter:
+    """Tells the rows of a table that are wanted: those of which a condition is true.
+
+    :param conditions: all must be true: expressions, or lists of comparisons as
+        ``pyarrow.parquet.read_table`` takes them, all of a list, any of a list of lists.
+    :param schema: the table's, partition columns included.
+    :raises InvalidInputError: one is no condition over these columns.
+    """
+
+    def __init__(self, conditions: Sequence[Filter], schema: pa.Schema) -> None:
+        self._expression = reduce(and_, map(_expression, conditions))
+        self._schema = schema
+        self.columns = self._find_columns()
+
+    def _find_columns(self) -> tuple[str, ...]:
+        """The columns that the condition asks for: of those whose names are in its text, the ones
+        without which it cannot be evaluated."""
+        try:
+            text = str(self._expression)
+            self._schema.empty_table().filter(self._expression)
+        except (pa.ArrowException, TypeError) as error:
+            raise InvalidInputError(
+                f"The filter does not fit the table's columns: {error}.", remedy=_REMEDY
+            ) from error
+        named = [name for name in self._schema.names if name in text]
+        if not self._is_evaluated_by(named):
+            return tuple(self._schema.names)  # Columns by their number.
+        for name in tuple(named):
+            fewer = [other for other in named if other != name]
+            named = fewer if self._is_evaluated_by(fewer) else named
+        return tuple(named)
+
+    def _is_evaluated_by(self, names: Sequence[str]) -> bool:
+        try:
+            self._schema.empty_table().select(names).filter(self._expression)
+        except (pa.ArrowException, TypeError):
+            return False
+        return True
+
+    def keep(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of a batch that has :attr:`columns`, in the table's types."""
+        return batch.filter(self._expression)
+
+    def is_about(self, columns: Collection[str]) -> bool:
+        """Whether the condition asks for no other columns than these."""
+        return set(self.columns) <= set(columns)
+
+    def may_keep(self, constants: Mapping[str, pa.Scalar]) -> bool:
+        """Whether rows may be wanted of which some columns have these values; where the condition
+        asks for no others, whether they are."""
+        if self.columns and self.is_about(constants):
+            row = {name: pa.array([constants[name]]) for name in self.columns}
+            return bool(pa.table(row).filter(self._expression).num_rows)
+        return self._may_hold(_is(name, value) for name, value in constants.items())
+
+    def row_groups(
+        self,
+        file: pq.ParquetFile,
+        constants: Mapping[str, pa.Scalar],
+        lacking: Collection[str] = (),
+    ) -> Sequence[int]:
+        """The row groups of a file that rows may be wanted of.
+
+        :param constants: the values of the partition columns.
+        :param lacking: columns that the file does not have, null in all of its rows.
+        """
+        known = [_is(name, value) for name, value in constants.items()]
+        known += [pc.field(name).is_null() for name in lacking]
+        columns = self._with_statistics(file)
+        return [
+            group
+            for group in range(file.num_row_groups)
+            if self._may_group(file.metadata.row_group(group), columns, known)
+        ]
+
+    def _with_statistics(self, file: pq.ParquetFile) -> list[tuple[int, pa.DataType, pa.Field]]:
+        """Index, stored type and field of each column whose statistics say something."""
+        found = []
+        floats = 0
+        for index in range(len(file.schema)):
+            stored = file.schema.column(index)
+            if stored.path not in self.columns or stored.physical_type == "INT96":
+                continue
+            field = self._schema.field(stored.path)
+            kind = file.schema_arrow.field(stored.path).type
+            if _is_ordered(kind) and (pt.is_floating(kind) or _is_comparable(kind, field.type)):
+                floats += pt.is_floating(kind)
+                if not pt.is_floating(kind) or floats <= _MOST_FLOATS:
+                    found.append((index, kind, field))
+        return found
+
+    def _may_group(
+        self,
+        group: pq.RowGroupMetaData,
+        columns: Sequence[tuple[int, pa.DataType, pa.Field]],
+        known: Sequence[pc.Expression],
+    ) -> bool:
+        choices = [
+            _guarantees(group.column(index).statistics, group.num_rows, kind, field)
+            for index, kind, field in columns
+        ]
+        return any(self._may_hold((*known, *chosen)) for chosen in product(*choices))
+
+    def _may_hold(self, guarantees: Iterable[pc.Expression]) -> bool:
+        """Whether the condition can be true where all of ``guarantees`` are."""
+        guarantee = reduce(and_, guarantees, pc.scalar(True))
+        nothing = _FORMAT.make_fragment(pa.py_buffer(b""), partition_expression=guarantee)
+        try:
+            dataset = ds.FileSystemDataset([nothing], self._schema, _FORMAT)
+            return next(iter(dataset.get_fragments(self._expression)), None) is not None
+        except pa.ArrowException:
+            return True  # An arithmetic error, say, that no row need have.
+
+
+def _expression(condition: Filter) -> pc.Expression:
+    if isinstance(condition, pc.Expression):
+        return condition
+    try:
+        if isinstance(condition, str):
+            raise ValueError(f"it is the text {condition!r}")
+        return pq.filters_to_expression(condition)
+    except (ValueError, TypeError, pa.ArrowException) as error:
+        raise InvalidInputError(f"The filter cannot be read: {error}.", remedy=_REMEDY) from error
+
+
+def _is(name: str, value: pa.Scalar) -> pc.Expression:
+    field = pc.field(name)
+    return field == value if value.is_valid else field.is_null()
+
+
+def _is_ordered(kind: pa.DataType) -> bool:
+    """Whether bounds of a stored type are in Arrow's order."""
+    return (
+        pt.is_integer(kind)
+        or pt.is_floating(kind)
+        or pt.is_decimal(kind)
+        or pt.is_date32(kind)
+        or pt.is_timestamp(kind)
+        or pt.is_string(kind)
+    )
+
+
+def _is_comparable(stored: pa.DataType, kind: pa.DataType) -> bool:
+    """Whether bounds of a stored type can be taken for bounds of the table's column."""
+    same = normalise(pa.schema([("x", stored)])).field(0).type
+    return (
+        same == kind
+        or (pt.is_integer(stored) and pt.is_integer(kind))
+        or (pt.is_decimal(stored) and pt.is_decimal(kind))
+    )
+
+
+def _guarantees(
+    statistics: pq.Statistics | None, rows: int, kind: pa.DataType, field: pa.Field
+) -> list[pc.Expression]:
+    """What is true of each of a row group's values in one column: one of these."""
+    column, anything = pc.field(field.name), [pc.scalar(True)]
+    if statistics is None or (statistics.has_null_count and statistics.null_count == rows):
+        return anything if statistics is None else [column.is_null()]
+    bounds = _bounds(statistics, kind, field)
+    if bounds is None:
+        return anything
+    no_nulls = statistics.has_null_count and not statistics.null_count
+    within = [column >= bounds[0], column <= bounds[1]]
+    if not no_nulls:
+        within = [bound | column.is_null() for bound in within]
+    if not pt.is_floating(field.type):
+        return [within[0] & within[1]]
+    return [within[0] & within[1], column == pa.scalar(float("nan"), field.type)]
+
+
+def _bounds(
+    statistics: pq.Statistics, kind: pa.DataType, field: pa.Field
+) -> tuple[pa.Scalar, pa.Scalar] | None:
+    if not statistics.has_min_max:
+        return None
+    try:
+        if pt.is_timestamp(kind):
+            raw = (statistics.min_raw, statistics.max_raw)
+            low, high = (pa.scalar(value, pa.int64()).cast(kind) for value in raw)
+        else:
+            low, high = pa.scalar(statistics.min, kind), pa.scalar(statistics.max, kind)
+        return low.cast(field.type), high.cast(field.type)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError):
+        return None  # Another writer left something else, or the cast would change a bound.

@@ -1,0 +1,331 @@
+"""Writer of one task attempt: rows in, pending files out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from typing import NoReturn
+
+import pyarrow as pa
+
+from ...errors import InvalidInputError, StreamClosedError
+from ...store.requests import ObjectSettings
+from ..job_spec import FileOptions, check_options
+from ..layout import JOB_METADATA, TableRoot
+from ..records.pending_file import PendingFile, TaskResult
+from ..schema.compatibility import cast, normalise
+from .file_writer import FileWriter, OpenStream
+from .partition_writer import PartitionWriter
+from .spill import BATCH_OVERHEAD, Spill
+from .splitter import Splitter
+
+_MIB = 1024 * 1024
+#: Rows that wait for their row group, over all open partitions of a task.
+_BUFFER_BYTES = 128 * _MIB
+#: Batches are gathered to about this size before they are split by partition: Spark's have
+#: 10,000 rows, and splitting costs per batch and partition, not per row.
+_STAGE_BYTES = 16 * _MIB
+#: Where there is nothing to split, only tiny batches are gathered.
+_STAGE_BYTES_UNPARTITIONED = 1 * _MIB
+#: An open partition that got no rows for so many splits makes room for another: data sorted by
+#: partition is then written without spilling.
+_IDLE_SPLITS = 4
+#: Files finished at once: finishing one waits for the store.
+_THREADS = 8
+
+
+class TaskWriter:
+    """Writes one task attempt's rows as pending files. Used by one thread.
+
+    Rows are split by partition. At most ``options.max_open_partitions`` partitions have an open
+    file; rows of further ones wait in a spill file and are written at :meth:`close`, as are those
+    of partitions that would have row groups of less than 16 MiB for want of memory. Memory:
+    about 16 MiB being split, 128 MiB waiting for row groups, 32 MiB on their way to the spill
+    file, besides what the streams hold.
+
+    Any error, an interrupt included, aborts all uploads of the attempt, finished ones too;
+    what could not be aborted is noted on the error. After that, or after :meth:`abort`, the
+    writer takes nothing more.
+
+    :param root: the table's place.
+    :param job: the job's id.
+    :param task: the task's number.
+    :param attempt: unique among the task's attempts.
+    :param schema: the table's normalised schema, partition columns included. Its metadata goes
+        to the files' footers.
+    :param partition_by: the partition columns, outermost first.
+    :param options: how files are written.
+    :param open_stream: opens an output stream of delayed visibility for a key.
+    :param allowed_partitions: the only partitions rows may be for; ``None`` for any.
+    :param absent: columns that the rows may lack; they are null then.
+    :param at_end: called when all files are uploaded, where there are any; what it raises aborts
+        them.
+    :param spill_directory: where the spill file goes; ``None`` for the temporary directory.
+    :raises InvalidInputError: options that cannot be right.
+    """
+
+    def __init__(
+        self,
+        root: TableRoot,
+        job: str,
+        task: int,
+        attempt: int,
+        schema: pa.Schema,
+        partition_by: tuple[str, ...],
+        options: FileOptions,
+        open_stream: OpenStream,
+        allowed_partitions: Collection[str] | None = None,
+        spill_directory: str | None = None,
+        absent: frozenset[str] = frozenset(),
+        at_end: Callable[[], object] | None = None,
+    ) -> None:
+        check_options(options)
+        self._root = root
+        self._job = job
+        self._task = task
+        self._attempt = attempt
+        self._schema = normalise(schema)
+        self._absent = absent
+        self._at_end = at_end
+        self._options = options
+        self._open_stream = open_stream
+        self._allowed = allowed_partitions
+        self._settings = ObjectSettings(
+            {**options.metadata, JOB_METADATA: job},
+            options.storage_class,
+            options.tags,
+            options.encryption,
+            options.encryption_key,
+        )
+        self._splitter = Splitter(self._schema, partition_by)
+        self._stage_bytes = _STAGE_BYTES if partition_by else _STAGE_BYTES_UNPARTITIONED
+        self._staged: list[pa.RecordBatch] = []
+        self._staged_bytes = 0
+        self._splits = 0
+        self._open: dict[str, tuple[PartitionWriter, int]] = {}  # least recently used first
+        self._buffered = 0
+        self._evicted: set[str] = set()
+        self._numbers: dict[str, int] = {}
+        self._files: list[FileWriter] = []
+        self._finished: list[PendingFile] = []
+        self._spill = Spill(self._splitter.data_schema, spill_directory)
+        self._state = "open"
+        self._result: TaskResult | None = None
+
+    @property
+    def spilled_rows(self) -> int:
+        """Rows that had to wait in the spill file so far."""
+        return self._spill.rows
+
+    def write(self, rows: pa.RecordBatch | pa.Table) -> None:
+        """Take rows; their columns are matched by name, and cast where nothing is lost.
+
+        Rows may be gathered first: what is wrong with them can surface at a later call, but
+        always before any of them is uploaded.
+
+        :raises InvalidInputError: other columns than the table's, a value that would change,
+            or a partition that is not allowed or cannot be a directory.
+        :raises StreamError: a file could not be uploaded, or rows not spilled.
+        :raises StreamClosedError: the writer was closed or aborted.
+        """
+        self._check_open()
+        try:
+            for batch in rows.to_batches() if isinstance(rows, pa.Table) else (rows,):
+                for piece in _pieces(batch):
+                    self._take(cast(piece, self._schema, self._absent))
+        except BaseException as error:
+            self._fail(error)
+
+    def close(self) -> TaskResult:
+        """Write what is left and wait until the store has all of it. May be repeated.
+
+        :returns: the attempt's files, by key; none if no row came.
+        :raises: what :meth:`write` and ``at_end`` raise.
+        """
+        if self._result is not None and self._state == "closed":
+            return self._result
+        self._check_open()
+        try:
+            self._split()
+            self._spill.seal()
+            self._finish_all()
+            self._spill.close()
+            if self._finished and self._at_end is not None:
+                self._at_end()
+        except BaseException as error:
+            self._fail(error)
+        files = tuple(sorted(self._finished, key=lambda file: file.key))
+        self._result = TaskResult(self._job, self._task, self._attempt, files)
+        self._state = "closed"
+        return self._result
+
+    def abort(self) -> tuple[Exception, ...]:
+        """Abort the attempt's uploads, those of a closed writer too. May be repeated.
+
+        :returns: what may be left in the store, invisible, until purge finds it.
+        """
+        if self._state == "aborted":
+            return ()
+        self._state = "aborted"
+        self._open, self._staged = {}, []
+        self._spill.close()
+        if len(self._files) < 2:
+            outcomes = [file.abort() for file in self._files]
+        else:
+            with ThreadPoolExecutor(_THREADS) as pool:
+                outcomes = list(pool.map(FileWriter.abort, self._files))
+        self._files = []
+        return tuple(outcome for outcome in outcomes if outcome is not None)
+
+    # Inside.
+
+    def _check_open(self) -> None:
+        if self._state != "open":
+            raise StreamClosedError(
+                f"The writer of task {self._task} was {self._state}; it takes no more rows.",
+                table=self._root.url,
+                job=self._job,
+            )
+
+    def _fail(self, error: BaseException) -> NoReturn:
+        """Abort, and raise ``error`` whatever comes of that."""
+        for left in self.abort():
+            error.add_note(f"Also, aborting an upload of this task failed: {left}")
+        raise error
+
+    def _take(self, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        self._staged.append(batch)
+        self._staged_bytes += batch.nbytes + BATCH_OVERHEAD
+        if self._staged_bytes >= self._stage_bytes:
+            self._split()
+
+    def _split(self) -> None:
+        """Hand the staged rows to their partitions."""
+        if not self._staged:
+            return
+        staged = self._staged
+        batch = staged[0] if len(staged) == 1 else pa.concat_batches(staged)
+        self._staged, self._staged_bytes = [], 0
+        self._splits += 1
+        for partition, rows in self._check_allowed(self._splitter.split(batch)):
+            self._route(partition, rows)
+
+    def _check_allowed(
+        self, parts: Iterator[tuple[str, pa.RecordBatch]]
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
+        for partition, rows in parts:
+            if self._allowed is not None and partition not in self._allowed:
+                raise InvalidInputError(
+                    f"There are rows for the partition {partition!r}, which is not among those "
+                    "that this job may write. Nothing of this task is visible.",
+                    table=self._root.url,
+                    job=self._job,
+                    remedy="Filter the rows, or name that partition too.",
+                )
+            yield partition, rows
+
+    def _route(self, partition: str, rows: pa.RecordBatch) -> None:
+        """Give rows to the partition's open writer, to a new one, or to the spill."""
+        found = self._open.pop(partition, None)
+        if found is None:
+            waits = partition in self._spill or partition in self._evicted
+            if waits or not self._make_room():
+                self._spill.add(partition, rows)
+                return
+            writer = self._partition_writer(partition, _BUFFER_BYTES)
+        else:
+            writer = found[0]
+        self._open[partition] = (writer, self._splits)
+        self._buffered -= writer.buffered
+        writer.add(rows)
+        self._buffered += writer.buffered
+        while self._buffered > _BUFFER_BYTES:
+            self._free_memory()
+
+    def _make_room(self) -> bool:
+        if len(self._open) < self._options.max_open_partitions:
+            return True
+        oldest, (writer, last) = next(iter(self._open.items()))
+        if self._splits - last < _IDLE_SPLITS:
+            return False
+        del self._open[oldest]
+        self._evicted.add(oldest)
+        self._buffered -= writer.buffered
+        self._finished += writer.close()
+        return True
+
+    def _free_memory(self) -> None:
+        """Write the largest row group; where that is a small one, let the partition with the
+        fewest rows wait on disk instead, if it has no file yet: a column's values are compressed
+        together with those of their row group."""
+        largest = max((writer for writer, _ in self._open.values()), key=lambda w: w.buffered)
+        unbegun = [name for name, (writer, _) in self._open.items() if not writer.has_begun]
+        if largest.buffered >= _BUFFER_BYTES // _THREADS or not unbegun:
+            self._buffered -= largest.buffered
+            largest.flush()
+            return
+        smallest = min(unbegun, key=lambda name: self._open[name][0].buffered)
+        writer, _ = self._open.pop(smallest)
+        self._buffered -= writer.buffered
+        for rows in writer.waiting:
+            self._spill.add(smallest, rows)
+
+    def _partition_writer(self, partition: str, buffer_bytes: int) -> PartitionWriter:
+        return PartitionWriter(
+            self._splitter.data_schema,
+            self._options,
+            lambda: self._open_file(partition),
+            buffer_bytes,
+        )
+
+    def _open_file(self, partition: str) -> FileWriter:
+        number = self._numbers.get(partition, 0)
+        self._numbers[partition] = number + 1
+        key = self._root.data_key(partition, self._task, self._job, number)
+        stream = self._open_stream(key, self._settings)
+        file = FileWriter(stream, partition, self._splitter.data_schema, self._options.compression)
+        self._files.append(file)
+        return file
+
+    def _finish_all(self) -> None:
+        """Finish open partitions and write spilled ones, several at once."""
+        writers = [writer for writer, _ in self._open.values()]
+        work: list[Callable[[], list[PendingFile]]] = [writer.close for writer in writers]
+        work += [lambda p=partition: self._write_spilled(p) for partition in self._spill.partitions]
+        self._open = {}
+        if len(work) == 1:
+            self._finished += work[0]()
+            return
+        with ThreadPoolExecutor(_THREADS) as pool:
+            futures = [pool.submit(job) for job in work]
+            try:
+                wait(futures, return_when=FIRST_EXCEPTION)
+            finally:
+                for future in futures:
+                    future.cancel()
+        # Out of the pool: whatever had begun has ended, so that aborting sees every upload.
+        failures = [f.exception() for f in futures if not f.cancelled() and f.exception()]
+        if failures:
+            first, *others = failures
+            assert first is not None
+            for other in others:
+                first.add_note(f"Also, another file of this task failed: {other}")
+            raise first
+        for future in futures:
+            self._finished += future.result()
+
+    def _write_spilled(self, partition: str) -> list[PendingFile]:
+        writer = self._partition_writer(partition, _BUFFER_BYTES // _THREADS)
+        for rows in self._spill.read(partition):
+            writer.add(rows)
+        return writer.close()
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A large batch in slices: casting and splitting copy what they are given."""
+    count = -(-batch.nbytes // (2 * _STAGE_BYTES))
+    rows = max(1, -(-batch.num_rows // max(1, count)))
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)

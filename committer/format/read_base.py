@@ -1,0 +1,92 @@
+"""Base of a job by what it has read: epochs of partitions, and partitions that were not there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+
+from ..errors import InvalidInputError
+
+
+@dataclass(frozen=True)
+class ReadBase:
+    """What a job has read of the table it writes.
+
+    A partition that the job writes and whose head is at another epoch when it is claimed is a
+    conflict, under ``on_conflict=fail``. Partitions that were not read are held against what was
+    there when the job opened, as without a base.
+
+    :param table: the root that was read, ``s3://bucket/prefix``; ``None`` where nothing was.
+    :param epochs: by partition; 0: it was not there; ``None``: it counts as not read.
+    :param whole: the whole table was read, so that partitions not in ``epochs`` were not there.
+    :param listed: of partitions that held what a listing showed, a digest of that: a replace is
+        refused where it shows other files by then, whoever wrote them. ``None``: nothing was
+        listed, since readers of the table went by heads alone.
+    """
+
+    table: str | None
+    epochs: Mapping[str, int | None]
+    whole: bool = True
+    listed: Mapping[str, str] | None = None
+
+    def epoch(self, partition: str) -> int | None:
+        """The epoch at which a partition was read; ``None``: it was not read."""
+        return self.epochs.get(partition, 0 if self.whole else None)
+
+    def listing(self, partition: str) -> str | None:
+        """A digest of the files that a partition without a head held; ``None``: not known."""
+        if self.listed is None or (self.epoch(partition) != 0):
+            return None
+        return self.listed.get(partition, listing_digest(()))
+
+    def encode(self) -> str:
+        """A text, for the data source's option ``base`` and for other processes."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+
+    @staticmethod
+    def decode(text: str) -> ReadBase:
+        """The base of a text by :meth:`encode`.
+
+        :raises ValueError: it is none.
+        """
+        try:
+            found = json.loads(text)
+            listed = found.get("listed")
+            base = ReadBase(
+                found["table"],
+                found["epochs"],
+                found["whole"],
+                None if listed is None else dict(listed),
+            )
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise ValueError("is no text of Snapshot.base.encode()") from error
+        epochs = base.epochs.values() if isinstance(base.epochs, dict) else [-1]
+        right = all(e is None or (type(e) is int and e >= 0) for e in epochs)
+        if not (right and isinstance(base.table, str) and isinstance(base.whole, bool)):
+            raise ValueError("is no text of Snapshot.base.encode()")
+        return base
+
+    def check_table(self, table: str) -> None:
+        """Refuse the base of another table.
+
+        :param table: the root that is written.
+        :raises InvalidInputError: it is another one.
+        """
+        if self.table not in (None, table):
+            raise InvalidInputError(
+                f"The base was read from another table, {self.table}; nothing was written.",
+                table=table,
+                remedy="Give a snapshot of the table that is written, or leave base out.",
+            )
+
+
+def listing_digest(files: Iterable[tuple[str, int]]) -> str:
+    """What tells listings apart: keys and sizes."""
+    lines = sorted(f"{size} {key}\n" for key, size in files)
+    return hashlib.blake2b("".join(lines).encode(), digest_size=16).hexdigest()
+
+
+#: Of a job whose rows do not depend on what the table holds.
+NOTHING_READ = ReadBase(None, {}, whole=False)

@@ -1,0 +1,265 @@
+"""The decision: *commit* or *abort*, written once. Writing it is the commit point."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Annotated
+
+from ...errors import RecordDamagedError
+from ..job_spec import NOBODY, JobSpec, Mode, Owner, SuccessMarkers
+from ..layout import TableRoot, job_in_key
+from .codec import Document, decode, encode
+from .marks import LEFT_OUT, Count, Moment
+from .partition_decision import PartitionDecision
+from .pending_file import PendingFile
+from .settled_decision import SettledDecision
+
+_FILES = ("files", "adopted", "removals", "lost")
+
+
+class Verdict(StrEnum):
+    COMMIT = "commit"
+    ABORT = "abort"
+
+
+@dataclass(frozen=True)
+class PartReference:
+    """A part of a decision too large for one object, named by key and ETag."""
+
+    key: str
+    etag: str
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A job's verdict, and for a commit everything needed to apply it from any process.
+
+    :param partitions: what happens to each partition; empty while the parts are not read.
+    :param parts: where the partitions are when they are too many for one object.
+    :param once: the run's ``once`` key, moved together with the heads.
+    :param schema_version: of the table's columns, at the least, that hold the files' columns.
+    :param decided_at: when it was decided, by the store's clock, in a decision that was written
+        again since (see :mod:`.repair`); ``None`` in all others, whose Last-Modified says it.
+    :param symlinks: whoever applies it writes the partitions' symlink manifests, too.
+    :param settled: it was applied long ago and no head names it: its lists were left out since.
+        It still says *commit*, what its run did and from which epochs, and can never be written
+        by anybody else.
+    """
+
+    job: str
+    write_id: str
+    verdict: Verdict
+    mode: Mode = Mode.APPEND
+    success_markers: SuccessMarkers = SuccessMarkers.PARTITION_AND_TABLE
+    once: str | None = None
+    once_epoch: Count = 0
+    owner: Owner = NOBODY
+    partitions: tuple[PartitionDecision, ...] = ()
+    parts: tuple[PartReference, ...] = ()
+    decided_at: Annotated[Moment | None, LEFT_OUT] = None
+    symlinks: Annotated[bool, LEFT_OUT] = False
+    schema_version: Annotated[Count, LEFT_OUT] = 0
+    settled: Annotated[bool, LEFT_OUT] = False
+
+    @staticmethod
+    def commit(
+        job: str,
+        write_id: str,
+        spec: JobSpec,
+        partitions: tuple[PartitionDecision, ...],
+        once_epoch: int = 0,
+        symlinks: bool = False,
+    ) -> Decision:
+        """What a job of ``spec`` does to each partition, for whoever applies it."""
+        return Decision(
+            job=job,
+            write_id=write_id,
+            verdict=Verdict.COMMIT,
+            mode=spec.mode,
+            success_markers=spec.success_markers,
+            once=spec.once,
+            once_epoch=once_epoch,
+            owner=spec.owner,
+            partitions=partitions,
+            symlinks=symlinks,
+        )
+
+    @staticmethod
+    def abort(job: str, write_id: str) -> Decision:
+        return Decision(job=job, write_id=write_id, verdict=Verdict.ABORT)
+
+    @property
+    def is_commit(self) -> bool:
+        return self.verdict is Verdict.COMMIT
+
+    @property
+    def files(self) -> tuple[PendingFile, ...]:
+        return tuple(file for p in self.partitions for file in p.files)
+
+    @property
+    def upload_ids(self) -> frozenset[tuple[str, str]]:
+        return frozenset((file.key, file.upload_id) for file in self.files)
+
+    def settle(self, at: float) -> SettledDecision:
+        """What is left of this commit decision where nobody needs its lists any more.
+
+        :param at: when it was decided.
+        """
+        return SettledDecision.of(
+            self.job, at, self.partitions, self.mode, self.once, self.once_epoch
+        )
+
+    def encode(self) -> bytes:
+        if not self.is_commit:
+            said = _Said(self.job, self.write_id, self.verdict)
+            return encode("decision", self.write_id, said)
+        compact = replace(self, partitions=()) if self.parts else self
+        return encode("decision", self.write_id, compact)
+
+    @staticmethod
+    def decode(body: bytes, key: str, root: TableRoot, job: str) -> Decision:
+        """Read a decision of ``job``.
+
+        :raises RecordDamagedError: unreadable, another job's, or it names a key outside the
+            table, outside the named partition, or a file that does not carry the job's id:
+            whoever applies it often has more rights than its writer had.
+        """
+        if SettledDecision.is_one(body):
+            return _of_settled(SettledDecision.decode(body, key), key, job)
+        document = decode(body, "decision", key)
+        said = document.read(_Said)
+        if said.job != job:
+            raise document.damaged("job", f"is not {job}")
+        if said.verdict is Verdict.ABORT:
+            return Decision.abort(job, said.write_id)
+        decision = document.read(Decision)
+        for number, part in enumerate(decision.parts):
+            if not part.key.startswith(f"{root.decisions_prefix}{job}."):
+                member = f"parts[{number}].key"
+                raise document.damaged(member, "is not a part of this job's decision")
+        _check_keys(document, decision.partitions, root, job)
+        return decision
+
+
+@dataclass(frozen=True)
+class _Said:
+    """All that an abort decision says, and what comes first in any."""
+
+    job: str
+    write_id: str
+    verdict: Verdict
+
+
+def _of_settled(said: SettledDecision, key: str, job: str) -> Decision:
+    if said.write_id != job:
+        raise RecordDamagedError(
+            f"A decision is not of {job}. It was left as it is.",
+            field="write_id",
+            key=key,
+            remedy="Restore the object from a version or backup; do not delete it.",
+        )
+    return Decision(
+        job=job,
+        write_id=said.write_id,
+        verdict=Verdict.COMMIT,
+        mode=said.mode,
+        success_markers=SuccessMarkers.NONE,
+        once=said.once,
+        once_epoch=said.once_epoch,
+        partitions=said.partitions,
+        decided_at=said.decided_at,
+        settled=True,
+    )
+
+
+@dataclass(frozen=True)
+class DecisionPart:
+    """Some partitions of a decision, in an object of their own."""
+
+    job: str
+    write_id: str
+    number: Count
+    partitions: tuple[PartitionDecision, ...]
+
+    def encode(self) -> bytes:
+        return encode("decision-part", self.write_id, self)
+
+    @staticmethod
+    def decode(body: bytes, key: str, root: TableRoot, job: str) -> DecisionPart:
+        document = decode(body, "decision-part", key)
+        part = document.read(DecisionPart)
+        if part.job != job:
+            raise document.damaged("job", f"is not {job}")
+        _check_keys(document, part.partitions, root, job)
+        return part
+
+
+def _check_keys(
+    document: Document, partitions: tuple[PartitionDecision, ...], root: TableRoot, job: str
+) -> None:
+    """Refuse keys outside their partition, and pending files that are not the job's."""
+    for number, change in enumerate(partitions):
+        for kind in _FILES:
+            for index, file in enumerate(getattr(change, kind)):
+                member = f"partitions[{number}].{kind}[{index}].key"
+                if root.partition_of_data_key(file.key) != change.partition:
+                    raise document.damaged(
+                        member, f"lies outside the partition {change.partition!r} of this table"
+                    )
+                if isinstance(file, PendingFile) and job_in_key(file.key) != job:
+                    raise document.damaged(member, f"does not carry the job id {job}")
+
+
+def split_into_parts(decision: Decision, limit: int) -> list[DecisionPart]:
+    """The parts a decision needs; none when it fits one object.
+
+    :param limit: files and removals that one object may hold. A partition with more is spread over
+        several parts, which are joined again by :func:`join_parts`.
+    """
+    if sum(p.weight for p in decision.partitions) <= limit:
+        return []
+    groups: list[list[PartitionDecision]] = [[]]
+    weight = 0
+    for partition in decision.partitions:
+        for piece in _pieces(partition, limit):
+            if groups[-1] and weight + piece.weight > limit:
+                groups.append([])
+                weight = 0
+            groups[-1].append(piece)
+            weight += piece.weight
+    return [
+        DecisionPart(decision.job, decision.write_id, number, tuple(group))
+        for number, group in enumerate(groups)
+    ]
+
+
+def _pieces(partition: PartitionDecision, limit: int) -> list[PartitionDecision]:
+    if partition.weight <= limit:
+        return [partition]
+    pieces = []
+    for name in _FILES:
+        values = getattr(partition, name)
+        bare = replace(partition, files=(), adopted=(), removals=(), lost=())
+        for start in range(0, len(values), limit):
+            pieces.append(replace(bare, **{name: values[start : start + limit]}))
+    return pieces
+
+
+def join_parts(decision: Decision, parts: list[DecisionPart]) -> Decision:
+    """The decision with the partitions of its parts, pieces of one partition joined."""
+    joined: dict[str, PartitionDecision] = {}
+    for piece in (p for part in sorted(parts, key=lambda p: p.number) for p in part.partitions):
+        known = joined.get(piece.partition)
+        joined[piece.partition] = (
+            piece
+            if known is None
+            else replace(
+                known,
+                files=known.files + piece.files,
+                adopted=known.adopted + piece.adopted,
+                removals=known.removals + piece.removals,
+                lost=known.lost + piece.lost,
+            )
+        )
+    return replace(decision, partitions=tuple(joined.values()))

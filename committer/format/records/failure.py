@@ -1,0 +1,90 @@
+"""The last failure of a run's application, for whoever submitted it: an exit code says little."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated
+
+from ...errors import (
+    CommitConflictError,
+    InvalidInputError,
+    StoreUnfitError,
+    TableMismatchError,
+    ZeroRenameError,
+)
+from ..job_spec import Owner
+from ..layout import TableRoot
+from .codec import decode, encode
+from .marks import LEFT_OUT
+
+#: Errors that the next try would meet again, or hide: a conflict under on_conflict=fail is gone in
+#: a try that begins on what is there now, and that try would overwrite it. So is another writer,
+#: where the store can hold one at a time.
+_FINAL = (InvalidInputError, TableMismatchError, CommitConflictError, StoreUnfitError)
+#: Partitions that are kept of a run; one of more is a backfill, which its owner tells.
+_MOST_NAMED = 1_000
+
+
+def is_final(error: ZeroRenameError, root: TableRoot | None) -> bool:
+    """Whether running the same again would meet an error again, or hide it.
+
+    A conflict over the run's own ``once`` key is not final: another try did the run's work, which
+    the next one reports.
+
+    :param root: of the table that the error is about; ``None``: of none.
+    """
+    over_once = root is not None and (error.key or "").startswith(root.once_prefix)
+    return isinstance(error, _FINAL) and not over_once
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Written over by the next failure of the same run.
+
+    :param error: the class of the error.
+    :param final: whether running the same again cannot mend it, or would hide it.
+    :param partitions: that the run was to write; empty: any, or more than are kept.
+    """
+
+    write_id: str
+    once: str
+    owner: Owner
+    error: str
+    message: str
+    remedy: str | None
+    job: str | None
+    key: str | None
+    final: bool
+    partitions: Annotated[tuple[str, ...], LEFT_OUT] = ()
+
+    @staticmethod
+    def of(
+        error: ZeroRenameError,
+        root: TableRoot,
+        once: str,
+        owner: Owner,
+        write_id: str,
+        partitions: Iterable[str] = (),
+    ) -> Failure:
+        """What an error says, on record."""
+        named = tuple(sorted(partitions))
+        return Failure(
+            write_id,
+            once,
+            owner,
+            type(error).__name__,
+            error.message,
+            error.remedy,
+            error.job,
+            error.key,
+            is_final(error, root),
+            named if len(named) <= _MOST_NAMED else (),
+        )
+
+    def encode(self) -> bytes:
+        return encode("failure", self.write_id, self)
+
+    @staticmethod
+    def decode(body: bytes, key: str) -> Failure:
+        return decode(body, "failure", key).read(Failure)

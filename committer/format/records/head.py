@@ -1,0 +1,236 @@
+"""A partition's head: what it holds now, and which job is about to change it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from ...store.requests import Found
+from ..layout import UNPARTITIONED, TableRoot, is_job_id
+from .codec import decode, encode
+from .marks import LEFT_OUT, Checked, Count
+from .partition_decision import PartitionDecision
+
+#: Former states a head remembers, so that an ETag from a listing can be dated by epoch.
+TRAIL_LENGTH = 16
+
+JobId = Annotated[str, Checked(is_job_id, "is not a job id")]
+
+
+@dataclass(frozen=True)
+class Slot:
+    """What a job can claim: a partition, or the ``once`` key of a run (a head without files)."""
+
+    name: str
+    key: str
+    is_once: bool = False
+
+    @staticmethod
+    def partition(root: TableRoot, name: str) -> Slot:
+        return Slot(name, root.head_key(name))
+
+    @staticmethod
+    def once(root: TableRoot, once: str) -> Slot:
+        return Slot(once, root.once_key(once), is_once=True)
+
+
+@dataclass(frozen=True)
+class FormerState:
+    """A state this head had: its ETag then, and the epoch."""
+
+    etag: str
+    epoch: Count
+
+
+@dataclass(frozen=True)
+class NamedManifest:
+    """A manifest, named by key and ETag.
+
+    :param files: how many it lists; 0: not known.
+    """
+
+    key: str
+    etag: str
+    files: Annotated[Count, LEFT_OUT] = 0
+
+
+@dataclass(frozen=True)
+class PartitionHead:
+    """The head of one slot. Absent means epoch 0: :meth:`initial`.
+
+    :param epoch: how many jobs have moved this head.
+    :param replace_epoch: the epoch that the last replace made; 0 for none.
+    :param replaced_at: when that replace was decided, by the store's clock; ``None``: not known.
+    :param last_job: the job that moved it last.
+    :param decisions: jobs whose decisions name files that the partition holds, oldest first.
+    :param manifest: a folded list of files, older than all of ``decisions``.
+    :param newer: further ones, oldest first, each of fewer files than the one before.
+    :param dropped: jobs whose files in ``manifests`` no longer count.
+    :param claim: the job about to change it.
+    :param holder: the process of that job which put the claim there.
+    :param schema_version: of the table's columns, at the least, that hold the files' columns.
+    :param trail: the last states before this one, oldest first.
+    """
+
+    name: str
+    write_id: str
+    epoch: Count = 0
+    replace_epoch: Count = 0
+    replaced_at: Annotated[float | None, LEFT_OUT] = None
+    last_job: JobId | None = None
+    decisions: tuple[JobId, ...] = ()
+    manifest: NamedManifest | None = None
+    newer: Annotated[tuple[NamedManifest, ...], LEFT_OUT] = ()
+    dropped: tuple[JobId, ...] = ()
+    claim: JobId | None = None
+    holder: Annotated[str | None, LEFT_OUT] = None
+    trail: tuple[FormerState, ...] = ()
+    schema_version: Annotated[Count, LEFT_OUT] = 0
+
+    @staticmethod
+    def initial(slot: Slot) -> PartitionHead:
+        return PartitionHead(name=slot.name, write_id="")
+
+    @property
+    def manifests(self) -> tuple[NamedManifest, ...]:
+        """All folded lists of files, oldest first."""
+        return () if self.manifest is None else (self.manifest, *self.newer)
+
+    def encode(self) -> bytes:
+        # Who does not know of several manifests, or of compressed ones, must not read it.
+        known = not any(manifest.files for manifest in self.manifests)
+        return encode("head", self.write_id, self, format=1 if known else 2)
+
+    @staticmethod
+    def decode(body: bytes, slot: Slot, root: TableRoot) -> PartitionHead:
+        document = decode(body, "head", slot.key)
+        head = document.read(PartitionHead)
+        if head.name != slot.name:
+            raise document.damaged("name", f"is not {slot.name!r}")
+        manifests = root.manifest_key("").removesuffix(".json")
+        if not all(manifest.key.startswith(manifests) for manifest in head.manifests):
+            raise document.damaged("manifest.key", "is not a manifest of this table")
+        return head
+
+    def _from(self, write_id: str, etag: str | None) -> PartitionHead:
+        trail = self.trail
+        if etag is not None:
+            trail = (*trail, FormerState(etag, self.epoch))[-TRAIL_LENGTH:]
+        return replace(self, write_id=write_id, trail=trail)
+
+    def claimed(self, job: str, holder: str, write_id: str, etag: str | None) -> PartitionHead:
+        """This head with ``job``'s claim, put there by the process ``holder``; ``etag`` is this
+        state's."""
+        return replace(self._from(write_id, etag), claim=job, holder=holder)
+
+    def released(self, write_id: str, etag: str) -> PartitionHead:
+        """This head without its claim."""
+        return replace(self._from(write_id, etag), claim=None, holder=None)
+
+    def naming(
+        self, manifests: tuple[NamedManifest, ...], decisions: tuple[JobId, ...]
+    ) -> PartitionHead:
+        """The same files by other lists, without those of dropped jobs."""
+        first, newer = manifests[0], manifests[1:]
+        return replace(self, manifest=first, newer=newer, decisions=decisions, dropped=())
+
+    def tidied(self, write_id: str, etag: str, remembers: int) -> PartitionHead:
+        """This head, whose lists have changed, as another state of the same epoch.
+
+        :param remembers: how many former states, this one's among them.
+        """
+        after = self._from(write_id, etag)
+        return replace(after, trail=after.trail[-remembers:])
+
+    def moved(
+        self,
+        job: str,
+        change: PartitionDecision | None,
+        write_id: str,
+        etag: str,
+        at: float,
+        schema_version: int = 0,
+    ) -> PartitionHead:
+        """The head after ``job``'s decision; ``change`` is ``None`` for a ``once`` slot.
+
+        :param at: when it was decided, by the store's clock.
+        :param schema_version: the decision's.
+        """
+        free = self.released(write_id, etag)
+        after = replace(
+            free,
+            epoch=self.epoch + 1,
+            last_job=job,
+            schema_version=max(self.schema_version, schema_version),
+        )
+        if change is None:
+            return after
+        own = (job,) if change.files or change.adopted else ()
+        if change.replace:
+            return replace(
+                after,
+                replace_epoch=after.epoch,
+                replaced_at=at,
+                decisions=own,
+                manifest=None,
+                newer=(),
+                dropped=(),
+            )
+        dropped = after.dropped
+        if self.manifest and change.dropped_job and change.dropped_job not in self.decisions:
+            dropped = (*dropped, change.dropped_job)
+        kept = tuple(d for d in self.decisions if d != change.dropped_job)
+        return replace(after, decisions=kept + own, dropped=dropped)
+
+
+@dataclass(frozen=True)
+class HeadState:
+    """A head as it was read or written: ``etag`` is ``None`` where no object is there yet."""
+
+    slot: Slot
+    head: PartitionHead
+    etag: str | None
+
+    def epoch_at(self, base: str | None) -> int | None:
+        """The epoch of the state whose ETag was ``base`` (``None``: there was no head).
+
+        ``None`` when that state is older than the trail.
+        """
+        if base is None:
+            return 0
+        if base == self.etag:
+            return self.head.epoch
+        for state in self.head.trail:
+            if state.etag == base:
+                return state.epoch
+        return None
+
+
+def partition_of_slot_key(root: TableRoot, key: str) -> str | None:
+    """The partition whose head lies at ``key``; ``None`` for a foreign key."""
+    name = root.partition_of_head_key(key)
+    if name is None or (name != UNPARTITIONED and "=" not in name):
+        return None
+    return name
+
+
+@dataclass(frozen=True)
+class _Name:
+    """As much of a head as tells which slot it is of."""
+
+    name: str
+
+
+def head_at(root: TableRoot, found: Found) -> HeadState:
+    """The head in an object that was listed, a partition's or a run's.
+
+    :raises RecordDamagedError: it is not the head that belongs at its key.
+    """
+    document = decode(found.body, "head", found.key)
+    name = document.read(_Name).name
+    slot = Slot.partition(root, name)
+    if slot.key != found.key:
+        slot = Slot.once(root, name)
+    if slot.key != found.key:
+        raise document.damaged("name", "is not what its key says")
+    return HeadState(slot, PartitionHead.decode(found.body, slot, root), found.etag)

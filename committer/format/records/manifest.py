@@ -1,0 +1,92 @@
+"""Folded list of a partition's files, which heads name instead of many decisions."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from dataclasses import dataclass
+from typing import Annotated
+
+from ...errors import RecordDamagedError
+from ...store.conditional_put import write_id_of
+from ...store.requests import LIST_BYTES
+from ..layout import TableRoot
+from .codec import decode, encode
+from .data_file import DataFile
+from .marks import LEFT_OUT
+
+_GZIP = b"\x1f\x8b"
+
+
+@dataclass(frozen=True)
+class ManifestOrigin:
+    """As much of a manifest as tells what it is of."""
+
+    partition: str
+    follows: str | None = None
+
+    @staticmethod
+    def decode(body: bytes, key: str) -> ManifestOrigin:
+        """:raises RecordDamagedError: it is no manifest."""
+        return decode(_plain(body, key), "manifest", key).read(ManifestOrigin)
+
+
+def write_id_of_manifest(body: bytes) -> str | None:
+    """The write id in an object's bytes; ``None`` for anything but a manifest."""
+    try:
+        return write_id_of(_plain(body, ""))
+    except RecordDamagedError:
+        return None
+
+
+def _plain(body: bytes, key: str) -> bytes:
+    """A manifest's JSON, which former versions did not compress."""
+    if not body.startswith(_GZIP):
+        return body
+    unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    try:
+        plain = unpacking.decompress(body, LIST_BYTES)
+    except zlib.error as error:
+        raise _damaged(key, f"cannot be unpacked: {error}") from error
+    if not unpacking.eof:
+        raise _damaged(key, "is cut off, or larger than any")
+    return plain
+
+
+def _damaged(key: str, what: str) -> RecordDamagedError:
+    return RecordDamagedError(
+        f"A list of files {what}. It was left as it is.",
+        key=key,
+        remedy="Restore the object from a version or backup; do not delete it.",
+    )
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The files a partition held when many decisions became one object.
+
+    :param follows: the ETag of the head that is to be swapped for one that names this manifest:
+        while that head is there, the swap may be under way. ``None`` in those of former versions.
+    """
+
+    partition: str
+    write_id: str
+    files: tuple[DataFile, ...]
+    follows: Annotated[str | None, LEFT_OUT] = None
+
+    def encode(self) -> bytes:
+        """Compressed: a quarter of the bytes."""
+        return gzip.compress(encode("manifest", self.write_id, self, format=2), mtime=0)
+
+    @staticmethod
+    def decode(body: bytes, key: str, root: TableRoot, partition: str) -> Manifest:
+        document = decode(_plain(body, key), "manifest", key)
+        manifest = document.read(Manifest)
+        if manifest.partition != partition:
+            raise document.damaged("partition", f"is not {partition!r}")
+        for number, file in enumerate(manifest.files):
+            if root.partition_of_data_key(file.key) != partition:
+                raise document.damaged(
+                    f"files[{number}].key", f"lies outside the partition {partition!r}"
+                )
+        return manifest

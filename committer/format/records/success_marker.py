@@ -1,0 +1,160 @@
+"""``_SUCCESS``: Hadoop's SuccessData JSON with a reference to the job's manifest.
+
+The format is that of ``org.apache.hadoop.fs.s3a.commit.files.SuccessData`` (version 1), which
+ignores members it does not know; Hadoop's own loader reads these markers. One more member,
+``manifest``, says which decision the marker stands for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from ...errors import RecordDamagedError
+from ...store.requests import RECORD_BYTES
+from ..job_spec import Owner
+from .codec import Document
+from .marks import DEFAULTED, Count, Moment, Named
+
+SUCCESS_NAME = "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1"
+COMMITTER = "zero_rename"
+#: Hadoop's limit on the list of files in a marker.
+FILENAMES_LIMIT = 100
+
+
+@dataclass(frozen=True)
+class ManifestReference:
+    """Which decision a marker stands for, and what it did.
+
+    :param decision: the decision's key; ``etag`` its ETag.
+    :param files: files, bytes and rows that the job added where the marker lies: to its
+        partition, or to all for the table's marker.
+    :param epochs: epoch by partition since the job.
+    :param decided_at: seconds since the epoch, by the store's clock.
+    :param owner: who ran the job.
+    :param once: the run's key.
+    """
+
+    job: str
+    decision: str
+    etag: str
+    files: Count
+    bytes: Count
+    rows: Count
+    epochs: Mapping[str, Count]
+    decided_at: Moment
+    owner: Owner
+    once: str | None
+
+    @property
+    def partitions(self) -> int:
+        return len(self.epochs)
+
+
+@dataclass(frozen=True)
+class SuccessMarker:
+    """A marker as it was read, ours or one of Hadoop's committers.
+
+    :param job: the committer's job id; ours is ``zr1-…``.
+    :param committer: ``zero_rename``, ``magic``, ``directory``, ``partitioned`` …
+    :param timestamp_ms: when it was made, by the clock of the host that made it.
+    :param filenames: at most 100 keys, each with a leading slash.
+    :param manifest: ``None`` in Hadoop's own markers.
+    """
+
+    job: Annotated[str, Named("jobId"), DEFAULTED] = ""
+    committer: Annotated[str, DEFAULTED] = ""
+    success: Annotated[bool, DEFAULTED] = True
+    timestamp_ms: Annotated[Count, Named("timestamp"), DEFAULTED] = 0
+    hostname: Annotated[str, DEFAULTED] = ""
+    filenames: Annotated[tuple[str, ...], DEFAULTED] = ()
+    manifest: ManifestReference | None = None
+
+    @staticmethod
+    def parse(body: bytes, key: str) -> SuccessMarker:
+        """Read a marker's bytes.
+
+        :raises RecordDamagedError: empty (the classic committer's), or not SuccessData.
+        """
+        if not body:
+            raise RecordDamagedError(
+                "The _SUCCESS marker is empty: a classic rename committer wrote it, and it does "
+                "not say which job or files it stands for.",
+                key=key,
+                remedy="Write the table with zero_rename or an S3A committer.",
+            )
+        if len(body) > RECORD_BYTES:
+            raise RecordDamagedError(
+                f"The _SUCCESS marker has more than {RECORD_BYTES} bytes, so it is no committer's.",
+                key=key,
+                remedy="Find out what wrote it.",
+            )
+        try:
+            document = json.loads(body.decode())
+        except (ValueError, RecursionError) as error:
+            raise RecordDamagedError(
+                f"The _SUCCESS marker is not JSON: {error}.",
+                key=key,
+                remedy="Find out what wrote it.",
+            ) from error
+        if not isinstance(document, dict) or document.get("name") != SUCCESS_NAME:
+            raise RecordDamagedError(
+                "The _SUCCESS marker is not Hadoop's SuccessData.",
+                field="name",
+                key=key,
+                remedy="Find out what wrote it.",
+            )
+        return Document(document, key).read(SuccessMarker)
+
+    @staticmethod
+    def parse_or_none(body: bytes) -> SuccessMarker | None:
+        """Like :meth:`parse`, with ``None`` for what is no SuccessData."""
+        try:
+            return SuccessMarker.parse(body, "")
+        except RecordDamagedError:
+            return None
+
+
+def marker_write_id(body: bytes) -> str | None:
+    """The write id in a marker of ours."""
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    manifest = document.get("manifest") if isinstance(document, dict) else None
+    return manifest.get("write_id") if isinstance(manifest, dict) else None
+
+
+def success_data(
+    head: Mapping[str, Any],
+    at: float,
+    keys: Sequence[str],
+    counters: Mapping[str, int] | None = None,
+    **more: Any,
+) -> bytes:
+    """A marker's bytes with every member of Hadoop's SuccessData, version 1.
+
+    :param head: who wrote it: hostname, committer, description, jobId, jobIdSource, diagnostics.
+    :param at: seconds since the epoch.
+    :param keys: of the job's files; the first 100 are named.
+    :param counters: of its I/O statistics.
+    :param more: other members.
+    """
+    kinds = ("gauges", "minimums", "maximums", "meanstatistics")
+    document = {
+        "name": SUCCESS_NAME,
+        "success": True,
+        "timestamp": int(at * 1000),
+        "date": datetime.fromtimestamp(at, UTC).strftime("%a %b %d %H:%M:%S UTC %Y"),
+        **head,
+        "metrics": {},
+        "filenames": [f"/{key}" for key in keys[:FILENAMES_LIMIT]],
+        "iostatistics": {"counters": dict(counters or {}), **{kind: {} for kind in kinds}},
+        "state": None,
+        "stage": None,
+        **more,
+    }
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()

@@ -1,0 +1,206 @@
+"""Compatibility of columns: those a table can have, and those of a job with a table's.
+
+The types are those of :mod:`.types`; :mod:`.json_form` writes them to
+``table.json``. Both are reached from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from ...errors import InvalidInputError, TableMismatchError
+from .hive_paths import check_column, check_partition_type
+from .json_form import from_json, to_json
+from .types import LATER, find_column, normalise
+
+__all__ = [
+    "cast",
+    "cast_column",
+    "check_same",
+    "check_types",
+    "data_schema",
+    "find_column",
+    "from_json",
+    "is_later",
+    "normalise",
+    "to_json",
+    "type_differences",
+]
+
+
+def check_types(schema: pa.Schema, partition_by: Sequence[str]) -> None:
+    """Whether ``partition_by`` can partition a table of this normalised schema.
+
+    :raises InvalidInputError: a partition column is missing, doubled, hidden from readers or of
+        an unfit type, or no column would be left for the files.
+    """
+    for column in partition_by:
+        check_column(column)
+        if column not in schema.names:
+            raise InvalidInputError(
+                f"The partition column {column!r} is not among the columns "
+                f"{', '.join(schema.names)}{_case_hint(column, schema.names)}.",
+                remedy="Add the column to the data or correct its name.",
+            )
+        check_partition_type(column, schema.field(column).type)
+    if len(set(partition_by)) < len(partition_by):
+        raise InvalidInputError(f"A partition column is named twice: {', '.join(partition_by)}.")
+    if len(partition_by) == len(schema):
+        raise InvalidInputError(
+            "Every column is a partition column; the files would hold none.",
+            remedy="Leave at least one column out of partition_by.",
+        )
+
+
+def data_schema(schema: pa.Schema, partition_by: Sequence[str]) -> pa.Schema:
+    """What the files hold: all columns but the partition's, with the schema's metadata."""
+    fields = [field for field in schema if field.name not in partition_by]
+    return pa.schema(fields, metadata=schema.metadata)
+
+
+def is_later(field: pa.Field) -> bool:
+    """Whether a table's column came by evolution, so that files and jobs may lack it."""
+    return LATER in (field.metadata or {})
+
+
+def check_same(
+    table_schema: pa.Schema,
+    job_schema: pa.Schema,
+    *,
+    table: str | None = None,
+    job: str | None = None,
+) -> None:
+    """Whether a job's columns can be written into a table of a normalised schema.
+
+    The order of columns is free. A job's column may be narrower where nothing is lost: null
+    into any type, smaller into larger integers, float32 into float64, decimals with fewer
+    digits, fixed-size binary into binary; the same inside structs, lists and maps. A column that
+    came by evolution may be missing: it is null in the job's files.
+
+    :raises TableMismatchError: names every missing, extra and different column.
+    """
+    job_schema = normalise(job_schema)
+    needed = [f for f in table_schema if f.name in job_schema.names or not is_later(f)]
+    found = _differences(needed, job_schema, "")
+    if found:
+        raise TableMismatchError(
+            f"The job's columns are not the table's: {'; '.join(found)}. Nothing was written.",
+            table=table,
+            job=job,
+            remedy="Select and cast the columns to the table's, or write to another table. New "
+            "columns and wider types become the table's by merge_schema (option mergeSchema); a "
+            "replace of the whole table drops and retypes columns by overwrite_schema (option "
+            "overwriteSchema).",
+        )
+
+
+def cast(
+    batch: pa.RecordBatch, schema: pa.Schema, absent: frozenset[str] = frozenset()
+) -> pa.RecordBatch:
+    """A batch with the columns of ``schema``, by name, in its order and types.
+
+    :param schema: a table's normalised schema.
+    :param absent: columns that the batch may lack; they are null then.
+    :raises InvalidInputError: other columns, or a value that would change in the cast.
+    """
+    if batch.schema.equals(schema):
+        return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+    # Of schemas with metadata pyarrow before 19 makes no hash.
+    _check_castable(batch.schema.remove_metadata(), schema.remove_metadata(), absent)
+    columns = [
+        cast_column(batch.column(field.name), field)
+        if field.name in batch.schema.names
+        else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def cast_column(column: pa.Array, field: pa.Field) -> pa.Array:
+    """One column in the type of ``field``.
+
+    :raises InvalidInputError: a value would change; names the column.
+    """
+    if column.type == field.type:
+        return column
+    try:
+        return column.cast(field.type)
+    except (pa.ArrowException, OverflowError) as error:
+        raise InvalidInputError(
+            f"The column {field.name!r} does not fit the table's {field.type} unchanged: {error}.",
+            remedy="Round or cast the column before writing it; timestamps and times are kept "
+            "in microseconds.",
+        ) from error
+
+
+@lru_cache(maxsize=64)
+def _check_castable(source: pa.Schema, target: pa.Schema, absent: frozenset[str]) -> None:
+    needed = [f for f in target if f.name in source.names or f.name not in absent]
+    found = _differences(needed, normalise(source), "")
+    if found:
+        raise InvalidInputError(
+            f"A batch's columns are not those announced: {'; '.join(found)}.",
+            remedy="Send batches of the schema the job was opened with.",
+        )
+
+
+# -- comparing ---------------------------------------------------------------------------------
+
+
+def _case_hint(name: str, names: Iterable[str]) -> str:
+    twin = find_column(name, names)
+    return f" (is {twin!r} meant?)" if twin else ""
+
+
+def _differences(table: Iterable[pa.Field], job: Iterable[pa.Field], path: str) -> list[str]:
+    """What keeps the fields of a job from being written as those of a table, in words."""
+    wanted = {field.name: field.type for field in table}
+    given = {field.name: field.type for field in job}
+    prefix = f"{path}." if path else ""
+    found = [f"{prefix}{name} is missing" for name in wanted if name not in given]
+    for name in (name for name in given if name not in wanted):
+        found.append(f"{prefix}{name} is not in the table{_case_hint(name, wanted)}")
+    for name in wanted:
+        if name in given:
+            found += type_differences(wanted[name], given[name], f"{prefix}{name}")
+    return found
+
+
+def type_differences(table: pa.DataType, job: pa.DataType, path: str) -> list[str]:
+    """What keeps values of a type from being kept in a column of a table, in words.
+
+    :param table: the column's type.
+    :param job: the values' type, normalised.
+    :param path: the column's path, for the words.
+    """
+    if table == job or _widens(job, table):
+        return []
+    if pt.is_struct(table) and pt.is_struct(job):
+        return _differences(table, job, path)
+    if pt.is_list(table) and pt.is_list(job):
+        return type_differences(table.value_type, job.value_type, f"{path}[]")
+    if pt.is_map(table) and pt.is_map(job):
+        return [
+            *type_differences(table.key_type, job.key_type, f"{path}.key"),
+            *type_differences(table.item_type, job.item_type, f"{path}.value"),
+        ]
+    return [f"{path} is {job}, in the table {table}"]
+
+
+def _widens(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether every value of ``source`` is one of ``target``."""
+    if pt.is_null(source):
+        return True
+    if pt.is_integer(source) and pt.is_integer(target):
+        signed, wider = pt.is_signed_integer, target.bit_width > source.bit_width
+        return wider and (signed(target) or not signed(source))
+    if pt.is_decimal(source) and pt.is_decimal(target):
+        whole = target.precision - target.scale >= source.precision - source.scale
+        return whole and target.scale >= source.scale
+    if pt.is_float32(source):
+        return pt.is_float64(target)
+    return pt.is_fixed_size_binary(source) and pt.is_binary(target)

@@ -1,0 +1,165 @@
+"""Evolution of a table's columns: the changes after which every old file can still be read.
+
+A column may come that the files before do not have (they then hold null), and a type may become
+one that holds every value of the former: an integer with more bits, ``float64`` for ``float32``,
+a decimal with more digits before or after the point, anything for a column of nulls; also inside
+structs, lists and maps. That is what Delta's ``mergeSchema`` with type widening and Iceberg's
+"schema evolution" allow, without what loses something or needs old files to be rewritten.
+
+A job that replaces the whole table may put other columns in the place of the table's: no old file
+is read any more.
+
+A column that came later is marked in the table's schema, since a job may still leave it out; so
+is one that the files of a job lack which began before there was a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from ...errors import TableMismatchError
+from .compatibility import is_later, type_differences
+from .row_metadata import merged_metadata
+from .types import LATER, normalise
+
+
+def evolved(
+    table: pa.Schema, job: pa.Schema, partition_by: Sequence[str], *, url: str | None = None
+) -> pa.Schema:
+    """The schema that holds a table's rows and a job's: ``table`` itself where that is enough.
+
+    The table's columns come first, in their order, and then those that only the job has.
+
+    :param table: a normalised schema.
+    :param job: the job's columns; those that it lacks are null in its files.
+    :raises TableMismatchError: names every column that would lose something, both types, and what
+        would be accepted; or a partition column that the job lacks or has in a wider type.
+    """
+    job = normalise(job)
+    problems: list[str] = []
+    fields = [_joined(field, job, partition_by, problems) for field in table]
+    known = {name.lower(): name for name in table.names}
+    for field in job:
+        twin = known.get(field.name.lower())
+        if twin is None:
+            fields.append(_later(field))
+        elif twin != field.name:
+            problems.append(f"{field.name} differs from the table's {twin} by case only")
+    if problems:
+        raise TableMismatchError(
+            f"The table's columns cannot become those of the job, too: {'; '.join(problems)}. "
+            "Nothing was written.",
+            table=url,
+            remedy="Cast or rename the columns named, or write to another table. A replace of the "
+            "whole table changes them by overwrite_schema (option overwriteSchema).",
+        )
+    schema = pa.schema(fields, metadata=table.metadata)
+    if schema.equals(table):
+        return table
+    return schema.with_metadata(merged_metadata(schema, table, job, partition_by))
+
+
+def holding(
+    table: pa.Schema, files: pa.Schema, partition_by: Sequence[str], *, url: str | None = None
+) -> pa.Schema:
+    """The schema by which files can be read beside a table's: as :func:`evolved`, and columns that
+    they lack are marked as later ones; ``table`` itself where it says all that.
+
+    :param files: the columns that the files have.
+    :raises TableMismatchError: as :func:`evolved`.
+    """
+    schema = evolved(table, files, partition_by, url=url)
+    for index, field in enumerate(schema):
+        if field.name not in files.names and not is_later(field):
+            schema = schema.set(index, _later(field))
+    return schema
+
+
+def _later(field: pa.Field) -> pa.Field:
+    return field.with_metadata({**(field.metadata or {}), LATER: b"true"})
+
+
+def overwritten(
+    table: pa.Schema, job: pa.Schema, partition_by: Sequence[str], *, url: str | None = None
+) -> pa.Schema:
+    """A job's columns in the place of the table's: ``table`` itself where they are the same. Those
+    that name partitions keep their types.
+
+    :param table: a normalised schema; ``job`` has its partition columns.
+    :raises TableMismatchError: a partition column is of a type that the table's does not hold.
+    """
+    job = normalise(job)
+    problems = []
+    for name in partition_by:
+        own, index = table.field(name), job.get_field_index(name)
+        problems += type_differences(own.type, job.field(index).type, name)
+        job = job.set(index, own)
+    if problems:
+        raise TableMismatchError(
+            f"Columns that name partitions cannot become others: {'; '.join(problems)}. Nothing "
+            "was written.",
+            table=url,
+            remedy="Cast them to the table's, or write to another root.",
+        )
+    return table if job.equals(table) else job
+
+
+def _joined(
+    field: pa.Field, job: pa.Schema, partition_by: Sequence[str], problems: list[str]
+) -> pa.Field:
+    """A column of the table in a type that holds the job's values, too."""
+    if field.name not in job.names:
+        if field.name in partition_by:
+            problems.append(f"{field.name}, a partition column, is missing")
+        return field
+    own, given = field.type, job.field(field.name).type
+    joined = _join(own, given)
+    if joined is None:
+        problems.append(f"{field.name} is {given}, in the table {own} (accepted: {_accepted(own)})")
+    elif joined != own and field.name in partition_by:
+        problems.append(
+            f"{field.name} is {given}, in the table {own}, and names partitions: its type stays"
+        )
+    return field if joined is None else field.with_type(joined)
+
+
+def _join(own: pa.DataType, given: pa.DataType) -> pa.DataType | None:
+    """The type of the two that holds the values of both; inside nested ones, of each part."""
+    if not type_differences(own, given, ""):
+        return own
+    if not type_differences(given, own, ""):
+        return given
+    if pt.is_struct(own) and pt.is_struct(given):
+        if {f.name for f in own} != {f.name for f in given}:
+            return None
+        parts = [(f, _join(f.type, given.field(f.name).type)) for f in own]
+        if any(part is None for _, part in parts):
+            return None
+        return pa.struct([f.with_type(part) for f, part in parts if part is not None])
+    if pt.is_list(own) and pt.is_list(given):
+        part = _join(own.value_type, given.value_type)
+        return None if part is None else pa.list_(own.value_field.with_type(part))
+    if pt.is_map(own) and pt.is_map(given):
+        key, item = _join(own.key_type, given.key_type), _join(own.item_type, given.item_type)
+        if key is None or item is None:
+            return None
+        return pa.map_(own.key_field.with_type(key), own.item_field.with_type(item))
+    return None
+
+
+def _accepted(own: pa.DataType) -> str:
+    """What a column of a type can hold or become, in words."""
+    if pt.is_integer(own):
+        return "any integer of its kind, narrower or wider"
+    if pt.is_decimal(own):
+        return "a decimal with no fewer, or no more, digits both before and after the point"
+    if pt.is_floating(own):
+        return "float or double"
+    if pt.is_struct(own):
+        return "a struct of the same fields, each as it is or wider"
+    if pt.is_list(own) or pt.is_map(own):
+        return "the same with parts as they are or wider"
+    return "the same type"

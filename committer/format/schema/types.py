@@ -1,0 +1,168 @@
+"""The types a table's columns can have, and what others become.
+
+A table's schema is *normalised*: one Arrow type for each kind of value, chosen so that pyarrow,
+Spark and DuckDB all read back what was written. What each type becomes (:func:`normalise`):
+
+===========================================  ================================================
+bool, int8…64, uint8…64, float32, float64    unchanged (Spark reads uint64 as decimal(20,0))
+float16                                      float32: Spark cannot read Parquet's FLOAT16
+decimal32…256 up to 38 digits                decimal128
+string, large_string, string_view            string
+binary, large_binary, binary_view            binary; fixed_size_binary is unchanged
+date32, date64                               date32
+time32, time64                               time64[us]: Spark cannot read TIME(MILLIS)
+timestamp with a zone, without one           timestamp[us, UTC]; timestamp[us]. Spark cannot
+                                             read nanoseconds
+duration                                     duration[us]. Parquet has no such type: a 64-bit
+                                             integer, which pyarrow restores from the Arrow
+                                             schema in the file and Spark from its own schema
+                                             in the file's metadata; DuckDB sees microseconds
+null                                         unchanged; Spark reads an int column of nulls
+dictionary                                   the type of its values
+list, large_list, fixed_size_list            list, its field named ``element``
+struct, map                                  of normalised fields
+===========================================  ================================================
+
+A cast that would lose something (nanoseconds below a microsecond) is refused when the value is
+met. Refused outright: unions, run-end encoded arrays, list views (pyarrow 26 casts them to
+broken arrays), calendar intervals, extension types, decimals beyond 38 digits, structs without
+fields, and names that differ only in case.
+
+Every column is nullable whatever a batch says: Spark sends ``not null`` for columns that merely
+happen to hold no null."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from ...errors import InvalidInputError, UnsupportedTypeError
+
+_UTC = "UTC"
+_MAX_DIGITS = 38
+#: Descriptions of other frames than the table: pandas' index, another writer's Arrow schema.
+_DROPPED_METADATA = frozenset({b"pandas", b"ARROW:schema"})
+#: Field ids name columns of the file they were read from, not of this table.
+#: :data:`LATER` is said by the table alone.
+_DROPPED_FIELD_METADATA = frozenset({b"PARQUET:field_id", b"zero_rename.later"})
+#: Marks a column in a table's schema that came by evolution: files before do not have it, and jobs
+#: may leave it out.
+LATER = b"zero_rename.later"
+
+
+def find_column(name: str, names: Iterable[str]) -> str | None:
+    """The column of a table that a name means in whatever case: no two differ by that alone."""
+    return next((own for own in names if own.lower() == name.lower()), None)
+
+
+def normalise(schema: pa.Schema) -> pa.Schema:
+    """The schema a table has whose first job sends ``schema``; see the module's table.
+
+    Metadata of the schema is kept and reaches the footers of the Parquet files, so that a
+    Spark job can hand over its own schema; pandas' is dropped.
+
+    :raises UnsupportedTypeError: a type no table can hold; names the column's path.
+    :raises InvalidInputError: no columns, or names that are equal but for case.
+    """
+    if not len(schema):
+        raise InvalidInputError(
+            "A table needs at least one column.", remedy="Select the columns to write."
+        )
+    return pa.schema(_normal_fields(schema, ""), metadata=_keep(schema.metadata, _DROPPED_METADATA))
+
+
+def _keep(metadata: dict[bytes, bytes] | None, dropped: frozenset[bytes]) -> dict | None:
+    return {k: v for k, v in (metadata or {}).items() if k not in dropped} or None
+
+
+def _normal_fields(fields: Iterable[pa.Field], path: str) -> list[pa.Field]:
+    normal: list[pa.Field] = []
+    seen: dict[str, str] = {}
+    for field in fields:
+        where = f"{path}.{field.name}" if path else field.name
+        if not field.name:
+            raise InvalidInputError(
+                f"A column {f'in {path!r} ' if path else ''}has no name.",
+                remedy="Name every column.",
+            )
+        twin = seen.setdefault(field.name.lower(), field.name)
+        if len(seen) == len(normal):
+            raise InvalidInputError(
+                f"Two columns are named {twin!r} and {field.name!r}"
+                f"{f' in {path!r}' if path else ''}; Spark and Hive do not tell cases apart.",
+                remedy="Rename one of them.",
+            )
+        normal.append(_normal_field(field, field.name, where))
+    return normal
+
+
+def _normal_field(field: pa.Field, name: str, path: str, nullable: bool = True) -> pa.Field:
+    metadata = _keep(field.metadata, _DROPPED_FIELD_METADATA)
+    return pa.field(name, _normal(field.type, path), nullable, metadata)
+
+
+def _normal(kind: pa.DataType, path: str) -> pa.DataType:
+    if isinstance(kind, pa.BaseExtensionType):
+        raise _unsupported(path, kind, f"Write its storage, {kind.storage_type}.")
+    if pt.is_dictionary(kind):
+        return _normal(kind.value_type, path)
+    if pt.is_nested(kind):
+        return _normal_nested(kind, path)
+    if pt.is_decimal(kind):
+        if kind.precision > _MAX_DIGITS or not 0 <= kind.scale <= kind.precision:
+            raise _unsupported(path, kind, "Cast it to decimal(p, s) with s <= p <= 38.")
+        return pa.decimal128(kind.precision, kind.scale)
+    if pt.is_timestamp(kind):
+        return pa.timestamp("us", _UTC if kind.tz is not None else None)
+    simple = next((target for holds, target in _SIMPLE if holds(kind)), None)
+    if simple is None and not _unchanged(kind):
+        raise _unsupported(path, kind, "Cast it to a string, a number or a duration.")
+    return simple or kind
+
+
+def _normal_nested(kind: pa.DataType, path: str) -> pa.DataType:
+    if pt.is_struct(kind):
+        if not kind.num_fields:
+            raise _unsupported(path, kind, "Parquet cannot hold a struct without fields: drop it.")
+        return pa.struct(_normal_fields(kind, path))
+    if pt.is_map(kind):
+        key = _normal_field(kind.key_field, "key", f"{path}.key", nullable=False)
+        if pt.is_null(key.type):
+            raise _unsupported(path, kind, "Give the map's keys a type.")
+        return pa.map_(key, _normal_field(kind.item_field, "value", f"{path}.value"))
+    if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
+        return pa.list_(_normal_field(kind.value_field, "element", f"{path}[]"))
+    raise _unsupported(path, kind, "Cast it to a list or a struct.")
+
+
+def _unsupported(path: str, kind: pa.DataType, remedy: str) -> UnsupportedTypeError:
+    return UnsupportedTypeError(
+        f"The column {path!r} has the type {kind}, which a table cannot hold.", remedy=remedy
+    )
+
+
+def _unchanged(kind: pa.DataType) -> bool:
+    return (
+        pt.is_boolean(kind)
+        or pt.is_integer(kind)
+        or pt.is_float32(kind)
+        or pt.is_float64(kind)
+        or pt.is_string(kind)
+        or pt.is_binary(kind)
+        or pt.is_null(kind)
+        or (pt.is_fixed_size_binary(kind) and kind.byte_width > 0)
+    )
+
+
+_SIMPLE = (
+    (pt.is_float16, pa.float32()),
+    (pt.is_large_string, pa.string()),
+    (pt.is_string_view, pa.string()),
+    (pt.is_large_binary, pa.binary()),
+    (pt.is_binary_view, pa.binary()),
+    (pt.is_date, pa.date32()),
+    (pt.is_time, pa.time64("us")),
+    (pt.is_duration, pa.duration("us")),
+)

@@ -1,1 +1,0 @@
-"""Jobs that write rows again: resolutions of conflicts, and compaction."""

@@ -1,0 +1,394 @@
+"""Each protocol request as a boto3 call, and boto3's answer as one of :mod:`.requests`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+from urllib.parse import urlencode
+
+from botocore.exceptions import BotoCoreError, ClientError
+from urllib3.exceptions import HTTPError
+
+from ..errors import InvalidInputError
+from . import requests as store
+from .clients import S3Clients
+from .error_translation import (
+    code_of,
+    date_of,
+    describe,
+    is_lasting,
+    is_unsure,
+    refusal_of,
+    status_of,
+    trouble_of,
+    unreachable,
+)
+from .lifecycle import LifecycleRule, rules_of
+from .listing import decoded_keys
+from .quick_aborts import QuickAborts
+from .tally import Trouble
+from .upload_parts import PartBody
+from .weather import Patience
+
+_GONE = {"NoSuchKey", "404", "NotFound"}
+#: What stores answer about an upload that is not there.
+_NO_UPLOAD = {"NoSuchUpload", "404", "NotFound", "NoSuchKey"}
+_REFUSED_READS = {"PreconditionFailed", "InvalidRange"}
+#: Requests that change what a key holds, so that it counts whether they were carried out.
+_CHANGES = (
+    *(store.Put, store.Delete, store.DeleteMany, store.CompleteUpload, store.AbortUpload),
+    store.PutLifecycleRule,
+)
+#: Requests that their callers put again by themselves, or can do without.
+_ASKED_AGAIN = (store.AbortUpload, store.ListLifecycleRules)
+_PATIENT, _BRIEF = Patience(), Patience(total=20.0, tries=4)
+#: What may go wrong in a call: an S3 error, boto3's own, or a body that breaks off.
+FAILURES = (ClientError, BotoCoreError, HTTPError)
+
+#: What users call an encryption, and what S3 does.
+_ENCRYPTION = {"SSE-S3": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
+
+
+class S3Requests:
+    """Carries out single requests in the calling thread. May be used by many threads.
+
+    A request that changes nothing, or that may be repeated blindly, is sent again after a trouble
+    (:class:`..weather.tally.Trouble`), as long as the patience lasts. A conditional write and a
+    ``CompleteUpload`` are only where nothing was sent: no connection came about. At most so many
+    are under way as the :class:`..weather.pace.Pace` allows.
+
+    :param bucket: the one bucket all keys are in.
+    :param clock: the monotonic clock, seconds.
+    """
+
+    def __init__(self, bucket: str, clients: S3Clients, clock: Callable[[], float]) -> None:
+        self.bucket = bucket
+        self.clients = clients
+        self._client = clients.client
+        self._clock = clock
+        self._calls: dict[type, Callable[[Any], Any]] = {
+            store.Get: self._get,
+            store.Head: self._head,
+            store.Put: self._put,
+            store.Delete: self._delete,
+            store.DeleteMany: self._delete_many,
+            store.ListObjects: self._list_objects,
+            store.ListUploads: self._list_uploads,
+            store.ListParts: self._list_parts,
+            store.ListLifecycleRules: self._list_lifecycle_rules,
+            store.PutLifecycleRule: self._put_lifecycle_rule,
+            store.CreateUpload: self._create_upload,
+            store.UploadPart: self._upload_part,
+            store.CompleteUpload: self._complete_upload,
+            store.AbortUpload: QuickAborts(bucket, clients).abort,
+        }
+
+    def carry_out(self, request: Any, pause: Callable[[float], bool]) -> Any:
+        """One request, one answer of the table in :mod:`.requests`.
+
+        :param pause: waits so many seconds; ``False``: nobody wants the answer any more.
+        :raises StoreRefusedError: rights, credentials, bucket or region.
+        :raises StoreUnreachableError: no answer to a request that may be repeated, or no
+            connection for one that may not.
+        """
+        weather, began, sent = self.clients.weather, self._clock(), False
+        for tries in count(1):
+            signed = self.clients.clock.ahead
+            answer, error = self._send(request)
+            if error is None:
+                return answer
+            trouble = self._trouble(error, request)
+            if trouble is None:
+                if self._was_misdated(error, signed):
+                    continue
+                break
+            sent = sent or trouble is not Trouble.UNREACHED
+            if is_lasting(error) or (sent and store.is_sent_once(request)):
+                break
+            patience = _BRIEF if isinstance(request, _ASKED_AGAIN) else _PATIENT
+            wait = weather.pause(patience, began, self._clock(), tries)
+            if wait is None or not pause(wait):
+                break
+        return self._meaning(error, request, sent)
+
+    def _send(self, request: Any) -> tuple[Any, Exception | None]:
+        """Send a request once; its answer, or the error that came instead."""
+        weather = self.clients.weather
+        turn = weather.pace.begin()
+        trouble: Trouble | None = None
+        try:
+            answer, error = self._calls[type(request)](request), None
+        except FAILURES as failure:
+            answer, error = None, failure
+            trouble = self._trouble(failure, request)
+        finally:
+            weather.pace.end(turn, throttled=trouble is Trouble.THROTTLED)
+        if trouble is not None:
+            weather.troubled(trouble, self._clock())
+        elif error is None or isinstance(error, ClientError):
+            weather.answered()
+        return answer, error
+
+    def _trouble(self, error: Exception, request: Any) -> Trouble | None:
+        """Why there is no usable answer; ``None`` for an answer, or a refusal before sending."""
+        if refusal_of(error, self.clients.endpoint, self.bucket, request) is not None:
+            return None
+        return trouble_of(error)
+
+    def _was_misdated(self, error: Exception, signed: float) -> bool:
+        """Whether a request was refused for its date, and will now be dated otherwise. The
+        refusal of a HEAD has no code."""
+        if not isinstance(error, ClientError) or status_of(error) != 403:
+            return False
+        return self.clients.clock.heed(date_of(error.response), signed)
+
+    def _meaning(self, error: Exception, request: Any, sent: bool) -> Any:
+        """What the last error says about the object, as an answer. Raises what ends the step.
+
+        :param sent: whether a try of the request may have arrived.
+        """
+        endpoint = self.clients.endpoint
+        if isinstance(request, store.ListLifecycleRules):
+            return store.Unknown(describe(error))  # Asked for advice only: it ends no step.
+        refusal = refusal_of(error, endpoint, self.bucket, request)
+        if refusal is not None:
+            raise refusal from error
+        if isinstance(error, ClientError) and not is_unsure(error):
+            if isinstance(request, store.DeleteMany):
+                return store.Deleted({key: code_of(error) for key, _ in request.items})
+            if isinstance(request, (*_CHANGES, store.UploadPart)):
+                return store.Refused(code_of(error))
+        elif isinstance(request, _CHANGES) and (sent or not store.is_sent_once(request)):
+            return store.Unknown(describe(error))
+        raise unreachable(error, endpoint, self.bucket, request) from error
+
+    def _get(self, request: store.Get) -> store.Found | store.Absent | store.Refused:
+        options: dict[str, str] = {}
+        if request.part is not None:
+            options["Range"] = f"bytes={request.part.first}-{request.part.last}"
+        if request.if_match is not None:
+            # Quoted, unlike those of writes: stores differ over quotes in conditions of PUT only.
+            options["IfMatch"] = f'"{request.if_match}"'
+        try:
+            answer = self._client.get_object(Bucket=self.bucket, Key=request.key, **options)
+        except ClientError as error:
+            code = code_of(error)
+            if code in _GONE:
+                return store.Absent(date_of(error.response))
+            if code in _REFUSED_READS:
+                return store.Refused(code)
+            raise
+        return _found(request.key, answer, _body(answer, request))
+
+    def _head(self, request: store.Head) -> store.Found | store.Absent:
+        try:
+            answer = self._client.head_object(Bucket=self.bucket, Key=request.key)
+        except ClientError as error:
+            if code_of(error) in _GONE:
+                return store.Absent(date_of(error.response))
+            raise
+        return _found(request.key, answer, b"")
+
+    def _put(self, request: store.Put) -> store.Done:
+        conditions = _condition(request.if_match, request.if_none_match)
+        answer = self._client.put_object(
+            Bucket=self.bucket,
+            Key=request.key,
+            Body=request.body,
+            ContentType=request.content_type,
+            **conditions,
+        )
+        return _done(answer)
+
+    def _delete(self, request: store.Delete) -> store.Done:
+        conditions = _condition(request.if_match, False)
+        try:
+            answer = self._client.delete_object(Bucket=self.bucket, Key=request.key, **conditions)
+        except ClientError as error:
+            if code_of(error) in _GONE:
+                return store.Done()
+            raise
+        return store.Done(date=date_of(answer))
+
+    def _delete_many(self, request: store.DeleteMany) -> store.Deleted:
+        if not request.items:
+            return store.Deleted()
+        objects = [{"Key": k, **({"ETag": e} if e else {})} for k, e in request.items]
+        answer = self._client.delete_objects(
+            Bucket=self.bucket, Delete={"Objects": objects, "Quiet": True}
+        )
+        failed = {e.get("Key", ""): e.get("Code", "") for e in answer.get("Errors", ())}
+        return store.Deleted({k: code for k, code in failed.items() if code not in _GONE})
+
+    def _list_objects(self, request: store.ListObjects) -> store.ObjectPage:
+        options = {"Delimiter": "/"} if request.delimiter else {}
+        if request.token is not None:
+            options["ContinuationToken"] = request.token
+        answer = self._client.list_objects_v2(Bucket=self.bucket, Prefix=request.prefix, **options)
+        objects = tuple(
+            store.ListedObject(
+                entry["Key"],
+                entry["ETag"].strip('"'),
+                entry["Size"],
+                entry["LastModified"].timestamp(),
+            )
+            for entry in answer.get("Contents", ())
+        )
+        prefixes = tuple(entry["Prefix"] for entry in answer.get("CommonPrefixes", ()))
+        token = answer.get("NextContinuationToken") if answer.get("IsTruncated") else None
+        return store.ObjectPage(objects, prefixes, token, date_of(answer))
+
+    def _list_uploads(self, request: store.ListUploads) -> store.UploadPage:
+        """One page. An upload may be listed twice where a store pages badly; never skipped.
+
+        versitygw refuses an UploadIdMarker. A KeyMarker alone would skip the other uploads of
+        the marker's own key, and attempts of a task share their keys: so step back by one
+        character and see that key again.
+        """
+        # boto3 asks for encoded keys in listings of objects by itself, here it does not; and a key
+        # with a control character makes the answer no XML.
+        options: dict[str, Any] = {"EncodingType": "url"}
+        if request.prefix:
+            options["Prefix"] = request.prefix
+        if request.marker is None:
+            answer = self._client.list_multipart_uploads(Bucket=self.bucket, **options)
+        else:
+            key, upload_id = request.marker
+            try:
+                answer = self._client.list_multipart_uploads(
+                    Bucket=self.bucket, KeyMarker=key, UploadIdMarker=upload_id, **options
+                )
+            except ClientError as error:
+                if code_of(error) not in ("InvalidArgument", "NotImplemented"):
+                    raise
+                answer = self._client.list_multipart_uploads(
+                    Bucket=self.bucket, KeyMarker=key[:-1], **options
+                )
+                if answer.get("IsTruncated") and decoded_keys(answer, request.prefix)[1] <= key:
+                    raise
+        keys, following = decoded_keys(answer, request.prefix)
+        uploads = tuple(
+            store.ListedUpload(key, entry["UploadId"], entry["Initiated"].timestamp())
+            for key, entry in zip(keys, answer.get("Uploads", ()), strict=True)
+        )
+        marker = _next_uploads(answer, following, request.marker)
+        return store.UploadPage(uploads, marker, date_of(answer))
+
+    def _list_parts(self, request: store.ListParts) -> store.PartsPage | store.Refused:
+        after = {} if request.marker is None else {"PartNumberMarker": request.marker}
+        try:
+            answer = self._client.list_parts(
+                Bucket=self.bucket, Key=request.key, UploadId=request.upload_id, **after
+            )
+        except ClientError as error:
+            if code_of(error) in _NO_UPLOAD:
+                return store.Refused("NoSuchUpload")
+            raise
+        sizes = [int(part.get("Size", 0)) for part in answer.get("Parts", ())]
+        following = int(answer.get("NextPartNumberMarker") or 0)
+        more = answer.get("IsTruncated") and following and following != request.marker
+        return store.PartsPage(len(sizes), sum(sizes), following if more else None)
+
+    def _list_lifecycle_rules(self, request: store.ListLifecycleRules) -> store.LifecycleRules:
+        rules = rules_of(self._client, self.bucket)
+        enabled = (rule for rule in rules if rule.get("Status") == "Enabled")
+        return store.LifecycleRules(tuple(LifecycleRule.of(rule) for rule in enabled))
+
+    def _put_lifecycle_rule(self, request: store.PutLifecycleRule) -> store.Done:
+        own = request.rule.document()
+        others = [it for it in rules_of(self._client, self.bucket) if it.get("ID") != own["ID"]]
+        answer = self._client.put_bucket_lifecycle_configuration(
+            Bucket=self.bucket, LifecycleConfiguration={"Rules": [*others, own]}
+        )
+        return _done(answer)
+
+    def _create_upload(self, request: store.CreateUpload) -> store.Created:
+        settings = request.settings
+        options = {
+            "Metadata": dict(settings.metadata),
+            "StorageClass": settings.storage_class,
+            "Tagging": urlencode(settings.tags),
+            "ServerSideEncryption": _ENCRYPTION.get(settings.encryption or ""),
+            "SSEKMSKeyId": settings.encryption_key,
+        }
+        given: Any = {name: value for name, value in options.items() if value}
+        answer = self._client.create_multipart_upload(Bucket=self.bucket, Key=request.key, **given)
+        return store.Created(answer["UploadId"])
+
+    def _upload_part(self, request: store.UploadPart) -> store.Done:
+        answer = self._client.upload_part(
+            Bucket=self.bucket,
+            Key=request.key,
+            UploadId=request.upload_id,
+            PartNumber=request.number,
+            Body=PartBody(request.body),
+        )
+        return _done(answer)
+
+    def _complete_upload(self, request: store.CompleteUpload) -> store.Done:
+        # Quoted here, as every client sends them; stores differ over quotes in If-Match only.
+        parts = [
+            {"PartNumber": number, "ETag": f'"{etag}"'}
+            for number, etag in enumerate(request.etags, start=1)
+        ]
+        answer = self._client.complete_multipart_upload(
+            Bucket=self.bucket,
+            Key=request.key,
+            UploadId=request.upload_id,
+            MultipartUpload={"Parts": parts},
+        )
+        return _done(answer)
+
+
+def _condition(if_match: str | None, if_none_match: bool) -> dict[str, str]:
+    if if_match is not None and (if_none_match or not if_match.strip('"')):
+        raise InvalidInputError("A write takes one condition, and an ETag that is not empty.")
+    if if_match is not None:
+        # Without quotes: Ceph RGW and DigitalOcean refuse the quoted form with 412, AWS, MinIO,
+        # moto and versitygw take both (versity/versitygw#1715, block/buzz#3002).
+        return {"IfMatch": if_match.strip('"')}
+    return {"IfNoneMatch": "*"} if if_none_match else {}
+
+
+def _found(key: str, answer: dict[str, Any], body: bytes) -> store.Found:
+    return store.Found(
+        key,
+        answer.get("ETag", "").strip('"'),
+        _size(answer),
+        answer["LastModified"].timestamp(),
+        date_of(answer),
+        body,
+        # Names are parts of headers, whose case does not count: stores and proxies alter it.
+        {name.lower(): value for name, value in answer.get("Metadata", {}).items()},
+    )
+
+
+def _body(answer: dict[str, Any], request: store.Get) -> bytes:
+    stream = answer["Body"]
+    if request.part is not None or answer["ContentLength"] <= request.most:
+        return stream.read()
+    try:
+        return stream.read(request.most + 1)
+    finally:
+        stream.close()  # The rest is never read.
+
+
+def _size(answer: dict[str, Any]) -> int:
+    """Bytes of the whole object; an answer with a part of it has them in its Content-Range."""
+    total = str(answer.get("ContentRange", "")).rpartition("/")[2]
+    return int(total) if total.isdigit() else answer["ContentLength"]
+
+
+def _done(answer: dict[str, Any]) -> store.Done:
+    return store.Done(answer.get("ETag", "").strip('"'), date_of(answer))
+
+
+def _next_uploads(
+    answer: dict[str, Any], next_key: str, marker: tuple[str, str] | None
+) -> tuple[str, str] | None:
+    if not answer.get("IsTruncated"):
+        return None
+    following = (next_key, answer.get("NextUploadIdMarker") or "")
+    # A store that says "truncated" without a way on would be asked the same for ever.
+    return following if following[0] and following != marker else None

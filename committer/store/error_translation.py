@@ -1,0 +1,208 @@
+"""Translation of a store's errors: a refusal with a remedy, an unreachable store, or an answer.
+
+Messages are ours. The server's own are left out: the one of ``SignatureDoesNotMatch`` quotes the
+signed request.
+"""
+
+from __future__ import annotations
+
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from botocore import exceptions as boto
+
+from ..errors import (
+    InvalidInputError,
+    StoreFullError,
+    StoreRefusedError,
+    StoreUnreachableError,
+    ZeroRenameError,
+)
+from .tally import Trouble
+
+_CREDENTIALS = (
+    "Check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_PROFILE or the role of this host, "
+    "and that they belong to this endpoint."
+)
+_EXPIRED = "Renew the session (aws sso login, or a fresh AWS_SESSION_TOKEN) and run again."
+_RIGHTS = (
+    "Grant s3:GetObject, s3:PutObject, s3:DeleteObject, s3:ListBucket, "
+    "s3:ListBucketMultipartUploads and s3:AbortMultipartUpload on the table's prefix; without "
+    "s3:ListBucket even a missing key looks like a refusal."
+)
+_MAKE_ROOM = (
+    "Make room, or have the quota raised. Uploads that nobody will complete take room too: "
+    "zero-rename doctor names them, zero-rename purge --apply aborts them, which needs none."
+)
+_REGION = "Set AWS_REGION to the bucket's region, or AWS_ENDPOINT_URL to its endpoint."
+
+#: S3 error code: what it means, and what to do. They speak of the request, never of the key's
+#: state, so no step of the protocol can go on after one.
+_REFUSALS: dict[str, tuple[str, str]] = {
+    "InvalidAccessKeyId": ("the access key is unknown to it", _CREDENTIALS),
+    "SignatureDoesNotMatch": ("the secret key does not fit the access key", _CREDENTIALS),
+    "InvalidSecurity": ("the credentials are not valid", _CREDENTIALS),
+    "AccessDenied": ("these credentials lack a right", _RIGHTS),
+    "AllAccessDisabled": ("all access to the bucket is disabled", _RIGHTS),
+    "AccountProblem": ("there is a problem with the account", "Ask the store's operator."),
+    "NoSuchBucket": (
+        "there is no such bucket",
+        "Create the bucket or correct the table's root; AWS_ENDPOINT_URL decides which store "
+        "is asked.",
+    ),
+    "InvalidBucketName": ("the bucket's name is not valid there", "Correct the table's root."),
+    "ExpiredToken": ("the session token has expired", _EXPIRED),
+    "ExpiredTokenException": ("the session token has expired", _EXPIRED),
+    "TokenRefreshRequired": ("the session token must be renewed", _EXPIRED),
+    "InvalidToken": ("the session token is not valid", _EXPIRED),
+    "RequestExpired": ("the request was dated too long ago", "Set this host's clock."),
+    "RequestTimeTooSkewed": ("this host's clock is wrong", "Set this host's clock."),
+    "PermanentRedirect": ("the bucket is in another region", _REGION),
+    "AuthorizationHeaderMalformed": ("the request was signed for another region", _REGION),
+    "IllegalLocationConstraintException": ("the bucket is in another region", _REGION),
+}
+#: A quota of the bucket, its user or the server is used up: Ceph says the first, with 403, MinIO
+#: the others, with 507 and 400.
+_FULL = ("QuotaExceeded", "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded")
+_REFUSALS |= dict.fromkeys(_FULL, ("the store is full: a quota is used up", _MAKE_ROOM))
+#: Statuses that have one meaning, whatever the store calls it.
+_CODES = {412: "PreconditionFailed", 416: "InvalidRange"}
+_BY_STATUS = {401: "InvalidSecurity", 403: "AccessDenied", 301: "PermanentRedirect"}
+
+_NO_CREDENTIALS = (
+    boto.NoCredentialsError,
+    boto.PartialCredentialsError,
+    boto.CredentialRetrievalError,
+    boto.TokenRetrievalError,
+    boto.UnauthorizedSSOTokenError,
+    boto.SSOTokenLoadError,
+    boto.NoAuthTokenError,
+)
+_NOT_SENT = (
+    boto.EndpointConnectionError,
+    boto.ConnectTimeoutError,
+    boto.ProxyConnectionError,
+)
+#: 4xx answers after which the request may still have been carried out, or be tried again.
+_THROTTLING = {"SlowDown", "TooManyRequests", "Throttling", "RequestLimitExceeded"}
+_UNSURE_CODES = {"RequestTimeout", "ServiceUnavailable"} | _THROTTLING
+
+
+def code_of(error: boto.ClientError) -> str:
+    """The S3 error code; HEAD answers have no body, there it is derived from the status."""
+    code = str(error.response.get("Error", {}).get("Code") or "")
+    status = status_of(error)
+    if status in _CODES:
+        return _CODES[status]
+    if code.isdigit() or not code:
+        return _BY_STATUS.get(status, code or str(status))
+    return code
+
+
+def status_of(error: boto.ClientError) -> int:
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def date_of(answer: Any) -> float:
+    """The Date header in epoch seconds. 0.0 without one: every age then comes out negative,
+    so that nothing is ever taken for old."""
+    header = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+    try:
+        return parsedate_to_datetime(header).timestamp()
+    except (TypeError, ValueError):
+        return 0.0
+
+
+def is_unsure(error: boto.ClientError) -> bool:
+    """Whether the answer leaves open what happened: 5xx, throttling, a broken-off upload."""
+    status = status_of(error)
+    if status == 501 or code_of(error) in _FULL:
+        return False
+    return status >= 500 or status in (408, 429, 0) or code_of(error) in _UNSURE_CODES
+
+
+def refusal_of(error: Exception, endpoint: str, bucket: str, request: Any) -> Exception | None:
+    """The error that ends the step, or ``None`` where the request's own answer says it.
+
+    :param endpoint: without user or password.
+    """
+    context: dict[str, Any] = {"key": getattr(request, "key", None)}
+    asked = f"{type(request).__name__} in bucket {bucket!r} at {endpoint}"
+    if isinstance(error, boto.ClientError):
+        code = code_of(error)
+        known = _REFUSALS.get(code)
+        if known is None and status_of(error) in _BY_STATUS and not is_unsure(error):
+            known = _REFUSALS[_BY_STATUS[status_of(error)]]
+        if known is None:
+            return None
+        meaning, remedy = known
+        said = f"The store refused {asked}: {meaning} ({code}). That request did nothing."
+        if code in _FULL:
+            return StoreFullError(said, remedy=remedy, **context)
+        lacks_right = known is _REFUSALS["AccessDenied"]
+        return StoreRefusedError(said, lacks_right=lacks_right, remedy=remedy, **context)
+    if isinstance(error, _NO_CREDENTIALS):
+        return StoreRefusedError(
+            f"No usable credentials for {asked} ({type(error).__name__}). Nothing was sent.",
+            remedy=_CREDENTIALS,
+            **context,
+        )
+    if isinstance(error, boto.ParamValidationError):
+        reason = " ".join(str(error).split())
+        return InvalidInputError(f"{asked} is not a request S3 can take: {reason}", **context)
+    return None
+
+
+def trouble_of(error: Exception) -> Trouble | None:
+    """Why a request got no usable answer; ``None`` where it got one, though an error."""
+    if isinstance(error, boto.ClientError):
+        if not is_unsure(error):
+            return None
+        slow = status_of(error) == 429 or code_of(error) in _THROTTLING
+        # A HEAD's answer has no code, and 503 is what S3 throttles with.
+        return Trouble.THROTTLED if slow or status_of(error) == 503 else Trouble.FAILED
+    return Trouble.UNREACHED if was_not_sent(error) else Trouble.UNANSWERED
+
+
+def is_lasting(error: Exception) -> bool:
+    """Whether it is of no use to try again: a certificate that the host does not trust."""
+    return isinstance(error, boto.SSLError) and was_not_sent(error)
+
+
+def was_not_sent(error: Exception) -> bool:
+    """Whether no connection came about, so that the request cannot have been carried out."""
+    if isinstance(error, boto.SSLError):
+        return "CERTIFICATE_VERIFY_FAILED" in str(error) or "WRONG_VERSION_NUMBER" in str(error)
+    return isinstance(error, _NOT_SENT)
+
+
+def unreachable(error: Exception, endpoint: str, bucket: str, request: Any) -> ZeroRenameError:
+    """No answer to a request that changes nothing, was never sent, or may be repeated."""
+    cause = describe(error)
+    if was_not_sent(error):
+        happened, remedy = (
+            "No connection to the store came about",
+            (
+                "See that the endpoint is up and AWS_ENDPOINT_URL names it; for a certificate the "
+                "host does not know, set AWS_CA_BUNDLE."
+            ),
+        )
+    else:
+        happened, remedy = (
+            "The store did not give a usable answer",
+            ("Try again once the store answers."),
+        )
+    return StoreUnreachableError(
+        f"{happened}: {type(request).__name__} in bucket {bucket!r} at {endpoint} ({cause}). "
+        "That request changed nothing that needs cleaning up.",
+        key=getattr(request, "key", None),
+        remedy=remedy,
+    )
+
+
+def describe(error: Exception) -> str:
+    """An error in a few words that hold no URL and no secret."""
+    if isinstance(error, boto.ClientError):
+        status, code = str(status_of(error)), code_of(error)
+        return status if code == status else f"{status} {code}"
+    return type(error).__name__

@@ -1,0 +1,209 @@
+"""Adoption: heads for partitions that have files from before the table and no head that moved.
+
+Each is an append without rows: a job claims the partitions, lists them, and its decision names
+their files as adopted. So adoption needs no rule of its own beside writers, readers and recovery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import pyarrow as pa
+
+from ..commit.commit import commit_job
+from ..commit.first_job import confirm
+from ..commit.index.lost_heads import files_without_heads
+from ..commit.open import open_job
+from ..commit.state.context import Context
+from ..commit.state.data_listing import list_table
+from ..commit.state.found_table import FoundTable, find_table
+from ..commit.state.heads import list_heads, read_head
+from ..errors import DamagedError, HeadMovedError, InvalidInputError
+from ..format.job_spec import Coordination, JobSpec, OnConflict, Owner, SuccessMarkers
+from ..format.schema.directory import canonical_name
+from ..store.conditional_put import Written, put_record
+from ..store.requests import All, ListedObject, Put, Step
+
+#: Partitions that one job takes: it holds their claims while it lists them.
+_AT_ONCE = 500
+#: How often partitions that another committer makes meanwhile are looked for.
+_ROUNDS = 8
+
+
+class AdoptAction(StrEnum):
+    """What became of a partition. Left: it cannot be adopted as it is."""
+
+    WOULD_ADOPT = "would-adopt"
+    ADOPTED = "adopted"
+    LEFT = "left"
+
+
+@dataclass(frozen=True)
+class AdoptedPartition:
+    """A partition that has files and no head that names any.
+
+    :param files: how many; ``bytes`` theirs.
+    :param reason: why it is left; empty for others.
+    """
+
+    partition: str
+    files: int
+    bytes: int
+    action: AdoptAction
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class AdoptReport:
+    """What adoption found and did.
+
+    :param partition_by: the table's partition columns, also of one that is yet to be made.
+    :param readers_list: readers of the table list its files besides its heads.
+    """
+
+    partition_by: tuple[str, ...]
+    entries: tuple[AdoptedPartition, ...]
+    readers_list: bool
+
+
+def adopt(
+    context: Context,
+    owner: Owner,
+    apply: bool,
+    schema: pa.Schema | None = None,
+    partition_by: tuple[str, ...] | None = None,
+) -> Step[AdoptReport]:
+    """Make heads for all partitions that have files and none; then let readers go by heads alone.
+
+    :param apply: ``False`` only says what would be done.
+    :param schema: with ``partition_by``, of a table that is yet to be made.
+    :raises InvalidInputError: a table of coordination *none*, which has no heads.
+    """
+    found: FoundTable | None = yield from find_table(context)
+    spec = _spec(context, found, owner, schema, partition_by)
+    entries: dict[str, AdoptedPartition] = {}
+    for _ in range(_ROUNDS):
+        found = yield from find_table(context)  # Before the look: that is what it is a look after.
+        listed = yield from list_table(context, spec.partition_by or ())
+        columns = spec.partition_by or ()
+        looked, _ = yield from find_unadopted(context, spec.schema, columns, listed)
+        entries |= looked
+        if not apply:
+            break
+        wanted = [name for name, entry in looked.items() if entry.action is not AdoptAction.LEFT]
+        for start in range(0, len(wanted), _AT_ONCE):
+            yield from _take(context, spec, wanted[start : start + _AT_ONCE])
+        entries |= {n: replace(looked[n], action=AdoptAction.ADOPTED) for n in wanted}
+        if (yield from _note(context, found, wanted, looked)):
+            break
+    now: FoundTable | None = yield from find_table(context)
+    if now is not None and now.record.adopting and apply:
+        yield from confirm(context, now)  # Others were too busy.
+        now = yield from find_table(context)
+    lists = now is None or not now.counts or now.record.unadopted
+    ordered = tuple(entries[name] for name in sorted(entries))
+    return AdoptReport(spec.partition_by or (), ordered, lists)
+
+
+def _spec(
+    context: Context,
+    found: FoundTable | None,
+    owner: Owner,
+    schema: pa.Schema | None,
+    partition_by: tuple[str, ...] | None,
+) -> JobSpec:
+    if found is not None and found.counts:
+        if found.record.coordination is Coordination.NONE:
+            raise InvalidInputError(
+                "A table of coordination=none has no heads; its readers list. Nothing was changed.",
+                table=context.root.url,
+                remedy="There is nothing to adopt.",
+            )
+        schema, partition_by = found.record.schema, found.record.partition_by
+    assert schema is not None
+    return JobSpec(
+        schema,
+        partition_by=partition_by,
+        on_conflict=OnConflict.LAST_WINS,
+        success_markers=SuccessMarkers.NONE,
+        owner=owner,
+    )
+
+
+def find_unadopted(
+    context: Context,
+    schema: pa.Schema,
+    partition_by: Sequence[str],
+    listed: Mapping[str, Sequence[ListedObject]],
+) -> Step[tuple[dict[str, AdoptedPartition], dict[str, DamagedError]]]:
+    """The partitions with files that no head names, each to be adopted or left; and of these why
+    some have lost their heads.
+
+    :param listed: a table's data files, by partition.
+    """
+    heads = yield from list_heads(context)
+    states = yield All(tuple(read_head(context, heads[name].slot) for name in heads))
+    moved = {state.slot.name for state in states if state.head.epoch}
+    names = sorted(set(listed) - moved)
+    found, lost = yield from files_without_heads(context, {name: listed[name] for name in names})
+    lost = {name: it for name, it in lost.items() if not isinstance(it, HeadMovedError)}
+    entries = {}
+    for name in names:
+        own = canonical_name(name, schema, partition_by)
+        damage = lost.get(name)
+        files = listed[name] if damage else found.get(name, ())
+        if not files or own is None:
+            continue  # No files that anybody reads: verify names them.
+        entry = AdoptedPartition(
+            name, len(files), sum(file.size for file in files), AdoptAction.WOULD_ADOPT
+        )
+        if own != name:
+            reason = f"rows of its values are written to {own}; rename the directory to that"
+            entry = replace(entry, action=AdoptAction.LEFT, reason=reason)
+        if damage is not None:
+            entry = replace(entry, action=AdoptAction.LEFT, reason=str(damage))
+        entries[name] = entry
+    return entries, lost
+
+
+def _take(context: Context, spec: JobSpec, partitions: Sequence[str]) -> Step[None]:
+    opened = yield from open_job(context, replace(spec, adopt_partitions=tuple(partitions)))
+    yield from commit_job(context, opened, [], expected_tasks=0)
+
+
+def _note(
+    context: Context,
+    found: FoundTable | None,
+    taken: Collection[str],
+    looked: Collection[str],
+) -> Step[bool]:
+    """Say in ``table.json`` what readers must do after a look, if the note still is as it was
+    before that; whether no other look is due.
+
+    Another committer may have made partitions since the look. So *unadopted* becomes *adopting*,
+    with which readers go by heads alone, and only after another look nothing: whoever meets the
+    note of an adoption that died in between puts *unadopted* back.
+
+    :param looked: the partitions that were found, ``taken`` those of them that have heads now.
+    """
+    if found is None or not found.counts:
+        return not taken
+    note, left = found.record, len(taken) != len(looked)
+    if not (note.unadopted or note.adopting):
+        return not taken
+    if left and note.unadopted:
+        return True
+    adopting = note.unadopted
+    record = replace(
+        note,
+        write_id=context.write_id(),
+        first=None,
+        instead=None,
+        unadopted=left,
+        adopting=adopting,
+    )
+    put = Put(context.root.table_key, record.encode(), if_match=found.etag)
+    outcome = yield from put_record(put, record.write_id)
+    return isinstance(outcome, Written) and not adopting

@@ -1,0 +1,164 @@
+"""Compaction: small files of a partition written anew as fewer, by an ordinary job; and whose rows
+files hold that were written again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from ..commit.snapshot import Snapshot, take_snapshot
+from ..commit.state.context import Context
+from ..commit.state.decide import Decided, read_decision
+from ..commit.state.found_table import read_table
+from ..errors import DamagedError, InvalidInputError
+from ..format.job_spec import Coordination, FileOptions, JobSpec, Mode, Owner
+from ..format.records.data_file import DataFile
+from ..store.requests import All, Step
+
+#: The writer of files that no job of the table wrote.
+_NOBODY = ""
+#: Jobs that wrote rows first, by the job whose files hold them.
+Origins = Mapping[str, frozenset[str]]
+#: Bytes of a file that compaction aims at.
+TARGET_BYTES = 512 * 1024 * 1024
+
+
+class CompactAction(StrEnum):
+    """What became of a partition. Changed meanwhile: another job did; nothing of it was touched."""
+
+    WOULD_COMPACT = "would compact"
+    COMPACTED = "compacted"
+    CHANGED_MEANWHILE = "changed meanwhile"
+
+
+@dataclass(frozen=True)
+class CompactedPartition:
+    """A partition with more files than it needs.
+
+    :param files: how many it has; ``bytes``: theirs.
+    :param files_after: how many it was or will be about.
+    :param job: the job that compacted it.
+    """
+
+    partition: str
+    action: CompactAction
+    files: int
+    bytes: int
+    files_after: int
+    job: str | None = None
+
+
+@dataclass(frozen=True)
+class CompactionPlan:
+    """What is to be done in one partition, and the state that it was worked out from."""
+
+    partition: str
+    snapshot: Snapshot
+    target_bytes: int
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        return self.snapshot.files
+
+    @property
+    def report(self) -> CompactedPartition:
+        size = sum(file.size for file in self.files)
+        return CompactedPartition(
+            self.partition,
+            CompactAction.WOULD_COMPACT,
+            len(self.files),
+            size,
+            _needed(self.files, self.target_bytes),
+        )
+
+
+def _needed(files: Sequence[DataFile], target_bytes: int) -> int:
+    return max(1, -(-sum(file.size for file in files) // target_bytes))
+
+
+def find_compactible(
+    context: Context, partitions: Collection[str] | None, target_bytes: int
+) -> Step[list[CompactionPlan]]:
+    """The partitions that have at least twice as many files as their bytes need: to write one anew
+    costs all of its bytes, so it must be worth it.
+
+    :param partitions: only these, as they are stored; ``None`` for all.
+    :param target_bytes: of a file.
+    :raises TableNotFoundError: no table of this package.
+    :raises InvalidInputError: a table of coordination *none*: nothing would notice a writer beside.
+    """
+    table = yield from read_table(context)
+    if table.coordination is Coordination.NONE:
+        raise InvalidInputError(
+            "In a table of coordination=none a compaction could take rows that another job adds "
+            "meanwhile. Nothing was changed.",
+            table=context.root.url,
+            remedy="Load the partitions again, with fewer tasks.",
+        )
+    snapshot: Snapshot = yield from take_snapshot(context, partitions)
+    return [
+        CompactionPlan(name, _of_one(snapshot, name), target_bytes)
+        for name, files in snapshot.by_partition().items()
+        if len(files) >= 2 * _needed(files, target_bytes)
+    ]
+
+
+def _of_one(snapshot: Snapshot, partition: str) -> Snapshot:
+    files = tuple(file for file in snapshot.files if file.partition == partition)
+    epochs = {partition: snapshot.epochs[partition]} if partition in snapshot.epochs else {}
+    return replace(snapshot, files=files, epochs=epochs, asked=(partition,))
+
+
+def compaction_spec(context: Context, plan: CompactionPlan, owner: Owner) -> Step[JobSpec]:
+    """The job that compacts a partition: it replaces the partition as it was read, so that it is
+    refused where another job has changed it since. What else it reads, the decisions of the jobs
+    that wrote the files, does not change."""
+    origins = yield from origins_of(context, plan.partition, plan.files)
+    state = plan.snapshot
+    return JobSpec(
+        state.schema,
+        Mode.REPLACE,
+        replace_partitions=(plan.partition,) if state.partition_by else (),
+        replace_table=not state.partition_by,
+        base=state.base,
+        merges={plan.partition: tuple(sorted(all_of(origins, plan.files)))},
+        owner=owner,
+        files=FileOptions(bytes_per_file=plan.target_bytes),
+    )
+
+
+def origins_of(context: Context, partition: str, files: Iterable[DataFile]) -> Step[Origins]:
+    """Whose rows the files of a partition hold: one request for each job that wrote any.
+
+    :raises DamagedError: the decision of one is gone, or cannot be read.
+    """
+    jobs = sorted({file.job for file in files} - {_NOBODY})
+    found = yield All(tuple(_decision(context, job) for job in jobs))
+    named = {
+        job: frozenset(name for change in it.changes.get(partition, ()) for name in change.merged)
+        for job, it in zip(jobs, found, strict=True)
+    }
+    return {_NOBODY: frozenset({_NOBODY})} | {
+        job: merged or frozenset({job}) for job, merged in named.items()
+    }
+
+
+def _decision(context: Context, job: str) -> Step[Decided]:
+    decided = yield from read_decision(context, job)
+    if decided is None:
+        raise DamagedError(
+            "The decision of a job that wrote files is gone, so nobody knows whether it wrote rows "
+            "of others again. Nothing was changed.",
+            table=context.root.url,
+            job=job,
+            key=context.root.decision_key(job),
+            remedy="Restore the decision from a version or backup, or load the partition again "
+            "with mode replace.",
+        )
+    return decided
+
+
+def all_of(origins: Origins, files: Iterable[DataFile]) -> frozenset[str]:
+    """Whose rows they hold, all together."""
+    return frozenset().union(*(origins[file.job] for file in files))

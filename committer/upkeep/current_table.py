@@ -1,0 +1,118 @@
+"""Table at a root as it is now: by its record, or by its files where another committer wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from ..commit.snapshot import Snapshot, take_snapshot
+from ..commit.state.context import Context
+from ..commit.state.found_table import find_table, read_table, refuse_partition_folder
+from ..commit.state.tolerance import or_damage
+from ..errors import (
+    DamagedError,
+    InvalidInputError,
+    RecordDamagedError,
+    TableNotFoundError,
+    ZeroRenameError,
+)
+from ..format.job_spec import Owner
+from ..format.parquet.foreign_table import ListedTable, read_listed
+from ..format.records.table_record import TableRecord
+from ..format.schema.hive_paths import normalise_partition
+from ..store.requests import Step
+from .adopt import AdoptReport, adopt
+from .verify import Finding, FindingKind, verify, verify_listed
+
+
+def table_exists(context: Context) -> Step[bool]:
+    """Whether there is a table of this package, also one whose record is damaged."""
+    try:
+        found = yield from find_table(context)
+    except RecordDamagedError:
+        return True
+    return found is not None and found.counts
+
+
+def current_table(context: Context) -> Step[TableRecord | ListedTable]:
+    """A table's record; where there is none, what the files that are there come to.
+
+    :raises TableNotFoundError: no record and no files.
+    :raises InvalidInputError: the root is a partition of a table.
+    :raises TableMismatchError: no record, and the files are not one table.
+    """
+    while True:
+        try:
+            return (yield from read_table(context))
+        except TableNotFoundError:
+            yield from refuse_partition_folder(context)
+            listed = problem = None
+            try:
+                listed = yield from read_listed(context.root)
+            except ZeroRenameError as error:
+                problem = error
+            if (yield from table_exists(context)):
+                continue  # Made meanwhile: the listing may show half of its first job.
+            if problem is not None:
+                raise problem from None
+            if listed is None:
+                raise
+            return listed
+
+
+def current_snapshot(context: Context, partitions: Collection[str] | None) -> Step[Snapshot]:
+    """One state of a table; of one that another committer wrote, what a listing shows.
+
+    :param partitions: in the form in which they are stored; ``None`` for all.
+    """
+    while True:
+        try:
+            return (yield from take_snapshot(context, partitions))
+        except TableNotFoundError:
+            found = yield from current_table(context)
+            if isinstance(found, ListedTable):
+                files = found.of(partitions)
+                schema, partition_by = found.schema, found.partition_by
+                return Snapshot(
+                    context.root, schema, partition_by, files, {}, partitions, lists=True
+                )
+
+
+def stored_names(
+    context: Context, table: TableRecord | ListedTable, partitions: Collection[str]
+) -> Collection[str]:
+    """Partitions as users name them, in the form in which they are stored.
+
+    :param partitions: a list, or a condition that is asked about each partition.
+    :raises InvalidInputError: a partition that this table cannot have, or a text for a list.
+    """
+    if isinstance(partitions, str):
+        raise InvalidInputError(
+            f"partitions is the text {partitions!r}, not a list of partitions.",
+            table=context.root.url,
+            remedy=f"Give a list: partitions=[{partitions!r}].",
+        )
+    if not isinstance(partitions, list | tuple | set | frozenset) or not table.partition_by:
+        return partitions
+    return frozenset(normalise_partition(p, table.schema, table.partition_by) for p in partitions)
+
+
+def verify_current(context: Context) -> Step[list[Finding]]:
+    """Differences between what heads, or another committer's markers, name and what is there; that
+    the table's records are gone is one."""
+    found = yield from or_damage(current_table(context))
+    if isinstance(found, DamagedError):
+        return [Finding("", found.key or "", FindingKind.DAMAGED, str(found))]
+    if isinstance(found, ListedTable):
+        return (yield from verify_listed(context, found.files, found.directory.strays))
+    return (yield from verify(context))
+
+
+def adopt_current(context: Context, owner: Owner, apply: bool) -> Step[AdoptReport]:
+    """Make heads for the partitions that have files and none, and the table where there is none."""
+    found = yield from current_table(context)
+    if not isinstance(found, ListedTable):
+        return (yield from adopt(context, owner, apply))
+    listed = yield from read_listed(context.root, as_spelled=True)
+    if listed is None:
+        return (yield from adopt_current(context, owner, apply))
+    return (yield from adopt(context, owner, apply, listed.schema, listed.partition_by))

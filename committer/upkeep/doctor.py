@@ -1,0 +1,277 @@
+"""Examination of a table and its bucket: each problem with what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ..commit.open import read_open
+from ..commit.state.context import Context
+from ..commit.state.found_table import read_table
+from ..commit.state.open_jobs import list_open
+from ..commit.state.tolerance import or_damage
+from ..errors import DamagedError, TableNotFoundError, ZeroRenameError, counted
+from ..format.job_spec import Coordination, JobSpec
+from ..format.layout import TableRoot
+from ..format.records.table_record import TableRecord
+from ..format.schema.directory import canonical_name, is_parquet, visible_files
+from ..store.lifecycle import LifecycleRule
+from ..store.listing import list_objects
+from ..store.requests import All, ListedObject, ListLifecycleRules, Step, Unknown
+from .adopt import find_unadopted
+from .backstop import DAY, RECOVERY, lay_backstop, least_days
+from .current_table import current_table
+from .job_problems import about_heads, about_jobs
+from .lost_partitions import lost_partitions
+from .problem import Problem, about_damage
+from .purge_plan import Judged, Wanted, Whose, judge_uploads
+from .store_problems import about_rights, about_store
+
+
+def examine(context: Context, max_duration: float | None = None) -> Step[list[Problem]]:
+    """Everything that the store's answers, objects, uploads and lifecycle rules tell. Works where
+    there is no table yet, too. Changes nothing but objects of a probe, which are gone afterwards.
+
+    Costs one request for every head, open job and decision that a head names, some forty, and a
+    listing of the table.
+
+    :param max_duration: seconds the longest job may run; ``None`` takes the default of jobs, or
+        an open job's own where that is longer.
+    :raises StoreUnreachableError: the store does not answer.
+    """
+    problems = yield from about_rights(context)
+    if problems:
+        # What is missing for a job is missing for a probe and for a look at the table's state.
+        return problems + (yield from _about_rules(context, max_duration or JobSpec.max_duration))
+    table = yield from or_damage(_table(context))
+    if table is None:
+        table = yield from _nothing_lost(context)
+    if isinstance(table, DamagedError):
+        return [*problems, about_damage(context.root, table)]
+    problems += yield from about_store(context, table)
+    if table is None:
+        # A first job that died left no table.
+        problems += yield from about_jobs(context, Coordination.STORE)
+    else:
+        context = replace(context, facts=table.facts)
+        problems += yield from _about_table(context, table)
+    return problems + (yield from _about_lifecycle(context, max_duration))
+
+
+def complaints(context: Context) -> Step[list[Problem]]:
+    """As much of an examination as writes nothing and reads no head: jobs left open, uploads left
+    over, lifecycle rules. For pages that are looked at often.
+    """
+    table = yield from _table(context)
+    coordination = Coordination.STORE
+    found: list[Problem] = []
+    if table is not None:
+        context, coordination = replace(context, facts=table.facts), table.coordination
+        found += yield from _about_uploads(context, table)
+    found += yield from about_jobs(context, coordination)
+    return found + (yield from _about_lifecycle(context, None))
+
+
+def _table(context: Context) -> Step[TableRecord | None]:
+    try:
+        return (yield from read_table(context))
+    except TableNotFoundError:
+        return None
+
+
+def _nothing_lost(context: Context) -> Step[DamagedError | None]:
+    """Why the root of no table is that of one whose records are lost."""
+    try:
+        yield from current_table(context)
+    except DamagedError as error:
+        return error
+    except ZeroRenameError:
+        return None  # No table at all, or the files are not one.
+    return None
+
+
+def _about_table(context: Context, table: TableRecord) -> Step[list[Problem]]:
+    found: list[Problem] = []
+    sections: Sequence[Callable[[Context, TableRecord], Step[list[Problem]]]] = (
+        _about_jobs,
+        about_heads,
+        _about_uploads,
+        _about_older_files,
+    )
+    for section in sections:
+        try:
+            found += yield from section(context, table)
+        except DamagedError as error:
+            found.append(about_damage(context.root, error))
+    return found
+
+
+def _about_jobs(context: Context, table: TableRecord) -> Step[list[Problem]]:
+    return about_jobs(context, table.coordination)
+
+
+def _about_uploads(context: Context, table: TableRecord) -> Step[list[Problem]]:
+    judged = yield from judge_uploads(context, Wanted(foreign_older_than=DAY))
+    url = context.root.url
+    stored = "stored and paid for, and seen by nobody."
+    groups = {
+        Whose.OURS: ("left-over uploads", "of closed jobs", ""),
+        Whose.FOREIGN: (
+            "foreign uploads",
+            "that no job of this package made, older than a day",
+            " --foreign --older-than 1d",
+        ),
+    }
+    found = []
+    for whose, (what, of_whom, options) in groups.items():
+        keys = [it.upload.key for it in judged if it.abort and it.whose is whose]
+        if keys:
+            detail = f"{counted(len(keys), 'upload')} {of_whom}: {stored}"
+            remedy = f"Abort them: zero-rename purge {url}{options} --apply"
+            found.append(Problem(what, keys[0], detail, remedy))
+    return found + _about_unknown(context, judged)
+
+
+def _about_unknown(context: Context, judged: Sequence[Judged]) -> list[Problem]:
+    unknown = {it.job: it.upload.key for it in judged if it.whose is Whose.UNKNOWN and it.job}
+    return [
+        Problem(
+            "uploads of an unknown job",
+            key,
+            f"The table has no record of {job}: it is another table's, or its records were "
+            "deleted.",
+            f"If it is nobody's: zero-rename purge {context.root.url} --job {job} --apply",
+        )
+        for job, key in sorted(unknown.items())
+    ]
+
+
+def _about_older_files(context: Context, table: TableRecord) -> Step[list[Problem]]:
+    """Files that no head names: of partitions without one, and of no partition at all."""
+    if table.coordination is Coordination.NONE:
+        return []
+    listing = yield from list_objects(f"{context.root.prefix}/")
+    listed: dict[str, list[ListedObject]] = {}
+    strays: list[str] = []
+    for item in visible_files(context.root, listing.objects):
+        name = context.root.partition_of_data_key(item.key) or ""
+        listed.setdefault(name, []).append(item)
+        fits = canonical_name(name, table.schema, table.partition_by) is not None
+        if not (fits and is_parquet(item)):
+            strays.append(item.key)
+    older, gone = yield from find_unadopted(context, table.schema, table.partition_by, listed)
+    older = {name: it for name, it in older.items() if name not in gone}
+    gone |= yield from lost_partitions(context, listing.objects)
+    url = context.root.url
+    found = [about_damage(context.root, gone[name]) for name in sorted(gone)]
+    if older and table.unadopted:
+        found.append(
+            Problem(
+                "files not adopted",
+                next(iter(older)),
+                f"{counted(len(older), 'partition has', 'partitions have')} files from before the "
+                "table and no head: every read lists the table for them.",
+                f"Adopt them: zero-rename adopt {url} --apply",
+            )
+        )
+    elif older:
+        found.append(
+            Problem(
+                "files no reader sees",
+                next(iter(older)),
+                f"{counted(len(older), 'partition has', 'partitions have')} files and no head: "
+                "readers do not see them.",
+                f"If their rows belong to the table, adopt them: zero-rename adopt {url} --apply",
+            )
+        )
+    if strays:
+        found.append(
+            Problem(
+                "files no reader sees",
+                strays[0],
+                f"{counted(len(strays), 'file', 'files')} in no partition of the table, or no "
+                "Parquet by name.",
+                f"Move or remove what does not belong there: zero-rename verify {url} names them.",
+            )
+        )
+    return found
+
+
+def _about_lifecycle(context: Context, max_duration: float | None) -> Step[list[Problem]]:
+    longest = max_duration or (yield from _longest_job(context))
+    return (yield from _about_rules(context, longest))
+
+
+def _about_rules(context: Context, longest: float) -> Step[list[Problem]]:
+    found = yield ListLifecycleRules()
+    if isinstance(found, Unknown):
+        return [_unknown_rules(context.root.bucket, found.cause)]
+    return about_rules(found.rules, context.root, longest)
+
+
+def _longest_job(context: Context) -> Step[float]:
+    """The longest maximum duration of the jobs that are open, the default's at least; seconds."""
+    entries = yield All(
+        tuple(read_open(context, job) for job in sorted((yield from list_open(context))))
+    )
+    durations = [entry.record.max_duration for entry in entries if entry and entry.record]
+    return max([JobSpec.max_duration, *durations])
+
+
+def _unknown_rules(bucket: str, cause: str) -> Problem:
+    return Problem(
+        "lifecycle rules unknown",
+        bucket,
+        f"The store did not tell the bucket's lifecycle rules ({cause}).",
+        "Grant s3:GetLifecycleConfiguration, and look for rules that abort uploads or expire "
+        "objects of this table.",
+    )
+
+
+def about_rules(rules: Sequence[LifecycleRule], root: TableRoot, longest: float) -> list[Problem]:
+    """Rules that take what a job or a reader still needs.
+
+    :param longest: seconds the longest job may run.
+    """
+    needed = least_days(longest)
+    found = []
+    for rule in rules:
+        if not rule.concerns(f"{root.prefix}/"):
+            continue
+        if rule.abort_days is not None and rule.abort_days < needed:
+            found.append(
+                Problem(
+                    "lifecycle rule too short",
+                    rule.name,
+                    f"It aborts uploads after {rule.abort_days} days; a job may take "
+                    f"{longest / 3600:.0f} h and its recovery {RECOVERY / 3600:.0f} h more. It "
+                    "would take files that a job has committed.",
+                    f"Set DaysAfterInitiation to {needed} or more, as zero-rename lifecycle "
+                    f"{root.url} prints it.",
+                )
+            )
+        if rule.expires:
+            found.append(
+                Problem(
+                    "lifecycle rule expires the table",
+                    rule.name,
+                    "It deletes objects of this table by age: data that heads name, and the "
+                    "records under _zero_rename/ themselves.",
+                    "Exclude the table's prefix; remove old partitions by a replace that names "
+                    "them.",
+                )
+            )
+    return found
+
+
+def backstop(
+    root: TableRoot, days: int | None, max_duration: float | None, apply: bool
+) -> Step[LifecycleRule]:
+    """A lifecycle rule that this examination has no objection to, put into the bucket.
+
+    :param max_duration: seconds the longest job may run; ``None`` as in :func:`examine`.
+    :param apply: ``False`` only works it out.
+    :raises InvalidInputError: so few days that it would take files that a job has committed.
+    """
+    longest = max_duration or (yield from _longest_job(Context(root)))
+    return (yield from lay_backstop(root, days, longest, apply))

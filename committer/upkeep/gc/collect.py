@@ -1,0 +1,140 @@
+"""gc: fold what heads name since long, settle the decisions behind it, remove what nothing names.
+
+The order is the protocol's: decisions and manifests are listed, then the open jobs, then the heads
+are read (docs/protocol.md, *Records that stay small*).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ...commit.index.old_parts import find_old_parts
+from ...commit.index.write_index import look_after_index
+from ...commit.state.context import Context
+from ...commit.state.found_table import read_table
+from ...commit.state.old_records import (
+    KEPT_FOR,
+    OldRecord,
+    find_aged,
+    free_manifests,
+    read_heads,
+    sizes,
+)
+from ...commit.state.open_jobs import list_open
+from ...errors import escaped
+from ...format.job_spec import Coordination
+from ...format.layout import job_of_part, jobs_on_record
+from ...store.deletion import remove
+from ...store.listing import Listing, list_objects
+from ...store.requests import All, ListedObject, Step
+from .fold_heads import fold_heads
+from .looked_at import read_note, write_note
+from .settle import HeadsKnown, Settling, settle
+
+
+@dataclass(frozen=True)
+class GcReport:
+    """What gc did, or would do.
+
+    :param folded: heads whose old decisions were put into a list.
+    :param settled: decisions that were put into a few bytes.
+    :param removed: records that were removed; the keys of those that could not be are in
+        ``failed``, each with the reason.
+    :param saved: bytes, of decisions and removed records.
+    :param left: old decisions that something still needs, whole.
+    :param damaged: partitions whose heads cannot be read, and why: what they name is not known, so
+        that decisions about them are left.
+    """
+
+    folded: int
+    settled: int
+    removed: int
+    saved: int
+    left: int
+    failed: Mapping[str, str]
+    damaged: Mapping[str, str]
+
+
+def gc(context: Context, older_than: float = KEPT_FOR, apply: bool = False) -> Step[GcReport]:
+    """Make a table's records small.
+
+    :param older_than: seconds for which decisions, runs' failures and what was replaced stay whole,
+        by the store's clock. Nothing but convenience depends on it.
+    :param apply: do it; ``False`` says what would be done, and changes nothing.
+    :raises TableNotFoundError: no table here.
+    """
+    table = yield from read_table(context)
+    context = replace(context, facts=table.facts)
+    if table.coordination is Coordination.NONE:
+        old = yield from find_aged(context, older_than)
+        return (yield from _removed(GcReport(0, 0, 0, 0, 0, {}, {}), old, apply))
+    jobs, manifests = yield All(
+        (list_objects(context.root.decisions_prefix), list_objects(context.root.manifests_prefix))
+    )
+    cutoff = jobs.date - older_than
+    still_open = yield from list_open(context)
+    heads = yield from read_heads(context)
+    dated = _dated(context, jobs)
+    old_jobs = {job for job, item in dated.items() if item.last_modified < cutoff}
+    after = yield from fold_heads(context, heads, old_jobs, cutoff, apply)
+    known = HeadsKnown(after.states, cutoff)
+    note = yield from read_note(context)
+    asked = [job for job in old_jobs if dated[job].last_modified >= note.before or job in note.left]
+    free = set(asked) - still_open - known.named
+    latest_first = sorted(free, key=lambda job: (-dated[job].last_modified, job))
+    settling = yield from settle(context, latest_first, known, apply)
+    left = tuple(sorted(set(asked).difference(settling.done)))
+    report = GcReport(
+        after.folded,
+        len(settling.settled),
+        0,
+        settling.saved,
+        len(left),
+        {},
+        {name: escaped(str(error)) for name, error in heads.damaged.items()},
+    )
+    aged, parts, free_lists = yield All(
+        (
+            find_aged(context, older_than),
+            find_old_parts(context, older_than),
+            free_manifests(manifests, heads, older_than),
+        )
+    )
+    orphans = _parts_of_settled(context, jobs, settling)
+    report = yield from _removed(report, [*aged, *parts, *free_lists, *orphans], apply)
+    if apply and asked:
+        # Last: what is not done now is looked at again.
+        failed = {job_of_part(context.root.decisions_prefix, key) for key in report.failed}
+        again = sorted({*left, *(job for job in failed if job is not None)})
+        yield from write_note(context, max(cutoff, note.before), tuple(again))
+    if apply and after.folded:
+        yield from look_after_index(context, "the records are folded")
+    return report
+
+
+def _dated(context: Context, jobs: Listing) -> dict[str, ListedObject]:
+    """The decisions by job."""
+    prefix = context.root.decisions_prefix
+    items = {item.key: item for item in jobs.objects}
+    return {
+        job: items[context.root.decision_key(job)] for job in jobs_on_record(prefix, items.keys())
+    }
+
+
+def _parts_of_settled(context: Context, jobs: Listing, settling: Settling) -> list[OldRecord]:
+    """Parts of decisions that name none any more: those that are settled, or say *abort*."""
+    prefix, done = context.root.decisions_prefix, set(settling.done)
+    return [
+        OldRecord(item, "a part of a decision that is settled")
+        for item in jobs.objects
+        if job_of_part(prefix, item.key) in done
+    ]
+
+
+def _removed(report: GcReport, records: list[OldRecord], apply: bool) -> Step[GcReport]:
+    failed: Mapping[str, str] = {}
+    if apply:
+        failed = yield from remove((it.item.key, it.item.etag) for it in records)
+    gone = [it for it in records if it.item.key not in failed]
+    return replace(report, removed=len(gone), saved=report.saved + sizes(gone), failed=failed)

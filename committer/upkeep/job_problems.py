@@ -1,0 +1,143 @@
+"""Problems of a table's jobs and of the records that name their files."""
+
+from __future__ import annotations
+
+from ..commit.open import OpenEntry, read_open
+from ..commit.state.context import Context
+from ..commit.state.decide import Decided, read_decision
+from ..commit.state.heads import all_heads, read_head
+from ..commit.state.open_jobs import list_open
+from ..commit.state.partition_files import files_of_heads
+from ..commit.state.tolerance import or_damage
+from ..errors import DamagedError, HeadMovedError, counted
+from ..format.job_spec import Coordination
+from ..format.layout import is_hidden, is_job_id
+from ..format.records.head import HeadState
+from ..format.records.table_record import TableRecord
+from ..store.listing import list_objects
+from ..store.requests import All, Step
+from .problem import Problem, about_damage
+from .repair import find_lost
+
+#: Seconds after which a decided job that is still open counts as abandoned.
+APPLYING = 3600.0
+
+
+def about_jobs(context: Context, coordination: Coordination) -> Step[list[Problem]]:
+    """Open jobs that are dead, damaged, or have lost files; objects among them that are none."""
+    jobs = yield from list_open(context)
+    found = yield All(tuple(_about_job(context, job, coordination) for job in sorted(jobs)))
+    strays = yield from _strays(context)
+    return strays + [problem for problems in found for problem in problems]
+
+
+def _strays(context: Context) -> Step[list[Problem]]:
+    prefix = context.root.open_prefix
+    listing = yield from list_objects(prefix)
+    names = {key: key.removeprefix(prefix).removesuffix(".json") for key in listing.keys}
+    return [
+        Problem(
+            "stray object",
+            key,
+            "It lies among the records of open jobs and is no job's; nobody heeds it.",
+            "Find out what wrote it, and remove it.",
+        )
+        for key, name in names.items()
+        if name and not is_job_id(name) and not is_hidden(name)
+    ]
+
+
+def _about_job(context: Context, job: str, coordination: Coordination) -> Step[list[Problem]]:
+    entry: OpenEntry | None = yield from read_open(context, job)
+    if entry is None:
+        return []
+    found = [] if entry.damage is None else [_unread(context, entry, entry.damage)]
+    decided = yield from or_damage(read_decision(context, job))
+    if isinstance(decided, DamagedError):
+        return [*found, about_damage(context.root, decided)]
+    stores = coordination is Coordination.STORE
+    if stores and decided is not None and decided.decision.is_commit:
+        found += yield from _about_losses(context, decided)
+    return found + _about_silence(context, entry, decided, coordination)
+
+
+def _unread(context: Context, entry: OpenEntry, damage: DamagedError) -> Problem:
+    return Problem(
+        "damaged",
+        context.root.open_key(entry.job),
+        f"{damage.message} Whose job it is and with which policy, nobody can tell.",
+        f"If its process is dead: zero-rename recover {context.root.url} --patience 0 --apply, "
+        "beside no running job",
+    )
+
+
+def _about_losses(context: Context, decided: Decided) -> Step[list[Problem]]:
+    lost = yield from find_lost(context, decided)
+    if not lost:
+        return []
+    job = decided.decision.job
+    return [
+        Problem(
+            "committed files lost",
+            lost[0].key,
+            f"{counted(len(lost), 'decided file')} of {job}: neither upload nor object is there. "
+            "The partitions keep their former state, and no writer gets past the job.",
+            "Look for what aborts uploads; go on without the files: zero-rename repair "
+            f"{context.root.url} --job {job} --accept-loss (--patience 0 where the job's process "
+            "has ended)",
+        )
+    ]
+
+
+def _about_silence(
+    context: Context, entry: OpenEntry, decided: Decided | None, coordination: Coordination
+) -> list[Problem]:
+    allowed = entry.patience if decided is None else APPLYING
+    if entry.silent_for < allowed:
+        return []
+    state = "undecided" if decided is None else f"decided ({decided.decision.verdict})"
+    url = context.root.url
+    remedy = f"Settle it: zero-rename recover {url} --apply"
+    if decided is not None and decided.decision.is_commit:
+        remedy += f"; where files are lost: zero-rename repair {url} --job {entry.job}"
+    if coordination is Coordination.NONE:
+        remedy = f"Nobody but its owner can finish it; see zero-rename recover {url}"
+    detail = f"{state} and silent for {entry.silent_for:.0f} s, {allowed:.0f} s are usual"
+    return [Problem("job left open", entry.job, detail, remedy)]
+
+
+def about_heads(context: Context, table: TableRecord) -> Step[list[Problem]]:
+    """Heads that cannot be read, name what is not there, or carry the claim of a dead job."""
+    if table.coordination is Coordination.NONE:
+        return []
+    found = yield from all_heads(context)
+    states = [state for state in found if isinstance(state, HeadState)]
+    problems = [about_damage(context.root, it) for it in found if isinstance(it, DamagedError)]
+    claimed = [state for state in states if state.head.claim is not None]
+    claims = yield All(tuple(_about_claim(context, state) for state in claimed))
+    problems += [problem for problem in claims if problem is not None]
+    return problems + (yield from _about_names(context, states))
+
+
+def _about_names(context: Context, states: list[HeadState]) -> Step[list[Problem]]:
+    """Decisions and manifests that heads name: one GET each."""
+    named = yield from files_of_heads(context, [it for it in states if not it.slot.is_once])
+    damaged = (it for it in named.files if isinstance(it, DamagedError))
+    told = (about_damage(context.root, it) for it in damaged if not isinstance(it, HeadMovedError))
+    return list(dict.fromkeys(told))
+
+
+def _about_claim(context: Context, state: HeadState) -> Step[Problem | None]:
+    job = state.head.claim
+    assert job is not None
+    if (yield from read_open(context, job)) is not None:
+        return None
+    again = yield from or_damage(read_head(context, state.slot))
+    if isinstance(again, DamagedError) or again.etag != state.etag:
+        return None  # Its job closed in between.
+    return Problem(
+        "claim of a dead job",
+        state.slot.key,
+        f"The head carries the claim of {job}, which has no open record.",
+        f"Take it off: zero-rename purge {context.root.url} --apply",
+    )

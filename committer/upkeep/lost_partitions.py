@@ -1,0 +1,65 @@
+"""Lost partitions: those of which the index or a marker says more than their heads do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from ..commit.index.lost_heads import KnownEpoch, find_lost_heads, known_by_index
+from ..commit.index.read_index import read_index, still_true
+from ..commit.state.context import Context
+from ..commit.state.decide import Decided, read_decision
+from ..commit.state.heads import list_heads, read_head
+from ..commit.state.tolerance import or_damage
+from ..errors import DamagedError
+from ..format.layout import UNPARTITIONED
+from ..format.records.head import HeadState
+from ..format.records.success_marker import SuccessMarker
+from ..store.requests import Absent, All, Get, ListedObject, Step
+
+
+def lost_partitions(
+    context: Context, objects: Iterable[ListedObject]
+) -> Step[dict[str, DamagedError]]:
+    """The partitions whose heads are gone, or were made anew, and who knows of them.
+
+    Besides the index that is one request for the table's marker, and two for each marker beside
+    which there is no head; nothing of decisions that no head names.
+
+    :param objects: what lies below the table.
+    """
+    index, listed = yield All((read_index(context), list_heads(context)))
+    known = known_by_index(index.entries.values())
+    by_job = yield from known_by_markers(context, objects, listed)
+    decisions = yield All(tuple(or_damage(read_decision(context, job)) for job in by_job))
+    for found, it in zip(decisions, by_job.values(), strict=True):
+        # A marker may be left of another table that was here.
+        known += it if isinstance(found, Decided) else ()
+    heads = yield from list_heads(context)  # After all that is known of them.
+    fresh = still_true(index.entries, heads)
+    stale = sorted({it.partition for it in known if it.partition in heads}.difference(fresh))
+    read = yield All(tuple(or_damage(read_head(context, heads[name].slot)) for name in stale))
+    states = [state for state in read if isinstance(state, HeadState)]
+    return find_lost_heads(context.root, known, heads, states)
+
+
+def known_by_markers(
+    context: Context, objects: Iterable[ListedObject], heads: Collection[str]
+) -> Step[dict[str, list[KnownEpoch]]]:
+    """What the table's marker says, and those of partitions without a head, by the job for whose
+    decision a marker stands."""
+    root = context.root
+    there = {item.key for item in objects if item.key.endswith("/_SUCCESS")}
+    headed = {root.marker_key(name) for name in heads} - {root.marker_key(UNPARTITIONED)}
+    keys = sorted(there - headed)
+    found = yield All(tuple(Get(key) for key in keys))
+    markers = {
+        key: marker.manifest
+        for key, it in zip(keys, found, strict=True)
+        if not isinstance(it, Absent) and (marker := SuccessMarker.parse_or_none(it.body))
+    }
+    ours = {k: it for k, it in markers.items() if it and it.decision == root.decision_key(it.job)}
+    known: dict[str, list[KnownEpoch]] = {}
+    for key, it in ours.items():
+        epochs = (KnownEpoch(name, epoch, f"the marker {key}") for name, epoch in it.epochs.items())
+        known.setdefault(it.job, []).extend(epochs)
+    return known

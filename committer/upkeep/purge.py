@@ -1,0 +1,296 @@
+"""Purge: uploads that nobody will complete, claims of jobs that are gone, and old records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+
+from ..commit.apply import finish
+from ..commit.close import list_uploads
+from ..commit.index.old_parts import find_old_parts
+from ..commit.index.read_index import read_index, still_true
+from ..commit.open import read_open
+from ..commit.state.context import Context
+from ..commit.state.decide import decide_abort, read_decision
+from ..commit.state.found_table import find_table
+from ..commit.state.heads import all_heads, list_heads_and_index, read_head, release_claim
+from ..commit.state.old_records import KEPT_FOR, find_old_records
+from ..commit.state.tolerance import or_damage
+from ..errors import DamagedError, InvalidInputError, StoreFullError
+from ..format.job_spec import Coordination
+from ..format.layout import is_job_id, job_in_key
+from ..format.records.head import HeadState
+from ..store.backoff import Backoff
+from ..store.deletion import abort_until_gone, remove
+from ..store.requests import All, Found, Head, ListedUpload, Step
+from .purge_plan import Judged, Wanted, judge_uploads
+from .recovery import Outcome, Recovered, give_up, known, plan_recovery, recover
+
+#: The second round comes at once.
+_ROUNDS = Backoff(tries=5, first=0.5, at_once=2)
+
+
+class PurgeAction(StrEnum):
+    """Aborted: an upload; removed: a record. Failed: it was to go and is still there."""
+
+    ABORTED = "aborted"
+    WOULD_ABORT = "would-abort"
+    REMOVED = "removed"
+    WOULD_REMOVE = "would-remove"
+    KEPT = "kept"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class PurgeEntry:
+    """What purge did with one upload, or with a record below ``_zero_rename/``.
+
+    :param upload_id: ``""`` of a record.
+    :param initiated: when it was begun, or written; seconds since the epoch, store's clock.
+    """
+
+    key: str
+    upload_id: str
+    job: str | None
+    initiated: float
+    action: PurgeAction
+    reason: str
+
+
+@dataclass(frozen=True)
+class PurgeReport:
+    """What a purge found."""
+
+    entries: tuple[PurgeEntry, ...]
+    recovered: tuple[Recovered, ...]
+
+    @property
+    def failed(self) -> int:
+        """Uploads and records that are still there and jobs that could not be settled."""
+        there = sum(entry.action is PurgeAction.FAILED for entry in self.entries)
+        return there + sum(job.outcome is Outcome.FAILED for job in self.recovered)
+
+
+def purge(
+    context: Context,
+    *,
+    patience: float | None = None,
+    foreign_older_than: float | None = None,
+    jobs: Collection[str] = (),
+    records_older_than: float = KEPT_FOR,
+    apply: bool = False,
+) -> Step[PurgeReport]:
+    """Recover, then abort the uploads that nobody will complete, and remove old records.
+
+    :param foreign_older_than: abort foreign uploads initiated so many seconds ago; ``None``
+        leaves them.
+    :param jobs: jobs that are dead, on the caller's word: those that are open and undecided are
+        aborted whatever their age, and uploads of those of which the table has no record.
+    :param records_older_than: seconds for which failures, and manifests that no head names, stay.
+    :param apply: do it; ``False`` says what would be done, and changes nothing.
+    :raises InvalidInputError: nothing of one of ``jobs`` is here; nothing was changed.
+    """
+    facts, coordination = yield from known(context, (yield from find_table(context)))
+    context = replace(context, facts=facts)
+    yield from _check_named(context, jobs)
+    settle = _recovered if apply else _planned
+    recovered = yield from settle(context, coordination, patience, jobs)
+    judged = yield from judge_uploads(context, Wanted(foreign_older_than, frozenset(jobs)))
+    left: dict[ListedUpload, str] = {}
+    if apply:
+        doomed = [it.upload for it in judged if it.abort]
+        left = yield from abort_until_gone(doomed, partial(list_uploads, context), _ROUNDS)
+        if len(doomed) > len(left) and any(it.outcome is Outcome.FAILED for it in recovered):
+            # What failed may have failed for want of room.
+            again = yield from _recovered(context, coordination, patience, ())
+            settled = [it for it in recovered if it.outcome is not Outcome.FAILED]
+            recovered = settled + again
+    entries = [_entry(it, apply, left.get(it.upload)) for it in judged]
+    entries += yield from _old_records(context, records_older_than, apply)
+    return PurgeReport(tuple(entries), tuple(recovered))
+
+
+def _check_named(context: Context, jobs: Collection[str]) -> Step[None]:
+    """A slip of the pen would else look as if that job were settled."""
+    if not jobs:
+        return
+    ids, root = [job for job in sorted(jobs) if is_job_id(job)], context.root
+    keys = [key for job in ids for key in (root.open_key(job), root.decision_key(job))]
+    found = yield All(tuple(Head(key) for key in keys))
+    recorded = {key for key, it in zip(keys, found, strict=True) if isinstance(it, Found)}
+    known = {job for job in ids if {root.open_key(job), root.decision_key(job)} & recorded}
+    if known >= set(jobs):
+        return
+    uploads, heads = yield All((list_uploads(context), all_heads(context)))
+    known |= {job_in_key(upload.key) for upload in uploads}
+    known |= {state.head.claim for state in heads if isinstance(state, HeadState)}
+    for job in sorted(set(jobs) - known):
+        raise InvalidInputError(
+            f"There is no record, no claim and no upload of a job {job!r} here; nothing was "
+            "changed.",
+            table=root.url,
+            remedy=f"`zero-rename jobs {root.url}` lists the jobs that are open, `zero-rename "
+            f"uploads list {root.url}` the uploads with their jobs.",
+        )
+
+
+def _old_records(context: Context, kept_for: float, apply: bool) -> Step[list[PurgeEntry]]:
+    """Remove the records that nobody needs any more, or say which these are."""
+    old, parts = yield All((find_old_records(context, kept_for), find_old_parts(context, kept_for)))
+    found = [*old, *parts]
+    failed: Mapping[str, str] = {}
+    if apply:
+        failed = yield from remove((it.item.key, it.item.etag) for it in found)
+    action = PurgeAction.REMOVED if apply else PurgeAction.WOULD_REMOVE
+    entries = []
+    for it in found:
+        key, done, reason = it.item.key, action, it.reason
+        if key in failed:
+            done, reason = PurgeAction.FAILED, f"{reason}; it could not be removed ({failed[key]})"
+        entries.append(PurgeEntry(key, "", None, it.item.last_modified, done, reason))
+    return entries
+
+
+def _recovered(
+    context: Context, coordination: Coordination, patience: float | None, dead: Collection[str]
+) -> Step[list[Recovered]]:
+    """Open jobs settled, those named as dead first, and claims of jobs that are gone."""
+    outcomes: list[Recovered] = []
+    if coordination is Coordination.STORE:
+        for job in dead:
+            outcome = yield from give_up(context, job)
+            outcomes += [outcome] if outcome else []
+    outcomes += yield from recover(context, patience)
+    if coordination is Coordination.STORE:
+        outcomes += yield from release_dead_claims(context)
+    return outcomes
+
+
+def _planned(
+    context: Context, coordination: Coordination, patience: float | None, dead: Collection[str]
+) -> Step[list[Recovered]]:
+    """What :func:`_recovered` would do."""
+    outcomes = yield from plan_recovery(context, patience)
+    if coordination is Coordination.NONE:
+        return outcomes
+    outcomes = [
+        replace(it, outcome=Outcome.WOULD_ABORT, detail="named as dead")
+        if it.job in dead and it.outcome is Outcome.LEFT
+        else it
+        for it in outcomes
+    ]
+    return outcomes + (yield from dead_claims(context))
+
+
+def _entry(it: Judged, apply: bool, failure: str | None) -> PurgeEntry:
+    action, reason = PurgeAction.KEPT, it.reason
+    if it.abort:
+        action = PurgeAction.ABORTED if apply else PurgeAction.WOULD_ABORT
+    if failure is not None:
+        action = PurgeAction.FAILED
+        reason += f"; it is still listed after {_ROUNDS.tries} rounds of aborting ({failure})"
+    upload = it.upload
+    return PurgeEntry(upload.key, upload.upload_id, it.job, upload.initiated, action, reason)
+
+
+def recover_all(context: Context, patience: float | None = None) -> Step[list[Recovered]]:
+    """As :func:`.recovery.recover`, and claims of jobs that are gone taken off partitions.
+
+    A head that the index knows as it is carries no claim, so that few are read.
+    """
+    outcomes = yield from recover(context, patience)
+    left = yield from _claims_of_closed_jobs(context, (yield from _unindexed_heads(context)))
+    if left:
+        facts, _ = yield from known(context, (yield from find_table(context)))
+        outcomes += yield from _each(left, partial(_release, replace(context, facts=facts)))
+    return outcomes
+
+
+def plan_all(context: Context, patience: float | None = None) -> Step[list[Recovered]]:
+    """What :func:`recover_all` would do. Changes nothing."""
+    outcomes = yield from plan_recovery(context, patience)
+    left = yield from _claims_of_closed_jobs(context, (yield from _unindexed_heads(context)))
+    return outcomes + (yield from _each(left, partial(_would_release, context)))
+
+
+def release_dead_claims(context: Context) -> Step[list[Recovered]]:
+    """Resolve claims of jobs that have no open record any more: one GET a head.
+
+    A job that was declared dead while it still wrote may put its claim on a head after its
+    clean-up was done, and then die: nothing but the head tells. Whoever claims the head next takes
+    such a claim off; this does it for partitions that nobody writes.
+    """
+    found = yield from _claims_of_closed_jobs(context, (yield from all_heads(context)))
+    return (yield from _each(found, partial(_release, context)))
+
+
+def dead_claims(context: Context) -> Step[list[Recovered]]:
+    """What :func:`release_dead_claims` would do. Changes nothing."""
+    found = yield from _claims_of_closed_jobs(context, (yield from all_heads(context)))
+    return (yield from _each(found, partial(_would_release, context)))
+
+
+#: A head and the job whose claim it carries; or why the head cannot be read.
+_Claim = tuple[HeadState, str] | DamagedError
+
+
+def _claims_of_closed_jobs(
+    context: Context, states: Sequence[HeadState | DamagedError]
+) -> Step[list[_Claim]]:
+    """Heads with the claim of a job that has no open record; those that cannot be read."""
+    found: list[_Claim] = []
+    for state in states:
+        if isinstance(state, DamagedError):
+            found.append(state)
+            continue
+        job = state.head.claim
+        if job is not None and (yield from read_open(context, job)) is None:
+            found.append((state, job))
+    return found
+
+
+def _unindexed_heads(context: Context) -> Step[list[HeadState]]:
+    """The heads of partitions that have changed since the index was written, or that it left out
+    for their claims. Verification names those that cannot be read."""
+    listing = yield from list_heads_and_index(context)
+    known_as_they_are: Collection[str] = ()
+    if listing.index is not None:
+        known_as_they_are = still_true((yield from read_index(context)).entries, listing.heads)
+    slots = [it.slot for name, it in listing.heads.items() if name not in known_as_they_are]
+    states = yield All(tuple(or_damage(read_head(context, slot)) for slot in slots))
+    return [state for state in states if isinstance(state, HeadState)]
+
+
+def _each(
+    found: Iterable[_Claim], treat: Callable[[HeadState, str], Step[Recovered]]
+) -> Step[list[Recovered]]:
+    outcomes = []
+    for it in found:
+        if isinstance(it, DamagedError):
+            outcomes.append(Recovered.failed("", it))
+        else:
+            outcomes.append((yield from treat(*it)))
+    return outcomes
+
+
+def _would_release(context: Context, state: HeadState, job: str) -> Step[Recovered]:
+    decided = yield from or_damage(read_decision(context, job))
+    if isinstance(decided, DamagedError):
+        return Recovered.failed(job, decided)
+    if decided is not None and decided.decision.is_commit:
+        return Recovered(job, Outcome.WOULD_FINISH, f"apply {state.slot.name}")
+    return Recovered(job, Outcome.WOULD_ABORT, f"take its claim off {state.slot.name}")
+
+
+def _release(context: Context, state: HeadState, job: str) -> Step[Recovered]:
+    try:
+        decided = yield from decide_abort(context, job)
+    except (DamagedError, StoreFullError) as error:
+        return Recovered.failed(job, error)
+    if decided.decision.is_commit:
+        yield from finish(context, decided)
+        return Recovered(job, Outcome.COMMITTED, f"applied {state.slot.name}")
+    yield from release_claim(context, state.slot, job)
+    return Recovered(job, Outcome.ABORTED, f"took its claim off {state.slot.name}")

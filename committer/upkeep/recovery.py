@@ -1,0 +1,382 @@
+"""Recovery: for every open record, apply, finish the clean-up, leave alone, or fence."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import islice
+
+from ..commit.abort import abort_own, claimable, claimable_slots, fence, unfinished_abort
+from ..commit.apply import finish
+from ..commit.close import Swept, delete_open_record, sweep_jobs
+from ..commit.first_job import confirm
+from ..commit.open import OpenEntry, read_open
+from ..commit.state.context import Context
+from ..commit.state.decide import Decided, read_decision
+from ..commit.state.found_table import FoundTable, find_table, read_table
+from ..commit.state.heads import ListedHead, all_heads, list_heads
+from ..commit.state.job_state import Aborted
+from ..commit.state.open_jobs import list_open
+from ..commit.state.tolerance import or_damage, or_error
+from ..errors import (
+    DamagedError,
+    InvalidInputError,
+    StoreRefusedError,
+    StoreUnfitError,
+    UnfinishedCommitError,
+    ZeroRenameError,
+    counted,
+)
+from ..format.job_spec import NOBODY, Coordination, Owner
+from ..format.records.decision import Verdict
+from ..format.records.head import HeadState, Slot
+from ..format.records.store_facts import StoreFacts
+from ..store.requests import All, ListObjects, Step
+
+#: Jobs that are settled at once: their decisions are in memory together.
+_AT_ONCE = 64
+
+
+class Outcome(StrEnum):
+    """What became of an open job, or would: would-finish is committed already, and would-abort
+    covers the clean-up of one that is aborted."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    LEFT = "left"
+    FAILED = "failed"
+    WOULD_FINISH = "would-finish"
+    WOULD_ABORT = "would-abort"
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """What recovery did with one open job, and why.
+
+    :param lasting: it failed, and will until a person does something about it.
+    """
+
+    job: str
+    outcome: Outcome
+    detail: str
+    lasting: bool = False
+
+    @staticmethod
+    def failed(job: str, error: ZeroRenameError) -> Recovered:
+        """It could not be settled."""
+        return Recovered(job, Outcome.FAILED, str(error), is_lasting(error))
+
+
+def is_lasting(error: ZeroRenameError) -> bool:
+    """Whether the same would fail again: not for the store's weather, nor for another job."""
+    return isinstance(error, DamagedError | InvalidInputError | StoreRefusedError | StoreUnfitError)
+
+
+@dataclass(frozen=True)
+class OpenJob:
+    """A job with an open record.
+
+    :param age_seconds: seconds without a heartbeat, by the store's clock.
+    :param decided: its verdict; ``None`` while it has none.
+    :param damage: what of its records cannot be read; ``""`` where all can.
+    """
+
+    job: str
+    owner: Owner
+    age_seconds: float
+    decided: Verdict | None
+    once: str | None
+    damage: str = ""
+
+
+#: The least that a store of which nothing is known may keep.
+_LEAST_FACTS = StoreFacts(
+    atomic=False, conditional_delete=False, uploads_by_prefix=False, complete_resurrects=True
+)
+
+
+def open_jobs(context: Context) -> Step[list[OpenJob]]:
+    """The jobs with an open record, oldest first."""
+    jobs = yield from list_open(context)
+    found = yield All(tuple(_open_job(context, job) for job in sorted(jobs)))
+    return [job for job in found if job is not None]
+
+
+def _open_job(context: Context, job: str) -> Step[OpenJob | None]:
+    entry = yield from read_open(context, job)
+    if entry is None:
+        return None
+    decided = yield from or_damage(read_decision(context, job))
+    verdict = decided.decision.verdict if isinstance(decided, Decided) else None
+    met = [error for error in (entry.damage, decided) if isinstance(error, DamagedError)]
+    damage = " ".join(str(error) for error in met)
+    if entry.record is None:
+        return OpenJob(job, NOBODY, entry.silent_for, verdict, None, damage)
+    record = entry.record
+    return OpenJob(job, record.owner, entry.silent_for, verdict, record.once, damage)
+
+
+def known(context: Context, found: FoundTable | None) -> Step[tuple[StoreFacts, Coordination]]:
+    """What ``table.json`` says of the store and the table.
+
+    A first job that died before its commit made the table left records and no table: its store is
+    known where it had begun to make it, and the least is assumed where not.
+
+    :param found: what lies at ``table.json``.
+    :raises TableNotFoundError: no table, and no record of any job.
+    """
+    if found is not None and found.counts:
+        return found.record.facts, found.record.coordination
+    records = yield ListObjects(context.root.control_prefix)
+    if not records.objects:
+        yield from read_table(context)
+    facts = _LEAST_FACTS if found is None else found.record.facts
+    return facts, Coordination.STORE
+
+
+def recover(context: Context, patience: float | None = None) -> Step[list[Recovered]]:
+    """Settle every open job of a table.
+
+    :param patience: seconds an undecided job may be silent; ``None`` takes each job's own: ten
+        of its intervals, or its maximum duration where nobody sends heartbeats.
+    """
+    found = yield from find_table(context)
+    facts, coordination = yield from known(context, found)
+    context = replace(context, facts=facts)
+    if coordination is Coordination.NONE:
+        return (yield from _report_only(context))
+    if found is not None and found.counts:
+        yield from confirm(context, found)
+    return (yield from _recover_jobs(context, sorted((yield from list_open(context))), patience))
+
+
+def plan_recovery(context: Context, patience: float | None = None) -> Step[list[Recovered]]:
+    """What :func:`recover` would do, by the same judgement. Changes nothing."""
+    facts, coordination = yield from known(context, (yield from find_table(context)))
+    context = replace(context, facts=facts)
+    if coordination is Coordination.NONE:
+        return (yield from _report_only(context))
+    jobs = sorted((yield from list_open(context)))
+    found = yield All(tuple(or_damage(_plan_one(context, job, patience)) for job in jobs))
+    return [
+        Recovered.failed(job, it) if isinstance(it, DamagedError) else it
+        for job, it in zip(jobs, found, strict=True)
+        if it is not None
+    ]
+
+
+def _plan_one(context: Context, job: str, patience: float | None) -> Step[Recovered | None]:
+    judged = yield from judge_job(context, job, patience)
+    return None if judged is None else judged.plan()
+
+
+def settle_jobs(context: Context, jobs: Collection[str]) -> Step[list[Recovered]]:
+    """Settle jobs whose processes have ended, however short their silence.
+
+    :return: none of those that are not open, or are their owners' alone to settle (coordination
+        *none*).
+    """
+    facts, coordination = yield from known(context, (yield from find_table(context)))
+    if coordination is Coordination.NONE:
+        return []
+    return (yield from _recover_jobs(replace(context, facts=facts), sorted(jobs), 0.0))
+
+
+def _report_only(context: Context) -> Step[list[Recovered]]:
+    """What is open on a table of coordination *none*, where nobody but the owner may act."""
+    found = yield from open_jobs(context)
+    left = []
+    for job in found:
+        silent = f"silent for {job.age_seconds:.0f} s"
+        detail = {
+            None: f"undecided, {silent}; nothing of it is visible. If its process is dead, delete "
+            f"its open record, then: zero-rename purge {context.root.url} --job {job.job} --apply",
+            Verdict.ABORT: f"aborted, its clean-up is not finished, {silent}. If its process is "
+            "dead, delete its open record and purge",
+            Verdict.COMMIT: f"committed and not finished, {silent}; it may be half visible. If "
+            "its process is dead: if it appended, delete the data files with its id in their names "
+            "and run it again; if it replaced, load the same partitions again with mode replace; "
+            "then delete its open record",
+        }[job.decided]
+        record = f"{context.root.bucket}/{context.root.open_key(job.job)}"
+        left.append(Recovered(job.job, Outcome.LEFT, f"{detail} (s3://{record})"))
+    return left
+
+
+@dataclass(frozen=True)
+class JudgedJob:
+    """An open job, as recovery takes it.
+
+    :param allowed: seconds that it may be silent while it is undecided.
+    """
+
+    entry: OpenEntry
+    decided: Decided | None
+    allowed: float
+
+    @property
+    def is_committed(self) -> bool:
+        return self.decided is not None and self.decided.decision.is_commit
+
+    @property
+    def may_live(self) -> bool:
+        """Undecided, and not silent for long enough: nobody but its owner may settle it."""
+        return self.decided is None and self.entry.silent_for < self.allowed
+
+    @property
+    def is_dead(self) -> bool:
+        """To be aborted, or aborted already and not cleaned up."""
+        return not (self.is_committed or self.may_live)
+
+    @property
+    def why_left(self) -> str:
+        unread = "; its open record cannot be read" if self.entry.damage else ""
+        return (
+            f"undecided, last heartbeat {self.entry.silent_for:.0f} s ago of {self.allowed:.0f} s "
+            f"allowed{unread}"
+        )
+
+    @property
+    def why_aborted(self) -> str:
+        return "" if self.decided else f"silent for {self.entry.silent_for:.0f} s"
+
+    def plan(self) -> Recovered:
+        """What recovery would do."""
+        job = self.entry.job
+        if self.may_live:
+            return Recovered(job, Outcome.LEFT, self.why_left)
+        if self.is_committed:
+            return Recovered(job, Outcome.WOULD_FINISH, "it is committed and not finished")
+        return Recovered(
+            job, Outcome.WOULD_ABORT, self.why_aborted or "aborted, its clean-up is not finished"
+        )
+
+
+def judge_job(context: Context, job: str, patience: float | None) -> Step[JudgedJob | None]:
+    """What recovery goes by; ``None``: the job is not open. Changes nothing.
+
+    :param patience: as in :func:`recover`.
+    :raises DamagedError: its decision cannot be read.
+    """
+    entry: OpenEntry | None = yield from read_open(context, job)
+    if entry is None:
+        return None
+    decided = yield from read_decision(context, job)
+    return JudgedJob(entry, decided, entry.patience if patience is None else patience)
+
+
+@dataclass(frozen=True)
+class _Fenced:
+    """A job whose abort decision stands and whose claims are off.
+
+    :param why: it was aborted.
+    """
+
+    job: str
+    why: str
+
+
+def _recover_jobs(
+    context: Context, jobs: Sequence[str], patience: float | None
+) -> Step[list[Recovered]]:
+    """Settle open jobs, :data:`_AT_ONCE` at a time. One that cannot be settled keeps none of the
+    others."""
+    settled: list[Recovered] = []
+    left = iter(jobs)
+    while chunk := tuple(islice(left, _AT_ONCE)):
+        judged = yield All(tuple(or_error(judge_job(context, job, patience)) for job in chunk))
+        # Before any decision. What is claimed afterwards is claimed by a job that lives.
+        dead = any(isinstance(it, JudgedJob) and it.is_dead for it in judged)
+        heads = (yield from or_error(list_heads(context))) if dead else {}
+        met = yield All(tuple(or_error(_settle(context, it, heads)) for it in judged))
+        closed = yield from _close(context, [it for it in met if isinstance(it, _Fenced)])
+        for job, it in zip(chunk, met, strict=True):
+            if isinstance(it, ZeroRenameError):
+                settled.append(Recovered.failed(job, it))
+            elif it is not None:
+                settled.append(closed[job] if isinstance(it, _Fenced) else it)
+    return settled
+
+
+def _settle(
+    context: Context,
+    judged: JudgedJob | ZeroRenameError | None,
+    heads: Mapping[str, ListedHead] | ZeroRenameError,
+) -> Step[Recovered | _Fenced | None]:
+    """Finish a committed job, leave one that may live, fence one that is dead.
+
+    :raises ZeroRenameError: it cannot be settled, or could not be judged.
+    """
+    if isinstance(judged, ZeroRenameError):
+        raise judged
+    if judged is None:
+        return None
+    job, entry = judged.entry.job, judged.entry
+    if judged.decided is not None and judged.is_committed:
+        report = yield from finish(context, judged.decided)
+        return Recovered(job, Outcome.COMMITTED, f"applied: {counted(report.rows, 'row')}")
+    if judged.may_live:
+        return Recovered(job, Outcome.LEFT, judged.why_left)
+    if isinstance(heads, ZeroRenameError):
+        raise heads
+    if entry.record is None:
+        # Only the heads tell what it has claimed. A claim on one that cannot be read either is
+        # left to who mends that head.
+        slots = yield from _claimed_by(context, job)
+    else:
+        slots = claimable(context.root, entry.record, entry.last_modified, heads)
+    committed = yield from fence(context, job, slots)
+    if committed is None:
+        return _Fenced(job, judged.why_aborted or "its clean-up is finished")
+    return Recovered(job, Outcome.COMMITTED, f"decided meanwhile: {counted(committed.rows, 'row')}")
+
+
+def _close(context: Context, fenced: Sequence[_Fenced]) -> Step[dict[str, Recovered]]:
+    """Close fenced jobs. A look at the table's uploads is one for all of them."""
+    if not fenced:
+        return {}
+    swept = yield from or_error(sweep_jobs(context, [it.job for it in fenced]))
+    if isinstance(swept, ZeroRenameError):
+        return {it.job: Recovered.failed(it.job, swept) for it in fenced}
+    closed = yield All(tuple(or_error(_close_one(context, it, swept)) for it in fenced))
+    return {
+        job: Recovered.failed(job, it) if isinstance(it, ZeroRenameError) else it
+        for job, it in zip((it.job for it in fenced), closed, strict=True)
+    }
+
+
+def _close_one(context: Context, fenced: _Fenced, swept: Swept) -> Step[Recovered]:
+    error = swept.errors.get(fenced.job)
+    if error is not None:
+        raise unfinished_abort(error) if isinstance(error, UnfinishedCommitError) else error
+    yield from delete_open_record(context, fenced.job)
+    uploads = swept.aborted[fenced.job]
+    return Recovered(
+        fenced.job, Outcome.ABORTED, f"{fenced.why}; {counted(uploads, 'upload')} aborted"
+    )
+
+
+def give_up(context: Context, job: str) -> Step[Recovered | None]:
+    """Abort an undecided job on the word of who knows that it is dead; ``None``: it is not open.
+
+    On a store that is full its uploads go before the decision, for which there is no room.
+    """
+    entry: OpenEntry | None = yield from read_open(context, job)
+    if entry is None:
+        return None
+    if entry.record is None:
+        slots = yield from _claimed_by(context, job)
+    else:
+        slots = yield from claimable_slots(context, entry.record, entry.last_modified)
+    result = yield from abort_own(context, job, slots, lambda holders: True)
+    if isinstance(result, Aborted):
+        return Recovered(
+            job, Outcome.ABORTED, f"named as dead; {counted(result.uploads, 'upload')} aborted"
+        )
+    return Recovered(job, Outcome.COMMITTED, f"it was committed: {counted(result.rows, 'row')}")
+
+
+def _claimed_by(context: Context, job: str) -> Step[list[Slot]]:
+    states = yield from all_heads(context)
+    return [s.slot for s in states if isinstance(s, HeadState) and s.head.claim == job]

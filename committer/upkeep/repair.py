@@ -1,0 +1,194 @@
+"""Accepting a loss: a committed job whose uploads are gone would hold its claims for ever.
+
+A lifecycle rule or a foreign tool that aborts uploads between a job's decision and its apply
+takes files that are decided. Nobody can move those partitions' heads then, and every later writer
+stops at the claim. To accept the loss is to write the decision again with those files under
+``lost``: from then on readers, appliers, markers and reports go by the files that exist, and what
+is lost stays on record where the job's own history is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from ..commit.apply import finish
+from ..commit.close import list_uploads
+from ..commit.complete import is_that_file
+from ..commit.open import OpenEntry, read_open
+from ..commit.state.context import Context
+from ..commit.state.decide import Decided, amend, read_decision
+from ..commit.state.found_table import read_table
+from ..commit.state.heads import read_head
+from ..commit.state.open_jobs import list_open
+from ..commit.state.tolerance import or_damage
+from ..errors import DamagedError, DataLostError, InvalidInputError
+from ..format.job_spec import Coordination
+from ..format.records.decision import Decision
+from ..format.records.head import Slot
+from ..format.records.pending_file import PendingFile
+from ..store.requests import All, Head, Step
+
+
+class RepairAction(StrEnum):
+    """Reported: nothing was changed. Left: nor was it, since the job's owner may live and be about
+    to complete the files. Accepted: the job is applied without its lost files. Finished: nothing
+    was lost, and the job is applied."""
+
+    REPORTED = "reported"
+    LEFT = "left"
+    ACCEPTED = "accepted"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """An open committed job and its lost files.
+
+    :param lost: files whose upload and object are both gone; empty when recovery can finish it.
+    :param removes: files that its replace removes from the partitions that lost files.
+    :param certain: whether there can be no more in ``lost``; ``False`` where the store does not
+        list uploads, and nobody has tried to complete them.
+    :param silent_for: seconds without a heartbeat of the owner, where that is why it was left.
+    """
+
+    job: str
+    action: RepairAction
+    lost: tuple[PendingFile, ...]
+    removes: int
+    certain: bool = True
+    silent_for: float | None = None
+
+    @property
+    def rows(self) -> int:
+        """Rows lost."""
+        return sum(file.rows for file in self.lost)
+
+
+def repair(
+    context: Context,
+    accept_loss: bool = False,
+    job: str | None = None,
+    patience: float | None = None,
+) -> Step[list[Repaired]]:
+    """Look at open committed jobs for files that are gone, and go on without them.
+
+    :param accept_loss: apply each job without what it lost; ``False`` changes nothing.
+    :param job: this job only.
+    :param patience: seconds that the owner of a job that lost files must have been silent before
+        its loss is accepted; ``None`` takes each job's own, 0 says that its process has ended.
+    :raises InvalidInputError: the table has no heads, or ``job`` is no open committed job.
+    :raises DamagedError: the decision of ``job`` cannot be read.
+    :raises UnfinishedCommitError: a decision changed meanwhile; run it again.
+    """
+    table = yield from read_table(context)
+    context = replace(context, facts=table.facts)
+    if table.coordination is Coordination.NONE:
+        raise InvalidInputError(
+            "In a table of coordination=none no head waits for a file; nothing was changed.",
+            table=context.root.url,
+            remedy="If the damaged job replaced partitions, load the same ones again with mode "
+            "replace; if it appended, delete the data files with its id in their names and run it "
+            "again.",
+        )
+    found = []
+    for name in sorted((yield from list_open(context))):
+        if job is not None and name != job:
+            continue
+        decided = yield from or_damage(read_decision(context, name))
+        if isinstance(decided, DamagedError):
+            if job is not None:
+                raise decided
+            continue  # Nobody knows what it decided; the doctor names it.
+        if decided is not None and decided.decision.is_commit:
+            repairing = _repair_one(context, decided, accept_loss, patience)
+            found.append((yield from repairing))
+    if job is not None and not found:
+        raise InvalidInputError(
+            "There is no open committed job of this id here; nothing was changed.",
+            table=context.root.url,
+            job=job,
+            remedy=f"See what is open: zero-rename jobs {context.root.url}",
+        )
+    return found
+
+
+def _repair_one(
+    context: Context, decided: Decided, accept_loss: bool, patience: float | None
+) -> Step[Repaired]:
+    job = decided.decision.job
+    # Before the look for files: what a living owner completes between the two is found.
+    entry: OpenEntry | None = yield from read_open(context, job)
+    lost = yield from find_lost(context, decided)
+    silent_for = None
+    if entry is not None and entry.silent_for < (entry.patience if patience is None else patience):
+        silent_for = entry.silent_for
+    if not accept_loss or (lost and silent_for is not None):
+        action = RepairAction.LEFT if accept_loss else RepairAction.REPORTED
+        removes = _removed_with(decided.decision, lost)
+        certain = context.facts.uploads_listed
+        return Repaired(job, action, lost, removes, certain, silent_for if accept_loss else None)
+    accepted: tuple[PendingFile, ...] = ()
+    while True:
+        if lost:
+            decided = yield from amend(context, decided, without(decided.decision, lost))
+            accepted += lost
+        try:
+            yield from finish(context, decided)
+        except DataLostError as error:
+            # An upload that is listed and has lost its parts shows itself only when completed.
+            lost = tuple(file for file in decided.decision.files if file.key == error.key)
+            if not lost or silent_for is not None:
+                raise
+            continue
+        action = RepairAction.ACCEPTED if accepted else RepairAction.FINISHED
+        return Repaired(job, action, accepted, _removed_with(decided.decision, accepted))
+
+
+def find_lost(context: Context, decided: Decided) -> Step[tuple[PendingFile, ...]]:
+    """The decided files that can be found neither as upload nor as object, another object at their
+    key being none. Changes nothing. Of a store that does not list uploads nobody knows any.
+
+    Uploads are listed before objects are looked at, so that one that another process completes in
+    between is seen. Last, only partitions that still carry the claim count: once a head has
+    moved, a later job may have removed the files.
+    """
+    if not context.facts.uploads_listed:
+        return ()
+    decision = decided.decision
+    listed = yield from list_uploads(context)
+    uploads = {(upload.key, upload.upload_id) for upload in listed}
+    missing = [file for file in decision.files if (file.key, file.upload_id) not in uploads]
+    looks = yield All(tuple(Head(file.key) for file in missing))
+    claimed = yield from _claimed(context, decision)
+    return tuple(
+        file
+        for file, found in zip(missing, looks, strict=True)
+        if not is_that_file(found, decision.job, file) and file.partition in claimed
+    )
+
+
+def _claimed(context: Context, decision: Decision) -> Step[set[str]]:
+    """The partitions whose heads carry the job's claim."""
+    names = [change.partition for change in decision.partitions]
+    states = yield All(tuple(read_head(context, Slot.partition(context.root, n)) for n in names))
+    return {state.slot.name for state in states if state.head.claim == decision.job}
+
+
+def without(decision: Decision, lost: Collection[PendingFile]) -> Decision:
+    """The decision with ``lost`` moved from each partition's files to its losses."""
+    changes = tuple(
+        replace(
+            change,
+            files=tuple(file for file in change.files if file not in lost),
+            lost=change.lost + tuple(file for file in change.files if file in lost),
+        )
+        for change in decision.partitions
+    )
+    return replace(decision, partitions=changes)
+
+
+def _removed_with(decision: Decision, lost: Collection[PendingFile]) -> int:
+    partitions = {file.partition for file in lost}
+    return sum(len(c.removals) for c in decision.partitions if c.partition in partitions)

@@ -1,0 +1,302 @@
+"""Resolution of a conflict over a partition: which runs' rows it shall hold, as a new atomic job.
+
+The job replaces the partition by the rows of files that are there, and refuses where the partition
+has changed since it was looked at: that look, at its head, is the job's base and comes before all
+else that a plan is made of, decisions, lists of files and a listing. What it replaces stays in the
+store, where no reader through the heads sees it, unless it is to be discarded: so the same can be
+undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ..commit.snapshot import Snapshot, Survey, take_snapshot
+from ..commit.state.context import Context
+from ..commit.state.data_listing import list_data
+from ..commit.state.decide import Decided, read_decision
+from ..commit.state.partition_files import files_of_decision
+from ..commit.state.tolerance import or_damage
+from ..errors import InvalidInputError
+from ..format.job_spec import JobSpec, Mode, Owner, SuccessMarkers
+from ..format.layout import jobs_on_record
+from ..format.records.data_file import DataFile
+from ..store.listing import list_objects
+from ..store.requests import All, Step
+from .compaction import all_of, origins_of
+from .conflicts import ConflictReport, PartitionConflict, conflicts_in, files_of_job
+
+
+class Keep(StrEnum):
+    """Policies: whose rows stay, of those that conflict. Those of other runs always do."""
+
+    NEWEST = "newest"
+    ALL = "all"
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """What a partition is to hold, or holds since ``job`` committed.
+
+    :param kept: jobs whose rows stay; ``dropped``: whose do not.
+    :param files: that the rows are read from.
+    :param rows: ``None`` where foreign files are among them, whose rows nobody counted.
+    """
+
+    partition: str
+    kept: tuple[str, ...]
+    dropped: tuple[str, ...]
+    files: int
+    rows: int | None
+    job: str | None = None
+
+
+@dataclass(frozen=True)
+class ResolutionPlan:
+    """A resolution, the files whose rows make it, and the state that it was worked out from.
+
+    :param origins: the jobs that wrote those rows first.
+    """
+
+    resolution: Resolution
+    files: tuple[DataFile, ...]
+    snapshot: Snapshot
+    origins: tuple[str, ...]
+
+    def spec(self, owner: Owner, discard: bool) -> JobSpec:
+        """The job that carries it out."""
+        partitions = () if not self.snapshot.partition_by else (self.resolution.partition,)
+        return JobSpec(
+            self.snapshot.schema,
+            Mode.REPLACE,
+            replace_partitions=partitions,
+            replace_table=not partitions,
+            base=self.snapshot.base,
+            keep_replaced=not discard,
+            merges={self.resolution.partition: self.origins},
+            success_markers=SuccessMarkers.NONE,
+            owner=owner,
+        )
+
+
+def plan_resolution(
+    context: Context, partition: str, keep: Sequence[str], window: float, since: float
+) -> Step[ResolutionPlan]:
+    """Work out what a partition is to hold. Changes nothing.
+
+    :param keep: :class:`Keep`, or the ids of jobs of the conflict.
+    :param window: with ``since``, as in :func:`.conflicts.find_conflicts`.
+    :raises InvalidInputError: there is no such conflict, or files of a job to keep are gone.
+    """
+    # Before the report: what comes after this look is nobody's to drop, and refuses the job.
+    snapshot: Snapshot = yield from take_snapshot(context, [partition])
+    report: ConflictReport = yield from conflicts_in(context, Survey(snapshot), window, since)
+    conflict = next((it for it in report.conflicts if len(it.touches) > 1), None)
+    if conflict is None:
+        raise InvalidInputError(
+            f"No two runs touched {partition} so near to each other in that time; nothing was "
+            "changed.",
+            table=context.root.url,
+            remedy="Give a greater --window or --since; zero-rename conflicts "
+            f"{context.root.url} names what there is.",
+        )
+    kept = _kept(context, conflict, keep)
+    files, origins = yield from _files_of(context, conflict, kept, snapshot.files)
+    yield from _require(context, partition, files)
+    dropped = [it.job for it in conflict.touches if it.job not in kept]
+    return _plan(partition, kept, dropped, files, snapshot, origins)
+
+
+def _files_of(
+    context: Context,
+    conflict: PartitionConflict,
+    kept: Collection[str],
+    visible: Sequence[DataFile],
+) -> Step[tuple[list[DataFile], frozenset[str]]]:
+    """The files with the rows of the jobs to keep, and of all that are none of the conflict; and
+    the jobs that wrote those rows first.
+
+    :raises InvalidInputError: rows to keep were written again as one with rows to drop.
+    """
+    named = {it.job for it in conflict.touches}
+    dropped = named.difference(kept)
+    origins = {it.job: frozenset(it.merged or {it.job}) for it in conflict.touches}
+    origins |= yield from origins_of(context, conflict.partition, visible)
+    for job in sorted({file.job for file in visible}):
+        mixed = origins[job] - named if job in dropped else origins[job] & dropped
+        if mixed:
+            raise _one_piece(context, conflict.partition, job, origins[job])
+    files = [file for file in visible if file.job not in dropped]
+    there = all_of(origins, files)
+    # Those that have rows of their own first: what others wrote again may be theirs.
+    for touch in sorted(conflict.touches, key=lambda it: bool(it.merged)):
+        own = origins[touch.job]
+        if touch.job not in kept or touch.visible or not touch.files or own <= there:
+            continue
+        if own & there:
+            raise _one_piece(context, conflict.partition, touch.job, own)
+        files += yield from files_of_job(context, touch.job, conflict.partition)
+        there |= own
+    return files, there
+
+
+def plan_undoing(context: Context, partition: str, job: str) -> Step[ResolutionPlan]:
+    """Work out what a partition held before a job replaced it. Changes nothing.
+
+    By the decisions of all jobs, which say in which order each came: one request a decision.
+
+    :raises InvalidInputError: the job has not changed the partition, others have since, or that
+        state is not on record, whole, or files of it are gone.
+    """
+    # Before the history: what comes after this look refuses the job.
+    snapshot: Snapshot = yield from take_snapshot(context, [partition])
+    changes = yield from _history(context, partition)
+    last = max(changes, default=-1)
+    now = snapshot.epochs.get(partition, 0)
+    if last < 0 or last + 1 != now or changes[last].decision.job != job:
+        raise InvalidInputError(
+            f"{job} is not the job that changed {partition} last; nothing was changed.",
+            table=context.root.url,
+            job=job,
+            remedy=f"zero-rename conflicts {context.root.url} names the runs that did.",
+        )
+    if _only_adds(changes[last], partition):
+        files = [file for file in snapshot.files if file.job != job]
+    else:
+        files = _state_before(context, changes, partition, last)
+    yield from _require(context, partition, files)
+    origins = yield from origins_of(context, partition, files)
+    kept = dict.fromkeys(file.job for file in files if file.job)
+    return _plan(partition, tuple(kept), [job], files, snapshot, all_of(origins, files))
+
+
+def _history(context: Context, partition: str) -> Step[Mapping[int, Decided]]:
+    """The commits that changed a partition, as far as they can be read, by the epoch that they
+    found."""
+    prefix = context.root.decisions_prefix
+    listing = yield from list_objects(prefix)
+    jobs = sorted(jobs_on_record(prefix, listing.keys))
+    found = yield All(tuple(or_damage(read_decision(context, job)) for job in jobs))
+    return {
+        change.base_epoch: it
+        for it in found
+        if isinstance(it, Decided)
+        for change in it.changes.get(partition, ())
+    }
+
+
+def _only_adds(decided: Decided, partition: str) -> bool:
+    changes = decided.changes[partition]
+    return not any(change.replace or change.dropped_job for change in changes)
+
+
+def _state_before(
+    context: Context, changes: Mapping[int, Decided], partition: str, end: int
+) -> list[DataFile]:
+    """What a partition held at an epoch: what its jobs did one after another, from the last
+    replace before it on.
+
+    :raises InvalidInputError: one of them is not on record, whole; or the first of all replaced
+        files that no job of the table wrote.
+    """
+
+    def replaces(epoch: int) -> bool:
+        return any(change.replace for change in changes[epoch].changes[partition])
+
+    start = max((it for it in changes if it < end and replaces(it)), default=0)
+    lost = next((it for it in range(start, end) if not _is_whole(changes.get(it))), None)
+    if end == 0 and any(change.sums.removed for change in changes[0].changes[partition]):
+        lost = 0
+    if lost is not None:
+        decided = changes.get(lost)
+        raise InvalidInputError(
+            f"What {partition} held then is not on record any more: "
+            f"{_why_lost(decided, lost, end)}. Nothing was changed.",
+            table=context.root.url,
+            job=None if decided is None else decided.decision.job,
+            remedy="Load the partition again with mode replace.",
+        )
+    files: dict[str, DataFile] = {}
+    for epoch in range(start, end):
+        gone = {change.dropped_job for change in changes[epoch].changes[partition]}
+        files = {key: file for key, file in files.items() if file.job not in gone}
+        # A run's later try names again what its earlier one found there.
+        files |= {it.key: it for it in files_of_decision(changes[epoch].decision, partition)}
+    return list(files.values())
+
+
+def _is_whole(decided: Decided | None) -> bool:
+    return decided is not None and not decided.decision.settled
+
+
+def _why_lost(decided: Decided | None, epoch: int, end: int) -> str:
+    if decided is None:
+        return f"the decision of the job that went on from epoch {epoch} is gone or damaged"
+    if decided.decision.settled:
+        return "gc has settled it"
+    return "files that no job of the table wrote, which this one replaced"
+
+
+def _kept(context: Context, conflict: PartitionConflict, keep: Sequence[str]) -> tuple[str, ...]:
+    jobs = [it.job for it in conflict.touches]
+    if list(keep) == [Keep.NEWEST]:
+        return (jobs[-1],)
+    if list(keep) == [Keep.ALL]:
+        return tuple(jobs)
+    strangers = [job for job in keep if job not in jobs]
+    if strangers or not keep:
+        what = strangers[0] if strangers else "no job"
+        raise InvalidInputError(
+            f"{what} is none of those that conflict over {conflict.partition}. Nothing was "
+            "changed.",
+            table=context.root.url,
+            remedy=f"Give newest, all, or some of {', '.join(jobs)}.",
+        )
+    return tuple(job for job in jobs if job in keep)
+
+
+def _one_piece(
+    context: Context, partition: str, job: str, origins: Collection[str]
+) -> InvalidInputError:
+    names = [name or "files that no job of the table wrote" for name in sorted(origins)]
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return InvalidInputError(
+        f"The rows of {', '.join(names[:5])}{more} in {partition} were written again as one, by "
+        f"{job}, so they stay or go together. Nothing was changed.",
+        table=context.root.url,
+        job=job,
+        remedy="Keep or leave out all of them; or, where it was the last change, take it back "
+        f"first: zero-rename resolve {context.root.url} {partition} --undo {job} --apply",
+    )
+
+
+def _require(context: Context, partition: str, files: Collection[DataFile]) -> Step[None]:
+    """:raises InvalidInputError: one of the files is no longer there."""
+    listed = yield from list_data(context.root, partition)
+    sizes = {item.key: item.size for item in listed}
+    lost = [file for file in files if sizes.get(file.key) != file.size]
+    if lost:
+        raise InvalidInputError(
+            f"{len(lost)} of {len(files)} files with the rows to keep in {partition} are gone: a "
+            "replace has removed them. Nothing was changed.",
+            table=context.root.url,
+            job=lost[0].job or None,
+            key=lost[0].key,
+            remedy="Keep what is visible, and run the job again whose rows are wanted.",
+        )
+
+
+def _plan(
+    partition: str,
+    kept: tuple[str, ...],
+    dropped: Sequence[str],
+    files: Sequence[DataFile],
+    snapshot: Snapshot,
+    origins: Collection[str],
+) -> ResolutionPlan:
+    counted = all(not file.is_foreign for file in files)
+    rows = sum(file.rows for file in files) if counted else None
+    resolution = Resolution(partition, kept, tuple(dropped), len(files), rows)
+    return ResolutionPlan(resolution, tuple(files), snapshot, tuple(sorted(origins)))

@@ -1,0 +1,128 @@
+"""Problems of a store, now and since a table was made, and rights that are missing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..commit.state.context import Context
+from ..commit.state.probe import probe
+from ..commit.state.rights import FINISHING, READING, missing_rights
+from ..errors import OutcomeUnknownError, StoreRefusedError, StoreUnfitError
+from ..format.job_spec import Coordination
+from ..format.records.store_facts import StoreFacts, other_stores
+from ..format.records.table_record import TableRecord
+from ..store.conditional_put import Written, put_record
+from ..store.requests import Found, Get, Put, Step
+from .problem import Problem
+
+
+def about_rights(context: Context) -> Step[list[Problem]]:
+    """The rights of a writer that these credentials lack, one by one, but for s3:PutObject."""
+    missing = yield from missing_rights(context.root, context.write_id(), READING + FINISHING)
+    return [_right(right.action, str(right), right.need) for right in missing]
+
+
+def _right(action: str, named: str, need: str) -> Problem:
+    return Problem(
+        "right missing",
+        action,
+        f"These credentials lack {named}. Nobody can {need} without it.",
+        "Grant it where they are to write; a reader needs s3:GetObject and s3:ListBucket only.",
+    )
+
+
+def about_store(context: Context, table: TableRecord | None) -> Step[list[Problem]]:
+    """What the store does now, found out by a probe, against what is known of it.
+
+    Writes small objects and an upload below ``_zero_rename/probe/``, and removes them.
+
+    :param table: ``None`` where there is no table yet.
+    :raises StoreUnreachableError: the store did not answer certainly.
+    """
+    try:
+        now = yield from probe(context.root, context.write_id)
+        if table is None:
+            now.require_listing(context.root)
+            now.require_coordination(context.root)
+    except StoreUnfitError as error:
+        return [Problem("store unfit", context.root.bucket, error.message, error.remedy or "")]
+    except StoreRefusedError as error:
+        if not error.lacks_right:
+            raise
+        return [_right("s3:PutObject", "s3:PutObject or s3:DeleteObject", "write or probe")]
+    known = now if table is None else table.facts.weaker(now)
+    coordination = Coordination.STORE if table is None else table.coordination
+    problems = _about_facts(known, coordination)
+    return problems if table is None else problems + _about_changes(context, table.facts, now)
+
+
+def _about_facts(facts: StoreFacts, coordination: Coordination) -> list[Problem]:
+    server = facts.server or "unnamed"
+    if coordination is Coordination.STORE and not facts.atomic:
+        return [
+            Problem(
+                "store not atomic",
+                server,
+                "This store checks a condition and writes in two steps, so two writers may both "
+                "win. A second writer is refused while one is open.",
+                "Let one job write at a time, or move the table to another store: "
+                f"{other_stores(facts.server)}.",
+            )
+        ]
+    if coordination is Coordination.NONE and facts.atomic and facts.conditional_put:
+        return [
+            Problem(
+                "not coordinated",
+                server,
+                "The table has coordination=none, and this store keeps conditional writes.",
+                "Write new tables with coordination=store: writers then notice each other and "
+                "any process can finish a commit.",
+            )
+        ]
+    return []
+
+
+def _about_changes(context: Context, then: StoreFacts, now: StoreFacts) -> list[Problem]:
+    return [
+        Problem(
+            "store has changed",
+            name,
+            f"When the table was made, the store ({now.server or 'unnamed'}) behaved otherwise: "
+            f"{follows}. Every job goes by what table.json says.",
+            f"Undo the change, or record it: zero-rename doctor {context.root.url} --apply",
+        )
+        for name, follows in then.lost(now).items()
+    ]
+
+
+def renew_facts(context: Context) -> Step[StoreFacts]:
+    """Probe the store, and record in ``table.json`` what it does not keep any more.
+
+    Promises are only ever taken back: a race that nobody lost proves nothing. Jobs that are open
+    go by what they have read.
+
+    :returns: what is recorded now; what the store does, where there is no table.
+    :raises OutcomeUnknownError: the store did not say whether it was written.
+    """
+    key = context.root.table_key
+    found = yield Get(key)
+    if not isinstance(found, Found):
+        return (yield from probe(context.root, context.write_id))
+    record = TableRecord.decode(found.body, key)
+    now = yield from probe(context.root, context.write_id)
+    facts = record.facts.weaker(now)
+    if facts == replace(record.facts, server=facts.server):
+        return record.facts
+    write_id = context.write_id()
+    changed = replace(record, write_id=write_id, facts=facts)
+    condition = found.etag if facts.conditional_put else None
+    outcome = yield from put_record(Put(key, changed.encode(), if_match=condition), write_id)
+    if not isinstance(outcome, Written):
+        raise OutcomeUnknownError(
+            "The store did not confirm that table.json was written again; its former text, or "
+            "the new one, stands.",
+            table=context.root.url,
+            key=key,
+            remedy="Run it again.",
+        )
+    return facts

@@ -1,0 +1,150 @@
+"""Symlink manifests of a whole table: begun, written anew, or given up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ..commit.snapshot import Snapshot
+from ..commit.state.context import Context
+from ..commit.state.found_table import FoundTable, find_table, read_table
+from ..commit.state.heads import list_heads, read_head
+from ..commit.state.open_jobs import list_open
+from ..commit.state.partition_files import read_commit
+from ..commit.state.symlink_manifest import symlinks_of, write_symlinks
+from ..commit.state.tolerance import or_damage
+from ..errors import DamagedError, InvalidInputError, OutcomeUnknownError, UnfinishedCommitError
+from ..format.job_spec import Coordination
+from ..format.records.table_record import TableRecord
+from ..store.conditional_put import Uncertain, Written, put_record
+from ..store.deletion import remove
+from ..store.listing import list_objects
+from ..store.requests import All, Found, Get, Put, Step
+
+_TRIES = 8
+
+
+@dataclass(frozen=True)
+class SymlinksReport:
+    """What became of a table's symlink manifests.
+
+    :param kept: whether each job keeps them from now on.
+    :param partitions: how many partitions have one; ``written``: how many of them were written now,
+        or removed.
+    :param unaware: jobs that are open and began before manifests were kept: what they change may be
+        missing in them until the manifests are written again.
+    """
+
+    kept: bool
+    partitions: int
+    written: int
+    unaware: tuple[str, ...] = ()
+
+
+def keep_symlinks(context: Context) -> Step[SymlinksReport]:
+    """Let each job keep symlink manifests from now on, and write those of all partitions.
+
+    :raises TableNotFoundError: no table of this package.
+    :raises InvalidInputError: a table whose readers list. Nothing was changed.
+    """
+    before = yield from read_table(context)
+    _check(context, before)
+    yield from _note(context, True)
+    # Jobs that read the table's record before it said so opened before: they are open now, or done,
+    # and what is done is in the heads.
+    unaware = () if before.symlinks else tuple(sorted((yield from list_open(context))))
+    heads = yield from list_heads(context)
+    states = yield All(tuple(read_head(context, heads[name].slot) for name in heads))
+    jobs = sorted({job for state in states for job in state.head.decisions})
+    found = yield All(tuple(or_damage(read_commit(context, job)) for job in jobs))
+    known = tuple(decided for decided in found if not isinstance(decided, DamagedError))
+    names = [state.slot.name for state in states if state.head.epoch]
+    written = yield All(tuple(write_symlinks(context, name, known) for name in names))
+    return SymlinksReport(True, len(names), sum(written), unaware)
+
+
+def drop_symlinks(context: Context, apply: bool) -> Step[SymlinksReport]:
+    """Keep no symlink manifests any more, and remove those that are there.
+
+    :param apply: do it; ``False`` only says what would be done.
+    :raises TableNotFoundError: no table of this package.
+    :raises UnfinishedCommitError: some could not be removed.
+    """
+    table = yield from read_table(context)
+    if not apply:
+        listing = yield from list_objects(context.root.symlinks_prefix)
+        return SymlinksReport(table.symlinks, len(listing.objects), 0)
+    yield from _note(context, False)
+    unaware = tuple(sorted((yield from list_open(context))))
+    listing = yield from list_objects(context.root.symlinks_prefix)
+    failed = yield from remove((item.key, None) for item in listing.objects)
+    if failed:
+        key, cause = next(iter(failed.items()))
+        raise UnfinishedCommitError(
+            f"{len(failed)} symlink manifests could not be removed ({cause}); no job keeps them.",
+            table=context.root.url,
+            key=key,
+            remedy="Run it again.",
+        )
+    return SymlinksReport(False, 0, len(listing.objects), unaware)
+
+
+def _check(context: Context, table: TableRecord) -> None:
+    if table.coordination is Coordination.NONE:
+        raise InvalidInputError(
+            "A table of coordination=none has no heads, which symlink manifests are made of. "
+            "Nothing was changed.",
+            table=context.root.url,
+            remedy="Let the engines read the table's folders.",
+        )
+    if table.unadopted or table.adopting:
+        raise InvalidInputError(
+            "The table has files from before it that no head names, so no manifest could name "
+            "them. Nothing was changed.",
+            table=context.root.url,
+            remedy=f"Adopt them first: zero-rename adopt {context.root.url} --apply",
+        )
+
+
+def _note(context: Context, symlinks: bool) -> Step[None]:
+    for _ in range(_TRIES):
+        found: FoundTable | None = yield from find_table(context)
+        if found is None or found.record.symlinks is symlinks:
+            return
+        record = replace(
+            found.record, write_id=context.write_id(), first=None, instead=None, symlinks=symlinks
+        )
+        put = Put(context.root.table_key, record.encode(), if_match=found.etag)
+        outcome = yield from put_record(put, record.write_id)
+        if isinstance(outcome, Written):
+            return
+        if isinstance(outcome, Uncertain):
+            break
+    raise OutcomeUnknownError(
+        "The store did not confirm that table.json was written again; its former text, or the "
+        "new one, stands.",
+        table=context.root.url,
+        key=context.root.table_key,
+        remedy="Run it again.",
+    )
+
+
+def stale_symlinks(
+    context: Context, before: Snapshot, after: Snapshot
+) -> Step[Iterator[tuple[str, str]]]:
+    """Partition and key of each manifest that says what neither of two states says.
+
+    :param before: a state from before the manifests are read; ``after``: one from after that.
+    """
+    names = sorted(before.epochs)
+    keys = [context.root.symlink_key(name) for name in names]
+    found = yield All(tuple(Get(key) for key in keys))
+    texts = [
+        {name: symlinks_of(context.root, files) for name, files in state.by_partition().items()}
+        for state in (before, after)
+    ]
+    return (
+        (name, key)
+        for name, key, there in zip(names, keys, found, strict=True)
+        if not isinstance(there, Found) or there.body not in [text.get(name, b"") for text in texts]
+    )

@@ -1,0 +1,224 @@
+"""Judge of the uploads below a path: in which table each lies, whose it is, and whether anybody may
+still complete it. Tables and jobs are asked as they are met."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ...commit.state.context import Context
+from ...commit.state.decide import decide_abort
+from ...commit.state.found_table import find_table
+from ...commit.state.tolerance import or_damage
+from ...errors import DamagedError, ZeroRenameError
+from ...format.job_spec import Coordination
+from ...format.layout import TableRoot, job_in_key
+from ...store.requests import All, Found, Head, ListedUpload, ListObjects, Step
+from ..purge_plan import (
+    Fate,
+    Judged,
+    Wanted,
+    Whose,
+    folders_of,
+    judge_page,
+    look_for_tables,
+)
+from ..recovery import JudgedJob, Recovered, judge_job, known, settle_jobs
+from .selection import Selection, UploadsPath
+
+#: Folders of which it is remembered whether they are tables.
+_FOLDERS = 20_000
+
+#: What an upload is told from others by: its key and UploadId.
+Name = tuple[str, str]
+
+
+#: What is known of a job with an open record; ``None``: it has just closed.
+_Asked = JudgedJob | DamagedError | None
+#: Why somebody may still need foreign uploads, by their names.
+Spared = Callable[[Sequence[ListedUpload]], Step[Mapping[Name, str]]]
+
+
+def spare_none(uploads: Sequence[ListedUpload]) -> Step[Mapping[Name, str]]:
+    """Nothing is known of foreign uploads."""
+    yield from ()
+    return {}
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table that uploads lie in, and what is known of its jobs."""
+
+    context: Context
+    coordination: Coordination
+    fates: dict[str, Fate | None]
+
+
+class UploadJudge:
+    """Tables and jobs of the uploads below a path, as far as they have been met."""
+
+    def __init__(
+        self,
+        path: UploadsPath,
+        selection: Selection,
+        apply: bool,
+        spared: Spared,
+        context: Callable[[TableRoot], Context],
+    ) -> None:
+        self._path = path
+        self._context = context
+        self._jobs = selection.jobs
+        self._fences = apply and (not selection.whose or Whose.OURS in selection.whose)
+        self._spared = spared
+        self._folders: dict[str, bool] = {}
+        self._no_job: set[tuple[str, str]] = set()
+        self._tables: dict[str, _Table | DamagedError] = {}
+        self._open: dict[tuple[str, str], _Asked] = {}
+        self._fenced: dict[tuple[str, str], str] = {}
+
+    def look_at_path(self) -> Step[None]:
+        """A first job that died before its commit made the table has left records only."""
+        folder = self._path.prefix.rstrip("/")
+        if folder:
+            records = yield ListObjects(TableRoot(self._path.bucket, folder).control_prefix)
+            self._folders[folder] = bool(records.objects)
+
+    def judged(self, uploads: Sequence[ListedUpload]) -> Step[list[tuple[str | None, Judged]]]:
+        """Each with the root of its table: of those around it the innermost that knows its job."""
+        if len(self._folders) + len(self._no_job) > _FOLDERS:
+            self._folders.clear()
+            self._no_job.clear()
+            yield from self.look_at_path()
+        folders = {folder for upload in uploads for folder in folders_of(upload.key)}
+        yield from look_for_tables(self._path.bucket, folders, self._folders)
+        yield from self._look_for_first_jobs(uploads)
+        by_name = {name_of(upload): upload for upload in uploads}
+        found: dict[Name, tuple[str | None, Judged]] = {
+            name: (None, self._in_no_table(upload)) for name, upload in by_name.items()
+        }
+        todo = {name_of(u): [f for f in folders_of(u.key) if self._folders[f]] for u in uploads}
+        while groups := _by_next_folder(todo):
+            for folder, names in groups.items():
+                judged = yield from self._judged_in(folder, [by_name[name] for name in names])
+                for it in judged:
+                    found[name_of(it.upload)] = (f"s3://{self._path.bucket}/{folder}", it)
+                    if it.whose is not Whose.UNKNOWN:
+                        todo[name_of(it.upload)] = []
+        foreign = [it.upload for _, it in found.values() if it.abort and it.whose is Whose.FOREIGN]
+        spared = yield from self._spared(foreign)
+        for name, why in spared.items():
+            table, it = found[name]
+            found[name] = (table, replace(it, abort=False, reason=why))
+        return [found[name_of(upload)] for upload in uploads]
+
+    def _look_for_first_jobs(self, uploads: Sequence[ListedUpload]) -> Step[None]:
+        """A job whose commit is to make its table has an open record where no table is yet."""
+        asked = set()
+        for upload in uploads:
+            job, folders = job_in_key(upload.key), folders_of(upload.key)
+            if job is not None and not any(self._folders[folder] for folder in folders):
+                asked |= {(folder, job) for folder in folders}
+        places = sorted(asked - self._no_job)
+        roots = [TableRoot(self._path.bucket, folder) for folder, _ in places]
+        keys = [root.open_key(job) for root, (_, job) in zip(roots, places, strict=True)]
+        found = yield All(tuple(Head(key) for key in keys))
+        for place, it in zip(places, found, strict=True):
+            if isinstance(it, Found):
+                self._folders[place[0]] = True
+            else:
+                self._no_job.add(place)
+
+    def _in_no_table(self, upload: ListedUpload) -> Judged:
+        job = job_in_key(upload.key)
+        if job is None:
+            return Judged(upload, None, True, "foreign, and in no table", Whose.FOREIGN)
+        reason = "of a job that no table around it has a record of"
+        return Judged(upload, job, job in self._jobs, reason, Whose.UNKNOWN)
+
+    def _judged_in(self, folder: str, uploads: Sequence[ListedUpload]) -> Step[list[Judged]]:
+        """As the table in ``folder`` takes them."""
+        if folder not in self._tables:
+            context = self._context(TableRoot(self._path.bucket, folder))
+            self._tables[folder] = yield from or_damage(_table(context))
+        table = self._tables[folder]
+        if isinstance(table, DamagedError):
+            why = f"the record of its table cannot be read: {table.message}"
+            return [Judged(u, job_in_key(u.key), False, why, Whose.OURS) for u in uploads]
+        # They are of the age that is meant.
+        wanted = Wanted(foreign_older_than=0.0, jobs=self._jobs)
+        judged = yield from judge_page(table.context, wanted, uploads, table.fates, self._folders)
+        if table.coordination is Coordination.NONE:
+            return judged
+        jobs = sorted({it.job for it in judged if it.is_open and it.job is not None})
+        jobs = [job for job in jobs if (folder, job) not in self._fenced]
+        asked = yield All(tuple(self._ask_job(table, job) for job in jobs))
+        for job, (found, fenced) in zip(jobs, asked, strict=True):
+            self._open[folder, job] = found
+            if fenced:
+                self._fenced[folder, job] = fenced
+        return [self._of_open_job(folder, it) if it.is_open else it for it in judged]
+
+    def _ask_job(
+        self, table: _Table, job: str
+    ) -> Step[tuple[JudgedJob | DamagedError | None, str]]:
+        """Look at an open job; one that is dead is fenced before any upload of it is aborted.
+
+        :returns: what it is, and where it is fenced why.
+        """
+        judged = yield from or_damage(judge_job(table.context, job, None))
+        if not (self._fences and isinstance(judged, JudgedJob) and judged.is_dead):
+            return judged, ""
+        try:
+            decided = yield from decide_abort(table.context, job)
+        except ZeroRenameError as error:
+            return DamagedError(f"it could not be fenced: {error.message}"), ""
+        if decided.decision.is_commit:
+            return replace(judged, decided=decided), ""
+        return judged, judged.why_aborted or "it is aborted"
+
+    def _of_open_job(self, folder: str, it: Judged) -> Judged:
+        """An upload whose job has an open record, by what the job was found to be."""
+        name = (folder, it.job or "")
+        if name in self._fenced:
+            return replace(it, abort=True, reason=f"of a dead job: {self._fenced[name]}")
+        judged = self._open.get(name)
+        if judged is None:
+            return replace(it, reason="its job has just closed")
+        if isinstance(judged, DamagedError):
+            return replace(it, reason=f"its job is open, and {judged.message}")
+        if judged.is_committed:
+            return replace(it, reason="of a job that is committed and not finished: recover it")
+        if judged.may_live:
+            return replace(it, reason=f"its job is open: {judged.why_left}")
+        return replace(
+            it, abort=True, reason=f"of a dead job: {judged.why_aborted or 'it is aborted'}"
+        )
+
+    def settled(self) -> Step[list[Recovered]]:
+        """Finish what fencing began, of the tables that lie wholly below the path."""
+        outcomes: list[Recovered] = []
+        for folder in sorted({folder for folder, _ in self._fenced}):
+            table = self._tables[folder]
+            if f"{folder}/".startswith(self._path.prefix) and isinstance(table, _Table):
+                jobs = sorted(job for place, job in self._fenced if place == folder)
+                outcomes += yield from settle_jobs(table.context, jobs)
+        return outcomes
+
+
+def name_of(upload: ListedUpload) -> Name:
+    """What an upload is told from others by."""
+    return (upload.key, upload.upload_id)
+
+
+def _by_next_folder(todo: Mapping[Name, list[str]]) -> dict[str, list[Name]]:
+    """Uploads by the next table that is to be asked, which is taken off their lists."""
+    groups: dict[str, list[Name]] = {}
+    for name, folders in todo.items():
+        if folders:
+            groups.setdefault(folders.pop(0), []).append(name)
+    return groups
+
+
+def _table(context: Context) -> Step[_Table]:
+    facts, coordination = yield from known(context, (yield from find_table(context)))
+    return _Table(replace(context, facts=facts), coordination, {})

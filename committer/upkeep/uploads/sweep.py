@@ -1,0 +1,196 @@
+"""Uploads under way below a path, page by page: whose each is, how much it holds, and aborting.
+
+Nothing is kept of a page but counts, so that a hundred thousand cost no more memory than a
+thousand. What belongs to a job is judged as a purge does (:mod:`..maintenance.purge_plan`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from ...commit.state.context import Context
+from ...format.layout import TableRoot, job_in_key
+from ...store.deletion import abort_until_gone
+from ...store.requests import All, ListedUpload, ListParts, ListUploads, PartsPage, ServerName, Step
+from ..purge import PurgeAction
+from ..purge_plan import Judged, Whose
+from ..recovery import Recovered
+from .judge import Spared, UploadJudge, spare_none
+from .selection import Selection, UploadsPath
+
+#: A store that lists uploads by prefix as it should; others may show none, as MinIO does.
+_LISTS_BY_PREFIX = "AmazonS3"
+#: Sweeps over a path: the last finds nothing to abort.
+_SWEEPS = 3
+
+
+@dataclass(frozen=True)
+class SeenUpload:
+    """An upload, and what is or would be done with it.
+
+    :param age: seconds, by the store's clock.
+    :param table: the root of the table it lies in; ``None``: in none of this package.
+    :param parts: how many it holds, of ``bytes`` in all; ``None`` where that was not asked for.
+    """
+
+    key: str
+    upload_id: str
+    age: float
+    table: str | None
+    job: str | None
+    whose: Whose
+    action: PurgeAction
+    reason: str
+    parts: int | None = None
+    bytes: int | None = None
+
+
+class UploadSweep:
+    """Looks at the uploads below a path, and aborts those that nobody will complete.
+
+    :param emit: called with each page's, in the order of the listing.
+    :param apply: abort; ``False`` only says which.
+    :param sizes: ask how much each holds: a request an upload, and one more a thousand parts.
+    :param spared: which foreign ones are left, and why.
+    :param context: how a table that is met is worked with.
+    """
+
+    def __init__(
+        self,
+        path: UploadsPath,
+        selection: Selection,
+        emit: Callable[[Sequence[SeenUpload]], None],
+        *,
+        apply: bool = False,
+        sizes: bool = False,
+        spared: Spared = spare_none,
+        context: Callable[[TableRoot], Context] = Context,
+    ) -> None:
+        self._path = path
+        self._selection = selection
+        self._emit = emit
+        self._apply = apply
+        self._sizes = sizes
+        self._judge = UploadJudge(path, selection, apply, spared, context)
+
+    def run(self) -> Step[list[Recovered]]:
+        """Look at all of them. May be run again at any time, and goes on where it was.
+
+        :returns: dead jobs that were fenced, and what became of those that lie wholly below the
+            path: their other uploads, claims and open records are gone, too.
+        """
+        yield from self._judge.look_at_path()
+        asked = yield from self._prefix_to_ask()
+        for sweep in range(_SWEEPS if self._apply else 1):
+            if not (yield from self._pass(asked, only_doomed=sweep > 0)):
+                break
+        return (yield from self._judge.settled())
+
+    def _prefix_to_ask(self) -> Step[str]:
+        """The path's, or the bucket's where the store shows none for a prefix."""
+        prefix = self._path.prefix
+        if not prefix:
+            return prefix
+        page = yield ListUploads(prefix)
+        if page.uploads or (yield ServerName()) == _LISTS_BY_PREFIX:
+            return prefix
+        return ""
+
+    def _pass(self, asked: str, only_doomed: bool) -> Step[int]:
+        """:returns: how many were to be aborted."""
+        marker, doomed = None, 0
+        while True:
+            page = yield ListUploads(asked, marker)
+            chosen = [upload for upload in page.uploads if self._is_meant(upload, page.date)]
+            judged = yield from self._judge.judged(chosen)
+            if self._selection.whose:
+                judged = [it for it in judged if it[1].whose in self._selection.whose]
+            if only_doomed:
+                judged = [it for it in judged if it[1].abort]
+            listed = partial(_listed_until, asked, marker)
+            doomed += yield from self._treat(judged, page.date, listed)
+            marker = page.marker
+            if marker is None:
+                return doomed
+
+    def _is_meant(self, upload: ListedUpload, date: float) -> bool:
+        jobs = self._selection.jobs
+        return (
+            upload.key.startswith(self._path.prefix)
+            and _age(upload, date) >= self._selection.older_than
+            and (not jobs or job_in_key(upload.key) in jobs)
+        )
+
+    def _treat(
+        self,
+        judged: Sequence[tuple[str | None, Judged]],
+        date: float,
+        listed: Callable[[str], Step[list[ListedUpload]]],
+    ) -> Step[int]:
+        doomed = [it.upload for _, it in judged if it.abort]
+        parts: list[PartsPage | None] = [None] * len(judged)
+        if self._sizes:
+            parts = yield All(tuple(_held(it.upload) for _, it in judged))
+        left: Mapping[ListedUpload, str] = {}
+        if self._apply and doomed:
+            last = max(upload.key for upload in doomed)
+            left = yield from abort_until_gone(doomed, partial(listed, last))
+        self._emit(
+            [
+                self._seen(table, it, held, date, left.get(it.upload))
+                for (table, it), held in zip(judged, parts, strict=True)
+            ]
+        )
+        return len(doomed)
+
+    def _seen(
+        self,
+        table: str | None,
+        it: Judged,
+        held: PartsPage | None,
+        date: float,
+        failure: str | None,
+    ) -> SeenUpload:
+        action, reason = PurgeAction.KEPT, it.reason
+        if it.abort:
+            action = PurgeAction.ABORTED if self._apply else PurgeAction.WOULD_ABORT
+        if failure is not None:
+            action = PurgeAction.FAILED
+            reason += f"; it is still listed after it was aborted ({failure})"
+        count, size = (None, None) if held is None else (held.count, held.size)
+        upload = it.upload
+        age = _age(upload, date)
+        return SeenUpload(
+            upload.key, upload.upload_id, age, table, it.job, it.whose, action, reason, count, size
+        )
+
+
+def _age(upload: ListedUpload, date: float) -> float:
+    return max(0.0, date - upload.initiated)
+
+
+def _listed_until(
+    asked: str, marker: tuple[str, str] | None, last: str
+) -> Step[list[ListedUpload]]:
+    """The uploads listed after a marker, as far as a key."""
+    found: list[ListedUpload] = []
+    while True:
+        page = yield ListUploads(asked, marker)
+        found += (upload for upload in page.uploads if upload.key <= last)
+        marker = page.marker
+        if marker is None or not page.uploads or page.uploads[-1].key > last:
+            return found
+
+
+def _held(upload: ListedUpload) -> Step[PartsPage | None]:
+    """What an upload holds; ``None``: it is gone."""
+    count, size, marker = 0, 0, None
+    while True:
+        page = yield ListParts(upload.key, upload.upload_id, marker)
+        if not isinstance(page, PartsPage):
+            return None
+        count, size, marker = count + page.count, size + page.size, page.marker
+        if marker is None:
+            return PartsPage(count, size, None)

@@ -1,0 +1,176 @@
+"""Comparing what heads name with what is in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from ..commit.index.lost_heads import files_without_heads
+from ..commit.snapshot import Snapshot, Survey, survey
+from ..commit.state.context import Context
+from ..commit.state.found_table import read_table
+from ..errors import DamagedError, HeadMovedError, InvalidInputError, counted
+from ..format.job_spec import Coordination
+from ..format.layout import UNPARTITIONED
+from ..format.records.data_file import DataFile
+from ..format.records.success_marker import SuccessMarker
+from ..format.schema.directory import canonical_name, is_parquet, visible_files
+from ..store.listing import list_objects
+from ..store.requests import Absent, All, Get, ListedObject, Step
+from .lost_partitions import lost_partitions
+from .symlink_keeping import stale_symlinks
+
+#: Of what is passed over by its name.
+_NO_PARQUET = ", no Parquet by its name: Spark's own reader stops at it; move it or remove it"
+
+
+class FindingKind(StrEnum):
+    """What is wrong with a file.
+
+    Unnamed: readers that list see it, readers through the heads do not. It is a foreign file that
+    came after the partition got a head, lies in no partition or is no Parquet, or its removal is
+    outstanding.
+    Stale list: a symlink manifest does not name what its head names.
+    Damaged: a record that says which files the partition holds is gone or cannot be read.
+    """
+
+    MISSING = "missing"
+    WRONG_SIZE = "wrong size"
+    UNNAMED = "unnamed"
+    DAMAGED = "damaged"
+    STALE = "stale list"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One difference between a head and the store."""
+
+    partition: str
+    key: str
+    kind: FindingKind
+    detail: str
+
+
+def verify(context: Context) -> Step[list[Finding]]:
+    """Compare what readers see with a listing of all that lies below the table.
+
+    What a job commits meanwhile is no difference: a file is missing if the states before and
+    after the listing name it, unnamed if neither does.
+
+    :raises InvalidInputError: a table of coordination *none*, where nothing names files.
+    """
+    table = yield from read_table(context)
+    if table.coordination is Coordination.NONE:
+        raise InvalidInputError(
+            "A table of coordination=none has no heads that a listing could be compared with.",
+            table=context.root.url,
+        )
+    context = replace(context, facts=table.facts)
+    before: Survey = yield from survey(context)
+    listing = yield from list_objects(f"{context.root.prefix}/")
+    after: Survey = yield from survey(context)
+    there = {item.key: item for item in visible_files(context.root, listing.objects)}
+    states = before.snapshot, after.snapshot
+    damaged = yield from lost_partitions(context, listing.objects)
+    damaged |= yield from _lost_by_files(context, after, there.values())
+    damaged |= {**before.damaged, **after.damaged}
+    found = [*_lost(*states, there), *_unnamed(context, *states, there)]
+    if table.symlinks:
+        stale = yield from stale_symlinks(context, *states)
+        remedy = f"zero-rename catalog manifests {context.root.url}"
+        found += (Finding(name, key, FindingKind.STALE, remedy) for name, key in stale)
+    return [
+        *(
+            Finding(partition, error.key or "", FindingKind.DAMAGED, str(error))
+            for partition, error in sorted(damaged.items())
+        ),
+        *(finding for finding in found if finding.partition not in damaged),
+    ]
+
+
+def _lost_by_files(
+    context: Context, seen: Survey, there: Iterable[ListedObject]
+) -> Step[dict[str, DamagedError]]:
+    """The partitions without a head in which files of jobs lie that changed them."""
+    unheaded: dict[str, list[ListedObject]] = {}
+    for item in there:
+        name = context.root.partition_of_data_key(item.key) or ""
+        if name not in seen.snapshot.epochs and name not in seen.damaged:
+            unheaded.setdefault(name, []).append(item)
+    _, lost = yield from files_without_heads(context, unheaded)
+    return {name: it for name, it in lost.items() if not isinstance(it, HeadMovedError)}
+
+
+def _lost(
+    before: Snapshot, after: Snapshot, there: Mapping[str, ListedObject]
+) -> Iterator[Finding]:
+    still = {file.key: file for file in after.files}
+    for file in before.files:
+        item = there.get(file.key)
+        if still.get(file.key) != file:
+            continue
+        if item is None:
+            detail = f"{counted(file.rows, 'row')} of job {file.job or 'unknown'}"
+            yield Finding(file.partition, file.key, FindingKind.MISSING, detail)
+        elif item.size != file.size:
+            detail = f"{item.size} bytes, decided were {file.size}"
+            yield Finding(file.partition, file.key, FindingKind.WRONG_SIZE, detail)
+
+
+def _unnamed(
+    context: Context, before: Snapshot, after: Snapshot, there: Mapping[str, ListedObject]
+) -> Iterator[Finding]:
+    named = {file.key for state in (before, after) for file in state.files}
+    for key, item in sorted(there.items()):
+        if key in named:
+            continue
+        partition = context.root.partition_of_data_key(key) or ""
+        detail = f"{item.size} bytes"
+        if not is_parquet(item):
+            detail += _NO_PARQUET
+        elif canonical_name(partition, after.schema, after.partition_by) is None:
+            detail += ", in no partition of this table: move it or remove it"
+        elif partition not in after.epochs:
+            detail += f", in a partition without a head: zero-rename adopt {context.root.url}"
+        yield Finding(partition, key, FindingKind.UNNAMED, detail)
+
+
+def verify_listed(
+    context: Context, files: Sequence[DataFile], strays: Sequence[ListedObject]
+) -> Step[list[Finding]]:
+    """Compare the markers of another committer with the files that are there.
+
+    :param files: all that a listing shows in partitions.
+    :param strays: what it shows besides, which nobody reads.
+    """
+    there = {file.key for file in files}
+    places = dict.fromkeys((UNPARTITIONED, *sorted({file.partition for file in files})))
+    found = yield All(tuple(_marker(context, place) for place in places))
+    markers = {place: marker for place, marker in zip(places, found, strict=True) if marker}
+    findings = [
+        Finding(
+            context.root.partition_of_data_key(item.key) or "",
+            item.key,
+            FindingKind.UNNAMED,
+            f"{item.size} bytes"
+            + (", in no partition: move it or remove it" if is_parquet(item) else _NO_PARQUET),
+        )
+        for item in strays
+    ]
+    for place, marker in markers.items():
+        for name in marker.filenames:
+            key = name.removeprefix("/")
+            partition = context.root.partition_of_data_key(key) or place
+            # A later job may have replaced what an earlier marker names.
+            others = (markers.get(partition), markers.get(UNPARTITIONED))
+            latest = max(other.timestamp_ms for other in (marker, *others) if other)
+            if key not in there and marker.timestamp_ms == latest:
+                detail = f"named by the _SUCCESS of job {marker.job or 'unknown'}"
+                findings.append(Finding(partition, key, FindingKind.MISSING, detail))
+    return findings
+
+
+def _marker(context: Context, partition: str) -> Step[SuccessMarker | None]:
+    found = yield Get(context.root.marker_key(partition))
+    return None if isinstance(found, Absent) else SuccessMarker.parse_or_none(found.body)

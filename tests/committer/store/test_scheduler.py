@@ -1,0 +1,189 @@
+"""The scheduler: steps, members of All, their errors, and interrupts. No input or output."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.memory_store import MemoryDriver
+from zero_rename.committer.store.requests import Absent, All, Clock, Get, Head, Put, Step
+from zero_rename.committer.store.scheduler import Scheduler
+
+
+def ask(key: str) -> Step[str]:
+    yield Get(key)
+    return key
+
+
+def fail(error: Exception) -> Step[None]:
+    yield Get("before")
+    raise error
+
+
+def run(step: Step[Any]) -> Any:
+    return MemoryDriver().run(step)
+
+
+def test_results_of_all_come_in_order_of_its_steps() -> None:
+    def slow() -> Step[str]:
+        yield from ask("a")
+        yield from ask("b")
+        return "slow"
+
+    def step() -> Step[list[str]]:
+        return (yield All((slow(), ask("fast"))))
+
+    assert run(step()) == ["slow", "fast"]
+
+
+def test_all_takes_requests_as_well_as_steps() -> None:
+    driver = MemoryDriver()
+    driver.run(Put("a", b"1"))
+
+    def step() -> Step[list[Any]]:
+        return (yield All((Get("a"), ask("b"), All((Head("a"), Get("none"))), Clock())))
+
+    found, name, (head, none), now = driver.run(step())
+    assert (found.body, name, head.size, now) == (b"1", "b", 1, driver.clock())
+    assert isinstance(none, Absent)
+
+
+def test_a_request_that_fails_in_all_is_raised_when_the_others_are_done() -> None:
+    def broken(request: Any, apply: Any) -> Any:
+        if request.key == "bad":
+            raise ConnectionError("no store")
+        return apply(request)
+
+    driver = MemoryDriver(fault=broken)
+    with pytest.raises(ConnectionError):
+        driver.run(All((Get("bad"), Get("good"))))
+    assert [request.key for request in driver.requests] == ["bad", "good"]
+
+
+def test_members_of_all_take_turns() -> None:
+    def two(name: str) -> Step[None]:
+        yield Get(f"{name}1")
+        yield Get(f"{name}2")
+
+    def step() -> Step[None]:
+        yield All((two("a"), two("b")))
+
+    driver = MemoryDriver()
+    driver.run(step())
+    assert [request.key for request in driver.requests] == ["a1", "b1", "a2", "b2"]
+
+
+def test_all_of_nothing_is_an_empty_list_without_a_request() -> None:
+    def step() -> Step[list[Any]]:
+        return (yield All(()))
+
+    driver = MemoryDriver()
+    assert driver.run(step()) == []
+    assert driver.requests == []
+
+
+def test_members_that_make_no_request_wake_their_parent() -> None:
+    def nothing(value: int) -> Step[int]:
+        return value
+        yield
+
+    def step() -> Step[Any]:
+        inner = yield All((nothing(1), nothing(2)))
+        return (yield All(tuple(nothing(value + 1) for value in inner)))
+
+    assert run(step()) == [2, 3]
+
+
+def test_ten_thousand_members_that_make_no_request_do_not_recurse() -> None:
+    def nothing() -> Step[int]:
+        return 1
+        yield
+
+    def step() -> Step[Any]:
+        total = 0
+        for _ in range(10_000):
+            total += sum((yield All((nothing(),))))
+        return total
+
+    assert run(step()) == 10_000
+
+
+def test_others_run_to_their_end_when_one_fails_and_the_first_in_order_is_raised() -> None:
+    ended = []
+
+    def long() -> Step[None]:
+        for number in range(5):
+            yield Get(str(number))
+        ended.append("long")
+
+    late, early = KeyError("late"), ValueError("early")
+
+    def late_failure() -> Step[None]:
+        yield from ask("x")
+        yield from ask("y")
+        raise late
+
+    def step() -> Step[None]:
+        yield All((late_failure(), long(), fail(early)))
+
+    with pytest.raises(KeyError) as raised:
+        run(step())
+    assert ended == ["long"]
+    assert raised.value is late
+    assert raised.value.__notes__ == ["At the same time: ValueError: early"]
+
+
+def test_an_error_can_be_caught_where_the_step_waits() -> None:
+    def step() -> Step[str]:
+        try:
+            yield All((fail(ValueError("x")),))
+        except ValueError:
+            return (yield from ask("after"))
+        return "not raised"
+
+    assert run(step()) == "after"
+
+
+def test_an_error_of_the_store_is_raised_into_the_step() -> None:
+    def broken(request: Any, apply: Any) -> Any:
+        raise ConnectionError("no store")
+
+    def step() -> Step[str]:
+        try:
+            yield Get("a")
+        except ConnectionError:
+            return "caught"
+        return "not raised"
+
+    assert MemoryDriver(fault=broken).run(step()) == "caught"
+
+
+def test_close_ends_children_before_their_parents() -> None:
+    ended = []
+
+    def member(name: str) -> Step[None]:
+        try:
+            yield Get(name)
+        finally:
+            ended.append(name)
+
+    def step() -> Step[None]:
+        try:
+            yield All((member("a"),))
+        finally:
+            ended.append("parent")
+
+    scheduler = Scheduler(step())
+    scheduler.take()
+    scheduler.close()
+    assert ended == ["a", "parent"]
+
+
+def test_clock_needs_no_store() -> None:
+    def step() -> Step[float]:
+        return (yield Clock())
+
+    driver = MemoryDriver(clock=lambda: 42.0)
+    assert driver.run(step()) == 42.0
+    assert driver.requests == []

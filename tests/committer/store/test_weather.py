@@ -1,0 +1,105 @@
+"""How long a request is repeated: by its own first try, and by the store's last answer."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from zero_rename.committer.store.tally import Tally, Trouble, in_words
+from zero_rename.committer.store.weather import Patience, Weather
+
+PATIENCE = Patience(total=100.0, unheard=10.0, first=1.0, longest=8.0)
+
+
+def heard() -> Weather:
+    weather = Weather(32, chance=lambda: 1.0)
+    weather.answered()
+    return weather
+
+
+def tried(weather: Weather, began: float, trouble: Trouble = Trouble.UNANSWERED) -> list[float]:
+    """When a request that gets no answer is tried, by the clock."""
+    now, times = began, []
+    while True:
+        times.append(now)
+        weather.troubled(trouble, now)
+        wait = weather.pause(PATIENCE, began, now, len(times))
+        if wait is None:
+            return times
+        now += wait
+
+
+def test_pauses_double_up_to_the_longest_and_the_last_try_is_at_the_end() -> None:
+    times = tried(heard(), 0.0)
+    assert times[:7] == [0, 1, 3, 7, 15, 23, 31]
+    assert times[-1] == 100
+
+
+@pytest.mark.parametrize(("chance", "pause"), [(0.0, 0.5), (0.5, 0.75), (1.0, 1.0)])
+def test_half_of_a_pause_is_left_to_chance(chance: float, pause: float) -> None:
+    assert Weather(32, chance=lambda: chance).pause(PATIENCE, 0.0, 0.0, 1) == pause
+
+
+def test_a_store_that_is_away_is_waited_for_once() -> None:
+    weather = heard()
+    assert tried(weather, 0.0)[-1] == 100
+    assert tried(weather, 130.0) == [130], "and the next request is told at once"
+    weather.answered()
+    assert tried(weather, 200.0)[-1] == 300
+
+
+def test_a_request_that_begins_in_a_silence_waits_for_what_is_left_of_it() -> None:
+    weather = heard()
+    weather.troubled(Trouble.UNREACHED, 40.0)
+    assert tried(weather, 90.0)[-1] == 140
+
+
+def test_answers_to_others_do_not_prolong_it() -> None:
+    """A key, or a kind of request, that never gets an answer."""
+    weather = heard()
+    now = 0.0
+    for tries in range(1, 1000):
+        weather.troubled(Trouble.FAILED, now)
+        weather.answered()
+        wait = weather.pause(PATIENCE, 0.0, now, tries)
+        if wait is None:
+            break
+        now += wait
+    assert now == 100
+
+
+def test_a_store_that_was_never_heard_is_given_up_soon() -> None:
+    assert tried(Weather(32, chance=lambda: 1.0), 0.0)[-1] == 10
+
+
+def test_throttling_is_an_answer_of_a_store_that_is_there() -> None:
+    weather = Weather(32, chance=lambda: 1.0)
+    assert tried(weather, 0.0, Trouble.THROTTLED)[-1] == 100
+
+
+def test_a_request_that_its_caller_asks_again_ends_by_its_tries() -> None:
+    weather = heard()
+    few = Patience(tries=3)
+    assert [weather.pause(few, 0.0, 0.0, n) is None for n in (1, 2, 3)] == [False, False, True]
+
+
+def test_a_long_silence_is_told_once_and_its_end_too(caplog: pytest.LogCaptureFixture) -> None:
+    weather = heard()
+    with caplog.at_level(logging.WARNING, "zero_rename.committer.store"):
+        tried(weather, 0.0)
+        weather.answered()
+        weather.answered()
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 2
+    assert "no usable answer" in told[0]
+    assert "answers again" in told[1]
+
+
+def test_troubles_are_counted_by_kind() -> None:
+    tally = Tally()
+    for trouble in (Trouble.THROTTLED, Trouble.UNREACHED, Trouble.THROTTLED):
+        tally.add(trouble)
+    assert tally.total == 3
+    assert in_words(tally.counts) == "2 throttled, 1 without a connection"
+    assert in_words(Tally().counts) == ""

@@ -1,0 +1,144 @@
+"""Compaction: the same rows in fewer files, and nobody else's work lost or doubled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from conftest import Bucket
+
+from support.arrow_data import rows_of
+from zero_rename import Table
+from zero_rename.committer import CommitConflictError, InvalidInputError, OnRepeat
+from zero_rename.committer import table as tables
+from zero_rename.committer.upkeep.compaction import CompactAction, compaction_spec
+
+ROWS = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})
+
+
+def append(table: Table, rows: pa.Table = ROWS, **more: Any) -> str | None:
+    with table.job(rows.schema, partition_by=["day"], **more) as job:
+        job.write(rows)
+    return job.job
+
+
+@pytest.fixture
+def table(s3_bucket: Bucket) -> Table:
+    """Two partitions of three files each."""
+    table = Table(f"s3://{s3_bucket.name}/sales")
+    for _ in range(3):
+        append(table)
+    return table
+
+
+def values(table: Table) -> list[int]:
+    return sorted(table.to_arrow()["value"].to_pylist())
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any]) -> None:
+    """Act once, when the compaction has planned its first partition and not begun its job: moto
+    lets one job be open at a time."""
+    acts = [act]
+
+    def then(*arguments: Any) -> Any:
+        if acts:
+            acts.pop()()
+        return compaction_spec(*arguments)
+
+    monkeypatch.setattr(tables, "compaction_spec", then)
+
+
+def test_it_only_says_what_it_would_do(table: Table) -> None:
+    found = table.compact()
+    assert [(one.partition, one.action, one.files, one.files_after) for one in found] == [
+        ("day=1", CompactAction.WOULD_COMPACT, 3, 1),
+        ("day=2", CompactAction.WOULD_COMPACT, 3, 1),
+    ]
+    assert len(table.files()) == 6
+
+
+def test_the_same_rows_are_in_fewer_files(table: Table) -> None:
+    before = rows_of(table.to_arrow())
+    found = table.compact(apply=True)
+    assert {one.action for one in found} == {CompactAction.COMPACTED}
+    assert len(table.files()) == 2
+    assert rows_of(table.to_arrow()) == before
+    assert table.compact() == []
+    assert table.verify() == []
+
+
+def test_large_enough_files_stay(table: Table) -> None:
+    assert table.compact(target_bytes=1) == []
+
+
+def test_a_partition_alone(table: Table) -> None:
+    assert [one.partition for one in table.compact(["day=02"], apply=True)] == ["day=2"]
+    assert (len(table.files("day=1")), len(table.files("day=2"))) == (3, 1)
+
+
+def test_a_table_without_partitions(s3_bucket: Bucket) -> None:
+    table = Table(f"s3://{s3_bucket.name}/plain")
+    for _ in range(2):
+        with table.job(ROWS.schema) as job:
+            job.write(ROWS)
+    assert [one.files_after for one in table.compact(apply=True)] == [1]
+    assert values(table) == [1, 1, 2, 2, 3, 3]
+
+
+class TestBeside:
+    def test_rows_that_are_appended_meanwhile_are_kept(
+        self, table: Table, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        new = pa.table({"value": [10], "day": [1]})
+        meanwhile(monkeypatch, lambda: append(Table(table.root.url), new))
+        actions = {one.partition: one.action for one in table.compact(apply=True)}
+        assert actions == {
+            "day=1": CompactAction.CHANGED_MEANWHILE,
+            "day=2": CompactAction.COMPACTED,
+        }
+        assert values(table) == [1, 1, 1, 2, 2, 2, 3, 3, 3, 10]
+
+    def test_a_partition_that_is_replaced_meanwhile_stays_so(
+        self, table: Table, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        new = pa.table({"value": [10], "day": [1]})
+        meanwhile(monkeypatch, lambda: append(Table(table.root.url), new, mode="overwrite"))
+        found = table.compact(["day=1"], apply=True)
+        assert [one.action for one in found] == [CompactAction.CHANGED_MEANWHILE]
+        assert values(table) == [3, 3, 3, 10]
+        assert table.open_jobs() == []
+
+
+class TestRunsThatAreRepeated:
+    def again(self, table: Table, **more: Any) -> str | None:
+        return append(table, once="run", on_repeat=OnRepeat.REPLACE_OWN, **more)
+
+    def test_one_whose_rows_were_merged_is_refused(self, table: Table) -> None:
+        """Its rows cannot be taken out of files with those of others: they would be there twice."""
+        self.again(table)
+        table.compact(apply=True)
+        before = values(table)
+        with pytest.raises(CommitConflictError, match="since a compaction"):
+            self.again(table)
+        assert values(table) == before
+        append(table)
+        table.compact(apply=True)
+        with pytest.raises(CommitConflictError, match="since a compaction"):
+            self.again(table)
+
+    def test_one_whose_rows_were_replaced_since_goes_on(self, table: Table) -> None:
+        self.again(table)
+        table.compact(apply=True)
+        append(table, mode="overwrite")
+        self.again(table)
+        assert values(table) == [1, 1, 2, 2, 3, 3]
+
+
+def test_a_table_whose_readers_list_is_refused(s3_bucket: Bucket) -> None:
+    table = Table(f"s3://{s3_bucket.name}/loose")
+    for _ in range(2):
+        append(table, coordination="none")
+    with pytest.raises(InvalidInputError, match="coordination"):
+        table.compact(apply=True)

@@ -1,0 +1,198 @@
+"""Heads that are gone are built again where the decisions tell all, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from support.memory_store import ManualClock, MemoryStore
+from support.protocol import DAY1, DAY2, DAY3, ROOT, World, die_before_applying
+from zero_rename.committer import Mode, OnRepeat, RebuildAction, RebuiltHead, Snapshot
+from zero_rename.committer.format.layout import UNPARTITIONED
+from zero_rename.committer.store.requests import Put
+from zero_rename.committer.upkeep.gc.collect import gc
+from zero_rename.committer.upkeep.rebuilt_heads import rebuild_heads
+from zero_rename.committer.upkeep.verify import verify
+
+HEAD = ROOT.head_key(DAY2)
+
+
+def filled(loads: int = 3) -> World:
+    world = World(MemoryStore(clock=ManualClock()))
+    for _ in range(loads):
+        world.load(DAY1, DAY2)
+        world.load(DAY2)
+    return world
+
+
+def rebuilt(world: World, apply: bool = True) -> list[RebuiltHead]:
+    return world.driver.run(rebuild_heads(world.context, apply))
+
+
+def restored(world: World, *heads: str, loses: Callable[[World], None] | None = None) -> World:
+    """The table with heads lost and built again, which is as it was."""
+    before: Snapshot = world.snapshot()
+    for key in heads or (HEAD,):
+        del world.store.objects[key]
+    stored = dict(world.store.objects)
+    planned = rebuilt(world, apply=False)
+    assert world.store.objects == stored, "a plan changes nothing"
+    assert {it.action for it in planned} == {RebuildAction.WOULD_REBUILD}
+    done = rebuilt(world)
+    assert [it.partition for it in done] == [it.partition for it in planned]
+    assert {it.action for it in done} == {RebuildAction.REBUILT}
+    after = world.snapshot()
+    assert (after.files, after.epochs) == (before.files, before.epochs)
+    assert world.driver.run(verify(world.context)) == []
+    assert rebuilt(world) == []
+    world.load(DAY2)
+    world.assert_clean()
+    return world
+
+
+def left(world: World, *keys: str, why: str) -> None:
+    for key in keys or (HEAD,):
+        world.store.objects.pop(key, None)
+    before = dict(world.store.objects)
+    (found,) = rebuilt(world)
+    assert (found.partition, found.action) == (DAY2, RebuildAction.LEFT)
+    assert why in found.reason
+    assert world.store.objects == before
+
+
+class TestRebuilt:
+    def test_after_appends(self) -> None:
+        restored(filled())
+
+    def test_more_of_them_than_a_head_names(self) -> None:
+        restored(filled(20))
+
+    def test_after_a_replace(self) -> None:
+        world = filled()
+        world.load(DAY2, mode=Mode.REPLACE)
+        world.load(DAY2)
+        restored(world)
+
+    def test_one_that_was_emptied(self) -> None:
+        world = filled()
+        world.load(DAY1, mode=Mode.REPLACE, replace_partitions=(DAY1, DAY2))
+        restored(world)
+
+    def test_what_a_replace_kept_stays_hidden(self) -> None:
+        world = filled()
+        world.load(DAY2, mode=Mode.REPLACE, keep_replaced=True)
+        before = world.snapshot().files
+        del world.store.objects[HEAD]
+        assert rebuilt(world)[0].files == 1
+        assert world.snapshot().files == before
+
+    def test_a_run_that_replaced_its_own_rows(self) -> None:
+        world = filled()
+        for _ in range(2):
+            world.load(DAY2, once="run", on_repeat=OnRepeat.REPLACE_OWN)
+        restored(world)
+
+    def test_files_from_before_the_table(self) -> None:
+        world = World(MemoryStore(clock=ManualClock()))
+        world.store.apply(Put(f"{ROOT.partition_prefix(DAY2)}old.parquet", b"rows"))
+        world.load(DAY1, DAY2)
+        restored(world)
+
+    def test_all_of_them(self) -> None:
+        restored(filled(), ROOT.head_key(DAY1), HEAD)
+
+    def test_one_that_a_refused_append_made_anew(self) -> None:
+        world = filled()
+        before = world.snapshot().files
+        del world.store.objects[HEAD]
+        with pytest.raises(Exception, match="is gone"):
+            world.load(DAY2)
+        assert HEAD in world.store.objects
+        assert [it.action for it in rebuilt(world)] == [RebuildAction.REBUILT]
+        assert world.snapshot().files == before
+
+    def test_of_a_job_that_died_before_it_was_applied(self) -> None:
+        """Its claim went with the head."""
+        world = filled()
+        opened = world.open()
+        die_before_applying(world, opened, world.write(opened, DAY1, DAY2))
+        del world.store.objects[HEAD]
+        assert [it.action for it in rebuilt(world)] == [RebuildAction.REBUILT]
+        assert world.jobs_of(DAY2)[-1] == opened.job
+        assert world.jobs_of(DAY1)[-1] == opened.job
+        assert len(world.jobs_of(DAY2)) == 7
+        world.assert_clean()
+
+
+class TestLeft:
+    def test_where_a_decision_is_settled(self) -> None:
+        world = filled(9)
+        world.store.clock.advance(30 * 24 * 3600)  # type: ignore[attr-defined]
+        world.driver.run(gc(world.context, apply=True))
+        left(world, why="is settled")
+
+    def test_where_one_is_gone(self) -> None:
+        world = filled()
+        left(world, HEAD, ROOT.decision_key(world.jobs_of(DAY2)[2]), why="epoch 3")
+
+    def test_where_the_last_one_is_gone(self) -> None:
+        world = filled()
+        left(world, HEAD, ROOT.decision_key(world.jobs_of(DAY2)[-1]), why="a marker names 6")
+
+    def test_where_the_last_one_and_its_markers_are_gone(self) -> None:
+        world = filled()
+        job = world.jobs_of(DAY2)[-1]
+        markers = (ROOT.marker_key(DAY2), ROOT.marker_key(UNPARTITIONED))
+        keys = (*markers, ROOT.decision_key(job))
+        left(world, HEAD, *keys, why="no decision is on record")
+
+    def test_where_one_cannot_be_read(self) -> None:
+        world = filled()
+        world.store.apply(Put(ROOT.decision_key(world.jobs_of(DAY1)[0]), b"{"))
+        left(world, why="cannot be read")
+
+    def test_where_a_file_is_gone(self) -> None:
+        world = filled()
+        left(world, HEAD, world.listed(DAY2)[0], why="is not there as it was decided")
+
+    def test_while_a_job_is_open_that_may_hold_its_claim(self) -> None:
+        world = filled()
+        opened = world.open()
+        left(world, why=opened.job)
+
+    def test_where_two_jobs_found_the_same_epoch(self) -> None:
+        """A head was made anew, and lost again."""
+        world = filled(1)
+        for key in (HEAD, *world.listed(DAY2)):
+            del world.store.objects[key]
+        world.load(DAY2)
+        left(world, why="both found it at epoch 0")
+
+    def test_a_head_that_somebody_makes_meanwhile_stays(self) -> None:
+        world = filled()
+        del world.store.objects[HEAD]
+        other = World(world.store)
+
+        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+            if isinstance(request, Put) and request.key == HEAD:
+                world.driver.fault = None
+                other.load(DAY2, mode=Mode.REPLACE)
+            return apply(request)
+
+        world.driver.fault = fault
+        (found,) = rebuilt(world)
+        assert found.action is RebuildAction.LEFT
+        assert "meanwhile" in found.reason
+        assert len(world.snapshot([DAY2]).files) == 1
+
+
+def test_a_healthy_table_is_left_alone() -> None:
+    world = filled()
+    world.load(DAY3)
+    opened = world.open()
+    die_before_applying(world, opened, world.write(opened, "day=4"))
+    before = dict(world.store.objects)
+    assert rebuilt(world) == []
+    assert world.store.objects == before

@@ -1,0 +1,168 @@
+"""Symlink manifests on a real server: who writes them, what they say, and who overlooks them.
+
+That no older list comes over a newer one is the simulation's (`symlinked.py`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from conftest import Bucket
+
+from zero_rename import JobSpec, Table
+from zero_rename.committer import FindingKind, InvalidInputError, Mode
+from zero_rename.committer.errors import TableNotFoundError
+from zero_rename.committer.store.driver import BotoDriver
+from zero_rename.committer.store.requests import Put
+
+ROWS = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})
+
+
+def fill(table: Table, mode: str = "append", **more: Any) -> None:
+    with table.job(ROWS.schema, mode=mode, partition_by=["day"], **more) as job:
+        job.write(ROWS)
+
+
+@pytest.fixture
+def table(s3_bucket: Bucket) -> Table:
+    table = Table(f"s3://{s3_bucket.name}/sales")
+    fill(table)
+    return table
+
+
+def listed(bucket: Bucket, partition: str = "day=1", root: str = "sales") -> list[str]:
+    folder = f"{partition}/" if partition else ""
+    return bucket.read(f"{root}/_symlink_format_manifest/{folder}manifest").decode().splitlines()
+
+
+def urls(table: Table, partition: str | None = "day=1") -> list[str]:
+    return [f"s3://{table.root.bucket}/{file.key}" for file in table.files(partition)]
+
+
+def test_none_are_written_unless_they_are_asked_for(table: Table, s3_bucket: Bucket) -> None:
+    assert not [key for key in s3_bucket.keys("") if "_symlink" in key]
+
+
+class TestKept:
+    def test_each_job_keeps_them(self, table: Table, s3_bucket: Bucket) -> None:
+        report = table.keep_symlinks()
+        assert (report.kept, report.partitions, report.written, report.unaware) == (True, 2, 2, ())
+        for mode in ("append", "append", "overwrite"):
+            fill(table, mode)
+            for partition in ("day=1", "day=2"):
+                assert listed(s3_bucket, partition) == urls(table, partition)
+        assert table.keep_symlinks().written == 0
+
+    def test_a_head_that_is_folded(self, table: Table, s3_bucket: Bucket) -> None:
+        table.keep_symlinks()
+        for _ in range(9):
+            fill(table)
+        assert len(listed(s3_bucket)) == 10
+        assert listed(s3_bucket) == urls(table)
+
+    def test_an_emptied_partition_has_an_empty_one(self, table: Table, s3_bucket: Bucket) -> None:
+        table.keep_symlinks()
+        with table.job(mode="overwrite", replace_partitions=["day=1"]):
+            pass
+        assert listed(s3_bucket) == []
+        assert listed(s3_bucket, "day=2") == urls(table, "day=2")
+
+    def test_a_table_without_partitions(self, s3_bucket: Bucket) -> None:
+        table = Table(f"s3://{s3_bucket.name}/plain")
+        with table.job(ROWS.schema) as job:
+            job.write(ROWS)
+        table.keep_symlinks()
+        with table.job() as job:
+            job.write(ROWS)
+        assert listed(s3_bucket, "", "plain") == urls(table, None)
+        assert table.verify() == []
+
+    def test_recovery_writes_what_a_dead_job_left(
+        self, table: Table, s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        table.keep_symlinks()
+        opened = table.open_job(JobSpec(ROWS.schema, Mode.REPLACE, ("day",)))
+        writer = table.task_writer(opened, 0, 0)
+        writer.write(ROWS)
+        result = writer.close()
+
+        carry_out = BotoDriver.perform
+
+        def dies(self: BotoDriver, request: Any) -> Any:
+            if isinstance(request, Put) and "_symlink" in request.key:
+                raise KeyboardInterrupt
+            return carry_out(self, request)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(BotoDriver, "perform", dies)
+            with pytest.raises(KeyboardInterrupt):
+                table.commit(opened, [result])
+        # The list of before still reads: what it names is removed only after it.
+        there = {f"s3://{s3_bucket.name}/{key}" for key in s3_bucket.keys("")}
+        assert set(listed(s3_bucket)) <= there
+        Table(table.root.url).recover(patience=0)
+        assert listed(s3_bucket) == urls(table)
+        assert all(opened.job in url for url in listed(s3_bucket))
+
+    def test_a_job_that_was_open_already_is_named(self, table: Table, s3_bucket: Bucket) -> None:
+        opened = table.open_job(JobSpec(ROWS.schema, Mode.APPEND, ("day",)))
+        writer = table.task_writer(opened, 0, 0)
+        writer.write(ROWS)
+        assert table.keep_symlinks().unaware == (opened.job,)
+        table.commit(opened, [writer.close()])
+        found = table.verify()
+        assert {finding.kind for finding in found} == {FindingKind.STALE}
+        assert table.keep_symlinks().unaware == ()
+        assert table.verify() == []
+        assert listed(s3_bucket) == urls(table)
+
+
+class TestNotKeptAnyMore:
+    def test_they_are_removed(self, table: Table, s3_bucket: Bucket) -> None:
+        table.keep_symlinks()
+        report = table.drop_symlinks()
+        assert (report.kept, report.partitions, report.written) == (True, 2, 0)
+        fill(table)
+        assert listed(s3_bucket) == urls(table)
+        assert table.drop_symlinks(apply=True).written == 2
+        fill(table)
+        assert not [key for key in s3_bucket.keys("") if "_symlink" in key]
+
+
+class TestOverlooked:
+    def test_by_all_that_looks_at_files(self, table: Table, s3_bucket: Bucket) -> None:
+        table.keep_symlinks()
+        assert table.verify() == []
+        assert not table.adopt().entries
+        assert not table.purge(apply=True).entries
+        assert len(table.files()) == 2
+        assert not [p for p in table.doctor() if "_symlink" in f"{p.subject} {p.detail}"]
+        with table.job(mode="overwrite", replace_table=True) as job:
+            job.write(ROWS)
+        assert listed(s3_bucket) == urls(table)
+
+
+class TestRefused:
+    def test_a_table_with_files_that_nobody_adopted(self, s3_bucket: Bucket, table: Table) -> None:
+        again = Table(f"s3://{s3_bucket.name}/older")
+        for number, file in enumerate(table.files()):
+            copy = {"Bucket": s3_bucket.name, "Key": file.key}
+            key = f"older/{file.partition}/part-{number}.parquet"
+            s3_bucket.client.copy_object(Bucket=s3_bucket.name, Key=key, CopySource=copy)
+        with again.job(ROWS.schema) as job:
+            job.write(ROWS.slice(0, 1))
+        with pytest.raises(InvalidInputError, match="zero-rename adopt"):
+            again.keep_symlinks()
+        again.adopt(apply=True)
+        assert again.keep_symlinks().partitions == 2
+
+    def test_no_table(self, s3_bucket: Bucket) -> None:
+        with pytest.raises(TableNotFoundError):
+            Table(f"s3://{s3_bucket.name}/nothing").keep_symlinks()
+
+    def test_a_table_whose_readers_list(self, s3_bucket: Bucket) -> None:
+        table = Table(f"s3://{s3_bucket.name}/loose")
+        fill(table, coordination="none")
+        with pytest.raises(InvalidInputError, match="coordination"):
+            table.keep_symlinks()
