@@ -33,8 +33,9 @@ from .format.parquet.task_writer import TaskWriter
 from .format.read_base import ReadBase
 from .format.records.pending_file import TaskResult
 from .format.records.store_facts import StoreFacts
-from .scan.readable_table import ReadableTable
-from .upkeep.adopt import AdoptReport
+from .readable_table import ReadableTable
+from .scan.current_table import stored_names
+from .upkeep.adopt import AdoptReport, adopt_current
 from .upkeep.compaction import (
     TARGET_BYTES,
     CompactAction,
@@ -44,7 +45,6 @@ from .upkeep.compaction import (
     find_compactible,
 )
 from .upkeep.conflicts import ConflictReport, find_conflicts
-from .upkeep.current_table import adopt_current, stored_names, verify_current
 from .upkeep.doctor import complaints, examine
 from .upkeep.gc.collect import GcReport, gc
 from .upkeep.problem import Problem
@@ -55,7 +55,7 @@ from .upkeep.repair import Repaired, repair
 from .upkeep.resolution import Resolution, ResolutionPlan, plan_resolution, plan_undoing
 from .upkeep.store_problems import renew_facts
 from .upkeep.symlink_keeping import SymlinksReport, drop_symlinks, keep_symlinks
-from .upkeep.verify import Finding
+from .upkeep.verify import Finding, verify_current
 from .write_job import WriteJob, attempt_writer, open_checked, this_process
 
 

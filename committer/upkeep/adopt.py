@@ -22,7 +22,9 @@ from ..commit.state.found_table import FoundTable, find_table
 from ..commit.state.heads import list_heads, read_head
 from ..errors import DamagedError, HeadMovedError, InvalidInputError
 from ..format.job_spec import Coordination, JobSpec, OnConflict, Owner, SuccessMarkers
+from ..format.parquet.foreign_table import ListedTable, read_listed
 from ..format.schema.directory import canonical_name
+from ..scan.current_table import current_table
 from ..store.conditional_put import Written, put_record
 from ..store.requests import All, ListedObject, Put, Step
 
@@ -207,3 +209,14 @@ def _note(
     put = Put(context.root.table_key, record.encode(), if_match=found.etag)
     outcome = yield from put_record(put, record.write_id)
     return isinstance(outcome, Written) and not adopting
+
+
+def adopt_current(context: Context, owner: Owner, apply: bool) -> Step[AdoptReport]:
+    """Make heads for the partitions that have files and none, and the table where there is none."""
+    found = yield from current_table(context)
+    if not isinstance(found, ListedTable):
+        return (yield from adopt(context, owner, apply))
+    listed = yield from read_listed(context.root, as_spelled=True)
+    if listed is None:
+        return (yield from adopt_current(context, owner, apply))
+    return (yield from adopt(context, owner, apply, listed.schema, listed.partition_by))

@@ -15,12 +15,12 @@ from ..format.job_spec import Coordination, JobSpec
 from ..format.layout import TableRoot
 from ..format.records.table_record import TableRecord
 from ..format.schema.directory import canonical_name, is_parquet, visible_files
+from ..scan.current_table import current_table
 from ..store.lifecycle import LifecycleRule
 from ..store.listing import list_objects
 from ..store.requests import All, ListedObject, ListLifecycleRules, Step, Unknown
 from .adopt import find_unadopted
 from .backstop import DAY, RECOVERY, lay_backstop, least_days
-from .current_table import current_table
 from .job_problems import about_heads, about_jobs
 from .lost_partitions import lost_partitions
 from .problem import Problem, about_damage

@@ -10,12 +10,15 @@ from ..commit.index.lost_heads import files_without_heads
 from ..commit.snapshot import Snapshot, Survey, survey
 from ..commit.state.context import Context
 from ..commit.state.found_table import read_table
+from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError, HeadMovedError, InvalidInputError, counted
 from ..format.job_spec import Coordination
 from ..format.layout import UNPARTITIONED
+from ..format.parquet.foreign_table import ListedTable
 from ..format.records.data_file import DataFile
 from ..format.records.success_marker import SuccessMarker
 from ..format.schema.directory import canonical_name, is_parquet, visible_files
+from ..scan.current_table import current_table
 from ..store.listing import list_objects
 from ..store.requests import Absent, All, Get, ListedObject, Step
 from .lost_partitions import lost_partitions
@@ -174,3 +177,14 @@ def verify_listed(
 def _marker(context: Context, partition: str) -> Step[SuccessMarker | None]:
     found = yield Get(context.root.marker_key(partition))
     return None if isinstance(found, Absent) else SuccessMarker.parse_or_none(found.body)
+
+
+def verify_current(context: Context) -> Step[list[Finding]]:
+    """Differences between what heads, or another committer's markers, name and what is there; that
+    the table's records are gone is one."""
+    found = yield from or_damage(current_table(context))
+    if isinstance(found, DamagedError):
+        return [Finding("", found.key or "", FindingKind.DAMAGED, str(found))]
+    if isinstance(found, ListedTable):
+        return (yield from verify_listed(context, found.files, found.directory.strays))
+    return (yield from verify(context))

@@ -37,9 +37,9 @@ from zero_rename.committer.format.records.decision import Decision
 from zero_rename.committer.format.records.head import PartitionHead
 from zero_rename.committer.format.records.store_facts import StoreFacts
 from zero_rename.committer.format.records.table_record import TableRecord
+from zero_rename.committer.scan.current_table import current_snapshot
 from zero_rename.committer.store.requests import Put, Step, Unknown
 from zero_rename.committer.upkeep.adopt import adopt
-from zero_rename.committer.upkeep.current_table import current_snapshot
 from zero_rename.committer.upkeep.recovery import recover
 from zero_rename.committer.upkeep.verify import verify
 

@@ -10,9 +10,9 @@ from support.memory_store import ManualClock, MemoryStore
 from support.protocol import DAY1, DAY2, DAY3, ROOT, World
 from zero_rename.committer import AdoptAction, DamagedError, Finding, Mode
 from zero_rename.committer.format.job_spec import NOBODY, SuccessMarkers
-from zero_rename.committer.upkeep.adopt import adopt
-from zero_rename.committer.upkeep.current_table import adopt_current, verify_current
+from zero_rename.committer.upkeep.adopt import adopt, adopt_current
 from zero_rename.committer.upkeep.doctor import examine
+from zero_rename.committer.upkeep.verify import verify_current
 
 DAYS = [DAY1, DAY2, DAY3]
 

@@ -15,8 +15,8 @@ from zero_rename.committer.commit.index.table_index import TableIndex
 from zero_rename.committer.commit.state.found_table import read_table
 from zero_rename.committer.format.layout import UNPARTITIONED
 from zero_rename.committer.overview.seen_partitions import SeenState, partitions_there
+from zero_rename.committer.scan.current_table import current_snapshot
 from zero_rename.committer.store.requests import CompleteUpload, Put
-from zero_rename.committer.upkeep.current_table import current_snapshot
 
 DAYS = [DAY1, DAY2, DAY3]
 MANY = [f"day={number}" for number in range(100, 120)]

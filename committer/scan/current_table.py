@@ -7,21 +7,14 @@ from collections.abc import Collection
 from ..commit.snapshot import Snapshot, take_snapshot
 from ..commit.state.context import Context
 from ..commit.state.found_table import find_table, read_table, refuse_partition_folder
-from ..commit.state.tolerance import or_damage
 from ..errors import (
-    DamagedError,
     InvalidInputError,
-    RecordDamagedError,
-    TableNotFoundError,
     ZeroRenameError,
 )
-from ..format.job_spec import Owner
 from ..format.parquet.foreign_table import ListedTable, read_listed
 from ..format.records.table_record import TableRecord
 from ..format.schema.hive_paths import normalise_partition
 from ..store.requests import Step
-from .adopt import AdoptReport, adopt
-from .verify import Finding, FindingKind, verify, verify_listed
 
 
 def table_exists(context: Context) -> Step[bool]:
@@ -94,25 +87,3 @@ def stored_names(
     if not isinstance(partitions, list | tuple | set | frozenset) or not table.partition_by:
         return partitions
     return frozenset(normalise_partition(p, table.schema, table.partition_by) for p in partitions)
-
-
-def verify_current(context: Context) -> Step[list[Finding]]:
-    """Differences between what heads, or another committer's markers, name and what is there; that
-    the table's records are gone is one."""
-    found = yield from or_damage(current_table(context))
-    if isinstance(found, DamagedError):
-        return [Finding("", found.key or "", FindingKind.DAMAGED, str(found))]
-    if isinstance(found, ListedTable):
-        return (yield from verify_listed(context, found.files, found.directory.strays))
-    return (yield from verify(context))
-
-
-def adopt_current(context: Context, owner: Owner, apply: bool) -> Step[AdoptReport]:
-    """Make heads for the partitions that have files and none, and the table where there is none."""
-    found = yield from current_table(context)
-    if not isinstance(found, ListedTable):
-        return (yield from adopt(context, owner, apply))
-    listed = yield from read_listed(context.root, as_spelled=True)
-    if listed is None:
-        return (yield from adopt_current(context, owner, apply))
-    return (yield from adopt(context, owner, apply, listed.schema, listed.partition_by))

@@ -7,31 +7,31 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..commit.snapshot import Snapshot, Survey, survey
-from ..commit.state.found_table import find_table
-from ..errors import TableNotFoundError
-from ..format.layout import UNPARTITIONED, TableRoot
-from ..format.parquet.foreign_table import ListedTable
-from ..format.parquet.reader import read_batches
-from ..format.parquet.row_filter import Filter
-from ..format.records.data_file import DataFile
-from ..format.records.success_marker import SuccessMarker
-from ..format.records.table_record import TableRecord
-from ..overview.job_states import JobStates
-from ..overview.left_overs import LeftOvers, find_left_overs
-from ..overview.partition_history import PartitionHistory, look_back
-from ..overview.recent_jobs import JobManifest, SeenJob, read_job_manifest
-from ..overview.table_overview import TableOverview, look_over
-from ..store.driver import connect
-from ..store.requests import Get
-from ..upkeep.current_table import (
+from .commit.snapshot import Snapshot, Survey, survey
+from .commit.state.found_table import find_table
+from .errors import TableNotFoundError
+from .format.layout import UNPARTITIONED, TableRoot
+from .format.parquet.foreign_table import ListedTable
+from .format.parquet.reader import read_batches
+from .format.parquet.row_filter import Filter
+from .format.records.data_file import DataFile
+from .format.records.success_marker import SuccessMarker
+from .format.records.table_record import TableRecord
+from .job_states import JobStates
+from .overview.left_overs import LeftOvers, find_left_overs
+from .overview.partition_history import PartitionHistory, look_back
+from .overview.recent_jobs import JobManifest, SeenJob, read_job_manifest
+from .overview.table_overview import TableOverview, look_over
+from .scan.current_table import (
     current_snapshot,
     current_table,
     stored_names,
     table_exists,
 )
-from .partition_state import PartitionState, partition_states
-from .table_scan import ScanPlan, TableAccess, TableScan
+from .scan.partition_state import PartitionState, partition_states
+from .scan.table_scan import ScanPlan, TableAccess, TableScan
+from .store.driver import connect
+from .store.requests import Get
 
 
 class ReadableTable(JobStates):

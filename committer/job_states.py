@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from ..commit.apply import committed
-from ..commit.open import read_open
-from ..commit.state.context import Context
-from ..commit.state.decide import read_decision
-from ..commit.state.heads import read_head
-from ..commit.state.job_state import Committed, JobState
-from ..format.job_spec import Owner
-from ..format.layout import TableRoot
-from ..format.records.head import Slot
-from ..store.driver import BotoDriver
-from ..store.requests import Step
-from ..upkeep.recovery import OpenJob, open_jobs
+from .commit.apply import committed
+from .commit.open import read_open
+from .commit.state.context import Context
+from .commit.state.decide import read_decision
+from .commit.state.heads import read_head
+from .commit.state.job_state import Committed, JobState
+from .format.job_spec import Owner
+from .format.layout import TableRoot
+from .format.records.head import Slot
+from .store.driver import BotoDriver
+from .store.requests import Step
+from .upkeep.recovery import OpenJob, open_jobs
 
 T = TypeVar("T")
 
