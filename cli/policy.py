@@ -10,7 +10,7 @@ import typer
 from ..committer import Table, TableRoot
 from ..committer.upkeep.access_policy import Role, Service, access_policy
 from ..committer.upkeep.doctor import backstop
-from ..committer.upkeep.uploads.selection import UploadsPath
+from ..committer.upkeep.upload_selection import UploadsPath
 from .ages import age_option
 from .output import DRY, Apply, AsJson, Url, refusals, say
 

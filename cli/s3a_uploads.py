@@ -11,7 +11,7 @@ from ..committer.errors import InvalidInputError, ZeroRenameError
 from .output import AsJson, plain, print_rows
 
 if TYPE_CHECKING:
-    from ..committer.upkeep.uploads.selection import UploadsPath
+    from ..committer.upkeep.upload_selection import UploadsPath
     from ..s3a.outstanding_uploads import OutstandingUpload
 
 
@@ -68,7 +68,7 @@ def s3a_uploads(
 ) -> None:
     """List, count or abort the uploads under way below a path, by age, whosever they are."""
     from ..committer.store.driver import connect
-    from ..committer.upkeep.uploads.selection import UploadsPath
+    from ..committer.upkeep.upload_selection import UploadsPath
     from ..s3a.outstanding_uploads import outstanding_uploads
 
     least_age = ((days * 24 + hours) * 60 + minutes) * 60 + seconds

@@ -14,13 +14,13 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from ..committer.errors import InvalidInputError, counted
-from ..committer.upkeep.uploads.storage_price import STANDARD, monthly_cost
+from ..committer.upkeep.storage_price import STANDARD, monthly_cost
 from .ages import age_option
 from .output import DRY, EXIT_CODES, Apply, Exit, refusals, say, sheet_of
 
 if TYPE_CHECKING:
-    from ..committer.upkeep.uploads.selection import Selection, UploadsPath
-    from ..committer.upkeep.uploads.sweep import SeenUpload
+    from ..committer.upkeep.upload_selection import Selection, UploadsPath
+    from ..committer.upkeep.upload_sweep import SeenUpload
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -131,7 +131,7 @@ def _selection(
     older_than: float | None, jobs: Sequence[str] | None, ours: bool, foreign: bool
 ) -> Selection:
     from ..committer.upkeep.purge_plan import Whose
-    from ..committer.upkeep.uploads.selection import Selection
+    from ..committer.upkeep.upload_selection import Selection
 
     whose: set[Whose] = set()
     if ours:
@@ -163,8 +163,8 @@ class _Listing:
         """Look at the uploads below ``path``, and abort them where told to."""
         from ..committer.store.driver import connect
         from ..committer.upkeep.recovery import Outcome
-        from ..committer.upkeep.uploads.selection import UploadsPath
-        from ..committer.upkeep.uploads.sweep import UploadSweep
+        from ..committer.upkeep.upload_selection import UploadsPath
+        from ..committer.upkeep.upload_sweep import UploadSweep
         from ..s3a.outstanding_uploads import spare_live_runs
 
         place: UploadsPath = UploadsPath.parse(path)

@@ -19,7 +19,7 @@ from zero_rename.committer.format.read_base import ReadBase
 from zero_rename.committer.format.records.success_marker import COMMITTER as NATIVE
 from zero_rename.committer.store.clients import Keys, client_at
 from zero_rename.committer.table import Table
-from zero_rename.committer.upkeep.uploads.selection import UploadsPath
+from zero_rename.committer.upkeep.upload_selection import UploadsPath
 from zero_rename.orchestration.table_names import check_catalog, table_url, urls_below
 from zero_rename.s3a.hadoop.settings import check_committer
 

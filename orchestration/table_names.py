@@ -52,8 +52,8 @@ def urls_below(root: str | None, client: Any, of: str) -> list[str]:
     :raises InvalidInputError: there is none.
     """
     from ..committer.store.driver import connect
-    from ..committer.upkeep.uploads.selection import UploadsPath
-    from ..committer.upkeep.uploads.tables_below import tables_below
+    from ..committer.upkeep.tables_below import tables_below
+    from ..committer.upkeep.upload_selection import UploadsPath
 
     if not root:
         raise InvalidInputError(

@@ -16,8 +16,8 @@ from ..committer.store.deletion import abort_until_gone
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import All, ListedUpload, Step
 from ..committer.upkeep.purge_plan import folders_of
-from ..committer.upkeep.uploads.judge import Name, Spared, name_of
-from ..committer.upkeep.uploads.selection import UploadsPath
+from ..committer.upkeep.upload_judge import Name, Spared, name_of
+from ..committer.upkeep.upload_selection import UploadsPath
 from .hadoop.uploads import uploads_below
 from .runs.ledger import open_tries
 from .runs.try_record import PATIENCE

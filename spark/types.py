@@ -1,11 +1,10 @@
 """Spark's types and Arrow's: what a table stores of a data frame, and how Spark gets it back.
 
-A table's schema is Arrow's, normalised (:mod:`zero_rename.committer.format.schema.types`). What Arrow
-does not tell apart (variant from struct, char and varchar from string, user-defined types, day
-from hour intervals) is kept where Spark itself keeps it, as JSON in the metadata of schema and
+A table's schema is Arrow's, normalised (:mod:`zero_rename.committer.format.schema.types`). What
+Arrow does not tell apart (variant from struct, char and varchar from string, user-defined types,
+day from hour intervals) is kept where Spark itself keeps it, as JSON in the metadata of schema and
 files: a table is read back with the types it was written with, by this package and by
-``spark.read.parquet`` alike.
-"""
+``spark.read.parquet`` alike."""
 
 from __future__ import annotations
 

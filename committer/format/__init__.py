@@ -1,1 +1,1 @@
-"""What lies in the bucket: names, records, columns, files; read without trust."""
+"""Contents of the bucket: names, records, columns, files; read without trust."""

@@ -10,8 +10,8 @@ from ..format.layout import TableRoot
 from ..store.requests import Step
 from ..upkeep.purge import PurgeAction
 from ..upkeep.purge_plan import Whose
-from ..upkeep.uploads.selection import Selection, UploadsPath
-from ..upkeep.uploads.sweep import SeenUpload, UploadSweep
+from ..upkeep.upload_selection import Selection, UploadsPath
+from ..upkeep.upload_sweep import SeenUpload, UploadSweep
 
 _DAY = 24 * 3600.0
 #: Uploads that are told one by one.

@@ -7,10 +7,7 @@ from collections.abc import Collection
 from ..commit.snapshot import Snapshot, take_snapshot
 from ..commit.state.context import Context
 from ..commit.state.found_table import find_table, read_table, refuse_partition_folder
-from ..errors import (
-    InvalidInputError,
-    ZeroRenameError,
-)
+from ..errors import InvalidInputError, RecordDamagedError, TableNotFoundError, ZeroRenameError
 from ..format.parquet.foreign_table import ListedTable, read_listed
 from ..format.records.table_record import TableRecord
 from ..format.schema.hive_paths import normalise_partition

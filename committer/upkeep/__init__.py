@@ -1,1 +1,1 @@
-"""Recovery, purge, repair and verification of a table after crashes."""
+"""Recovery, purge, repair, verification, and jobs that write rows again."""

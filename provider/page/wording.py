@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from ...committer import Owner, SeenState, TableOverview
 from ...committer.format.layout import UNPARTITIONED
-from ...committer.upkeep.uploads.storage_price import STANDARD, monthly_cost
+from ...committer.upkeep.storage_price import STANDARD, monthly_cost
 from .failed_tasks import FailedTask
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")

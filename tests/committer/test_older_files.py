@@ -22,8 +22,8 @@ from zero_rename.committer import (
     RefusedError,
     TableMismatchError,
     TableNotFoundError,
+    readable_table,
 )
-from zero_rename.committer.scan import readable_table
 from zero_rename.committer.store.requests import Delete, Put
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.int32())])

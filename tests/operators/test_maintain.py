@@ -13,8 +13,8 @@ from support.airflow import Tables, connection_variable, run_task, task_context
 from zero_rename.catalog.glue import GlueCatalog
 from zero_rename.committer.store.driver import BotoDriver
 from zero_rename.committer.store.requests import AbortUpload, ListUploads, Unknown
-from zero_rename.committer.upkeep.uploads.selection import UploadsPath
-from zero_rename.committer.upkeep.uploads.tables_below import tables_below
+from zero_rename.committer.upkeep.tables_below import tables_below
+from zero_rename.committer.upkeep.upload_selection import UploadsPath
 from zero_rename.operators.maintenance import MaintainTablesOperator
 from zero_rename.provider.hooks import ZeroRenameHook
 

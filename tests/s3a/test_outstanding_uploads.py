@@ -9,7 +9,7 @@ import pytest
 from support.s3a_jobs import MagicJob, World
 from zero_rename.committer.errors import InvalidInputError
 from zero_rename.committer.store.requests import AbortUpload, CreateUpload, Done
-from zero_rename.committer.upkeep.uploads.selection import UploadsPath
+from zero_rename.committer.upkeep.upload_selection import UploadsPath
 from zero_rename.s3a.outstanding_uploads import abort_outstanding, outstanding_uploads
 
 PATH = UploadsPath.parse("s3://bucket/wh/flights")

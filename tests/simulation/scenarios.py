@@ -63,8 +63,8 @@ from zero_rename.committer.upkeep.resolution import (
     plan_resolution,
     plan_undoing,
 )
-from zero_rename.committer.upkeep.uploads.selection import Selection, UploadsPath
-from zero_rename.committer.upkeep.uploads.sweep import UploadSweep
+from zero_rename.committer.upkeep.upload_selection import Selection, UploadsPath
+from zero_rename.committer.upkeep.upload_sweep import UploadSweep
 
 SCHEMA = pa.schema([("value", pa.int64()), ("day", pa.int32())])
 ONE, TWO = "day=1", "day=2"

@@ -31,8 +31,8 @@ from zero_rename.committer.commit.state import decide, old_records
 from zero_rename.committer.commit.state import heads as slots
 from zero_rename.committer.commit.state import partition_files as contents
 from zero_rename.committer.upkeep import adopt, purge, recovery, resolution
+from zero_rename.committer.upkeep import upload_judge as uploads_judge
 from zero_rename.committer.upkeep.gc import collect, fold_heads, settle
-from zero_rename.committer.upkeep.uploads import judge as uploads_judge
 
 Patch = tuple[Any, str, Any]
 

@@ -35,7 +35,7 @@ class Mutant:
 MUTANTS = (
     Mutant(
         "gc deletes a list that a head names, where its own swap's answer was lost",
-        "gc.fold_heads",
+        "upkeep.gc.fold_heads",
         "if key not in {it.key for it in now.head.manifests}:",
         "if True:",
         ("append", "gc", "append", "replace"),
@@ -43,7 +43,7 @@ MUTANTS = (
     ),
     Mutant(
         "gc settles decisions that heads name",
-        "gc.collect",
+        "upkeep.gc.collect",
         "free = set(asked) - still_open - known.named",
         "free = set(asked) - still_open",
         ("append", "gc"),
@@ -51,7 +51,7 @@ MUTANTS = (
     ),
     Mutant(
         "the files of a replaced run stay in a folded list",
-        "state.partition_files",
+        "commit.state.partition_files",
         "for file in files if file.job not in head.dropped)",
         "for file in files)",
         ("append", "gc"),
@@ -59,7 +59,7 @@ MUTANTS = (
     ),
     Mutant(
         "a fold deletes its list, though the head names it",
-        "protocol.apply",
+        "commit.apply",
         "if folded is not None and folded not in {it.key for it in state.head.manifests}:",
         "if folded is not None:",
         ("append", "evolve"),
@@ -67,7 +67,7 @@ MUTANTS = (
     ),
     Mutant(
         "a resolution goes by no base",
-        "rewrites.resolution",
+        "upkeep.resolution",
         "base=self.snapshot.base,",
         "on_conflict='last_wins',",
         ("append", "undo", "replace"),
@@ -75,7 +75,7 @@ MUTANTS = (
     ),
     Mutant(
         "a compaction goes by no base",
-        "rewrites.compaction",
+        "upkeep.compaction",
         "base=state.base,",
         "on_conflict='last_wins',",
         ("append", "compact"),
@@ -83,7 +83,7 @@ MUTANTS = (
     ),
     Mutant(
         "a run replaces its own rows that a compaction wrote again",
-        "protocol.changes",
+        "commit.changes",
         "if any(target.drops in change.merged for change in changes):",
         "if False:",
         ("append", "compact", "replace"),
@@ -91,7 +91,7 @@ MUTANTS = (
     ),
     Mutant(
         "a run that replaces its own leaves the partitions that it writes no more",
-        "protocol.commit",
+        "commit.commit",
         "for change in earlier.decision.partitions if earlier else ():",
         "for change in () if earlier else ():",
         ("append",),
@@ -99,7 +99,7 @@ MUTANTS = (
     ),
     Mutant(
         "a first job adopts nothing",
-        "protocol.changes",
+        "commit.changes",
         "foreign = {file.key for of_it in files.values() for file in of_it}",
         "foreign = set()",
         ("append", "read"),
@@ -107,7 +107,7 @@ MUTANTS = (
     ),
     Mutant(
         "an adoption leaves one partition out",
-        "maintenance.adopt",
+        "upkeep.adopt",
         "wanted[start : start + _AT_ONCE])",
         "wanted[start + 1 : start + _AT_ONCE])",
         ("append", "adopt"),
@@ -115,7 +115,7 @@ MUTANTS = (
     ),
     Mutant(
         "what a job has read does not count",
-        "protocol.claim",
+        "commit.claim",
         "if request.read is not None and",
         "if False and",
         ("append", "read, modify, write"),
@@ -123,7 +123,7 @@ MUTANTS = (
     ),
     Mutant(
         "an append goes by any replace",
-        "protocol.claim",
+        "commit.claim",
         "return state.head.replace_epoch > base",
         "return False",
         ("append", "replace", "open", "commit"),
@@ -131,7 +131,7 @@ MUTANTS = (
     ),
     Mutant(
         "an index holds the first file of each partition",
-        "index.write_index",
+        "commit.index.write_index",
         "state.slot.name, state.etag, state.head.epoch, of_it, state.head.schema_version",
         "state.slot.name, state.etag, state.head.epoch, of_it[:1], state.head.schema_version",
         ("append", "index", "read"),
@@ -139,7 +139,7 @@ MUTANTS = (
     ),
     Mutant(
         "an index is made of heads that carry a claim",
-        "index.write_index",
+        "commit.index.write_index",
         "if isinstance(it, HeadState) and it.head.claim is None]",
         "if isinstance(it, HeadState)]",
         ("append", "index", "read"),
@@ -147,7 +147,7 @@ MUTANTS = (
     ),
     Mutant(
         "symlink manifests are begun for one partition",
-        "maintenance.symlink_keeping",
+        "upkeep.symlink_keeping",
         "names = [state.slot.name for state in states if state.head.epoch]",
         "names = [state.slot.name for state in states if state.head.epoch][:1]",
         ("keep symlinks", "append"),
@@ -155,7 +155,7 @@ MUTANTS = (
     ),
     Mutant(
         "only the owner of a job writes symlink manifests",
-        "protocol.apply",
+        "commit.apply",
         "    if decided.decision.symlinks:\n        # Before",
         "    if decided.decision.symlinks and held is not None:\n        # Before",
         ("keep symlinks", "append", "recover"),
@@ -163,7 +163,7 @@ MUTANTS = (
     ),
     Mutant(
         "a marker is written over that of a later job",
-        "protocol.markers",
+        "commit.markers",
         "            if state.head.last_job != job:\n                return\n",
         "",
         ("append", "recover"),
@@ -171,7 +171,7 @@ MUTANTS = (
     ),
     Mutant(
         "a claim does not finish what the job before has to remove",
-        "protocol.claim",
+        "commit.claim",
         "        yield from _finish_last_job(context, opened, request, state)\n",
         "",
         ("append", "replace"),
@@ -179,7 +179,7 @@ MUTANTS = (
     ),
     Mutant(
         "a purge aborts the uploads of open jobs",
-        "maintenance.purge_plan",
+        "upkeep.purge_plan",
         'return False, "its job is open"',
         'return True, "its job is open"',
         ("open", "purge", "commit"),
@@ -187,7 +187,7 @@ MUTANTS = (
     ),
     Mutant(
         "a recovery takes no claims off",
-        "protocol.abort",
+        "commit.abort",
         "    yield All(tuple(release_claim(context, slot, job) for slot in slots))\n",
         "",
         ("append", "recover"),
@@ -195,7 +195,7 @@ MUTANTS = (
     ),
     Mutant(
         "a commit decision is said to be refused after an unanswered request",
-        "state.decide",
+        "commit.state.decide",
         "    error = CommitStateUnknownError if decision.is_commit else OutcomeUnknownError",
         "    error = DamagedError if not decision.is_commit else StoreUnreachableError",
         ("append", "replace"),
@@ -203,7 +203,7 @@ MUTANTS = (
     ),
     Mutant(
         "the columns that a job brings do not become the table's",
-        "protocol.evolve",
+        "commit.evolve",
         "if schema is record.schema and record.evolution is None:",
         "if record.evolution is None:",
         ("evolve",),
@@ -211,7 +211,7 @@ MUTANTS = (
     ),
     Mutant(
         "a reader lists the heads once",
-        "protocol.snapshot",
+        "commit.snapshot",
         "if settled and _etags(again) == seen:",
         "if settled:",
         ("replace", "read"),
@@ -219,7 +219,7 @@ MUTANTS = (
     ),
     Mutant(
         "a reader passes over decided commits that are not applied",
-        "protocol.snapshot",
+        "commit.snapshot",
         "            error = yield from _finish(context, decided)\n",
         "            error = None\n            continue\n",
         ("append", "read"),

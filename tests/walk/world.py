@@ -21,7 +21,7 @@ from walk.plan import CRASHES, Operation, Plan, Trouble
 
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
 from zero_rename import Table
-from zero_rename.committer import write_job
+from zero_rename.committer import readable_table, write_job
 from zero_rename.committer.commit.state.context import Context, Limits
 from zero_rename.committer.commit.state.decide import read_decision
 from zero_rename.committer.errors import StoreRefusedError, StoreUnreachableError
@@ -32,7 +32,7 @@ from zero_rename.committer.format.layout import (
     jobs_on_record,
 )
 from zero_rename.committer.format.parquet import task_writer
-from zero_rename.committer.scan import ahead, readable_table, table_scan
+from zero_rename.committer.scan import ahead, table_scan
 from zero_rename.committer.store import requests as s
 
 T = TypeVar("T")

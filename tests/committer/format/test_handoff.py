@@ -228,7 +228,7 @@ def test_what_is_said_of_one_table_is_not_of_another() -> None:
 
 
 def test_every_variable_is_documented() -> None:
-    text = (Path(__file__).parents[2] / "docs/airflow/loading.md").read_text("utf-8")
+    text = (Path(__file__).parents[3] / "docs/airflow/loading.md").read_text("utf-8")
     table = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `ZERO_RENAME_")]
     documented = {name for cell in table for name in re.findall(r"`(\w+)`", cell)}
     assert documented == {Handoff.variable(f.name) for f in fields(Handoff)} | {HANDOFF}

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from zero_rename.committer import InvalidInputError, JobSpec, Mode, OnConflict
-from zero_rename.committer import text_values as texts
+from zero_rename.committer.format import text_values as texts
 from zero_rename.committer.format.text_values import NAMES, PATHS
 
 #: With the characters that make a difference more often than others.

@@ -26,7 +26,7 @@ from zero_rename.committer.upkeep.verify import verify
 @pytest.fixture(autouse=True)
 def small_records(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records that name files may have a quarter of a megabyte here, not of a gigabyte."""
-    for module in ("records.codec", "state.decide", "state.partition_files"):
+    for module in ("format.records.codec", "commit.state.decide", "commit.state.partition_files"):
         monkeypatch.setattr(f"zero_rename.committer.{module}.LIST_BYTES", LARGEST)
     monkeypatch.setattr("zero_rename.committer.format.records.codec.RECORD_BYTES", LARGEST)
 

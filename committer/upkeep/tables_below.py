@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...format.layout import CONTROL, TableRoot, is_hidden
-from ...store.listing import list_folders
-from ...store.requests import All, Found, Head, ListObjects, Step
-from .selection import UploadsPath
+from ..format.layout import CONTROL, TableRoot, is_hidden
+from ..store.listing import list_folders
+from ..store.requests import All, Found, Head, ListObjects, Step
+from .upload_selection import UploadsPath
 
 
 def tables_below(path: UploadsPath) -> Step[list[TableRoot]]:

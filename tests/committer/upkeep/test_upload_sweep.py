@@ -29,9 +29,9 @@ from zero_rename.committer.store.requests import (
 )
 from zero_rename.committer.upkeep.purge_plan import Whose
 from zero_rename.committer.upkeep.recovery import Recovered
-from zero_rename.committer.upkeep.uploads.judge import Name, name_of, spare_none
-from zero_rename.committer.upkeep.uploads.selection import Selection, UploadsPath
-from zero_rename.committer.upkeep.uploads.sweep import SeenUpload, UploadSweep
+from zero_rename.committer.upkeep.upload_judge import Name, name_of, spare_none
+from zero_rename.committer.upkeep.upload_selection import Selection, UploadsPath
+from zero_rename.committer.upkeep.upload_sweep import SeenUpload, UploadSweep
 
 DAY = 86400.0
 TABLE = ROOT.url

@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ...commit.state.context import Context
-from ...format.layout import TableRoot, job_in_key
-from ...store.deletion import abort_until_gone
-from ...store.requests import All, ListedUpload, ListParts, ListUploads, PartsPage, ServerName, Step
-from ..purge import PurgeAction
-from ..purge_plan import Judged, Whose
-from ..recovery import Recovered
-from .judge import Spared, UploadJudge, spare_none
-from .selection import Selection, UploadsPath
+from ..commit.state.context import Context
+from ..format.layout import TableRoot, job_in_key
+from ..store.deletion import abort_until_gone
+from ..store.requests import All, ListedUpload, ListParts, ListUploads, PartsPage, ServerName, Step
+from .purge import PurgeAction
+from .purge_plan import Judged, Whose
+from .recovery import Recovered
+from .upload_judge import Spared, UploadJudge, spare_none
+from .upload_selection import Selection, UploadsPath
 
 #: A store that lists uploads by prefix as it should; others may show none, as MinIO does.
 _LISTS_BY_PREFIX = "AmazonS3"

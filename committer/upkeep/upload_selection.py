@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from ...errors import InvalidInputError
-from ...format.layout import is_job_id
-from ..purge_plan import Whose
+from ..errors import InvalidInputError
+from ..format.layout import is_job_id
+from .purge_plan import Whose
 
 _SCHEMES = ("s3", "s3a", "s3n")
 

@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...commit.state.context import Context
-from ...commit.state.decide import decide_abort
-from ...commit.state.found_table import find_table
-from ...commit.state.tolerance import or_damage
-from ...errors import DamagedError, ZeroRenameError
-from ...format.job_spec import Coordination
-from ...format.layout import TableRoot, job_in_key
-from ...store.requests import All, Found, Head, ListedUpload, ListObjects, Step
-from ..purge_plan import (
+from ..commit.state.context import Context
+from ..commit.state.decide import decide_abort
+from ..commit.state.found_table import find_table
+from ..commit.state.tolerance import or_damage
+from ..errors import DamagedError, ZeroRenameError
+from ..format.job_spec import Coordination
+from ..format.layout import TableRoot, job_in_key
+from ..store.requests import All, Found, Head, ListedUpload, ListObjects, Step
+from .purge_plan import (
     Fate,
     Judged,
     Wanted,
@@ -23,8 +23,8 @@ from ..purge_plan import (
     judge_page,
     look_for_tables,
 )
-from ..recovery import JudgedJob, Recovered, judge_job, known, settle_jobs
-from .selection import Selection, UploadsPath
+from .recovery import JudgedJob, Recovered, judge_job, known, settle_jobs
+from .upload_selection import Selection, UploadsPath
 
 #: Folders of which it is remembered whether they are tables.
 _FOLDERS = 20_000

@@ -1,1 +1,0 @@
-"""Multipart uploads under way below any path: whose each is, how much it holds, aborting."""
