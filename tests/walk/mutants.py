@@ -227,6 +227,24 @@ MUTANTS = (
     ),
 )
 
+#: Slips that leave a file which a second Complete has brought back.
+LEAVING = (
+    Mutant(
+        "nobody looks whether a file came back",
+        "commit.apply",
+        "if context.facts.complete_resurrects:\n        # Whatever",
+        "if False:\n        # Whatever",
+        ("append",),
+    ),
+    Mutant(
+        "nobody looks where the answer was lost",
+        "commit.apply",
+        "if context.facts.complete_resurrects:\n        # Whatever",
+        "if context.facts.complete_resurrects and isinstance(done, Done):\n        # Whatever",
+        ("append",),
+    ),
+)
+
 
 @contextmanager
 def in_force(mutant: Mutant) -> Iterator[None]:

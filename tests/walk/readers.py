@@ -111,9 +111,9 @@ def _short(rows: Seen) -> str:
 
 
 def data_keys(world: World, partition: str) -> list[str]:
-    """The files that a reader lists in a partition."""
+    """The files that a reader lists in a partition, without those that came back for good."""
     prefix = ROOT.partition_prefix(partition)
-    keys = (key for key in world.objects(prefix))
+    keys = (key for key in world.objects(prefix) if key not in world.left)
     return [key for key in keys if not any(is_hidden(it) for it in key[len(prefix) :].split("/"))]
 
 

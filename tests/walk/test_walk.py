@@ -12,10 +12,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from walk.mutants import MUTANTS, Mutant, in_force
+from walk.mutants import LEAVING, MUTANTS, Mutant, in_force
 from walk.oracle import Violation
-from walk.plan import make_plan
+from walk.plan import Beside, Operation, Plan, Trouble, make_plan
 from walk.walking import WalkFailure, failure_of, walk, walk_seeds
+
+from support.memory_store import Behaviour
 
 #: Walks in a run: a minute where there is a core for them.
 _WALKS = 300
@@ -75,3 +77,45 @@ class TestWalking:
         assert isinstance(caught.value.cause, Violation)
         assert len(caught.value.plan.operations) <= 3
         walk(caught.value.plan)  # Nothing but the slip was wrong with it.
+
+
+def _overtaken(after: int, *troubles: Trouble) -> Plan:
+    """A run is overtaken by its next try, which replaces its files, where a second Complete brings
+    them back.
+
+    :param after: the write of the first try after which the next one comes.
+    """
+    words = {"once": "run", "on_repeat": "replace_own", "rows_per_file": 1}
+    days = (2, 3)
+    other = Operation(9, "append", process=2, days=days, options=words)
+    beside = (Beside(after, other, after_write=True),)
+    overtaken = Operation(8, "append", 1, 0.0, days, 0, words, troubles, beside, look=True)
+    behaviour = Behaviour(complete_again="resurrect", conditional_delete=False)
+    first = Operation(1, "append", days=(1,))
+    return Plan(0, False, (), False, behaviour, (first, overtaken))
+
+
+class TestCameBack:
+    """A file that came back stays only where whoever brought it back could not remove it again:
+    "Not guaranteed" in the protocol."""
+
+    def test_a_process_that_lives_removes_it(self) -> None:
+        assert [walk(_overtaken(after)).left for after in range(4, 12)] == [0] * 8
+
+    def test_one_that_dies_may_leave_it(self) -> None:
+        assert walk(make_plan(10_001_673)).left == 1
+        crashes = [Trouble(at, "dies after", writes=True) for at in range(6, 20)]
+        left = [walk(_overtaken(7, it)).left for it in crashes]
+        assert (left[0], max(left), left[-1]) == (0, 3, 0)
+
+    @pytest.mark.parametrize("kind", ["denied", "dropped"])
+    def test_one_whose_look_or_removal_fails_may_leave_it_and_says_so(self, kind: str) -> None:
+        left = [walk(_overtaken(9, Trouble(at, kind, 99))).left for at in range(14, 40)]
+        assert (left[0], left[-1]) == (0, 1)
+
+    @pytest.mark.parametrize("mutant", LEAVING, ids=lambda mutant: mutant.name)
+    def test_a_broken_product_is_caught(self, mutant: Mutant) -> None:
+        plan = _overtaken(7, Trouble(9, "lost", writes=True))
+        assert walk(plan).left == 0
+        with in_force(mutant), pytest.raises(WalkFailure, match="back and left it"):
+            walk(plan)

@@ -26,6 +26,7 @@ from zero_rename.committer.errors import (
 from zero_rename.committer.format.layout import JOB_ID
 from zero_rename.committer.format.records.success_marker import SuccessMarker
 from zero_rename.committer.upkeep.recovery import Outcome, Recovered
+from zero_rename.committer.upkeep.verify import Finding
 
 #: Errors that an operation may meet though nothing went wrong beside it.
 _USUAL = (RefusedError,)
@@ -37,17 +38,20 @@ class Walks:
 
     :param outcomes: of their operations, by verb and outcome: *committed*, *refused*, *done*, or an
         error's name.
+    :param left: removed files that a second Complete brought back for good.
     """
 
     walks: int = 0
     commits: int = 0
     requests: int = 0
+    left: int = 0
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def add(self, other: Walks) -> None:
         self.walks += other.walks
         self.commits += other.commits
         self.requests += other.requests
+        self.left += other.left
         self.outcomes += other.outcomes
 
     @property
@@ -61,7 +65,8 @@ class Walks:
             every = sum(n for (it, _), n in self.outcomes.items() if it == verb)
             cells = " | ".join(f"{n:,}" for n in (*counts, every - sum(counts)))
             lines.append(f"| {verb} | {cells} |")
-        return lines
+        came = "Removed files that a second Complete brought back for good (*Not guaranteed*)"
+        return [*lines, "", f"{came}: {self.left:,}."]
 
 
 class WalkFailure(AssertionError):
@@ -108,7 +113,8 @@ class _Walker:
         except Exception as error:
             cause = world.violation or error
             raise WalkFailure(self.plan, self.step, cause, world.trace) from error
-        return Walks(1, len(world.oracle.commits), world.arrived, self.outcomes)
+        commits = len(world.oracle.commits)
+        return Walks(1, commits, world.arrived, len(world.left), self.outcomes)
 
     def carry_out(self, world: World, operation: Operation) -> None:
         """One operation, by its process."""
@@ -116,7 +122,7 @@ class _Walker:
         process = world.process(operation.process)
         quiet = operation.is_undisturbed and not world.late and not _is_busy(world)
         before = len(world.oracle.commits)
-        outcome = "nothing said"
+        outcome, failure = "nothing said", None
         with process.carrying_out(operation):
             try:
                 told = VERBS[operation.verb](world, process, operation)
@@ -124,10 +130,12 @@ class _Walker:
                 if told is not None:
                     world.oracle.tell(process.jobs[-1], told)
             except (Crash, KeyboardInterrupt, ZeroRenameError) as error:
+                failure = error
                 outcome = self._failed(world, process, operation, error, quiet, before)
             finally:
                 world.trace.append(f"  {operation.number} {operation.verb}: {outcome}")
         self.outcomes[operation.verb, outcome.split(":")[0]] += 1
+        world.ended(failure)
         if world.violation is not None:
             raise world.violation
 
@@ -261,8 +269,19 @@ def _compare(world: World, process: Process) -> None:
     _check_markers(world)
     _last_has_marker(world)
     _compare_symlinks(world, process)
-    kept = set(oracle.kept)
-    found = [it for it in table.verify() if not (it.kind == "unnamed" and it.partition in kept)]
+    _compare_findings(world, table.verify())
+
+
+def _compare_findings(world: World, findings: Iterable[Finding]) -> None:
+    """``verify`` names every file that came back for good, and nothing but those and what a
+    resolution has kept."""
+    left = world.left & world.store.objects.keys()
+    unnamed = {it.key for it in findings if it.kind == "unnamed"}
+    if left - unnamed:
+        raise Violation(f"verify does not name {left - unnamed}, which came back")
+    kept = set(world.oracle.kept)
+    expected = {it.key for it in findings if it.kind == "unnamed" and it.partition in kept} | left
+    found = [it for it in findings if it.kind != "unnamed" or it.key not in expected]
     if found:
         raise Violation(f"verify finds {found}")
 

@@ -123,6 +123,7 @@ class Process:
 
     :param during: the operation that it carries out; how many requests it has ``sent`` for it and
         how many that are ``written``; ``first``: the first request of a trouble that has begun.
+    :param hindered: files that it has brought back, whose removal, or a look before it, failed.
     """
 
     def __init__(self, world: World, name: str) -> None:
@@ -133,6 +134,7 @@ class Process:
         self.sent = self.written = 0
         self.first: dict[Trouble, int] = {}
         self.jobs: list[str] = []
+        self.hindered: set[str] = set()
         self.effect: Callable[[str], Effect] = Effect
         self.driver = MemoryDriver(world.store, self._carry_out, world.clock)
         self.table = self.fresh()
@@ -179,7 +181,7 @@ class Process:
         if self.dead:
             raise Crash
         if self.during is None:
-            return self.world.apply(request)
+            return self.world.apply(request, self)
         self.world.deliver()
         self.sent += 1
         writes = isinstance(request, _WRITES)
@@ -189,7 +191,10 @@ class Process:
             if not it.after_write and it.at == here:
                 self.world.beside(it.operation)
         trouble = next((it for it in during.troubles if self._befalls(it, writes)), None)
-        answer = self.world.apply(request) if trouble is None else self._troubled(trouble, request)
+        if trouble is None:
+            answer = self.world.apply(request, self)
+        else:
+            answer = self._troubled(trouble, request)
         for it in during.beside:
             if it.after_write and writes and it.at == number:
                 self.world.beside(it.operation)
@@ -208,7 +213,7 @@ class Process:
         kind = trouble.kind
         if kind in CRASHES:
             if kind == "dies after":
-                self.world.apply(request)
+                self.world.apply(request, self)
             elif kind == "dies with it on its way":
                 self.world.send_late(request)
             self.dead = True
@@ -216,20 +221,23 @@ class Process:
         if kind == "Ctrl-C before":
             raise KeyboardInterrupt
         if kind == "Ctrl-C after":
-            self.world.apply(request)
+            self.world.apply(request, self)
             raise KeyboardInterrupt
-        return _answer(self.world, kind, request)
+        if isinstance(request, s.Get | s.Delete):
+            self.hindered |= {key for key, it in self.world.came_back.items() if it is self}
+        return _answer(self, kind, request)
 
 
-def _answer(world: World, kind: str, request: s.Request) -> object:
-    """What a driver says in the end where this happens to a request."""
+def _answer(process: Process, kind: str, request: s.Request) -> object:
+    """What a driver says in the end where this happens to a process's request."""
+    world = process.world
     if kind == "denied":
         if isinstance(request, s.DeleteMany):
             return s.Deleted({key: "AccessDenied" for key, _ in request.items})
         raise StoreRefusedError("The store denied it.", lacks_right=True)
     if isinstance(request, _READS):
         if isinstance(request, s.CreateUpload | s.UploadPart) and kind == "lost":
-            world.apply(request)
+            world.apply(request, process)
         raise StoreUnreachableError("The store did not answer.")
     conditional = isinstance(request, s.Put) and s.is_sent_once(request)
     if kind == "busy":
@@ -237,10 +245,10 @@ def _answer(world: World, kind: str, request: s.Request) -> object:
             return s.Refused("ConditionalRequestConflict")
         return s.Unknown("the store was busy")
     if kind == "twice":
-        answer = world.apply(request)
-        return world.apply(request) if s.is_sent_once(request) else answer
+        answer = world.apply(request, process)
+        return world.apply(request, process) if s.is_sent_once(request) else answer
     if kind == "lost":
-        world.apply(request)
+        world.apply(request, process)
     elif kind == "late" and (s.is_sent_once(request) or isinstance(request, s.AbortUpload)):
         world.send_late(request)
     return s.Unknown("the answer was lost")
@@ -253,6 +261,8 @@ class World:
     :param carry_out: carries out an operation; given by the runner.
     :param late: requests on their way, and how many others arrive before each.
     :param open_jobs: jobs that are open, with the process that has each.
+    :param came_back: removed files that a second Complete has brought back, and whose it was;
+        ``left``: those whose process could not remove them again.
     """
 
     plan: Plan
@@ -262,6 +272,8 @@ class World:
     processes: dict[int, Process] = field(default_factory=dict)
     late: list[tuple[int, s.Request]] = field(default_factory=list)
     open_jobs: list = field(default_factory=list)
+    came_back: dict[str, Process] = field(default_factory=dict)
+    left: set[str] = field(default_factory=set)
     trace: list[str] = field(default_factory=list)
     unaware: bool = False
     was_late: bool = False
@@ -317,14 +329,47 @@ class World:
         for request in due:
             self.apply(request)
 
-    def apply(self, request: s.Request) -> object:
-        """Carry out a request in the store; the oracle hears of decisions."""
+    def apply(self, request: s.Request, process: Process | None = None) -> object:
+        """Carry out a process's request in the store; the oracle hears of decisions.
+
+        :param process: none: the request was late.
+        """
+        back = self._brings_back(request)
         answer = self.store.apply(request)
+        if back is not None and process is None:
+            self.left.add(back)
+        elif back is not None and process is not None:
+            self.came_back[back] = process
         if isinstance(request, s.Put) and request.if_none_match and isinstance(answer, s.Done):
             jobs = jobs_on_record(ROOT.decisions_prefix, [request.key])
             if request.key.startswith(ROOT.decisions_prefix) and request.key.endswith(".json"):
                 self._decided(jobs[0])
         return answer
+
+    def _brings_back(self, request: s.Request) -> str | None:
+        """The key of a file of the table that a request completes again though it was removed."""
+        if not isinstance(request, s.CompleteUpload) or request.key in self.store.objects:
+            return None
+        again = request.upload_id in self.store.completed
+        resurrects = self.store.behaviour.complete_again == "resurrect"
+        of_table = not request.key.startswith(ROOT.control_prefix)
+        return request.key if again and resurrects and of_table else None
+
+    def ended(self, error: BaseException | None) -> None:
+        """An operation has ended: what its process has brought back it has removed again, unless it
+        died or was interrupted, or the store did not let it, and it has told so.
+
+        :raises Violation: it left a file without a word.
+        """
+        for key, process in list(self.came_back.items()):
+            if process.during is not None and not process.dead:
+                continue
+            del self.came_back[key]
+            if key in self.store.objects:
+                over = process.dead or isinstance(error, KeyboardInterrupt)
+                if not over and (error is None or key not in process.hindered):
+                    raise Violation(f"{process.name} brought {key} back and left it: {error!r}")
+                self.left.add(key)
 
     def _decided(self, job: str) -> None:
         decided = self._bare.run(read_decision(Context(ROOT), job))
