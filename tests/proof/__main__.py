@@ -37,7 +37,6 @@ def main() -> int:
     unknown = set(options.parts) - set(PARTS)
     if unknown:
         parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
-    page = Page.read(options.page, list(PARTS))
     good = True
     for name in PARTS:
         if options.parts and name not in options.parts:
@@ -45,6 +44,8 @@ def main() -> int:
         print(f"== {name}", flush=True)
         commit, day, begun = _commit(), datetime.now(UTC).date(), time.monotonic()
         outcome = PARTS[name](options.processes)
+        # Read now: another part may have been run beside this one.
+        page = Page.read(options.page, list(PARTS))
         page.enter(name, outcome, commit, day, time.monotonic() - begun)
         page.write(options.page)
         print(f"== {name}: {outcome.verdict} {outcome.why}".rstrip(), flush=True)

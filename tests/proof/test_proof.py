@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from datetime import date
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from proof import __main__ as command
 from proof import programs, simulated, walked
 from proof.outcome import Outcome, Verdict
 from proof.page import Page
@@ -51,6 +53,25 @@ class TestPage:
         text = _entered(page, "s3a", "new", "new details")
         assert "old" not in text
         assert text == _entered(page, "s3a", "new", "new details")
+
+
+def test_parts_that_run_beside_each_other_keep_their_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "proof.md"
+
+    def short(processes: int) -> Outcome:
+        return Outcome(Verdict.PASSED, "make short")
+
+    def long(processes: int) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["proof", "short", "--page", str(page)])
+        assert command.main() == 0
+        return Outcome(Verdict.PASSED, "make long")
+
+    monkeypatch.setattr(command, "PARTS", {"long": long, "short": short})
+    monkeypatch.setattr(sys, "argv", ["proof", "long", "--page", str(page)])
+    assert command.main() == 0
+    assert "DID NOT RUN" not in page.read_text()
 
 
 def _cases(*results: str) -> list[tuple[ElementTree.Element, str]]:
