@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from support.waiting import STUCK
 from support.wheel import wheel
 from zero_rename.provider import get_provider_info
 
@@ -138,7 +139,7 @@ class PlainAirflow:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=STUCK,
         )
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
         return done.stdout

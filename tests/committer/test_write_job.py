@@ -21,6 +21,7 @@ import pytest
 from support.forked import in_a_child, quietly
 from support.memory_store import MemoryStore
 from support.protocol import DAY1, DAY2, ROOT, SCHEMA, World, memory_table
+from support.waiting import STUCK
 from zero_rename import Table
 from zero_rename.committer import write_job
 from zero_rename.committer.commit.interrupted import JobInterrupted
@@ -610,7 +611,7 @@ def test_a_process_that_is_terminated(table: Table, s3_bucket: Any) -> None:
         assert table.job_state(name) is JobState.UNDECIDED
         process.terminate()
         assert process.stdout.read() == "outer\n"
-        assert process.wait(120) == 143
+        assert process.wait(STUCK) == 143
     finally:
         process.kill()
         process.wait()

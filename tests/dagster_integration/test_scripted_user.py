@@ -12,6 +12,7 @@ import pytest
 from support.dagster_flights import EXAMPLE
 from support.flights import flights_csv, rows_of
 from support.moto_server import S3Server
+from support.waiting import STUCK
 from support.wheel import environment, wheel
 
 __all__ = ["flights_csv", "wheel"]
@@ -63,7 +64,7 @@ def test_the_example_runs_without_airflow(
         env=kept | s3_server.environment | variables,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=STUCK,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     seen = json.loads(done.stdout.split("RESULT")[1].splitlines()[0])

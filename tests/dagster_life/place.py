@@ -14,13 +14,12 @@ from pathlib import Path
 from torture.servers import Store, serving
 
 from demo.dataset import Flights
+from support.waiting import STUCK
 from support.wheel import build_wheel, unpack
 from tools.environments import DAGSTER_WEB
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 BUCKET = "dagster-life"
-#: Seconds for one command.
-_PATIENCE = 300
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class Place:
             env={**self.variables, "PYTHONPATH": found},
             capture_output=True,
             text=True,
-            timeout=_PATIENCE,
+            timeout=STUCK,
         )
         return done.returncode, done.stdout + done.stderr
 

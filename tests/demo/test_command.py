@@ -17,6 +17,7 @@ import pytest
 from demo.errors import DemoError
 from demo.store import store
 from demo.workspace import workspace
+from support.waiting import STUCK
 
 ROOT = Path(__file__).resolve().parents[2]
 START = "import sys; import demo.workspace as w, demo.__main__ as m, functools, pathlib; "
@@ -111,10 +112,10 @@ def test_interrupting_leaves_nothing_running(tmp_path: Path) -> None:
     children = psutil.Process(process.pid).children(recursive=True)
     assert children
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=STUCK)
     assert process.returncode == 130
     assert "nothing is left running" in said
-    _, alive = psutil.wait_procs(children, timeout=120)
+    _, alive = psutil.wait_procs(children, timeout=STUCK)
     assert not alive
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from support.airflow import Tables, run_task, task_context
+from support.waiting import STUCK
 
 EXAMPLES = Path(__file__).parents[2] / "example_dags"
 APPLICATION = EXAMPLES / "jobs" / "flights_job.py"
@@ -159,4 +160,4 @@ def test_the_dags_import_without_spark(tmp_path: Path) -> None:
         "import sys; sys.modules['pyspark'] = None; import runpy; "
         f"runpy.run_path({str(EXAMPLES / 'flights_daily.py')!r})"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=600)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=STUCK)

@@ -19,6 +19,7 @@ import pytest
 
 from support.airflow import Tables, connection_variable, migrate
 from support.moto_server import SECRET_KEY
+from support.waiting import STUCK
 from support.wheel import borrow_bytecode, wheel
 from tools.bootstrap import LOCK, cache_dir
 
@@ -113,7 +114,7 @@ def test_the_example_with_real_spark(plain: PlainInstall, tables: Tables, tmp_pa
         env=variables(home, tables),
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=STUCK,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     found: dict[str, Any] = json.loads(said.read_text())

@@ -15,6 +15,7 @@ import pytest
 
 from support.moto_server import S3Server
 from support.older_python import older_python
+from support.waiting import STUCK
 from support.wheel import wheel
 from tools.environments import OLDER_AIRFLOW, migrated_database
 
@@ -73,7 +74,7 @@ def test_loads_and_sensors(python: Path, s3_server: S3Server, wheel: Path, tmp_p
         env=variables(s3_server, home, package),
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=STUCK,
     )
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
     found = _SAID.search(done.stdout)

@@ -17,6 +17,7 @@ from airflow.sdk import BaseOperatorLink
 
 from support.airflow import installed
 from support.optional_providers import OF_THEM
+from support.waiting import STUCK
 from zero_rename.provider import get_provider_info
 
 AIRFLOW = Path(airflow.__file__).parent
@@ -86,7 +87,7 @@ def test_it_imports_nothing_heavy() -> None:
         " if n in sys.modules])"
     )
     answer = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=STUCK
     )
     assert ast.literal_eval(answer.stdout) == []
 
@@ -122,7 +123,7 @@ def test_airflow_finds_it_by_its_entry_points(tmp_path: Path) -> None:
         env=installed(tmp_path),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=STUCK,
     )
     assert answer.returncode == 0, answer.stderr
     line = next(x for x in answer.stdout.splitlines() if x.startswith("ANSWER "))

@@ -9,6 +9,7 @@ import stat
 import pyarrow as pa
 import pytest
 
+from support.waiting import STUCK
 from zero_rename.committer import JobSpec, StoreUnreachableError, Table
 from zero_rename.committer.format.handoff import OPEN_JOBS
 from zero_rename.committer.format.layout import new_job_id
@@ -102,7 +103,7 @@ def test_the_thread_ends_with_the_application(folder):
     thread = Heartbeat(folder, lambda: next(alive), Sent())
     assert thread.daemon
     thread.start()
-    thread.join(120)
+    thread.join(STUCK)
     assert not thread.is_alive()
 
 

@@ -12,6 +12,7 @@ import pyspark
 import pytest
 
 from support.spark import environment, run_program, settings
+from support.waiting import STUCK
 from zero_rename.committer import Table
 from zero_rename.orchestration.submit.package_zip import build_zip
 
@@ -92,7 +93,7 @@ def test_it_is_shipped_as_a_zip(s3_bucket, s3_server, tmp_path):
         env=variables,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=STUCK,
     )
     assert answer(submitted) == [[2, "y"]]
     assert Table(url).to_arrow().num_rows == 2

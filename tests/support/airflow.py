@@ -46,6 +46,7 @@ os.environ.update(SETTINGS)
 from airflow.sdk.execution_time.context import OutletEventAccessors  # noqa: E402
 
 from support.shared_servers import RUN_FOLDER  # noqa: E402
+from support.waiting import STUCK  # noqa: E402
 from zero_rename.committer import JobSpec  # noqa: E402
 from zero_rename.committer.commit.commit import commit_job  # noqa: E402
 from zero_rename.committer.format.layout import new_write_id  # noqa: E402
@@ -67,7 +68,7 @@ def migrate() -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not made.exists():
             command = [sys.executable, "-m", "airflow", "db", "migrate"]
-            subprocess.run(command, env=os.environ, check=True, capture_output=True, timeout=800)
+            subprocess.run(command, env=os.environ, check=True, capture_output=True, timeout=STUCK)
             shutil.copy(HOME / "airflow.db", made)
         else:
             shutil.copy(made, HOME / "airflow.db")

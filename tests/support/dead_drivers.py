@@ -17,6 +17,7 @@ from torture.proxy import Proxy, Seen, Trap, When
 from torture.spark_writers import SparkProgram
 
 from support.hadoop_committers import Application, Place, environment, static_settings
+from support.waiting import STUCK
 from tools.fetch_s3a_jars import cached_jars
 from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
 
@@ -109,7 +110,7 @@ def kill_driver(application: Application, folder: Path, *deaths: Death) -> None:
             contextlib.closing(SparkProgram(_PROGRAM, [jobs, given], variables, folder))
         )
         for death, event in zip(deaths, held, strict=True):
-            if not event.wait(120):
+            if not event.wait(STUCK):
                 said = "nothing" if program.silent else program.answer(1)
                 raise TimeoutError(f"{death} was not held; the driver said {said}")
         program.kill()
@@ -122,7 +123,7 @@ def _holding(application: Application, death: Death, held: threading.Event) -> I
 
     def hold() -> None:
         held.set()
-        dead.wait(300)
+        dead.wait(STUCK)
 
     with Proxy(application.store.endpoint) as proxy:
         proxy.watch(Trap(lambda _, seen: death.held(seen), When.BEFORE, hold))

@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
+from support.waiting import STUCK
+
 
 @dataclass(frozen=True)
 class Received:
@@ -105,7 +107,7 @@ class FaultyServer:
     def _pass_on(self, got: Received) -> Reply:
         assert self._upstream is not None
         to = urlsplit(self._upstream)
-        connection = http.client.HTTPConnection(to.hostname or "", to.port, timeout=120)
+        connection = http.client.HTTPConnection(to.hostname or "", to.port, timeout=STUCK)
         headers = {name: value for name, value in got.headers.items() if name != "expect"}
         connection.request(got.method, got.path, got.body, headers)
         answer = connection.getresponse()

@@ -16,6 +16,7 @@ import pytest
 
 from support.moto_server import S3Server
 from support.preloaded_daemon import preloading_python
+from support.waiting import STUCK
 from zero_rename.spark.startup.launch import jvm_options, worker_python
 
 #: Settings of every session in tests: nothing but loopback, nothing to clean up.
@@ -60,7 +61,7 @@ def end_of_sessions() -> None:
         SparkSession.builder.getOrCreate().stop()
     gateway.shutdown()
     gateway.proc.stdin.close()  # what the JVM waits for
-    gateway.proc.wait(120)
+    gateway.proc.wait(STUCK)
     SparkContext._gateway = SparkContext._jvm = None
 
 
@@ -116,7 +117,7 @@ def run_program(
     *arguments: str,
     python: str = sys.executable,
     folder: Path,
-    timeout: float = 120.0,
+    timeout: float = STUCK,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program in a process of its own, with its folder as the working directory.
 

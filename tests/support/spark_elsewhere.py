@@ -11,6 +11,7 @@ from pathlib import Path
 
 from support.moto_server import S3Server
 from support.spark import environment
+from support.waiting import STUCK
 
 #: What differs by Spark's version: its types, how it repeats tasks and ends jobs, a whole pipeline.
 KEPT = (
@@ -85,7 +86,7 @@ def passed_elsewhere(
         | dict(variables or {}),
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=STUCK,
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     found = _SAID.search(done.stdout)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-_STARTS_WITHIN = 300.0
+from support.waiting import STUCK
 
 
 class TrinoServer:
@@ -49,7 +49,7 @@ class TrinoServer:
 
     def _ask(self, url: str, body: bytes | None = None) -> Any:
         request = urllib.request.Request(url, body, {"X-Trino-User": "tests"})
-        with urllib.request.urlopen(request, timeout=120) as answer:
+        with urllib.request.urlopen(request, timeout=STUCK) as answer:
             return json.load(answer)
 
 
@@ -81,7 +81,7 @@ def trino(home: Path, java: str, folder: Path, keys: Mapping[str, str]) -> Itera
         process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
         try:
             server = TrinoServer(url)
-            until = time.monotonic() + _STARTS_WITHIN
+            until = time.monotonic() + STUCK
             while not server.is_up():
                 if process.poll() is not None or time.monotonic() > until:
                     raise RuntimeError((folder / "log").read_text("utf-8", "replace")[-2000:])

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-#: Seconds until what is waited for counts as never coming, on a busy machine too.
-PATIENCE = 900.0
+#: Seconds after which a process, a thread or a server of a test is stuck: on a busy machine a fresh
+#: Spark takes minutes, and none takes this long. Below pytest's own limit, so that it says what.
+STUCK = 600.0
 
 
 class NeverError(AssertionError):
@@ -20,9 +21,9 @@ def until(what: str, ask: Callable[[], Any]) -> Any:
     :param what: for the message.
     :raises NeverError: it never was.
     """
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + STUCK
     while not (answer := ask()):
         if time.monotonic() > end:
-            raise NeverError(f"Waited {PATIENCE:.0f} s in vain: {what}.")
+            raise NeverError(f"Waited {STUCK:.0f} s in vain: {what}.")
         time.sleep(0.2)
     return answer

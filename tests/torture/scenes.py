@@ -15,6 +15,7 @@ from torture.spark_writers import SparkProgram, kill_session
 from torture.writers import Recoverer, environment
 
 from support.spark import settings
+from support.waiting import STUCK
 from zero_rename import Table
 from zero_rename.spark.startup.installation import java_command, spark_home
 from zero_rename.spark.startup.launch import SMALL_JOB_FLAGS
@@ -125,7 +126,7 @@ def speculation(store: Store, bucket: str, folder: Path) -> str:
         variables = store.environment(proxy.endpoint)
         program = SparkProgram(_SPECULATION, [url, master, ROWS, given], variables, folder)
         try:
-            answer = program.answer(240)
+            answer = program.answer()
         finally:
             program.close()
     assert answer == "committed", answer or program.errors.read_text("utf-8")[-3000:]
@@ -198,7 +199,7 @@ def _cluster(folder: Path, variables: dict[str, str]) -> Iterator[str]:
 
 def _read(log: Path, marker: str) -> str:
     """The word after ``marker`` in a log, once it is there."""
-    give_up = time.monotonic() + 60
+    give_up = time.monotonic() + STUCK
     while time.monotonic() < give_up:
         text = log.read_text("utf-8", "replace")
         if marker in text:

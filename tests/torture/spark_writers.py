@@ -19,6 +19,7 @@ from torture.loads import Load
 from torture.writers import environment
 
 from support.spark import settings
+from support.waiting import STUCK
 
 _PRELUDE = """
 import json, signal, sys
@@ -110,7 +111,7 @@ class SparkProgram:
     def kill(self) -> None:
         kill_session(self._process.pid)
 
-    def answer(self, timeout: float = 300.0) -> str | None:
+    def answer(self, timeout: float = STUCK) -> str | None:
         """What it answered; ``None`` when it was killed.
 
         :raises TimeoutError: neither, for so many seconds.

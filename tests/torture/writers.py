@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from torture.loads import Load
 
+from support.waiting import STUCK
 from zero_rename import FileOptions, Table
 from zero_rename.committer import OnRepeat
 from zero_rename.committer.commit.state.context import Waiting
@@ -26,7 +27,6 @@ from zero_rename.committer.errors import ZeroRenameError
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["torture.writers", "torture.warm"])
 TESTS = Path(__file__).resolve().parent.parent
-_START = 120.0
 
 
 class Writer(Protocol):
@@ -137,7 +137,7 @@ def _command(variables: Mapping[str, str], *arguments: str) -> list[dict[str, st
         env=environment(variables),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=STUCK,
     )
     if done.returncode == 2:
         return done.stderr
@@ -164,7 +164,7 @@ def start(process: Any) -> None:
             os.environ["PYTHONPATH"] = before
 
 
-def receive(connection: Connection, process: Any, patience: float = _START) -> Any:
+def receive(connection: Connection, process: Any, patience: float = STUCK) -> Any:
     """What a process has told; ``None``: it died first.
 
     :raises TimeoutError: it did neither within so many seconds.

@@ -5,6 +5,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+from support.waiting import STUCK
 from zero_rename.orchestration.submit.package_zip import build_zip
 
 ROOT = Path(__file__).parents[3]
@@ -59,7 +60,7 @@ def test_it_works_where_nothing_else_of_ours_is(tmp_path: Path) -> None:
         "print(c.__file__, o.__file__, w.__file__)"
     )
     answer = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=STUCK, check=True
     )
     assert all(str(archive) in name for name in answer.stdout.split())
 

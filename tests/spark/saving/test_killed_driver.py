@@ -4,19 +4,17 @@ Spark there is, as ``test_save.py``."""
 from __future__ import annotations
 
 import signal
-import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.second_driver import start_driver
+from support.waiting import STUCK, until
 from zero_rename import Table
 from zero_rename.spark import save
 
 pytestmark = pytest.mark.spark
-PATIENCE = 300.0
 OLD, NEW = list(range(3)), list(range(100, 140))
 _PROGRAM = """
 import os, signal
@@ -60,26 +58,16 @@ def kill_driver(spark: Any, url: str, folder: Path, phase: str) -> None:
     driver = start_driver(spark, _PROGRAM, url, str(begun), str(go), phase, folder=folder)
     try:
         if phase == "writing":
-            wait_for(begun.exists, driver, folder)
+            until("the driver's task begins", lambda: begun.exists() or driver.poll() is not None)
+            assert begun.exists(), (folder / "driver.log").read_text()
             driver.kill()
-        assert driver.wait(PATIENCE) == -signal.SIGKILL, (folder / "driver.log").read_text()
+        assert driver.wait(STUCK) == -signal.SIGKILL, (folder / "driver.log").read_text()
     finally:
         driver.kill()
         driver.wait()
         go.touch()
     tracker = spark.sparkContext.statusTracker()
-    wait_for(lambda: not tracker.getActiveJobsIds())
-
-
-def wait_for(
-    condition: Any, driver: subprocess.Popen[str] | None = None, folder: Path | None = None
-) -> None:
-    until = time.monotonic() + PATIENCE
-    while not condition():
-        ended = driver is not None and driver.poll() is not None
-        assert not ended, folder and (folder / "driver.log").read_text()
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    until("the driver's tasks end", lambda: not tracker.getActiveJobsIds())
 
 
 def ids(url: str) -> list[int]:

@@ -7,7 +7,6 @@ import datetime as dt
 import os
 import signal
 import threading
-import time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import zero_rename
+from support.waiting import until
 from zero_rename import Table
 from zero_rename.committer import (
     CommitConflictError,
@@ -32,7 +32,6 @@ from zero_rename.spark import save
 from zero_rename.spark.saving import spark_tasks
 
 pytestmark = pytest.mark.spark
-PATIENCE = 60.0
 
 
 @pytest.fixture
@@ -54,13 +53,6 @@ def nothing_left(bucket: Any, url: str) -> bool:
     assert [key for key in bucket.keys("lake/") if key.endswith(".parquet")] == []
     assert Table(url).open_jobs() == []
     return True
-
-
-def appear(path: Path) -> None:
-    until = time.monotonic() + PATIENCE
-    while not path.exists():
-        assert time.monotonic() < until, f"{path.name} did not appear"
-        time.sleep(0.05)
 
 
 class TestModes:
@@ -426,7 +418,7 @@ class TestCancelling:
         frame, begun = endless
 
         def cancel() -> None:
-            appear(begun)
+            until("the task begins", begun.exists)
             spark.sparkContext.cancelJobGroup("the user's")
 
         spark.sparkContext.setJobGroup("the user's", "nightly load", True)
@@ -447,7 +439,7 @@ class TestCancelling:
         frame, begun = endless
 
         def interrupt() -> None:
-            appear(begun)
+            until("the task begins", begun.exists)
             os.kill(os.getpid(), signal.SIGINT)
 
         interrupter = threading.Thread(target=interrupt)
