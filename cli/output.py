@@ -23,7 +23,7 @@ from ..committer.errors import (
 
 
 class Exit(IntEnum):
-    """Exit codes of every command but ``s3a-uploads``, whose are Hadoop's."""
+    """Exit codes of every command."""
 
     DONE = 0
     LOOK = 1
@@ -35,7 +35,7 @@ class Exit(IntEnum):
 EXIT_CODES = (
     "Exit codes: 0 done, and nothing is wrong; 1 something needs a look: found wrong, or not "
     "done; 2 refused, nothing was changed; 3 not known whether it happened, or begun and not "
-    "finished: run it again. s3a-uploads has Hadoop's."
+    "finished: run it again."
 )
 #: What every command does that deletes or decides.
 DRY = "Nothing was changed; --apply does it."

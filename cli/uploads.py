@@ -165,7 +165,7 @@ class _Listing:
         from ..committer.upkeep.recovery import Outcome
         from ..committer.upkeep.upload_selection import UploadsPath
         from ..committer.upkeep.upload_sweep import UploadSweep
-        from ..s3a.outstanding_uploads import spare_live_runs
+        from ..s3a.runs.ledger import spare_live_runs
 
         place: UploadsPath = UploadsPath.parse(path)
         spared = spare_live_runs(place.bucket)

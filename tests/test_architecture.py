@@ -66,7 +66,6 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         "verification": {"hadoop", "runs"},
         "recovery": {"hadoop", "runs", "verification"},
         "write_plan": {"hadoop"},
-        "outstanding_uploads": {"hadoop", "runs"},
     },
     "spark": {
         "startup": set(),

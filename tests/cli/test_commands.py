@@ -369,7 +369,6 @@ NOTHING = {
     "repair": "No committed job is open: nothing can be lost.",
     "s3a-jobs": "Nothing is left of S3A jobs.",
     "s3a-recover": "Nothing is left of S3A jobs.",
-    "s3a-uploads": "No upload is under way there.",
 }
 
 

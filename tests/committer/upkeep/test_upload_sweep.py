@@ -11,7 +11,7 @@ import pytest
 
 from support.memory_store import Behaviour, Fault, ManualClock, MemoryDriver, MemoryStore
 from support.protocol import DAY1, DAY2, ROOT, Crash, World, die_before_applying
-from zero_rename.committer.errors import JobFencedError
+from zero_rename.committer.errors import InvalidInputError, JobFencedError
 from zero_rename.committer.format.job_spec import Coordination
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.store.requests import (
@@ -35,6 +35,24 @@ from zero_rename.committer.upkeep.upload_sweep import SeenUpload, UploadSweep
 
 DAY = 86400.0
 TABLE = ROOT.url
+
+
+@pytest.mark.parametrize(
+    ("url", "bucket", "prefix"),
+    [
+        ("s3://bucket", "bucket", ""),
+        ("s3a://bucket/", "bucket", ""),
+        ("s3n://bucket/a/b/", "bucket", "a/b/"),
+    ],
+)
+def test_paths(url: str, bucket: str, prefix: str) -> None:
+    assert UploadsPath.parse(url) == UploadsPath(bucket, prefix)
+
+
+@pytest.mark.parametrize("url", ["bucket/a", "hdfs://nn/a", "s3:///a", "s3://bucket/a?b"])
+def test_what_is_no_path(url: str) -> None:
+    with pytest.raises(InvalidInputError, match="is no path on S3"):
+        UploadsPath.parse(url)
 
 
 class Sweep:
