@@ -35,14 +35,18 @@ from torture.servers import Store, serving  # noqa: E402
 
 from support.hadoop_committers import (  # noqa: E402
     COMMITTERS,
+    RENAMING,
     Application,
     Place,
     environment,
     static_settings,
 )
 from tools import fetch_s3a_jars  # noqa: E402
+from zero_rename.s3a.hadoop.settings import ALGORITHM_KEY  # noqa: E402
 
 NATIVE = "zero_rename"
+#: Spark's own committer, by Hadoop's two algorithms.
+RENAMES = {"rename v1": "1", "rename v2": "2"}
 
 
 @dataclass
@@ -105,7 +109,7 @@ def started(server: str, latency: float) -> Iterator[tuple[Application, Proxy]]:
 
 def measure(application: Application, proxy: Proxy, given: Any) -> dict[str, Runs]:
     """Load in turns, the warm-up first, and check that every table holds every row."""
-    names = [NATIVE, *(str(committer) for committer in COMMITTERS)]
+    names = [NATIVE, *(str(committer) for committer in COMMITTERS), *RENAMES]
     runs = {name: Runs(application.place()) for name in names}
     for number in range(given.rounds + 1):
         for name in names:
@@ -130,7 +134,9 @@ def loader(application: Application, name: str, place: Place, frame: Any) -> Cal
         return lambda: writer.save(place.root.url)
 
     def load() -> None:
-        with application.with_committer(name):
+        renaming = {**RENAMING, ALGORITHM_KEY: RENAMES.get(name, "")}
+        session = application.set(renaming) if name in RENAMES else application.with_committer(name)
+        with session:
             application.write(place, frame)
 
     return load

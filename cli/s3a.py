@@ -77,5 +77,4 @@ _ABOUT = {
     "magic": "Hadoop's: tasks write uploads, the job completes them; for large files",
     "directory": "Hadoop's: by local disk and a shared file system; for many small files",
     "partitioned": "the same, and replaces the partitions that rows arrived for",
-    "classic": "Hadoop's FileOutputCommitter, which renames: for comparisons",
 }

@@ -100,12 +100,11 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _named(settings: Mapping[str, Setting]) -> str:
-    """The committer of the settings; of an unknown name magic, so that the name is found wrong."""
+    """The committer of the settings; magic where they name none that is known, so that the name is
+    found wrong."""
     from ..s3a.hadoop.settings import NAME_KEY
 
     name = settings[NAME_KEY].value
-    if name in ("", "file"):
-        return "classic"
     return name if name in ("directory", "partitioned") else "magic"
 
 

@@ -79,7 +79,7 @@ class ZeroRenameResource(dg.ConfigurableResource):
     session_token: str | None = Field(default=None, repr=False, description="By EnvVar.")
     committer: str = Field(
         default=NATIVE,
-        description="Of Spark applications: zero_rename, magic, directory, partitioned or classic.",
+        description="Of Spark applications: zero_rename, magic, directory or partitioned.",
     )
     on_conflict: str = Field(
         default="fail",

@@ -36,7 +36,7 @@ CSV: Any = {
 COMMITTER: Any = {
     "committer": Param(
         "zero_rename",
-        enum=["zero_rename", "magic", "directory", "partitioned", "classic"],
+        enum=["zero_rename", "magic", "directory", "partitioned"],
         description="Who commits Spark's output: one word, and nothing else changes",
     ),
 }

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 #: Partitions that are still missing, in an explanation.
 _NAMED = 10
-#: Without one, ``_SUCCESS`` says neither who wrote it nor when.
-_SILENT = "classic"
-
 _NO_COMMIT = "no commit"
 _REPORTED = ("partition", "epoch", "rows", "files", "bytes", "job", "decided_at")
 
@@ -92,12 +89,6 @@ class PartitionsQuery:
         if not known(self.committer):
             return
         check_committer(self.committer)
-        if self.committer == _SILENT:
-            raise InvalidInputError(
-                "The _SUCCESS of the classic committer is empty: it does not say what it stands "
-                "for, so nothing can be waited for by it.",
-                remedy="Wait for the load itself, by upstream_task_id=… or once=….",
-            )
         if self.committer != NATIVE and self.newer_than_epoch is not None:
             raise InvalidInputError(
                 f"Partitions by the {self.committer} committer have no epochs.",

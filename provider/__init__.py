@@ -106,7 +106,7 @@ def _connection_type() -> dict[str, Any]:
                 "description": "Who commits Spark's output, unless the operator says otherwise",
                 "schema": {
                     "type": ["string", "null"],
-                    "enum": ["zero_rename", "magic", "directory", "partitioned", "classic"],
+                    "enum": ["zero_rename", "magic", "directory", "partitioned"],
                     "default": "zero_rename",
                 },
             },

@@ -2,7 +2,7 @@
 
 An append is one write at the root. An overwrite is, with partitioned, one at the root with
 conflict mode *replace*, which at job commit removes the partitions that rows arrived for; with
-directory one into the folder of each partition named, with the same mode; with magic and classic
+directory one into the folder of each partition named, with the same mode; with magic
 Spark's own overwrite of each of these folders, which **deletes first**. Fail-if-exists is an append
 with conflict mode *fail*, or into folders seen to be empty. An unpartitioned table is one folder.
 

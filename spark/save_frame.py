@@ -47,7 +47,7 @@ def save(
     base: Snapshot | ReadBase | str | None = None,
     options: Mapping[str, str] | None = None,
 ) -> Committed | None:
-    """Write a frame into a table, as one job (magic, directory and classic: one for each
+    """Write a frame into a table, as one job (magic and directory: one for each
     partition named, where those are replaced).
 
     :param frame: of Spark 3.5 or newer, classic or Connect.
@@ -59,7 +59,7 @@ def save(
     :param partitions: the only partitions that may be written, ``["day=2013-01-01"]``; with
         overwrite they are emptied even if no row arrives. ``None`` for those that the operator
         names.
-    :param committer: ``zero_rename``, ``magic``, ``directory``, ``partitioned`` or ``classic``;
+    :param committer: ``zero_rename``, ``magic``, ``directory`` or ``partitioned``;
         ``None`` for what the operator says, else ``zero_rename``. The session has to be
         configured for it, as the operator does.
     :param base: natively, the state of the table that the frame was computed from, taken by

@@ -420,7 +420,7 @@ FOUND = {
     "remedy in a table": ("Round or cast the column", "committer"),
     "remedy by a constant": ("Look at the application's log and its settings", "s3a"),
     "remedy by a function": ("Nothing should read this load before", "s3a"),
-    "remedy of a check": ("Set spark.speculation=false", "s3a"),
+    "remedy of a check": ("Set spark.yarn.maxAppAttempts=1", "s3a"),
     "option's meaning": ("With mode overwrite: the partitions to replace", "spark"),
     "argument in a message": ("newer_than_epoch counts the changes", "orchestration"),
 }

@@ -84,7 +84,7 @@ class LoadOperator(BaseOperator):
         retry; replace it after the task was cleared or its run made anew. Or always ``skip``,
         ``replace_own`` or ``append``. (templated)
     :param committer: ``zero_rename``, or one of Hadoop's in the JVM: ``magic``, ``directory``,
-        ``partitioned``, ``classic``; ``None`` takes the connection's. (templated)
+        ``partitioned``; ``None`` takes the connection's. (templated)
     :param catalog: where the table is registered once the job is committed: ``glue://database/table``,
         or ``glue://database``; ``None`` takes the connection's, ``""`` is none. (templated)
     :param asset_partitions: an event for each partition written, under its path as the key, and one

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from ...committer.errors import OutcomeUnknownError, RefusedError, VerificationError
 from ...committer.format.layout import TableRoot
 from ...committer.store.deletion import remove
-from ...s3a.hadoop.settings import Committer
+from ...s3a.hadoop.settings import STAGING
 from ...s3a.recovery.options import Action, RecoveryOptions
 from ...s3a.recovery.recover import JobOutcome, recover_jobs
 from ...s3a.runs import ledger, try_record
@@ -169,13 +169,11 @@ class Tries:
 
     def _recover(self, record: TryRecord, writes: Sequence[WriteRecord]) -> set[str]:
         """Roll what the try left forward or back. Returns the jobs rolled forward."""
-        if record.committer == Committer.CLASSIC:
-            return set()
         root = self._table.root
         options = RecoveryOptions(
             apply=True,
             # Of a staging committer's job, this run's own files are known by their names.
-            direction=Action.BACK if Committer(record.committer).is_staging else None,
+            direction=Action.BACK if record.committer in STAGING else None,
             dead=frozenset({record.uuid}),
             jobs=frozenset(w.uuid for w in writes),
             folders=tuple(sorted({w.partition for w in writes if w.partition})),
@@ -216,7 +214,7 @@ class Tries:
             )
         for write in (write for write in unsure if write.is_adding):
             root = TableRoot.parse(write.destination)
-            if Committer(write.committer).is_staging:
+            if write.committer in STAGING:
                 # Their names carry the job's UUID, so they are no other's.
                 came = self._table.run(files_since(root, write.since_ms))
                 self._remove(record, write, [key for key in came if write.uuid in key])
@@ -274,7 +272,7 @@ def is_committed(table: Table, write: WriteRecord) -> bool:
     """Whether a write committed, by its entry on record, its marker or its report."""
     if write.state == WRITTEN:
         return True
-    if write.committer == Committer.CLASSIC or write.empties:
+    if write.empties:
         return False
     return table.run(is_proved(table.root, write))
 

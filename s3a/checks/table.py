@@ -23,10 +23,8 @@ from ..hadoop.effective_settings import (
 )
 from ..hadoop.settings import Committer, S3ASettings
 
-ALL = ("zero_rename", "magic", "directory", "partitioned", "classic")
-S3A = ("magic", "directory", "partitioned", "classic")
-#: The three that complete uploads, rather than rename.
-COMMITTERS = ("magic", "directory", "partitioned")
+S3A = ("magic", "directory", "partitioned")
+ALL = ("zero_rename", *S3A)
 STAGING = ("directory", "partitioned")
 
 
@@ -192,7 +190,7 @@ CHECKS: tuple[Check, ...] = (
         "Choose by committer=…, and take fs.s3a.committer.name out of the other settings.",
     ),
     Check(
-        *("commit-protocol-missing", _ERROR, COMMITTERS),
+        *("commit-protocol-missing", _ERROR, S3A),
         "half-configured: by another protocol Parquet is renamed, and other formats go straight "
         "into the table",
         (keys.NAME_KEY, keys.COMMIT_PROTOCOL_KEY, keys.PARQUET_COMMITTER_KEY),
@@ -200,12 +198,7 @@ CHECKS: tuple[Check, ...] = (
         f"Set {keys.COMMIT_PROTOCOL_KEY}={keys.PATH_PROTOCOL}, from the module spark-hadoop-cloud.",
     ),
     Check(
-        *("classic-half-bound", _ERROR, ("classic",)),
-        "classic with the others' protocol, which leaves old rows where it should replace them",
-        *((keys.COMMIT_PROTOCOL_KEY,), _contradicts(keys.COMMIT_PROTOCOL_KEY)),
-    ),
-    Check(
-        *("factory-overridden", _ERROR, COMMITTERS, "another factory makes the committer"),
+        *("factory-overridden", _ERROR, S3A, "another factory makes the committer"),
         *((keys.FACTORY_CLASS_KEY, keys.FACTORY_KEY), _other_factory),
     ),
     Check(
@@ -215,7 +208,7 @@ CHECKS: tuple[Check, ...] = (
         f"Set {keys.MAGIC_KEY}=true, for the bucket too.",
     ),
     Check(
-        *("tripwire-off", _WARNING, COMMITTERS, "a committer that renames would not be noticed"),
+        *("tripwire-off", _WARNING, S3A, "a committer that renames would not be noticed"),
         (keys.REJECT_KEY, keys.ALGORITHM_KEY),
         _contradicts(keys.REJECT_KEY, keys.ALGORITHM_KEY),
         f"Set spark.hadoop.{keys.REJECT_KEY}=true and spark.hadoop.{keys.ALGORITHM_KEY}=10, unless "
@@ -233,7 +226,7 @@ CHECKS: tuple[Check, ...] = (
         "docs/airflow/services.md says how.",
     ),
     Check(
-        *("dynamic-partition-overwrite", _ERROR, COMMITTERS),
+        *("dynamic-partition-overwrite", _ERROR, S3A),
         "dynamic partition overwrite, which renames: the committer's protocol refuses it",
         *((keys.PARTITION_OVERWRITE_KEY,), _overwrites_dynamically),
         "Write it by zero_rename.spark.save, which replaces the partitions named; or, where all of "
@@ -262,16 +255,10 @@ CHECKS: tuple[Check, ...] = (
         "'zero_rename'.",
     ),
     Check(
-        *("uuid-shared", _ERROR, COMMITTERS),
+        *("uuid-shared", _ERROR, S3A),
         "one UUID for more than one write, which would take each other's pending files",
         *((keys.UUID_KEY,), _fixed_uuid),
         "Leave it out of every file and of conf; the operator hands in one of its own.",
-    ),
-    Check(
-        *("speculation", _ERROR, ("classic",)),
-        "speculation with a committer that cannot take it",
-        *(("spark.speculation",), lambda c: c.is_on("spark.speculation")),
-        "Set spark.speculation=false, or use another committer.",
     ),
     Check(
         *("driver-restarts", _WARNING, S3A, "YARN may start the driver, and so the job, again"),
@@ -279,14 +266,7 @@ CHECKS: tuple[Check, ...] = (
         f"Set {keys.APP_ATTEMPTS_KEY}=1, and let Airflow repeat the task.",
     ),
     Check(
-        *("classic-renames", _WARNING, ("classic",)),
-        "classic renames, which S3 does by copying: it is for comparisons, a failure leaves a part "
-        "of the files, and nothing can verify or recover its jobs",
-        *((keys.ALGORITHM_KEY,), lambda c: True),
-        "Use magic, directory or partitioned.",
-    ),
-    Check(
-        *("abort-uploads-on", _WARNING, COMMITTERS),
+        *("abort-uploads-on", _WARNING, S3A),
         "a job that, when it ends, aborts every upload below its destination, whoever's it is",
         (keys.ABORT_UPLOADS_KEY, _OLD_ABORT),
         lambda c: c.is_on(keys.ABORT_UPLOADS_KEY) or c.is_on(_OLD_ABORT),

@@ -45,7 +45,6 @@ DEFAULTS: Mapping[str, str] = {
     COMMIT_PROTOCOL_KEY: SQL_PROTOCOL,
     PARQUET_COMMITTER_KEY: "org.apache.parquet.hadoop.ParquetOutputCommitter",
     "spark.sql.sources.partitionOverwriteMode": "STATIC",
-    "spark.speculation": "false",
     FACTORY_KEY: S3A_FACTORY,
     "mapreduce.outputcommitter.factory.class": "",
     NAME_KEY: "file",

@@ -23,7 +23,6 @@ PATH_PROTOCOL = "org.apache.spark.internal.io.cloud.PathOutputCommitProtocol"
 BINDING_PARQUET = "org.apache.spark.internal.io.cloud.BindingParquetOutputCommitter"
 #: What Spark uses without them.
 SQL_PROTOCOL = "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
-CLASSIC_PARQUET = "org.apache.parquet.hadoop.ParquetOutputCommitter"
 #: No such algorithm exists: a ``FileOutputCommitter`` that is made by mistake refuses to work.
 TRIPWIRE_ALGORITHM = "10"
 
@@ -63,20 +62,15 @@ class Committer(StrEnum):
     MAGIC = "magic"
     DIRECTORY = "directory"
     PARTITIONED = "partitioned"
-    #: ``FileOutputCommitter``, which renames: for comparison and for stores with real renames.
-    CLASSIC = "classic"
 
     @property
     def is_staging(self) -> bool:
-        """Whether tasks write to local disk and upload when they commit."""
-        return self in (Committer.DIRECTORY, Committer.PARTITIONED)
-
-    @property
-    def hadoop_name(self) -> str:
-        """The value of ``fs.s3a.committer.name``."""
-        return "file" if self is Committer.CLASSIC else self.value
+        """Whether it is of :data:`STAGING`."""
+        return self in STAGING
 
 
+#: Whose tasks write to local disk and upload when they commit.
+STAGING = (Committer.DIRECTORY, Committer.PARTITIONED)
 #: All words: this project's own committer, and Hadoop's.
 COMMITTERS = (NATIVE, *Committer)
 
@@ -162,10 +156,9 @@ class S3ASettings:
 
     def spark_conf(self) -> dict[str, str]:
         """Every ``spark.…`` and ``spark.hadoop.…`` setting, sorted by name. No credentials."""
-        classic = self.committer is Committer.CLASSIC
         conf = {
-            COMMIT_PROTOCOL_KEY: SQL_PROTOCOL if classic else PATH_PROTOCOL,
-            PARQUET_COMMITTER_KEY: CLASSIC_PARQUET if classic else BINDING_PARQUET,
+            COMMIT_PROTOCOL_KEY: PATH_PROTOCOL,
+            PARQUET_COMMITTER_KEY: BINDING_PARQUET,
             # Not spark.sql.sources.partitionOverwriteMode: STATIC for a whole application over a
             # cluster's DYNAMIC lets every other overwrite in it delete its whole table. save()
             # says it by write.
@@ -180,17 +173,14 @@ class S3ASettings:
         return dict(sorted(conf.items()))
 
     def _hadoop(self) -> dict[str, str | int | bool | None]:
-        committer, engine = self.committer, self.committer is not Committer.CLASSIC
+        committer = self.committer
         by_endpoint = True if self.path_style is None and self.endpoint else self.path_style
         made: dict[str, str | int | bool | None] = {
             FACTORY_KEY: S3A_FACTORY,
-            NAME_KEY: committer.hadoop_name,
-            # SPARK-47618 takes "true" as leave to choose magic, so classic has to say no.
-            MAGIC_KEY: engine,
-            # Version 2 lets readers see the output of tasks before their job ends
-            # (MAPREDUCE-7282).
-            ALGORITHM_KEY: TRIPWIRE_ALGORITHM if engine else "1",
-            REJECT_KEY: engine,
+            NAME_KEY: committer.value,
+            MAGIC_KEY: True,
+            ALGORITHM_KEY: TRIPWIRE_ALGORITHM,
+            REJECT_KEY: True,
             # Without the marker nobody can tell which job committed.
             MARKER_KEY: True,
             # Both abort uploads that other jobs, and this project's own committer, still need.
@@ -205,21 +195,18 @@ class S3ASettings:
             "fs.s3a.encryption.algorithm": _ENCRYPTION.get(self.encryption or ""),
             "fs.s3a.encryption.key": self.encryption_key,
             "fs.s3a.create.storage.class": (self.storage_class or "").lower() or None,
+            # Other than in Hadoop: a job that ends would abort every upload below its
+            # destination, and days of one table are loaded side by side.
+            ABORT_UPLOADS_KEY: False,
+            # Jobs of one second would share a folder (SPARK-33230).
+            "fs.s3a.committer.require.uuid": True,
+            "fs.s3a.committer.generate.uuid": False,
+            # A file is held back by not completing its upload.
+            "fs.s3a.multipart.uploads.enabled": True,
+            UUID_KEY: self.uuid,
+            "fs.s3a.committer.threads": self.threads,
+            REPORT_KEY: self.summary_report_dir,
         }
-        if engine:
-            made |= {
-                # Other than in Hadoop: a job that ends would abort every upload below its
-                # destination, and days of one table are loaded side by side.
-                ABORT_UPLOADS_KEY: False,
-                # Jobs of one second would share a folder (SPARK-33230).
-                "fs.s3a.committer.require.uuid": True,
-                "fs.s3a.committer.generate.uuid": False,
-                # A file is held back by not completing its upload.
-                "fs.s3a.multipart.uploads.enabled": True,
-                UUID_KEY: self.uuid,
-                "fs.s3a.committer.threads": self.threads,
-                REPORT_KEY: self.summary_report_dir,
-            }
         if committer is Committer.MAGIC:
             # What a killed executor began would be known to nobody (HADOOP-19047).
             made |= {IN_MEMORY_KEY: False, "fs.s3a.committer.magic.cleanup.enabled": True}

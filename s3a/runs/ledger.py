@@ -379,8 +379,7 @@ def spare_live_runs(bucket: str) -> Spared:
     def spared(uploads: Sequence[ListedUpload]) -> Step[Mapping[Name, str]]:
         # Asked anew for every page, after its listing: a run that begins in between has none.
         around = {
-            name_of(upload): [TableRoot(bucket, folder) for folder in folders_of(upload.key)]
-            for upload in uploads
+            name_of(one): [TableRoot(bucket, it) for it in folders_of(one.key)] for one in uploads
         }
         roots = sorted({root for found in around.values() for root in found}, key=str)
         live = yield All(tuple(_is_at_work(root) for root in roots))

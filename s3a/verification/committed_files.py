@@ -34,7 +34,7 @@ _PROTOCOL = (
 class Expectation:
     """One write that verification holds the store to, which is one job of a committer.
 
-    :param committer: ``magic``, ``directory``, ``partitioned`` or ``classic``.
+    :param committer: ``magic``, ``directory`` or ``partitioned``.
     :param uuid: handed in as ``fs.s3a.committer.uuid``; ``None`` where the application writes
         more than once under UUIDs of Spark's own: then any marker that is new enough is its.
     :param since_ms: when the job began, milliseconds by the *store's* clock (the ``Date`` of an

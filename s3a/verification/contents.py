@@ -17,7 +17,6 @@ from ...committer.format.parquet.footers import count_rows
 from ...committer.store.requests import Step
 from ...committer.table import Table
 from ..hadoop.job_reports import read_marker
-from ..hadoop.settings import Committer
 from ..runs.ledger import read_report, report_dir
 from ..runs.try_record import WriteRecord
 from .committed_files import Expectation
@@ -74,23 +73,18 @@ def verified(table: Table, records: TableRoot, write: WriteRecord) -> CommittedW
             one = Contents(1, None if rows is None else rows[key], size)
             partitions[name] = partitions.get(name, Contents()) + one
     hold = None if rows is None else sum(rows.values())
-    # Files of a classic job do not say whose they are: those of others count, too.
-    names_none = write.committer == Committer.CLASSIC
-    check_rows(table.root, write.uuid, write.rows, hold, at_least=names_none)
+    check_rows(table.root, write.uuid, write.rows, hold)
     return CommittedWrite(write.uuid, found.files, found.bytes, hold, partitions)
 
 
-def check_rows(
-    root: TableRoot, job: str, wrote: int | None, hold: int | None, *, at_least: bool = False
-) -> None:
+def check_rows(root: TableRoot, job: str, wrote: int | None, hold: int | None) -> None:
     """See that no row is missing.
 
     :param wrote: rows that Spark wrote, ``hold`` those that the job's files hold; ``None``:
         nobody could count them.
-    :param at_least: the files may be those of other jobs, too.
     :raises VerificationError: the numbers differ.
     """
-    if wrote is None or hold is None or hold == wrote or (at_least and hold > wrote):
+    if wrote is None or hold is None or hold == wrote:
         return
     raise VerificationError(
         f"Spark wrote {wrote} rows, and the files of the job hold {hold}. Where rows are missing, "

@@ -38,9 +38,8 @@ _LOOK = (
 class Verified:
     """What was found: a committed job.
 
-    :param uuid: the committer's; ``""`` for ``classic``, whose marker is empty.
-    :param sizes: the files the job committed, bytes by key; for ``classic`` those that came since
-        the job began.
+    :param uuid: the committer's.
+    :param sizes: the files the job committed, bytes by key.
     :param warnings: sentences about what is left over or could not be seen.
     """
 
@@ -81,8 +80,6 @@ def verify_job(
             f"There is no S3A committer {asked!r} whose job could be verified.",
             remedy=f"Choose one of {', '.join(Committer)}.",
         )
-    if asked == Committer.CLASSIC:
-        return (yield from _count_classic(root, expectation))
     report, warnings = None, list[str]()
     # Not a table's root: it may well lie in a folder that readers skip.
     folder = re.fullmatch(rf"s3[an]?://{re.escape(root.bucket)}/(.*?)/*", report_dir or "")
@@ -153,21 +150,3 @@ def _another_ran(root: TableRoot, ran: str, expectation: Expectation) -> Verific
         remedy="Its files are committed. Find out which setting won: `zero-rename checks` names "
         "those that decide, and a setting in the application wins over the operator's.",
     )
-
-
-def _count_classic(root: TableRoot, expectation: Expectation) -> Step[Verified]:
-    """The files that came since the job began: classic's marker is empty, and says neither which
-    job wrote it nor which files belong to it."""
-    marker: Marker = yield from read_marker(root.prefix)
-    if marker.etag and not marker.is_empty:
-        ran = marker.said.marker.committer if marker.said else "of another kind"
-        raise _another_ran(root, ran, expectation)
-    if not marker.is_newer_than(expectation.since_ms / 1000):
-        raise VerificationError(
-            "The job left no _SUCCESS marker, or one that is older than this job.",
-            table=root.url,
-            remedy=_NO_MARKER,
-        )
-    files = yield from files_since(root, expectation.since_ms)
-    note = "The classic committer's marker is empty: files of other jobs may be counted, too."
-    return Verified("", expectation.committer, files, (note,))

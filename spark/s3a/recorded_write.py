@@ -229,13 +229,15 @@ class _Application:
         return None if there is None else mine[write.number]
 
     def _spark_writes(self, frame: DataFrame, write: PlannedWrite, record: WriteRecord) -> None:
-        options = {**self._target.options, **write.options}
-        if record.committer != Committer.CLASSIC:
-            options[UUID_KEY] = record.uuid
+        options = {
+            **self._target.options,
+            **write.options,
+            UUID_KEY: record.uuid,
             # It outlives the marker, whose place the next job's takes.
-            options[REPORT_KEY] = ledger.report_dir(self._beside, record)
+            REPORT_KEY: ledger.report_dir(self._beside, record),
             # By it files are known for a staging committer's, and partitions that got no row.
-            options[UNIQUE_KEY] = "true"
+            UNIQUE_KEY: "true",
+        }
         writer = frame.write.format("parquet").mode(SAVE_MODES[write.save_mode]).options(**options)
         if write.partition_by:
             writer = writer.partitionBy(*write.partition_by)
@@ -247,9 +249,8 @@ class _Application:
 
         :raises VerificationError: they do not hold them, or are not all there.
         """
-        is_classic = record.committer == Committer.CLASSIC
         try:
-            if is_classic or self._table.run(is_proved(self._beside, record)):
+            if self._table.run(is_proved(self._beside, record)):
                 verified(self._table, self._beside, record)
             else:
                 # Spark says that it committed; another job's marker may stand for this one's.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...s3a.checks.run import JobFacts, inspect, refuse
 from ...s3a.hadoop import effective_settings as layers
-from ...s3a.hadoop.settings import BINDING_PARQUET, PATH_PROTOCOL, Committer
+from ...s3a.hadoop.settings import BINDING_PARQUET, PATH_PROTOCOL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,10 +100,10 @@ class SessionView:
         jvm: Any = self._session.sparkContext._jvm
         return bool(jvm.org.apache.spark.util.Utils.classIsLoadable(name))
 
-    def missing_classes(self, committer: str) -> tuple[str, ...]:
+    def missing_classes(self) -> tuple[str, ...]:
         """Those that a committer needs and Spark cannot load, as far as that can be seen."""
-        binding = [] if committer == Committer.CLASSIC else [PATH_PROTOCOL, BINDING_PARQUET]
-        missing = [name for name in (_S3A_CLASS, *binding) if self.has_class(name) is False]
+        needed = (_S3A_CLASS, PATH_PROTOCOL, BINDING_PARQUET)
+        missing = [name for name in needed if self.has_class(name) is False]
         # Which of the two S3A wants depends on its release (HADOOP-18073: version 2 since 3.4).
         if not missing and all(self.has_class(name) is False for name in _SDK_CLASSES):
             missing = [" or ".join(_SDK_CLASSES)]
@@ -130,7 +130,7 @@ def check_session(
     seen = JobFacts(
         settings=view.settings(options, bucket),
         # The driver's machine; of executors elsewhere nothing is known here.
-        missing_classes=view.missing_classes(facts["committer"]),
+        missing_classes=view.missing_classes(),
         is_cluster=view.is_cluster,
         **facts,
     )

@@ -33,16 +33,16 @@ def test_checks_as_json_has_all_of_each() -> None:
 
 
 def test_checks_of_one_committer() -> None:
-    document = json.loads(invoke("checks", "--committer", "classic", "--json").stdout)
+    document = json.loads(invoke("checks", "--committer", "directory", "--json").stdout)
     ids = {entry["id"] for entry in document}
-    assert "speculation" in ids
+    assert "staging-not-shared" in ids
     assert "magic-disabled" not in ids
 
 
 def test_some_checks() -> None:
-    document = json.loads(invoke("checks", "speculation", "marker-off", "--json").stdout)
-    assert [entry["id"] for entry in document] == ["speculation", "marker-off"]
-    assert document[0]["remedy"].startswith("Set spark.speculation=false")
+    document = json.loads(invoke("checks", "multipart-purge", "marker-off", "--json").stdout)
+    assert [entry["id"] for entry in document] == ["multipart-purge", "marker-off"]
+    assert document[0]["remedy"].startswith("Set spark.hadoop.fs.s3a.multipart.purge=false")
 
 
 def test_committers_are_listed() -> None:

@@ -114,7 +114,6 @@ class TestALoad:
             ("magic", "append"),
             ("directory", "overwrite"),
             ("partitioned", "overwrite"),
-            ("classic", "append"),
         ],
     )
     def test_reports_what_was_verified(
@@ -219,9 +218,11 @@ class TestChecks:
     def test_a_default_of_the_cluster_that_breaks_a_rule(
         self, tables: Tables, spark: FakeSpark
     ) -> None:
-        (spark.folder / "spark-defaults.conf").write_text("spark.speculation true\n")
-        with pytest.raises(AirflowFailException, match=r"speculation.*spark-defaults\.conf"):
-            run(operator(tables, committer="classic"))
+        uuid = "spark.hadoop.fs.s3a.committer.uuid 7e0c\n"
+        (spark.folder / "spark-defaults.conf").write_text(uuid)
+        accepted = {"spark.zero_rename.s3a.accept": "marker-off"}
+        with pytest.raises(AirflowFailException, match=r"uuid-shared.*spark-defaults\.conf"):
+            run(operator(tables, conf=accepted))
         assert spark.calls() == []
 
     def test_an_overwrite_that_nothing_confines(
@@ -260,8 +261,8 @@ class TestChecks:
         assert spark.calls() == []
 
     def test_warnings_are_logged(self, tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
-        run(operator(tables, committer="classic"))
-        assert "[classic-renames]" in caplog.text
+        run(operator(tables, conf={"spark.yarn.maxAppAttempts": "2"}))
+        assert "[driver-restarts]" in caplog.text
 
 
 class TestVerification:
@@ -642,10 +643,9 @@ class TestTheSensor:
         sensor.render_template_fields(context)
         return sensor.poke(context)
 
-    @pytest.mark.parametrize("committer", ["magic", "classic"])
-    def test_waits_for_this_runs_job(self, tables: Tables, committer: str) -> None:
+    def test_waits_for_this_runs_job(self, tables: Tables) -> None:
         assert self.sensor(tables, upstream_task_id="load").is_done is False
-        report = run(operator(tables, committer=committer))
+        report = run(operator(tables))
         found = self.sensor(tables, upstream_task_id="load", min_rows=1)
         assert (found.is_done, found.xcom_value) == (True, report)
         by_job = self.sensor(tables, job=report["job"], partition="day=1")

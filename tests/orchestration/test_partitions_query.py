@@ -160,7 +160,6 @@ class TestMarkers:
         ({"min_rows": -1}, "no number of rows"),
         ({"min_files": -1}, "no number of files"),
         ({"committer": "delta"}, "'delta'"),
-        ({"committer": "classic"}, "is empty"),
         ({"committer": "magic", "newer_than_epoch": 1}, "have no epochs"),
     ],
 )

@@ -154,7 +154,7 @@ def test_a_relative_name_needs_a_root() -> None:
 
 
 def test_committers() -> None:
-    names = ["zero_rename", "magic", "directory", "partitioned", "classic"]
+    names = ["zero_rename", "magic", "directory", "partitioned"]
     assert [check_committer(name) for name in COMMITTERS] == names
     (kind,) = get_provider_info()["connection-types"]
     assert kind["conn-fields"]["committer"]["schema"]["enum"] == names

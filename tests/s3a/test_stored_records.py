@@ -87,7 +87,7 @@ class TestRecord:
         stored = members(recorded(f"records/{name}"))
         # What tells the version.
         stored.setdefault("writes", [])
-        for write in stored["writes"]:  # Of classic's dynamic overwrites, which are no more.
+        for write in stored["writes"]:  # Of renaming overwrites, which are no more.
             write.pop("dynamic", None)
             write.pop("reports", None)  # Of reports in the session's own folder.
         written = members(RECORDS[name].encode("w"))

@@ -102,7 +102,6 @@ class TestHere:
             ({"partitions": ["day=1"], "once": "k"}, "are about one job"),
             ({"partitions": ["day=1"], "partition": "day=2"}, "each say which"),
             ({"partitions": ["day=1"], "newer_than": "soon"}, "newer_than='soon' is no time"),
-            ({"partitions": ["day=1"], "committer": "classic"}, "is empty"),
             ({"partitions": ["day=1"], "on_foreign_marker": "fail"}, "wait for one job"),
             ({"from_date": "2013-02-01", "to_date": "2013-02-02"}, "together"),
             ({**RANGE, "to_date": "2013-01-01"}, "is after"),

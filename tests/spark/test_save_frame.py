@@ -117,29 +117,28 @@ class TestReplace:
             assert (write.save_mode, write.partition_by) == (Mode.APPEND, ())
             assert write.options == {CONFLICT_KEY: "replace"}
 
-    @pytest.mark.parametrize("committer", ["magic", "classic"])
-    def test_magic_and_classic_delete_folders_first(self, committer: str) -> None:
-        writes = planned(committer, Mode.REPLACE, partitions=DAYS)
+    def test_magic_deletes_folders_first(self) -> None:
+        writes = planned("magic", Mode.REPLACE, partitions=DAYS)
         assert [(w.path, w.save_mode) for w in writes] == [
             (f"{PATH}/{d}", Mode.REPLACE) for d in DAYS
         ]
         # Whatever the session's own is, which stays as it is for the application's other writes.
         assert [w.options for w in writes] == [{OVERWRITE_OPTION: "static"}] * 2
 
-    @pytest.mark.parametrize("committer", ["magic", "directory", "classic"])
+    @pytest.mark.parametrize("committer", ["magic", "directory"])
     def test_without_names_it_is_refused(self, committer: str) -> None:
         """Spark would empty the whole table."""
         with pytest.raises(SettingsRefusedError, match="overwrite-unnamed-partitions"):
             planned(committer, Mode.REPLACE)
 
-    @pytest.mark.parametrize("committer", ["magic", "directory", "classic"])
+    @pytest.mark.parametrize("committer", ["magic", "directory"])
     def test_an_unpartitioned_table_is_replaced_whole(self, committer: str) -> None:
         (write,) = planned(committer, Mode.REPLACE, partition_by=())
         assert (write.path, write.partition) == (PATH, None)
 
 
 class TestFailIfExists:
-    @pytest.mark.parametrize("committer", ["magic", "directory", "classic"])
+    @pytest.mark.parametrize("committer", ["magic", "directory"])
     def test_looks_before(self, committer: str) -> None:
         writes = planned(committer, Mode.FAIL_IF_EXISTS, partitions=DAYS)
         assert [w.must_be_empty for w in writes] == [(f"wh/flights/{d}/",) for d in DAYS]

@@ -23,13 +23,35 @@ from support.spark import SETTINGS
 from tools.s3a_class_archive import class_path, jvm_flags
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.store.driver import BotoDriver, connect
-from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
+from zero_rename.s3a.hadoop.settings import (
+    ALGORITHM_KEY,
+    FACTORY_KEY,
+    MAGIC_KEY,
+    NAME_KEY,
+    REJECT_KEY,
+    S3A_FACTORY,
+    SQL_PROTOCOL,
+    Committer,
+    S3ASettings,
+)
 from zero_rename.s3a.verification.committed_files import Expectation
 from zero_rename.s3a.verification.verify import Verified, verify_job
 from zero_rename.spark.startup.launch import worker_python
 
 _numbers = itertools.count(1)
 COMMITTERS = tuple(Committer)
+#: Spark's own, which renames: for what it does to a table, and to compare with.
+RENAMING = {
+    "spark.sql.sources.commitProtocolClass": SQL_PROTOCOL,
+    "spark.sql.parquet.output.committer.class": "org.apache.parquet.hadoop.ParquetOutputCommitter",
+    FACTORY_KEY: S3A_FACTORY,
+    NAME_KEY: "file",
+    # Else Spark chooses magic by itself (SPARK-47618).
+    MAGIC_KEY: "false",
+    ALGORITHM_KEY: "1",
+    REJECT_KEY: "false",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "true",
+}
 
 
 def static_settings(store: Store, jars: tuple[Path, ...], folder: Path) -> dict[str, str]:

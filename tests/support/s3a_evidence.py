@@ -17,8 +17,6 @@ REAL = TESTS / "s3a" / "real"
 NOT_SHOWN = {
     "driver-restarts": "it needs YARN; OutputCommitter.isRecoverySupported is false, and what "
     "a second driver meets is in tests/s3a/real/test_killed_driver.py",
-    "speculation": "an attempt has to be overtaken while it copies; FileOutputCommitter, and the "
-    "paper's Table V",
 }
 
 

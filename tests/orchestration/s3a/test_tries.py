@@ -168,14 +168,13 @@ class TestWhatWouldDouble:
         writes = (write(mode="replace"), write(SECOND, mode="replace", state=WRITING))
         assert Run(*writes, mode="replace").settle().state == UNDONE
 
-    @pytest.mark.parametrize("committer", ["magic", "classic"])
-    def test_files_that_may_be_its_own(self, committer: str) -> None:
-        lost = write(committer=committer, state=WRITING)
-        run = Run(lost, committer=committer)
+    def test_files_that_may_be_its_own(self) -> None:
+        lost = write(state=WRITING)
+        run = Run(lost)
         run.world.job().put(f"{ROOT.prefix}/day=1/part-0.parquet", b"rows")
         with pytest.raises(RefusedError, match=r"1 files came .* that may be its own"):
             run.settle()
-        run = Run(replace(lost, mode="replace"), committer=committer, mode="replace")
+        run = Run(replace(lost, mode="replace"), mode="replace")
         run.world.job().put(f"{ROOT.prefix}/day=1/part-0.parquet", b"rows")
         assert run.settle().state == UNDONE
 

@@ -55,8 +55,6 @@ SUBMITTED: dict[str, Submitted] = {
     "committer-name": Submitted(conf={f"{S3A}committer.name": "magicv2"}),
     # Half of what Hadoop's page "Committing work to S3" lists.
     "commit-protocol-missing": Submitted(defaults={}, conf={PROTOCOL: SQL_PROTOCOL}),
-    # What Spark's page "Integration with Cloud Infrastructures" says for every job.
-    "classic-half-bound": Submitted("classic", {PROTOCOL: f"{CLOUD}PathOutputCommitProtocol"}),
     "factory-overridden": Submitted(
         conf={FACTORY_CLASS: "org.apache.hadoop.mapreduce.lib.output.NamedCommitterFactory"}
     ),
@@ -69,9 +67,7 @@ SUBMITTED: dict[str, Submitted] = {
     "overwrite-removes-first": Submitted(mode=Mode.REPLACE, partitions=("day=1",)),
     # Netflix's own committers call it so.
     "uuid-shared": Submitted(defaults={f"{S3A}committer.uuid": "7e0c"}),
-    "speculation": Submitted("classic", {"spark.speculation": "true"}),
     "driver-restarts": Submitted(conf={"spark.yarn.maxAppAttempts": "2"}),
-    "classic-renames": Submitted("classic"),
     # Hadoop's default, and the pages that repeat it.
     "abort-uploads-on": Submitted(conf={f"{S3A}committer.abort.pending.uploads": "true"}),
     # Hadoop's page on third-party stores recommends the purge where there are no rules.

@@ -12,7 +12,6 @@ from zero_rename.s3a.checks.run import (
     CHECKS,
     CheckFinding,
     JobFacts,
-    Severity,
     inspect,
     refuse,
 )
@@ -79,18 +78,12 @@ CASES: dict[str, tuple[list[JobFacts], list[JobFacts]]] = {
             job("magic", {f"{COMMITTER}name": "file"}),
             bare("magic"),
         ],
-        [job("magic", {f"{COMMITTER}name": "magic"}), job("classic"), bare("classic")],
+        [job("magic", {f"{COMMITTER}name": "magic"})],
     ),
     "commit-protocol-missing": (
         [job("magic", {PROTOCOL: SQL_PROTOCOL}), bare("directory")],
         # The binding protocol passes Parquet's own committer over, whichever it is.
-        [job("directory"), job("classic"), job("magic", {PARQUET: "x.BindingPathOutputCommitter"})],
-    ),
-    "classic-half-bound": (
-        [
-            job("classic", {PROTOCOL: CLOUD_PROTOCOL}),
-        ],
-        [job("classic"), job("magic")],
+        [job("directory"), job("magic", {PARQUET: "x.BindingPathOutputCommitter"})],
     ),
     "factory-overridden": (
         [
@@ -121,17 +114,17 @@ CASES: dict[str, tuple[list[JobFacts], list[JobFacts]]] = {
             job("magic", {f"{HADOOP}pathoutputcommit.reject.fileoutput": "false"}),
             job("magic", {ALGORITHM: "2"}),
         ],
-        [job("magic"), job("classic")],
+        [job("magic")],
     ),
     "classes-missing": ([job(missing_classes=("x.Y",))], [job()]),
     "dynamic-partition-overwrite": (
         [job(conf=DYNAMIC), job(conf=DYNAMIC, save_mode=Mode.REPLACE)],
-        [job(conf=DYNAMIC, save_mode=Mode.APPEND), job("classic", DYNAMIC)],
+        [job(conf=DYNAMIC, save_mode=Mode.APPEND)],
     ),
     "overwrite-removes-table": ([job(overwrites_alone=True)], [job()]),
     "overwrite-removes-first": (
         [job(save_mode=Mode.REPLACE)],
-        [job(save_mode=Mode.APPEND), job("classic", DYNAMIC, save_mode=Mode.REPLACE)],
+        [job(save_mode=Mode.APPEND), job(conf=DYNAMIC, save_mode=Mode.REPLACE)],
     ),
     "uuid-shared": (
         [job(conf={f"{COMMITTER}uuid": "7e0c"}), job(core_site={"fs.s3a.committer.uuid": "7e0c"})],
@@ -145,15 +138,10 @@ CASES: dict[str, tuple[list[JobFacts], list[JobFacts]]] = {
             ),
         ],
     ),
-    "speculation": (
-        [job("classic", {"spark.speculation": "true"})],
-        [job("magic", {"spark.speculation": "true"}), job("classic")],
-    ),
     "driver-restarts": (
         [job(conf={"spark.yarn.maxAppAttempts": "2"})],
         [job(), job(conf={"spark.yarn.maxAppAttempts": "1"})],
     ),
-    "classic-renames": ([job("classic")], [job("magic"), job("directory")]),
     "abort-uploads-on": (
         [
             job(conf={ABORT: "true"}),
@@ -226,10 +214,8 @@ def test_every_check_has_its_cases() -> None:
     for check in CHECKS:
         bad, good = CASES[check.id]
         assert bad, check.id
-        # At least one of them is about a committer that the check looks at; the warning of
-        # what classic risks is for every use of it.
-        looked_at = any(c.committer in check.committers for c in good)
-        assert looked_at or check.id == "classic-renames", check.id
+        # At least one of them is about a committer that the check looks at.
+        assert any(c.committer in check.committers for c in good), check.id
 
 
 @pytest.mark.parametrize("check", CASES)
@@ -256,14 +242,6 @@ def test_the_settings_of_a_committer_raise_nothing(committer: str, mode: Mode) -
     left = {"overwrite-removes-first"} if mode is Mode.REPLACE else set()
     left &= {check.id for check in CHECKS if committer in check.committers}
     assert ids(inspect(facts)) == left
-
-
-def test_classic_is_allowed_with_a_warning_that_names_its_risk() -> None:
-    found = inspect(job("classic", is_cluster=False))
-    assert ids(found) == {"classic-renames"}
-    assert found[0].check.severity is Severity.WARNING
-    assert "verify or recover" in found[0].check.title
-    refuse(found)
 
 
 class Asked(dict):

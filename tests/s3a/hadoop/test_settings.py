@@ -32,19 +32,6 @@ def test_names_all_five_keys(committer: Committer) -> None:
     )
 
 
-def test_classic_undoes_what_spark_would_choose() -> None:
-    # S3A conformance 12
-    made = conf("classic")
-    assert made[f"{COMMITTER}name"] == "file"
-    assert made[f"{COMMITTER}magic.enabled"] == "false"
-    assert made["spark.sql.sources.commitProtocolClass"].endswith(
-        ".SQLHadoopMapReduceCommitProtocol"
-    )
-    assert made["spark.sql.parquet.output.committer.class"].endswith(".ParquetOutputCommitter")
-    assert made["spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version"] == "1"
-    assert made["spark.hadoop.pathoutputcommit.reject.fileoutput"] == "false"
-
-
 @pytest.mark.parametrize("committer", ALL)
 def test_safe_by_default(committer: Committer) -> None:
     # S3A conformance 4, 21, 78
@@ -152,7 +139,7 @@ def test_refused(committer: str, given: dict, named: str) -> None:
 
 def test_unknown_committer() -> None:
     # S3A conformance 12
-    with pytest.raises(InvalidInputError, match="magic, directory, partitioned, classic"):
+    with pytest.raises(InvalidInputError, match="magic, directory, partitioned"):
         S3ASettings("zero_rename")  # pyright: ignore[reportArgumentType]
 
 

@@ -1,4 +1,4 @@
-"""The example DAG with each of the five words: equal rows, by every reader."""
+"""The example DAG with each of the four words: equal rows, by every reader."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = [
     pytest.mark.thinned(word=("magic",)),
 ]
 
-WORDS = ("zero_rename", "magic", "directory", "partitioned", "classic")
+WORDS = ("zero_rename", "magic", "directory", "partitioned")
 EXAMPLES = Path(__file__).parents[3] / "example_dags"
 DAY = "year=2013/month=2/day=1"
 FLIGHTS = 926

@@ -10,7 +10,6 @@ from pyspark.errors import AnalysisException
 
 from support.hadoop_committers import COMMITTERS, Application, Place, numbers
 from support.recorded import check_recorded
-from zero_rename.committer.errors import RecordDamagedError
 from zero_rename.committer.format.records.success_marker import SuccessMarker
 from zero_rename.s3a.hadoop.settings import Committer
 
@@ -23,12 +22,7 @@ every = pytest.mark.parametrize("committer", COMMITTERS)
 
 
 def check_marker(place: Place, committer: Committer) -> None:
-    body = place.body("_SUCCESS")
-    if committer is Committer.CLASSIC:
-        with pytest.raises(RecordDamagedError, match="classic"):
-            SuccessMarker.parse(body, "_SUCCESS")
-        return
-    marker = SuccessMarker.parse(body, "_SUCCESS")
+    marker = SuccessMarker.parse(place.body("_SUCCESS"), "_SUCCESS")
     assert marker.committer == committer.value
     written = {name.removeprefix(f"/{place.prefix}/") for name in marker.filenames}
     assert written
@@ -58,8 +52,7 @@ class TestModes:
             staging = application.spark.conf.get("spark.hadoop.fs.s3a.committer.staging.tmp.path")
             folders = Path(urlsplit(staging).path).glob(f"*/{place.marker()['jobId']}")
             assert list(folders) == []
-        if committer is not Committer.CLASSIC:
-            check_recorded(f"{committer}.success", place.body("_SUCCESS"))
+        check_recorded(f"{committer}.success", place.body("_SUCCESS"))
         check_clean(place)
 
     def test_overwrite_leaves_only_the_new_rows(

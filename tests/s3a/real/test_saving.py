@@ -175,7 +175,7 @@ def test_an_overwrite_of_whatever_rows_arrive(application: Application, place: P
         load(own, days(application, (1, 1), (2, 2)), "partitioned")
         load(own, days(application, (3, 2)), "partitioned", mode="overwrite")
     assert ids(application, own) == {1: [1], 2: [3]}
-    for committer in ("magic", "directory", "classic"):
+    for committer in ("magic", "directory"):
         refused = pytest.raises(SettingsRefusedError, match="overwrite-unnamed-partitions")
         with application.with_committer(committer), refused:
             load(place, days(application, (1, 1)), committer, mode="overwrite")

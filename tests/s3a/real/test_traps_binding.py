@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from support.hadoop_committers import Application, Place, numbers
+from support.hadoop_committers import RENAMING, Application, Place, numbers
 from zero_rename.committer.errors import VerificationError
-from zero_rename.s3a.hadoop.settings import CLASSIC_PARQUET, SQL_PROTOCOL
+from zero_rename.s3a.hadoop.settings import SQL_PROTOCOL
 
 pytestmark = [
     pytest.mark.spark,
@@ -48,7 +48,7 @@ def test_parquet_is_renamed_without_a_word(
     application: Application, place: Place, committer: str
 ) -> None:
     since = place.now_ms()
-    half = {PROTOCOL: SQL_PROTOCOL, PARQUET: CLASSIC_PARQUET} | NO_TRIPWIRES
+    half = {name: RENAMING[name] for name in (PROTOCOL, PARQUET)} | NO_TRIPWIRES
     with application.with_committer(committer, half):
         application.write(place, application.frame(0))
     assert place.body("_SUCCESS") == b""
@@ -172,12 +172,12 @@ def test_reports_among_the_tables_files(
         application.spark.read.parquet(place.url).agg({"id": "sum"}).collect()
 
 
-@shows("classic-renames")
 def test_a_failed_append_leaves_yesterdays_marker(application: Application, place: Place) -> None:
-    with application.with_committer("classic"):
+    """By a committer that renames: a job that ran it is not taken for one that committed."""
+    with application.set(RENAMING):
         application.write(place, application.frame(0))
         since = place.later_ms()
         with pytest.raises(Exception, match="row 110"):
             application.write(place, application.failing(application.frame(100), 110))
     assert place.has("_SUCCESS")
-    assert "older than this job" in objection(place, "classic", since)
+    assert "older than this job" in objection(place, "magic", since)

@@ -10,7 +10,7 @@ import pytest
 from torture.proxy import Proxy, Trap, When
 
 from support.dead_drivers import completion
-from support.hadoop_committers import COMMITTERS, Application, Place, numbers
+from support.hadoop_committers import COMMITTERS, RENAMING, Application, Place, numbers
 from support.recorded import check_recorded
 from zero_rename.committer.errors import VerificationError
 from zero_rename.s3a.hadoop.commit_files import JobSummary
@@ -134,7 +134,6 @@ class TestOverwrites:
             application.write(place, application.frame(100), mode="overwrite")
         assert application.rows(place) == numbers(range(40))
 
-    @shows("classic-half-bound")
     def test_dynamic_appends_with_the_binding_protocol(
         self, application: Application, place: Place
     ) -> None:
@@ -143,7 +142,7 @@ class TestOverwrites:
             "spark.sql.sources.commitProtocolClass": PATH_PROTOCOL,
             "spark.sql.parquet.output.committer.class": BINDING_PARQUET,
         }
-        with application.with_committer("classic", bound | DYNAMIC):
+        with application.set(RENAMING | bound | DYNAMIC):
             application.write(place, application.frame(0), mode="overwrite")
             application.write(place, application.frame(100), mode="overwrite")
         assert application.rows(place) == numbers(range(40), range(100, 140)), "not replaced"

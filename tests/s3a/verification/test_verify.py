@@ -415,26 +415,3 @@ class TestReport:
     def test_none(self, folder: str) -> None:
         (warning,) = World().verify(folder).warnings
         assert folder in warning
-
-
-class TestClassic:
-    def world(self) -> World:
-        world = World()
-        world.committer = "classic"
-        world.put(f"{world.root.prefix}/_SUCCESS")
-        return world
-
-    def test_its_empty_marker_is_what_it_leaves(self) -> None:
-        world = self.world()
-        found = world.verify()
-        assert (found.uuid, found.files) == ("", len(world.keys))
-        assert "empty" in found.warnings[0]
-
-    def test_one_from_before(self) -> None:
-        world = self.world()
-        assert "older than this job" in world.objection(since_ms=world.since_ms + 60_000)
-
-    def test_one_of_another_committer(self) -> None:
-        world = self.world()
-        world.marker()
-        assert "'magic' ran, and 'classic' was asked for" in world.objection()

@@ -57,11 +57,10 @@ def test_classes_that_are_not_there(missing: tuple[str, ...]) -> None:
     assert all(name in str(refused.value) for name in missing)
 
 
-def test_classic_and_older_sdks_need_less() -> None:
-    binding = "org.apache.spark.internal.io.cloud.PathOutputCommitProtocol"
+def test_one_of_the_two_sdks_is_enough() -> None:
     new = "software.amazon.awssdk.services.s3.S3Client"
-    view = SessionView(session(*configured(), missing=(binding, new)))
-    assert view.missing_classes("classic") == ()
+    view = SessionView(session(*configured(), missing=(new,)))
+    assert view.missing_classes() == ()
 
 
 def test_a_check_that_is_accepted_in_the_sessions_settings() -> None:
