@@ -218,11 +218,11 @@ class TestChecks:
     def test_a_default_of_the_cluster_that_breaks_a_rule(
         self, tables: Tables, spark: FakeSpark
     ) -> None:
-        uuid = "spark.hadoop.fs.s3a.committer.uuid 7e0c\n"
-        (spark.folder / "spark-defaults.conf").write_text(uuid)
-        accepted = {"spark.zero_rename.s3a.accept": "marker-off"}
-        with pytest.raises(AirflowFailException, match=r"uuid-shared.*spark-defaults\.conf"):
-            run(operator(tables, conf=accepted))
+        other = "spark.hadoop.mapreduce.outputcommitter.factory.class x.Other\n"
+        (spark.folder / "spark-defaults.conf").write_text(other)
+        refused = r"factory-overridden.*spark-defaults\.conf"
+        with pytest.raises(AirflowFailException, match=refused):
+            run(operator(tables))
         assert spark.calls() == []
 
     def test_an_overwrite_that_nothing_confines(

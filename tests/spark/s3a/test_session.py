@@ -14,7 +14,7 @@ from zero_rename.spark.s3a.session import SessionView, check_session
 def test_what_submission_configured_passes() -> None:
     view = SessionView(session(*configured()))
     assert view.hadoop("fs.s3a.committer.name") == "magic"
-    assert view.missing_classes("magic") == ()
+    assert view.missing_classes() == ()
     check_session(view, CIRCUMSTANCES, {}, "bucket")
 
 
@@ -74,6 +74,6 @@ def test_a_check_that_is_accepted_in_the_sessions_settings() -> None:
 def test_spark_connect_says_what_it_cannot_see(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     view = SessionView(session(configured()[0]))
-    assert view.missing_classes("magic") == ()
+    assert view.missing_classes() == ()
     assert "cannot be seen from here" in caplog.text
     check_session(view, CIRCUMSTANCES, {}, "bucket")
