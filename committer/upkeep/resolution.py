@@ -17,6 +17,7 @@ from ..commit.snapshot import Snapshot, Survey, take_snapshot
 from ..commit.state.context import Context
 from ..commit.state.data_listing import list_data
 from ..commit.state.decide import Decided, read_decision
+from ..commit.state.found_table import read_table
 from ..commit.state.partition_files import files_of_decision
 from ..commit.state.tolerance import or_damage
 from ..errors import InvalidInputError
@@ -88,7 +89,8 @@ def plan_resolution(
 
     :param keep: :class:`Keep`, or the ids of jobs of the conflict.
     :param window: with ``since``, as in :func:`.conflicts.find_conflicts`.
-    :raises InvalidInputError: there is no such conflict, or files of a job to keep are gone.
+    :raises InvalidInputError: there is no such conflict, or files of a job to keep are gone or of
+        former columns.
     """
     # Before the report: what comes after this look is nobody's to drop, and refuses the job.
     snapshot: Snapshot = yield from take_snapshot(context, [partition])
@@ -104,7 +106,7 @@ def plan_resolution(
         )
     kept = _kept(context, conflict, keep)
     files, origins = yield from _files_of(context, conflict, kept, snapshot.files)
-    yield from _require(context, partition, files)
+    yield from _require(context, snapshot, partition, files)
     dropped = [it.job for it in conflict.touches if it.job not in kept]
     return _plan(partition, kept, dropped, files, snapshot, origins)
 
@@ -148,7 +150,7 @@ def plan_undoing(context: Context, partition: str, job: str) -> Step[ResolutionP
     By the decisions of all jobs, which say in which order each came: one request a decision.
 
     :raises InvalidInputError: the job has not changed the partition, others have since, or that
-        state is not on record, whole, or files of it are gone.
+        state is not on record, whole, or files of it are gone or of former columns.
     """
     # Before the history: what comes after this look refuses the job.
     snapshot: Snapshot = yield from take_snapshot(context, [partition])
@@ -166,7 +168,7 @@ def plan_undoing(context: Context, partition: str, job: str) -> Step[ResolutionP
         files = [file for file in snapshot.files if file.job != job]
     else:
         files = _state_before(context, changes, partition, last)
-    yield from _require(context, partition, files)
+    yield from _require(context, snapshot, partition, files)
     origins = yield from origins_of(context, partition, files)
     kept = dict.fromkeys(file.job for file in files if file.job)
     return _plan(partition, tuple(kept), [job], files, snapshot, all_of(origins, files))
@@ -272,8 +274,12 @@ def _one_piece(
     )
 
 
-def _require(context: Context, partition: str, files: Collection[DataFile]) -> Step[None]:
-    """:raises InvalidInputError: one of the files is no longer there."""
+def _require(
+    context: Context, snapshot: Snapshot, partition: str, files: Collection[DataFile]
+) -> Step[None]:
+    """:raises InvalidInputError: one of the files is no longer there, or was written before other
+    columns took the place of its own.
+    """
     listed = yield from list_data(context.root, partition)
     sizes = {item.key: item.size for item in listed}
     lost = [file for file in files if sizes.get(file.key) != file.size]
@@ -286,6 +292,21 @@ def _require(context: Context, partition: str, files: Collection[DataFile]) -> S
             key=lost[0].key,
             remedy="Keep what is visible, and run the job again whose rows are wanted.",
         )
+    unseen = {file.job for file in files} - {file.job for file in snapshot.files} - {""}
+    if not unseen:
+        return
+    table = yield from read_table(context)
+    for job in sorted(unseen):
+        decided = yield from read_decision(context, job)
+        if decided is not None and decided.decision.schema_version < table.overwritten:
+            raise InvalidInputError(
+                f"The rows of {job} in {partition} have other columns than the table, which were "
+                "overwritten since. Nothing was changed.",
+                table=context.root.url,
+                job=job,
+                remedy="Keep what is visible, and load the partition again with the columns that "
+                "the table has now.",
+            )
 
 
 def _plan(

@@ -39,6 +39,7 @@ def prove(processes: int) -> Outcome:
                 try:
                     walks.add(share.result())
                 except WalkFailure as failure:
+                    print(failure, flush=True)
                     failures.append(str(failure))
             every.add(walks)
             counts = f"{walks.walks:,} | {walks.commits:,} | {walks.requests:,}"

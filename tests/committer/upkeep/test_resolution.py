@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from support.memory_store import ManualClock, MemoryStore
@@ -18,11 +19,12 @@ from zero_rename.committer import (
     Mode,
     OnRepeat,
     RefusedError,
+    UnfinishedCommitError,
 )
 from zero_rename.committer.commit.state.decide import decide
 from zero_rename.committer.format.job_spec import NOBODY
 from zero_rename.committer.format.records.decision import Decision
-from zero_rename.committer.store.requests import Delete, Put
+from zero_rename.committer.store.requests import Delete, Deleted, DeleteMany, Put
 from zero_rename.committer.upkeep.conflicts import find_conflicts
 from zero_rename.committer.upkeep.resolution import (
     ResolutionPlan,
@@ -195,6 +197,42 @@ class TestUndoing:
         )
         assert held[0] == old
         assert world.jobs_of(DAY1) != [last]
+
+
+class TestFormerColumns:
+    """Files of columns that were overwritten cannot be read by the table's, where one is left."""
+
+    @pytest.fixture
+    def jobs(self, world: World) -> tuple[str, str]:
+        """Two that wrote, the second with other columns; it could remove nothing."""
+        first = world.load(DAY1).job
+
+        def keep(request: Any, apply: Callable[[Any], Any]) -> Any:
+            if isinstance(request, DeleteMany):
+                return Deleted({key: "SlowDown" for key, _ in request.items})
+            return apply(request)
+
+        columns = pa.schema([("name", pa.string()), ("day", pa.int32())])
+        opened = world.open(Mode.REPLACE, schema=columns, replace_table=True, overwrite_schema=True)
+        result = world.write(opened, DAY1)
+        world.driver.fault = keep
+        with pytest.raises(UnfinishedCommitError):
+            world.commit(opened, result)
+        world.driver.fault = None
+        return first, opened.job
+
+    def test_an_overwrite_is_not_undone(self, world: World, jobs: tuple[str, str]) -> None:
+        with pytest.raises(InvalidInputError, match="other columns"):
+            undoing(world, jobs[1])
+
+    def test_nor_are_former_rows_kept(self, world: World, jobs: tuple[str, str]) -> None:
+        for kept in (jobs[:1], jobs, ("all",)):
+            with pytest.raises(InvalidInputError, match="other columns"):
+                resolution(world, *kept)
+
+    def test_the_new_ones_are(self, world: World, jobs: tuple[str, str]) -> None:
+        done = resolve(world, "newest")
+        assert [file.job for file in undoing(world, done).files] == [jobs[1]]
 
 
 class TestRowsWrittenAgain:
