@@ -31,7 +31,7 @@ from .scan.current_table import (
 from .scan.partition_state import PartitionState, partition_states
 from .scan.table_scan import ScanPlan, TableAccess, TableScan
 from .store.driver import connect
-from .store.requests import Get
+from .store.requests import Found, Get
 
 
 class ReadableTable(JobStates):
@@ -201,4 +201,4 @@ class ReadableTable(JobStates):
         """
         key = self.root.marker_key(UNPARTITIONED if partition is None else partition)
         found = self.driver.run(Get(key))
-        return SuccessMarker.parse(found.body, key) if hasattr(found, "body") else None
+        return SuccessMarker.parse(found.body, key) if isinstance(found, Found) else None

@@ -168,5 +168,5 @@ def absent_files(table: Table, held: Mapping[str, HeldPartition]) -> dict[str, l
 
 
 def _below(prefixes: Sequence[str]) -> Step[list[ListedObject]]:
-    listings = yield All(tuple(list_objects(prefix) for prefix in prefixes))
+    listings = yield from All(tuple(list_objects(prefix) for prefix in prefixes))
     return [item for listing in listings for item in listing.objects]

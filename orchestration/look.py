@@ -32,7 +32,7 @@ def look(wanted: Collection[str], pages: MutableMapping[str, int]) -> Step[dict[
         for parent, names in groups.items()
         for prefix in _prefixes(names, pages.get(parent, 1))
     ]
-    listings = yield All(tuple(list_objects(prefix) for _, prefix in prefixes))
+    listings = yield from All(tuple(list_objects(prefix) for _, prefix in prefixes))
     found: dict[str, list[tuple[str, str]]] = {name: [] for name in wanted}
     for (parent, _), listing in zip(prefixes, listings, strict=True):
         if len(groups[parent]) > 1:

@@ -77,7 +77,7 @@ def _decisions(root: TableRoot, now: float) -> Step[tuple[list[ListedObject], li
     """The decisions of jobs that began lately, and those of them that are not applied to their end
     or not known to be: a job is open before it decides, so the open ones are listed afterwards."""
     prefixes = jobs_begun(now - LONGEST, now + 86_400.0)
-    listings = yield All(
+    listings = yield from All(
         tuple(list_objects(f"{root.decisions_prefix}{prefix}") for prefix in prefixes)
     )
     opened = yield from list_objects(root.open_prefix)

@@ -116,7 +116,7 @@ def _read_back(
 
 def _holders(context: Context, job: str, slots: Collection[Slot]) -> Step[set[str]]:
     """The processes whose claims of a job are on heads."""
-    states = yield All(tuple(read_head(context, slot) for slot in slots))
+    states = yield from All(tuple(read_head(context, slot) for slot in slots))
     return {state.head.holder or "" for state in states if state.head.claim == job}
 
 
@@ -125,7 +125,7 @@ def take_off(context: Context, job: str, slots: Iterable[Slot]) -> Step[None]:
 
     Before its uploads: these tell a recoverer which partitions may carry a claim.
     """
-    yield All(tuple(release_claim(context, slot, job) for slot in slots))
+    yield from All(tuple(release_claim(context, slot, job) for slot in slots))
     yield from _remove_decision_parts(context, job)
 
 
@@ -210,4 +210,4 @@ def _remove_decision_parts(context: Context, job: str) -> Step[None]:
     """Parts of a commit decision that was never made."""
     listing = yield from list_objects(f"{context.root.decisions_prefix}{job}.")
     own = [key for key in listing.keys if key != context.root.decision_key(job)]
-    yield All(tuple(Delete(key) for key in own))
+    yield from All(tuple(Delete(key) for key in own))

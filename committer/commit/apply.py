@@ -60,7 +60,7 @@ def finish(
     ]
     if decision.once is not None:
         steps.append(_move_once(context, decided, held))
-    yield All(tuple(steps))
+    yield from All(tuple(steps))
     if wants_table_marker(decided):
         yield from write_table_marker(context, decided)
     yield from close(context, decision.job, keep=decision.upload_ids)
@@ -142,7 +142,7 @@ def _apply_partition(
         raise _headless(context, decided, slot)
     marker = moved = None
     if _awaits(state, decided.decision.job, change.base_epoch):
-        yield All(
+        yield from All(
             tuple(_complete(context, decided.decision.job, slot, f, count) for f in change.files)
         )
         if wants_marker(decided, change.partition):
@@ -239,7 +239,7 @@ def _delete_resurrected(context: Context, job: str, slot: Slot, file: PendingFil
     for attempt in _REMOVE.attempts():
         yield from _REMOVE.pause(attempt)
         # Without a condition: a key with a job's id is written once.
-        answer = yield Delete(file.key)
+        answer = yield from Delete(file.key)
         if isinstance(answer, Done):
             return
     cause = answer.code if isinstance(answer, Refused) else answer.cause
@@ -281,7 +281,7 @@ def _move(
             # Only the manifest that this process wrote, and not where the swap went through, its
             # answer was lost, and another job has claimed the head since. A swap that is still
             # under way finds another ETag than its own.
-            yield Delete(folded)
+            yield from Delete(folded)
 
 
 def _move_once(

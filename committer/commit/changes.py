@@ -66,7 +66,7 @@ def compose_decision(
     :raises DestinationExistsError: mode fail-if-exists met files.
     :raises DamagedError: a partition to which files are added has lost its head.
     """
-    changes = yield All(
+    changes = yield from All(
         tuple(_change(context, opened, target, epochs[target.partition]) for target in targets)
     )
     decision = Decision.commit(
@@ -150,7 +150,7 @@ def _refuse_merged(
     :raises CommitConflictError: it is so.
     """
     jobs = {job for file in there if (job := job_in_key(file.key)) is not None} - {target.drops}
-    found = yield All(tuple(read_decision(context, job) for job in sorted(jobs)))
+    found = yield from All(tuple(read_decision(context, job) for job in sorted(jobs)))
     for decided in found:
         changes = () if decided is None else decided.changes.get(target.partition, ())
         if any(target.drops in change.merged for change in changes):

@@ -76,7 +76,7 @@ def claim_all(
     :raises OtherJobError: a job in the way can neither be finished nor be fenced.
     """
     requests = sorted(requests, key=lambda request: request.slot.key)
-    outcomes = yield All(tuple(_claim(context, opened, request) for request in requests))
+    outcomes = yield from All(tuple(_claim(context, opened, request) for request in requests))
     conflicts = [outcome for outcome in outcomes if isinstance(outcome, Conflict)]
     if conflicts:
         raise _conflict(opened, conflicts)
@@ -84,7 +84,7 @@ def claim_all(
         return {outcome.state.slot: outcome.state for outcome in outcomes}
     held = [outcome.state.slot for outcome in outcomes if isinstance(outcome, Held)]
     mine = context.process()
-    yield All(tuple(release_claim(context, slot, opened.job, mine) for slot in held))
+    yield from All(tuple(release_claim(context, slot, opened.job, mine) for slot in held))
     return (yield from _claim_in_order(context, opened, requests))
 
 
@@ -214,7 +214,7 @@ def _finish_last_job(
     last = state.head.last_job
     if last is None or (state.etag == request.base and last not in opened.others):
         return
-    record = yield Head(context.root.open_key(last))
+    record = yield from Head(context.root.open_key(last))
     if isinstance(record, Absent):
         return
     decided = yield from read_decision(context, last)

@@ -60,7 +60,7 @@ def sweep_jobs(
                 left.setdefault(job, []).append(upload)
         if not left:
             break
-        met = yield All(tuple(or_error(_abort_all(its)) for its in left.values()))
+        met = yield from All(tuple(or_error(_abort_all(its)) for its in left.values()))
         last = attempt == _SWEEPS.tries - 1
         for (job, its), error in zip(left.items(), met, strict=True):
             aborted[job].update(map(_name, its))
@@ -99,13 +99,13 @@ def _name(upload: ListedUpload) -> tuple[str, str]:
 
 
 def _abort_all(uploads: Sequence[ListedUpload]) -> Step[None]:
-    yield All(tuple(_abort(upload.key, upload.upload_id) for upload in uploads))
+    yield from All(tuple(_abort(upload.key, upload.upload_id) for upload in uploads))
 
 
 def _abort(key: str, upload_id: str) -> Step[None]:
-    answer = yield AbortUpload(key, upload_id)
+    answer = yield from AbortUpload(key, upload_id)
     if isinstance(answer, Unknown):
-        yield AbortUpload(key, upload_id)
+        yield from AbortUpload(key, upload_id)
 
 
 def close(context: Context, job: str, keep: Collection[tuple[str, str]] = frozenset()) -> Step[int]:
@@ -120,6 +120,6 @@ def close(context: Context, job: str, keep: Collection[tuple[str, str]] = frozen
 
 def delete_open_record(context: Context, job: str) -> Step[None]:
     """Say that nothing of a job is left to do."""
-    answer = yield Delete(context.root.open_key(job))
+    answer = yield from Delete(context.root.open_key(job))
     if isinstance(answer, Unknown):
-        yield Delete(context.root.open_key(job))
+        yield from Delete(context.root.open_key(job))

@@ -156,7 +156,7 @@ def _all_partitions(context: Context, opened: OpenedJob) -> Step[set[str]]:
     """Every partition the table has: those with heads, and directories that hold files."""
     if not opened.partition_by:
         return {UNPARTITIONED}
-    heads, listed = yield All((list_heads(context), list_table(context, opened.partition_by)))
+    heads, listed = yield from All((list_heads(context), list_table(context, opened.partition_by)))
     return {*heads, *listed}
 
 

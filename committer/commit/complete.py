@@ -58,17 +58,17 @@ def complete_file(
     found: Found | Absent = Absent(0.0)
     for attempt in COMPLETE.attempts():
         yield from COMPLETE.pause(attempt)
-        answer = yield request
+        answer = yield from request
         if isinstance(answer, Done):
             return answer
-        found = yield Head(file.key)
+        found = yield from Head(file.key)
         if is_that_file(found, job, file):
             return found
         if (yield from absence.is_seen_to(answer, found)):
             return None
         if attempt >= _LISTED_FROM and (yield from _is_gone(context, file)):
             # Listed before the object is looked at again: one completed in between is seen.
-            found = yield Head(file.key)
+            found = yield from Head(file.key)
             if is_that_file(found, job, file):
                 return found
             if (yield from absence.is_seen_to(answer, found)):

@@ -61,5 +61,5 @@ def tell_failure(
 
 def read_failure(root: TableRoot, once: str) -> Step[Failure | None]:
     """The last failure of a run's applications; ``None`` where none was told."""
-    found = yield Get(root.failure_key(once))
+    found = yield from Get(root.failure_key(once))
     return Failure.decode(found.body, found.key) if isinstance(found, Found) else None

@@ -63,7 +63,7 @@ def design_table(
     """
     yield from refuse_partition_folder(context)
     directory = yield from _list(context)
-    states = yield All(tuple(read_head(context, it.slot) for it in listed))
+    states = yield from All(tuple(read_head(context, it.slot) for it in listed))
     heads = [state for state in states if state.head.epoch]
     if not heads and not _replaces_all(spec):
         yield from _refuse_orphans(context, directory)
@@ -184,7 +184,7 @@ def confirm(context: Context, made: FoundTable | None) -> Step[None]:
     )
     conditional = made.etag if context.facts.conditional_put else None
     try:
-        yield Put(context.root.table_key, record.encode(), if_match=conditional)
+        yield from Put(context.root.table_key, record.encode(), if_match=conditional)
     except (StoreRefusedError, StoreUnreachableError) as error:
         logger.info("%s: table.json stays as it is: %s", context.root.url, error)
 

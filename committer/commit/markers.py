@@ -39,7 +39,7 @@ class MarkerState:
 def look_at_marker(context: Context, partition: str) -> Step[MarkerState]:
     """Read the marker of a partition, the table's for the unpartitioned one."""
     key = context.root.marker_key(partition)
-    found = yield Get(key)
+    found = yield from Get(key)
     if isinstance(found, Absent):
         return MarkerState(key, None, None)
     return MarkerState(key, found.etag, SuccessMarker.parse_or_none(found.body))

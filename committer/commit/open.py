@@ -91,10 +91,10 @@ def open_job(context: Context, spec: JobSpec) -> Step[OpenedJob]:
         opened = yield from _opened(context, job, spec)
     except ZeroRenameError:
         # Nothing but the open record was written: there are no tasks yet.
-        yield Delete(context.root.open_key(job))
+        yield from Delete(context.root.open_key(job))
         raise
     if opened.repeated is not None:
-        yield Delete(context.root.open_key(job))
+        yield from Delete(context.root.open_key(job))
     return replace(opened, opened_at=opened_at)
 
 
@@ -118,7 +118,7 @@ def checked(context: Context, spec: JobSpec) -> JobSpec:
 def _opened(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:
     if spec.coordination is Coordination.NONE:
         return (yield from _opened_uncoordinated(context, job, spec))
-    found, (listing, others), once = yield All(
+    found, (listing, others), once = yield from All(
         (find_table(context), _heads_and_open(context), _once_state(context, spec))
     )
     spec = in_its_case(found, spec)
@@ -236,7 +236,7 @@ def read_open(context: Context, job: str) -> Step[OpenEntry | None]:
     One that cannot be read is an open job all the same: its age is known, and its decision.
     Silence is the answer's Date less the record's Last-Modified: the store's clock alone.
     """
-    found = yield Get(context.root.open_key(job))
+    found = yield from Get(context.root.open_key(job))
     if isinstance(found, Absent):
         return None
     silent_for = max(0.0, found.date - found.last_modified)
@@ -274,7 +274,7 @@ def _look_at_others(context: Context, mine: str, spec: JobSpec, others: set[str]
     names = sorted(others)  # By the time at which they were opened, which their ids begin with.
     if context.facts.atomic:
         names = names[-_LOOKED_AT:]
-    found = yield All(tuple(read_open(context, job) for job in names))
+    found = yield from All(tuple(read_open(context, job) for job in names))
     entries = [entry for entry in found if entry is not None]
     once = spec.once
     tries = [e for e in entries if e.record and once is not None and e.record.once == once]
@@ -296,7 +296,7 @@ def settle_aborted(context: Context, opened: OpenedJob) -> Step[None]:
     cannot be cleaned up now is logged, and keeps nobody from his own work."""
     context = replace(context, facts=opened.facts)
     names = sorted(opened.others)[-_LOOKED_AT:]
-    found = yield All(tuple(or_error(_settle_aborted(context, job)) for job in names))
+    found = yield from All(tuple(or_error(_settle_aborted(context, job)) for job in names))
     for job, error in zip(names, found, strict=True):
         if error is not None:
             logger.warning(

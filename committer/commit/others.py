@@ -19,7 +19,7 @@ from ..errors import (
 from ..format.layout import TableRoot
 from ..format.records.decision import Decision
 from ..store.backoff import Deadline
-from ..store.requests import All, Head, Step, Wait
+from ..store.requests import All, Found, Head, Step, Wait, etag_of
 from .state.context import Context
 from .state.decide import decide
 
@@ -61,16 +61,16 @@ def outwait(context: Context, key: str, etag: str | None, job: str, before: int 
     silent = yield from Deadline.after(waiting.silence)
     seen = None
     while True:
-        held, record = yield All((Head(key), Head(context.root.open_key(job))))
+        held, record = yield from All((Head(key), Head(context.root.open_key(job))))
         # Last: a job closes after it decided, so one without an open record is seen to have
         # decided.
-        decision = yield Head(context.root.decision_key(job))
-        open_etag = getattr(record, "etag", None)
-        if hasattr(decision, "etag") or getattr(held, "etag", None) != etag:
+        decision = yield from Head(context.root.decision_key(job))
+        open_etag = etag_of(record)
+        if isinstance(decision, Found) or etag_of(held) != etag:
             return
         if open_etag != seen:
             seen, silent = open_etag, (yield from Deadline.after(waiting.silence))
         if open_etag is None or (yield from silent.is_over()) or (yield from end.is_over()):
             yield from decide(context, Decision.abort(job, context.write_id()))
             return
-        yield Wait(max(waiting.least, waiting.poll / (1 + before)), spread=0.5)
+        yield from Wait(max(waiting.least, waiting.poll / (1 + before)), spread=0.5)

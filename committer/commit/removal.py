@@ -37,7 +37,7 @@ def remove_listed(context: Context, removals: tuple[StoredFile, ...]) -> Step[No
 
 def _unchanged(removals: tuple[StoredFile, ...]) -> Step[tuple[StoredFile, ...]]:
     foreign = tuple(file for file in removals if job_in_key(file.key) is None)
-    looks = yield All(tuple(Head(file.key) for file in foreign))
+    looks = yield from All(tuple(Head(file.key) for file in foreign))
     changed = {
         file.key
         for file, found in zip(foreign, looks, strict=True)

@@ -207,7 +207,7 @@ def _read_moved(
     same = {name: state for name, state in same.items() if state.etag == listed[name].etag}
     moved = [name for name in listed if name not in same]
     reads = tuple(or_damage(read_head(context, listed[name].slot)) for name in moved)
-    return {**same, **dict(zip(moved, (yield All(reads)), strict=True))}
+    return {**same, **dict(zip(moved, (yield from All(reads)), strict=True))}
 
 
 def _etags(listed: dict[str, ListedHead]) -> dict[str, str | None]:
@@ -215,7 +215,7 @@ def _etags(listed: dict[str, ListedHead]) -> dict[str, str | None]:
 
 
 def _settle_claims(
-    context: Context, states: list[HeadState], damaged: dict[str, DamagedError]
+    context: Context, states: Sequence[HeadState], damaged: dict[str, DamagedError]
 ) -> Step[bool]:
     """Apply the decided commits among the claims; ``False`` if there were any.
 
@@ -223,7 +223,7 @@ def _settle_claims(
         is committed, or its rows, nobody can tell.
     """
     jobs = sorted({state.head.claim for state in states if state.head.claim is not None})
-    decisions = yield All(tuple(or_damage(read_decision(context, job)) for job in jobs))
+    decisions = yield from All(tuple(or_damage(read_decision(context, job)) for job in jobs))
     settled = True
     for job, decided in zip(jobs, decisions, strict=True):
         error = decided if isinstance(decided, DamagedError) else None
@@ -240,7 +240,7 @@ def _finish(context: Context, decided: Decided) -> Step[DamagedError | None]:
     try:
         yield from finish(context, decided)
     except StoreRefusedError:
-        yield Wait(_PAUSE)  # A reader without the right to write waits for the owner.
+        yield from Wait(_PAUSE)  # A reader without the right to write waits for the owner.
     except DamagedError as error:
         return error
     return None
@@ -283,7 +283,7 @@ class _View:
     table: TableRecord
     index: _Indexed
     indexed: _Indexed
-    states: list[HeadState]
+    states: Sequence[HeadState]
     heads: Mapping[str, ListedHead]
     older: dict[str, list[ListedObject]]
     damaged: Mapping[str, DamagedError]
@@ -295,7 +295,7 @@ def _snapshot(view: _View, asked: Collection[str] | None) -> Step[Survey]:
     told = {*view.damaged, *(state.slot.name for state in moved), *(it.name for it in known)}
     unmoved = {name: items for name, items in view.older.items() if name not in told}
     before = {name: it.files for name, it in view.index.items()}
-    named, (listed, gone) = yield All(
+    named, (listed, gone) = yield from All(
         (
             files_of_heads(view.context, moved, before),
             _without_heads(view, told, unmoved, asked),

@@ -153,7 +153,7 @@ def _finish(context: Context, decided: Decided, swept: bool) -> Step[Committed]:
     decision = decided.decision
     count = Count(context, decision.job, len(decision.files))
     try:
-        yield All(tuple(_carry_out(context, decided, c, count) for c in decision.partitions))
+        yield from All(tuple(_carry_out(context, decided, c, count) for c in decision.partitions))
         if wants_table_marker(decided):
             yield from _mark(context, decided, UNPARTITIONED, decision.partitions)
         if swept:
@@ -175,7 +175,7 @@ def _finish(context: Context, decided: Decided, swept: bool) -> Step[Committed]:
 def _carry_out(
     context: Context, decided: Decided, change: PartitionDecision, count: Count
 ) -> Step[None]:
-    yield All(tuple(_complete(context, decided, f, count) for f in change.files))
+    yield from All(tuple(_complete(context, decided, f, count) for f in change.files))
     yield from remove_listed(context, change.removals)
     if wants_marker(decided, change.partition):
         yield from _mark(context, decided, change.partition, (change,))

@@ -102,7 +102,7 @@ def _follow(
     while named and len(asked) < _MOST:
         new = sorted(job for job in named - asked if job not in jobs)[-_MOST:]
         asked |= named
-        found = yield All(tuple(or_damage(read_decision(context, job)) for job in new))
+        found = yield from All(tuple(or_damage(read_decision(context, job)) for job in new))
         read = [seen_job(it) for it in found if isinstance(it, Decided)]
         jobs |= {job.job: job for job in read if job.changes}
         named = {

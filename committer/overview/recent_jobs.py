@@ -146,7 +146,7 @@ def recent_jobs(
             break
     # By the time in their ids: a decision that was settled has been written again since.
     newest = sorted(listed, reverse=True)[:most]
-    found = yield All(tuple(or_damage(read_decision(context, job)) for job in newest))
+    found = yield from All(tuple(or_damage(read_decision(context, job)) for job in newest))
     seen = [seen_job(it) for it in found if isinstance(it, Decided)]
     seen.sort(key=lambda job: (job.decided_at, job.job), reverse=True)
     return seen, [it for it in found if isinstance(it, DamagedError)]
@@ -157,6 +157,6 @@ def _opened_about(context: Context, now: float, digits: int) -> Step[set[str]]:
     span = 32 ** (10 - digits) / 1000
     begin = sorted({job_ids_begin(at, digits) for at in (now - span, now)})
     prefix = context.root.decisions_prefix
-    listings = yield All(tuple(list_objects(f"{prefix}{it}") for it in begin))
+    listings = yield from All(tuple(list_objects(f"{prefix}{it}") for it in begin))
     keys = (key for listing in listings for key in listing.keys)
     return set(jobs_on_record(prefix, keys))

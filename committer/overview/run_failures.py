@@ -63,14 +63,14 @@ def standing_failures(
     for job in recent:
         if job.once is not None and job.verdict == "commit":
             done[job.once] = max(done.get(job.once, 0.0), job.decided_at)
-    found = yield All(tuple(_standing(context, item, done) for item in young[:_MOST]))
+    found = yield from All(tuple(_standing(context, item, done) for item in young[:_MOST]))
     return [failure for failure in found if failure is not None]
 
 
 def _standing(
     context: Context, item: ListedObject, done: dict[str, float]
 ) -> Step[RunFailure | None]:
-    found = yield Get(item.key)
+    found = yield from Get(item.key)
     if isinstance(found, Absent):
         return None
     try:

@@ -125,16 +125,19 @@ def _read(
 ) -> Step[dict[str, str]]:
     """Read heads, and add what they name to ``seen``. Returns their claims."""
     listed = list(heads)
-    found = yield All(tuple(or_damage(read_head(context, head.slot)) for head in listed))
+    found = yield from All(tuple(or_damage(read_head(context, head.slot)) for head in listed))
     states = [state for state in found if isinstance(state, HeadState)]
     named = yield from files_of_heads(context, states)
     files = {state.slot.name: of_it for state, of_it in zip(states, named.files, strict=True)}
     claims = {}
     for head, state in zip(listed, found, strict=True):
         name = head.slot.name
-        if isinstance(state, HeadState) and state.head.claim is not None:
+        if isinstance(state, DamagedError):
+            seen[name] = _unread(name, state, head.last_modified)
+            continue
+        if state.head.claim is not None:
             claims[name] = state.head.claim
-        of_it = files[name] if isinstance(state, HeadState) else state
+        of_it = files[name]
         if isinstance(of_it, DamagedError):
             seen[name] = _unread(name, of_it, head.last_modified)
         elif state.head.epoch:

@@ -60,14 +60,14 @@ def look_over(context: Context, most_jobs: int) -> Step[TableOverview]:
     facts, coordination = yield from known(context, found)
     context = replace(context, facts=facts)
     table = found.record if found is not None and found.counts else None
-    there, opened, (uploads, refused) = yield All(
+    there, opened, (uploads, refused) = yield from All(
         (
             partitions_there(context, table),
             list_objects(context.root.open_prefix),
             _uploads(context),
         )
     )
-    under_way, (jobs, unread) = yield All(
+    under_way, (jobs, unread) = yield from All(
         (
             jobs_under_way(context, there.claims, uploads),
             recent_jobs(context, opened.date, most_jobs),

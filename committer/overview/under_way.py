@@ -62,7 +62,7 @@ def jobs_under_way(
         job, partition = job_in_key(upload.key), context.root.partition_of_data_key(upload.key)
         if job is not None and partition is not None:
             at_work[job].add(partition)
-    found = yield All(tuple(_under_way(context, job, at_work[job]) for job in jobs))
+    found = yield from All(tuple(_under_way(context, job, at_work[job]) for job in jobs))
     return [job for job in found if job is not None]
 
 

@@ -76,12 +76,12 @@ def tell_inputs(once: str, done: Committed, reads: Iterable[TableRead]) -> Step[
     tables = tuple(sorted(reads, key=lambda it: it.table))
     if tables:
         inputs = JobInputs(new_write_id(), once, done.job, tables)
-        yield Put(TableRoot.parse(done.table).inputs_key(once), inputs.encode())
+        yield from Put(TableRoot.parse(done.table).inputs_key(once), inputs.encode())
 
 
 def read_inputs(root: TableRoot, once: str, job: str) -> Step[tuple[TableRead, ...]]:
     """What a run's job was computed from, as far as it was told."""
-    found = yield Get(root.inputs_key(once))
+    found = yield from Get(root.inputs_key(once))
     if not isinstance(found, Found):
         return ()
     inputs = JobInputs.decode(found.body, found.key)

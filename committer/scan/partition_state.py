@@ -57,7 +57,7 @@ def partition_states(
 
     :raises DamagedError: what names the files of one of them cannot be read.
     """
-    found = yield All(tuple(_partition_state(context, name) for name in partitions))
+    found = yield from All(tuple(_partition_state(context, name) for name in partitions))
     return {state.partition: state for state in found if state is not None}
 
 
@@ -67,7 +67,7 @@ def _partition_state(context: Context, partition: str) -> Step[PartitionState | 
     if state.etag is None:
         return None
     jobs = [job for job in (head.last_job, head.claim) if job is not None]
-    decisions = yield All(tuple(read_decision(context, job) for job in jobs))
+    decisions = yield from All(tuple(read_decision(context, job) for job in jobs))
     decided = dict(zip(jobs, decisions, strict=True))
     last, claim = decided.get(head.last_job or ""), decided.get(head.claim or "")
     unfinished = None

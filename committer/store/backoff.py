@@ -48,7 +48,7 @@ class Backoff:
         """Wait until a try is due."""
         delay = self.delay(attempt)
         if delay:
-            yield Wait(delay, spread=0.5)
+            yield from Wait(delay, spread=0.5)
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Deadline:
     @staticmethod
     def after(seconds: float) -> Step[Deadline]:
         """The moment in so many seconds."""
-        return Deadline((yield Clock()) + seconds)
+        return Deadline((yield from Clock()) + seconds)
 
     def is_over(self) -> Step[bool]:
         """Whether the moment has come."""
-        return (yield Clock()) >= self.at
+        return (yield from Clock()) >= self.at

@@ -79,7 +79,7 @@ def put_record(
     for attempt in _TRIES.attempts():
         yield from _TRIES.pause(attempt)
         try:
-            answer = yield put
+            answer = yield from put
         except (StoreUnreachableError, StoreRefusedError) as error:
             if not cause:
                 raise  # Nothing was sent, or the store said no: our record is not there.
@@ -87,7 +87,7 @@ def put_record(
         if isinstance(answer, Done):
             return Written(answer.etag, answer.date)
         try:
-            current = yield Get(put.key, most=LIST_BYTES)
+            current = yield from Get(put.key, most=LIST_BYTES)
         except (StoreUnreachableError, StoreRefusedError) as error:
             return Uncertain(error.message)
         if isinstance(current, Found) and read_id(current.body) == write_id:

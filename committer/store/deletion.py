@@ -42,7 +42,7 @@ def _remove_at_once(chunk: tuple[tuple[str, str | None], ...]) -> Step[Mapping[s
     failed: dict[str, str] = {}
     for attempt in _TRIES.attempts():
         yield from _TRIES.pause(attempt)
-        answer = yield DeleteMany(chunk)
+        answer = yield from DeleteMany(chunk)
         if isinstance(answer, Unknown):
             return {key: answer.cause for key, _ in chunk}
         failed = {key: code for key, code in answer.errors.items() if code not in _NO_FAILURES}
@@ -80,14 +80,14 @@ def abort_uploads(uploads: Collection[ListedUpload]) -> Step[dict[ListedUpload, 
 
     :returns: those that the store did not say were aborted, each with what it said instead.
     """
-    said = yield All(tuple(_abort(upload) for upload in uploads))
+    said = yield from All(tuple(_abort(upload) for upload in uploads))
     return {upload: cause for upload, cause in zip(uploads, said, strict=True) if cause}
 
 
 def _abort(upload: ListedUpload) -> Step[str]:
     """:returns: what the store said, ``""`` for *done*."""
     try:
-        answer = yield AbortUpload(upload.key, upload.upload_id)
+        answer = yield from AbortUpload(upload.key, upload.upload_id)
     except (StoreRefusedError, StoreUnreachableError) as error:
         return error.message
     if isinstance(answer, Done):

@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import ContextVar
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from .boto_calls import S3Requests
 from .clients import S3Clients
-from .requests import Clock, Request, ServerName, Step, Wait
+from .requests import Clock, Request, ServerName, Wait, Work
 from .scheduler import Scheduler, Ticket
 
 T = TypeVar("T")
@@ -41,15 +41,11 @@ class Driver(Protocol):
         """Requests that got no usable answer so far, in this process."""
         ...
 
-    @overload
-    def run(self, work: Step[T]) -> T: ...
+    def run(self, work: Work[T]) -> T: ...
 
-    @overload
-    def run(self, work: Request) -> Any: ...
+    def perform(self, request: Request[T]) -> T: ...
 
-    def perform(self, request: Any) -> Any: ...
-
-    def submit(self, request: Any, over: threading.Event | None = None) -> Future[Any]: ...
+    def submit(self, request: Request[T], over: threading.Event | None = None) -> Future[T]: ...
 
 
 #: Of the request that a thread of a pool carries out: set when nobody wants its answer any more.
@@ -93,7 +89,7 @@ class BotoDriver:
         *,
         sleep: Callable[[float, threading.Event], None] = _wait_for,
         clock: Callable[[], float] = time.monotonic,
-        observe: Callable[[Request], None] | None = None,
+        observe: Callable[[Request[Any]], None] | None = None,
     ) -> None:
         self.bucket = bucket
         self._sleep = sleep
@@ -117,7 +113,7 @@ class BotoDriver:
     def retries(self) -> int:
         return self.clients.weather.tally.total
 
-    def perform(self, request: Any) -> Any:
+    def perform(self, request: Request[T]) -> T:
         """Carry out one request to the store in the calling thread.
 
         :raises StoreRefusedError: rights, credentials, bucket or region.
@@ -133,25 +129,19 @@ class BotoDriver:
 
         return self._process().requests.carry_out(request, pause)
 
-    def submit(self, request: Any, over: threading.Event | None = None) -> Future[Any]:
+    def submit(self, request: Request[T], over: threading.Event | None = None) -> Future[T]:
         """Carry out one request to the store in the pool.
 
         :param over: set when nobody wants the answer any more: it is then not sent again.
         """
 
-        def perform() -> Any:
+        def perform() -> T:
             _over.set(over)
             return self.perform(request)
 
         return self._executor().submit(perform)
 
-    @overload
-    def run(self, work: Step[T]) -> T: ...
-
-    @overload
-    def run(self, work: Request) -> Any: ...
-
-    def run(self, work: Step[Any] | Request) -> Any:
+    def run(self, work: Work[T]) -> T:
         """Carry out a step and all steps it starts, or a single request.
 
         :returns: what the step returned, or the request's answer.
@@ -193,7 +183,7 @@ class BotoDriver:
 class _Run:
     """One call of :meth:`BotoDriver.run`: what it waits for."""
 
-    def __init__(self, driver: BotoDriver, work: Step[Any] | Request) -> None:
+    def __init__(self, driver: BotoDriver, work: Work[Any]) -> None:
         self._driver = driver
         self._scheduler = Scheduler(work)
         self._done: queue.SimpleQueue[tuple[Ticket, Future[Any]]] = queue.SimpleQueue()

@@ -38,7 +38,7 @@ def list_objects(
     found: list[ListedObject] = []
     token = None
     while True:
-        page = yield ListObjects(prefix, delimiter=direct, token=token)
+        page = yield from ListObjects(prefix, delimiter=direct, token=token)
         found += filter(wanted, page.objects) if wanted else page.objects
         token = page.token
         if token is None:
@@ -49,7 +49,7 @@ def first_object(prefix: str, wanted: Callable[[ListedObject], bool]) -> Step[Li
     """The first by name that is wanted; the pages after it are not asked for."""
     token = None
     while True:
-        page = yield ListObjects(prefix, token=token)
+        page = yield from ListObjects(prefix, token=token)
         found = next(filter(wanted, page.objects), None)
         token = page.token
         if found is not None or token is None:
@@ -62,7 +62,7 @@ def list_folders(prefix: str) -> Step[list[str]]:
     names: list[str] = []
     token = None
     while True:
-        page = yield ListObjects(prefix, delimiter=True, token=token)
+        page = yield from ListObjects(prefix, delimiter=True, token=token)
         names += (child.removeprefix(prefix).rstrip("/") for child in page.prefixes)
         token = page.token
         if token is None:
@@ -75,7 +75,7 @@ def list_uploads(prefix: str) -> Step[list[ListedUpload]]:
     found: list[ListedUpload] = []
     marker = None
     while True:
-        page = yield ListUploads(prefix, marker)
+        page = yield from ListUploads(prefix, marker)
         found += page.uploads
         marker = page.marker
         if marker is None:

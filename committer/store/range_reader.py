@@ -95,7 +95,7 @@ class RangeFile(io.RawIOBase):
 
     def _read(self, start: int, end: int) -> Step[bytes]:
         """Bytes ``start`` to ``end`` (exclusive)."""
-        answer = yield Get(self._key, ByteRange(start, end - 1), if_match=self._etag)
+        answer = yield from Get(self._key, ByteRange(start, end - 1), if_match=self._etag)
         if isinstance(answer, Absent):
             raise gone(self._key)
         if isinstance(answer, Refused):
@@ -115,7 +115,7 @@ class RangeFile(io.RawIOBase):
             for start, end in left:
                 bodies[start] = yield from self._read(start, end)
 
-        yield All(tuple(lane() for _ in range(_AT_ONCE)))
+        yield from All(tuple(lane() for _ in range(_AT_ONCE)))
         return bodies
 
     def _damaged(self, found: str) -> DamagedError:

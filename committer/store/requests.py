@@ -1,37 +1,12 @@
 """The few S3 calls the protocol makes, as data: requests, and the answers they get.
 
-Protocol steps are generators (:data:`Step`). A step yields a request and is sent its answer.
-Who carries requests out is a driver (:mod:`.driver` with boto3; the simulator with a store in
-memory). A step may yield :class:`All` to have several steps and requests carried out at once;
-:func:`as_step` makes a step of a single request where one is needed.
+Protocol steps are generators (:data:`Step`). ``yield from`` a request is its answer, of the type
+that the request's class names. Who carries requests out is a driver (:mod:`.driver` with boto3; the
+simulator with a store in memory). :class:`All` has several steps and requests carried out at once.
 
 Keys are whole keys in the bucket the driver is bound to. ETags are without quotes. Times are
 seconds since the epoch *by the store's clock*; :class:`Clock` alone is this process's own
 monotonic clock.
-
-Which answers a request can get:
-
-=====================  ====================================================================
-``Get``                :class:`Found` | :class:`Absent`; of a part or a version, also
-                       :class:`Refused` (``PreconditionFailed``, ``InvalidRange``)
-``Head``               :class:`Found` | :class:`Absent`
-``Put``                :class:`Done` | :class:`Refused` | :class:`Unknown`
-``Delete``             :class:`Done` (an absent key too) | :class:`Refused` | :class:`Unknown`
-``DeleteMany``         :class:`Deleted` | :class:`Unknown`
-``ListObjects``        :class:`ObjectPage`
-``ListUploads``        :class:`UploadPage`
-``ListParts``          :class:`PartsPage` | :class:`Refused` (NoSuchUpload)
-``ListLifecycleRules`` :class:`LifecycleRules` | :class:`Unknown` (the store does not tell)
-``PutLifecycleRule``   :class:`Done` | :class:`Refused` | :class:`Unknown`
-``CreateUpload``       :class:`Created`
-``UploadPart``         :class:`Done` | :class:`Refused`
-``CompleteUpload``     :class:`Done` | :class:`Refused` | :class:`Unknown`
-``AbortUpload``        :class:`Done` | :class:`Refused` (NoSuchUpload) | :class:`Unknown`
-``Wait``               ``None``
-``Clock``              ``float``
-``ServerName``         ``str``
-``All``                ``list`` of its members' results and answers, in order
-=====================  ====================================================================
 
 A request that changes nothing, or one that may be repeated blindly, is sent again by the driver
 for as long as its patience lasts (:mod:`..weather.weather`); then the driver raises
@@ -46,238 +21,28 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from .lifecycle import LifecycleRule
 
 T = TypeVar("T")
+T1 = TypeVar("T1")
+T2 = TypeVar("T2")
+T3 = TypeVar("T3")
+Answer = TypeVar("Answer", covariant=True)
+
+
+class Request(Generic[Answer]):
+    """What a step asks: ``yield from Get(key)`` is the answer, by its type."""
+
+    def __iter__(self) -> Step[Answer]:
+        return (yield from self)
+
 
 #: A protocol step: yields requests, receives answers, returns its result.
-Step = Generator["Request", Any, T]
-
-
-@dataclass(frozen=True)
-class ByteRange:
-    """Bytes ``first`` to ``last`` of an object, both included, as HTTP counts them."""
-
-    first: int
-    last: int
-
-
-#: Bytes that a control object may have, but for those that name files. The largest that this
-#: package writes have a few hundred thousand.
-RECORD_BYTES = 8 * 1024 * 1024
-#: Bytes that one that names files may have: 10,000 of them with all their parts, or a hundred
-#: thousand of a partition.
-LIST_BYTES = 256 * 1024 * 1024
-
-
-@dataclass(frozen=True)
-class Get:
-    """Read an object.
-
-    :param part: these bytes only, as far as they are there; ``None`` for all.
-    :param if_match: only the version with this ETag.
-    :param most: bytes of a body. Of a longer one so many and one more are read, which no reader
-        of records takes for a record: what lies in a bucket may be of any size.
-    """
-
-    key: str
-    part: ByteRange | None = None
-    if_match: str | None = None
-    most: int = RECORD_BYTES
-
-
-@dataclass(frozen=True)
-class Head:
-    key: str
-
-
-@dataclass(frozen=True)
-class Put:
-    """Write a small object. At most one of the conditions.
-
-    :param if_none_match: only if the key does not exist (``If-None-Match: *``).
-    :param if_match: only if the key's current ETag is this one.
-    """
-
-    key: str
-    body: bytes
-    if_none_match: bool = False
-    if_match: str | None = None
-    content_type: str = "application/json"
-
-
-@dataclass(frozen=True)
-class Delete:
-    key: str
-    if_match: str | None = None
-
-
-@dataclass(frozen=True)
-class DeleteMany:
-    """Delete at most 1,000 keys; with an ETag, only if it is still the current one."""
-
-    items: tuple[tuple[str, str | None], ...]
-
-
-@dataclass(frozen=True)
-class ListObjects:
-    """One page. ``delimiter`` asks for direct children only. ``token`` continues a listing."""
-
-    prefix: str
-    delimiter: bool = False
-    token: str | None = None
-
-
-@dataclass(frozen=True)
-class ListUploads:
-    """One page of the multipart uploads under way. ``marker`` continues a listing."""
-
-    prefix: str
-    marker: tuple[str, str] | None = None
-
-
-@dataclass(frozen=True)
-class ListParts:
-    """One page of what an upload under way holds. ``marker``: the number of the last part of the
-    page before."""
-
-    key: str
-    upload_id: str
-    marker: int | None = None
-
-
-@dataclass(frozen=True)
-class ListLifecycleRules:
-    """The bucket's own rules, which take objects and uploads by age."""
-
-
-@dataclass(frozen=True)
-class PutLifecycleRule:
-    """Add a rule to the bucket's own, in the place of one with its name."""
-
-    rule: LifecycleRule
-
-
-@dataclass(frozen=True)
-class ObjectSettings:
-    """What a data object is created with besides its bytes.
-
-    :param metadata: user metadata (``x-amz-meta-…``).
-    :param storage_class: such as ``STANDARD_IA``; ``None`` leaves it to the bucket.
-    :param tags: object tags.
-    :param encryption: ``SSE-S3``, ``SSE-KMS`` or ``DSSE-KMS``; ``None`` leaves it to the bucket.
-    :param encryption_key: the KMS key.
-    """
-
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    storage_class: str | None = None
-    tags: Mapping[str, str] = field(default_factory=dict)
-    encryption: str | None = None
-    encryption_key: str | None = None
-
-
-@dataclass(frozen=True)
-class CreateUpload:
-    key: str
-    settings: ObjectSettings = ObjectSettings()
-
-
-@dataclass(frozen=True)
-class UploadPart:
-    key: str
-    upload_id: str
-    number: int
-    body: bytes | memoryview
-
-
-@dataclass(frozen=True)
-class CompleteUpload:
-    """Unconditional on purpose: a conditional one that fails with 409 destroys the upload."""
-
-    key: str
-    upload_id: str
-    etags: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class AbortUpload:
-    key: str
-    upload_id: str
-
-
-@dataclass(frozen=True)
-class Wait:
-    """A pause.
-
-    :param spread: the share of it that may be left out, by chance: those that wait for the same
-        thing then do not all ask again at once.
-    """
-
-    seconds: float
-    spread: float = 0.0
-
-
-@dataclass(frozen=True)
-class Clock:
-    """This process's monotonic clock, seconds."""
-
-
-@dataclass(frozen=True)
-class ServerName:
-    """Who the store says it is: the Server header of its last answer, ``""`` for none."""
-
-
-@dataclass(frozen=True)
-class All:
-    """Carry out several steps and requests at once; the answer is the list of what they give.
-
-    If some raise, the others still run to their end; then the first error is raised, the
-    others attached to it as notes.
-    """
-
-    members: tuple[Step[Any] | Request, ...]
-
-
-Request = (
-    Get
-    | Head
-    | Put
-    | Delete
-    | DeleteMany
-    | ListObjects
-    | ListUploads
-    | ListParts
-    | ListLifecycleRules
-    | PutLifecycleRule
-    | CreateUpload
-    | UploadPart
-    | CompleteUpload
-    | AbortUpload
-    | Wait
-    | Clock
-    | ServerName
-    | All
-)
-
-
-def is_sent_once(request: Any) -> bool:
-    """Whether the answer to a second one would speak of the first (aws-sdk-java-v2#6580)."""
-    if isinstance(request, Put):
-        return request.if_none_match or request.if_match is not None
-    if isinstance(request, Delete):
-        return request.if_match is not None
-    return isinstance(request, CompleteUpload)
-
-
-def as_step(work: Step[Any] | Request) -> Step[Any]:
-    """A step as it is; a request as the step that makes it and returns its answer."""
-    return work if isinstance(work, Generator) else _ask(work)
-
-
-def _ask(request: Request) -> Step[Any]:
-    return (yield request)
+Step = Generator[Request[Any], Any, T]
+#: What can be carried out, and what that gives.
+Work = Step[T] | Request[T]
 
 
 @dataclass(frozen=True)
@@ -304,6 +69,10 @@ class Absent:
     """No such key. ``date`` is the answer's Date header."""
 
     date: float
+
+
+def etag_of(found: Found | Absent) -> str | None:
+    return found.etag if isinstance(found, Found) else None
 
 
 @dataclass(frozen=True)
@@ -386,3 +155,225 @@ class LifecycleRules:
 @dataclass(frozen=True)
 class Created:
     upload_id: str
+
+
+@dataclass(frozen=True)
+class ByteRange:
+    """Bytes ``first`` to ``last`` of an object, both included, as HTTP counts them."""
+
+    first: int
+    last: int
+
+
+#: Bytes that a control object may have, but for those that name files. The largest that this
+#: package writes have a few hundred thousand.
+RECORD_BYTES = 8 * 1024 * 1024
+#: Bytes that one that names files may have: 10,000 of them with all their parts, or a hundred
+#: thousand of a partition.
+LIST_BYTES = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Get(Request[Answer]):
+    """Read an object. Only a part or a version may be refused.
+
+    :param part: these bytes only, as far as they are there; ``None`` for all.
+    :param if_match: only the version with this ETag.
+    :param most: bytes of a body. Of a longer one so many and one more are read, which no reader
+        of records takes for a record: what lies in a bucket may be of any size.
+    """
+
+    key: str
+    part: ByteRange | None = None
+    if_match: str | None = None
+    most: int = RECORD_BYTES
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(self: Get[Found | Absent], key: str, *, most: int = ...) -> None: ...
+        @overload
+        def __init__(
+            self: Get[Found | Absent | Refused],
+            key: str,
+            part: ByteRange | None = ...,
+            if_match: str | None = ...,
+            most: int = ...,
+        ) -> None: ...
+        def __init__(self, *of_it: Any, **named: Any) -> None: ...
+
+
+@dataclass(frozen=True)
+class Head(Request[Found | Absent]):
+    key: str
+
+
+@dataclass(frozen=True)
+class Put(Request[Done | Refused | Unknown]):
+    """Write a small object. At most one of the conditions.
+
+    :param if_none_match: only if the key does not exist (``If-None-Match: *``).
+    :param if_match: only if the key's current ETag is this one.
+    """
+
+    key: str
+    body: bytes
+    if_none_match: bool = False
+    if_match: str | None = None
+    content_type: str = "application/json"
+
+
+@dataclass(frozen=True)
+class Delete(Request[Done | Refused | Unknown]):
+    """Delete an object; an absent key is done, too."""
+
+    key: str
+    if_match: str | None = None
+
+
+@dataclass(frozen=True)
+class DeleteMany(Request[Deleted | Unknown]):
+    """Delete at most 1,000 keys; with an ETag, only if it is still the current one."""
+
+    items: tuple[tuple[str, str | None], ...]
+
+
+@dataclass(frozen=True)
+class ListObjects(Request[ObjectPage]):
+    """One page. ``delimiter`` asks for direct children only. ``token`` continues a listing."""
+
+    prefix: str
+    delimiter: bool = False
+    token: str | None = None
+
+
+@dataclass(frozen=True)
+class ListUploads(Request[UploadPage]):
+    """One page of the multipart uploads under way. ``marker`` continues a listing."""
+
+    prefix: str
+    marker: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class ListParts(Request[PartsPage | Refused]):
+    """One page of what an upload under way holds. ``marker``: the number of the last part of the
+    page before."""
+
+    key: str
+    upload_id: str
+    marker: int | None = None
+
+
+@dataclass(frozen=True)
+class ListLifecycleRules(Request[LifecycleRules | Unknown]):
+    """The bucket's own rules, which take objects and uploads by age; *unknown*: the store does not
+    tell."""
+
+
+@dataclass(frozen=True)
+class PutLifecycleRule(Request[Done | Refused | Unknown]):
+    """Add a rule to the bucket's own, in the place of one with its name."""
+
+    rule: LifecycleRule
+
+
+@dataclass(frozen=True)
+class ObjectSettings:
+    """What a data object is created with besides its bytes.
+
+    :param metadata: user metadata (``x-amz-meta-…``).
+    :param storage_class: such as ``STANDARD_IA``; ``None`` leaves it to the bucket.
+    :param tags: object tags.
+    :param encryption: ``SSE-S3``, ``SSE-KMS`` or ``DSSE-KMS``; ``None`` leaves it to the bucket.
+    :param encryption_key: the KMS key.
+    """
+
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    storage_class: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    encryption: str | None = None
+    encryption_key: str | None = None
+
+
+@dataclass(frozen=True)
+class CreateUpload(Request[Created]):
+    key: str
+    settings: ObjectSettings = ObjectSettings()
+
+
+@dataclass(frozen=True)
+class UploadPart(Request[Done | Refused]):
+    key: str
+    upload_id: str
+    number: int
+    body: bytes | memoryview
+
+
+@dataclass(frozen=True)
+class CompleteUpload(Request[Done | Refused | Unknown]):
+    """Unconditional on purpose: a conditional one that fails with 409 destroys the upload."""
+
+    key: str
+    upload_id: str
+    etags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class AbortUpload(Request[Done | Refused | Unknown]):
+    key: str
+    upload_id: str
+
+
+@dataclass(frozen=True)
+class Wait(Request[None]):
+    """A pause.
+
+    :param spread: the share of it that may be left out, by chance: those that wait for the same
+        thing then do not all ask again at once.
+    """
+
+    seconds: float
+    spread: float = 0.0
+
+
+@dataclass(frozen=True)
+class Clock(Request[float]):
+    """This process's monotonic clock, seconds."""
+
+
+@dataclass(frozen=True)
+class ServerName(Request[str]):
+    """Who the store says it is: the Server header of its last answer, ``""`` for none."""
+
+
+@dataclass(frozen=True)
+class All(Request[Answer]):
+    """Carry out several steps and requests at once; the answer is the tuple of what they give.
+
+    If some raise, the others still run to their end; then the first error is raised, the
+    others attached to it as notes.
+    """
+
+    members: tuple[Work[Any], ...]
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(self: All[tuple[T1, T2]], members: tuple[Work[T1], Work[T2]]) -> None: ...
+        @overload
+        def __init__(
+            self: All[tuple[T1, T2, T3]], members: tuple[Work[T1], Work[T2], Work[T3]]
+        ) -> None: ...
+        @overload
+        def __init__(self: All[tuple[T, ...]], members: tuple[Work[T], ...]) -> None: ...
+        def __init__(self, members: Any) -> None: ...
+
+
+def is_sent_once(request: Any) -> bool:
+    """Whether the answer to a second one would speak of the first (aws-sdk-java-v2#6580)."""
+    if isinstance(request, Put):
+        return request.if_none_match or request.if_match is not None
+    if isinstance(request, Delete):
+        return request.if_match is not None
+    return isinstance(request, CompleteUpload)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Generic, TypeVar
 
-from .requests import All, Request, Step, as_step
+from .requests import All, Step, Work
 
 T = TypeVar("T")
 
@@ -34,8 +34,8 @@ class Scheduler(Generic[T]):
     :param work: the step, or a single request; it is started at once.
     """
 
-    def __init__(self, work: Step[T] | Request) -> None:
-        self._root = Ticket(as_step(work))
+    def __init__(self, work: Work[T]) -> None:
+        self._root = Ticket(iter(work))
         self._alive: set[Ticket] = set()
         self._waiting: deque[tuple[Ticket, Any]] = deque()
         self._result: Any = None
@@ -95,9 +95,9 @@ class Scheduler(Generic[T]):
                     ticket.results, ticket.errors = [None] * len(request.members), {}
                     ticket.open = len(request.members)
                     for place, work in enumerate(request.members):
-                        going.append((Ticket(as_step(work), ticket, place), None, None))
+                        going.append((Ticket(iter(work), ticket, place), None, None))
                 else:
-                    going.append((ticket, [], None))
+                    going.append((ticket, (), None))
 
     def _end(
         self,
@@ -117,7 +117,7 @@ class Scheduler(Generic[T]):
             parent.errors[ticket.place] = error
         parent.open -= 1
         if not parent.open:
-            going.append((parent, parent.results, _first_of(parent.errors)))
+            going.append((parent, tuple(parent.results), _first_of(parent.errors)))
 
 
 def _first_of(errors: dict[int, Exception]) -> Exception | None:

@@ -124,13 +124,13 @@ def abort_upload(key: str, upload_id: str, late_parts: bool) -> Step[str | None]
     cause = ""
     for attempt in _ABORTS.attempts():
         yield from _ABORTS.pause(attempt)
-        answer = yield AbortUpload(key, upload_id)
+        answer = yield from AbortUpload(key, upload_id)
         if isinstance(answer, Refused) and answer.code == "NoSuchUpload":
             return None
         if isinstance(answer, Done):
             if not late_parts:
                 return None
-            page = yield ListUploads(key)
+            page = yield from ListUploads(key)
             if all(upload.upload_id != upload_id for upload in page.uploads):
                 return None
             cause = "it is still listed"

@@ -146,7 +146,7 @@ def find_unadopted(
     :param listed: a table's data files, by partition.
     """
     heads = yield from list_heads(context)
-    states = yield All(tuple(read_head(context, heads[name].slot) for name in heads))
+    states = yield from All(tuple(read_head(context, heads[name].slot) for name in heads))
     moved = {state.slot.name for state in states if state.head.epoch}
     names = sorted(set(listed) - moved)
     found, lost = yield from files_without_heads(context, {name: listed[name] for name in names})

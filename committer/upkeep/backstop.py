@@ -40,7 +40,7 @@ def lay_backstop(
     :raises OutcomeUnknownError: the store did not say.
     """
     rule = _rule(root, longest, days)
-    answer = (yield PutLifecycleRule(rule)) if apply else Done()
+    answer = (yield from PutLifecycleRule(rule)) if apply else Done()
     if isinstance(answer, Refused):
         raise StoreRefusedError(
             f"The store took no lifecycle rule ({answer.code}). Nothing was changed.",

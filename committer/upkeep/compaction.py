@@ -134,7 +134,7 @@ def origins_of(context: Context, partition: str, files: Iterable[DataFile]) -> S
     :raises DamagedError: the decision of one is gone, or cannot be read.
     """
     jobs = sorted({file.job for file in files} - {_NOBODY})
-    found = yield All(tuple(_decision(context, job) for job in jobs))
+    found = yield from All(tuple(_decision(context, job) for job in jobs))
     named = {
         job: frozenset(name for change in it.changes.get(partition, ()) for name in change.merged)
         for job, it in zip(jobs, found, strict=True)

@@ -139,7 +139,7 @@ def conflicts_in(
     names = {*found, *(it.partition for it in failures if it.partition)}
     asked = seen.snapshot.asked
     names = {name for name in names if asked is None or name in asked}
-    conflicts = yield All(
+    conflicts = yield from All(
         tuple(_conflict(context, name, found.get(name, ()), failures) for name in sorted(names))
     )
     told = {it.job for it in failures}
@@ -177,7 +177,7 @@ def _decided_since(context: Context, since: float) -> Step[tuple[list[Decided], 
     start = listing.date - since
     recent = (item.key for item in listing.objects if item.last_modified >= start)
     jobs = sorted(jobs_on_record(prefix, recent))
-    found = yield All(tuple(or_damage(read_decision(context, job)) for job in jobs))
+    found = yield from All(tuple(or_damage(read_decision(context, job)) for job in jobs))
     unread = [str(it) for it in found if isinstance(it, DamagedError)]
     # One that was written again since keeps its date.
     return [it for it in found if isinstance(it, Decided) and it.date >= start], unread, start
@@ -247,7 +247,7 @@ def _conflict(
     failures: Iterable[GaveWay],
 ) -> Step[PartitionConflict]:
     head = read_head(context, Slot.partition(context.root, partition))
-    listed, state = yield All((list_data(context.root, partition), or_damage(head)))
+    listed, state = yield from All((list_data(context.root, partition), or_damage(head)))
     there = {item.key for item in listed}
     touches = tuple(replace(touch, hidden=len(keys & there)) for touch, keys in written)
     gave_way = tuple(it for it in failures if it.partition == partition)
@@ -260,7 +260,7 @@ def _conflict(
 def _gave_way(context: Context, start: float) -> Step[list[GaveWay]]:
     listing = yield from list_objects(context.root.failures_prefix)
     keys = [item.key for item in listing.objects if item.last_modified >= start]
-    found = yield All(tuple(or_damage(_failure(key)) for key in keys))
+    found = yield from All(tuple(or_damage(_failure(key)) for key in keys))
     failures = [it for it in found if isinstance(it, Failure) and it.error in GAVE_WAY]
     return [
         GaveWay(it.job, it.owner, it.once, _partition(context.root, it.key), it.error, it.message)
@@ -269,7 +269,7 @@ def _gave_way(context: Context, start: float) -> Step[list[GaveWay]]:
 
 
 def _failure(key: str) -> Step[Failure | None]:
-    found = yield Get(key)
+    found = yield from Get(key)
     return None if isinstance(found, Absent) else Failure.decode(found.body, key)
 
 

@@ -203,7 +203,7 @@ def _about_lifecycle(context: Context, max_duration: float | None) -> Step[list[
 
 
 def _about_rules(context: Context, longest: float) -> Step[list[Problem]]:
-    found = yield ListLifecycleRules()
+    found = yield from ListLifecycleRules()
     if isinstance(found, Unknown):
         return [_unknown_rules(context.root.bucket, found.cause)]
     return about_rules(found.rules, context.root, longest)
@@ -211,7 +211,7 @@ def _about_rules(context: Context, longest: float) -> Step[list[Problem]]:
 
 def _longest_job(context: Context) -> Step[float]:
     """The longest maximum duration of the jobs that are open, the default's at least; seconds."""
-    entries = yield All(
+    entries = yield from All(
         tuple(read_open(context, job) for job in sorted((yield from list_open(context))))
     )
     durations = [entry.record.max_duration for entry in entries if entry and entry.record]

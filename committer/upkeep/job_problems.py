@@ -26,7 +26,7 @@ APPLYING = 3600.0
 def about_jobs(context: Context, coordination: Coordination) -> Step[list[Problem]]:
     """Open jobs that are dead, damaged, or have lost files; objects among them that are none."""
     jobs = yield from list_open(context)
-    found = yield All(tuple(_about_job(context, job, coordination) for job in sorted(jobs)))
+    found = yield from All(tuple(_about_job(context, job, coordination) for job in sorted(jobs)))
     strays = yield from _strays(context)
     return strays + [problem for problems in found for problem in problems]
 
@@ -114,7 +114,7 @@ def about_heads(context: Context, table: TableRecord) -> Step[list[Problem]]:
     states = [state for state in found if isinstance(state, HeadState)]
     problems = [about_damage(context.root, it) for it in found if isinstance(it, DamagedError)]
     claimed = [state for state in states if state.head.claim is not None]
-    claims = yield All(tuple(_about_claim(context, state) for state in claimed))
+    claims = yield from All(tuple(_about_claim(context, state) for state in claimed))
     problems += [problem for problem in claims if problem is not None]
     return problems + (yield from _about_names(context, states))
 

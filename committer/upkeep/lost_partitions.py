@@ -27,17 +27,17 @@ def lost_partitions(
 
     :param objects: what lies below the table.
     """
-    index, listed = yield All((read_index(context), list_heads(context)))
+    index, listed = yield from All((read_index(context), list_heads(context)))
     known = known_by_index(index.entries.values())
     by_job = yield from known_by_markers(context, objects, listed)
-    decisions = yield All(tuple(or_damage(read_decision(context, job)) for job in by_job))
+    decisions = yield from All(tuple(or_damage(read_decision(context, job)) for job in by_job))
     for found, it in zip(decisions, by_job.values(), strict=True):
         # A marker may be left of another table that was here.
         known += it if isinstance(found, Decided) else ()
     heads = yield from list_heads(context)  # After all that is known of them.
     fresh = still_true(index.entries, heads)
     stale = sorted({it.partition for it in known if it.partition in heads}.difference(fresh))
-    read = yield All(tuple(or_damage(read_head(context, heads[name].slot)) for name in stale))
+    read = yield from All(tuple(or_damage(read_head(context, heads[name].slot)) for name in stale))
     states = [state for state in read if isinstance(state, HeadState)]
     return find_lost_heads(context.root, known, heads, states)
 
@@ -51,7 +51,7 @@ def known_by_markers(
     there = {item.key for item in objects if item.key.endswith("/_SUCCESS")}
     headed = {root.marker_key(name) for name in heads} - {root.marker_key(UNPARTITIONED)}
     keys = sorted(there - headed)
-    found = yield All(tuple(Get(key) for key in keys))
+    found = yield from All(tuple(Get(key) for key in keys))
     markers = {
         key: marker.manifest
         for key, it in zip(keys, found, strict=True)

@@ -118,12 +118,12 @@ def _check_named(context: Context, jobs: Collection[str]) -> Step[None]:
         return
     ids, root = [job for job in sorted(jobs) if is_job_id(job)], context.root
     keys = [key for job in ids for key in (root.open_key(job), root.decision_key(job))]
-    found = yield All(tuple(Head(key) for key in keys))
+    found = yield from All(tuple(Head(key) for key in keys))
     recorded = {key for key, it in zip(keys, found, strict=True) if isinstance(it, Found)}
     known = {job for job in ids if {root.open_key(job), root.decision_key(job)} & recorded}
     if known >= set(jobs):
         return
-    uploads, heads = yield All((list_uploads(context), all_heads(context)))
+    uploads, heads = yield from All((list_uploads(context), all_heads(context)))
     known |= {job_in_key(upload.key) for upload in uploads}
     known |= {state.head.claim for state in heads if isinstance(state, HeadState)}
     for job in sorted(set(jobs) - known):
@@ -138,7 +138,9 @@ def _check_named(context: Context, jobs: Collection[str]) -> Step[None]:
 
 def _old_records(context: Context, kept_for: float, apply: bool) -> Step[list[PurgeEntry]]:
     """Remove the records that nobody needs any more, or say which these are."""
-    old, parts = yield All((find_old_records(context, kept_for), find_old_parts(context, kept_for)))
+    old, parts = yield from All(
+        (find_old_records(context, kept_for), find_old_parts(context, kept_for))
+    )
     found = [*old, *parts]
     failed: Mapping[str, str] = {}
     if apply:
@@ -259,7 +261,7 @@ def _unindexed_heads(context: Context) -> Step[list[HeadState]]:
     if listing.index is not None:
         known_as_they_are = still_true((yield from read_index(context)).entries, listing.heads)
     slots = [it.slot for name, it in listing.heads.items() if name not in known_as_they_are]
-    states = yield All(tuple(or_damage(read_head(context, slot)) for slot in slots))
+    states = yield from All(tuple(or_damage(read_head(context, slot)) for slot in slots))
     return [state for state in states if isinstance(state, HeadState)]
 
 

@@ -102,7 +102,7 @@ def judge_page(
     named = {job_in_key(upload.key) for upload in uploads}
     jobs = {job for job in named if job is not None and job not in still_open}
     asked_for = sorted(jobs.difference(fates))
-    found = yield All(tuple(_fate(context, job) for job in asked_for))
+    found = yield from All(tuple(_fate(context, job) for job in asked_for))
     fates.update(zip(asked_for, found, strict=True))
     owned = {*still_open, *(job for job in jobs if fates[job] is not None)}
     unowned = [upload.key for upload in uploads if job_in_key(upload.key) not in owned]
@@ -110,7 +110,7 @@ def judge_page(
     asked = None
     probed = any(upload.key.startswith(context.root.probe_key("")) for upload in uploads)
     if wanted.foreign_older_than is not None or (probed and still_open):
-        asked = yield Head(context.root.table_key)
+        asked = yield from Head(context.root.table_key)
     judge = _Judge(
         context.root,
         wanted,
@@ -151,7 +151,7 @@ def look_for_tables(bucket: str, folders: Iterable[str], known: dict[str, bool])
     """Add to ``known`` whether a table's record lies in each of ``folders``: one request a folder
     that is not known."""
     asked = sorted(set(folders).difference(known))
-    found = yield All(tuple(Head(TableRoot(bucket, folder).table_key) for folder in asked))
+    found = yield from All(tuple(Head(TableRoot(bucket, folder).table_key) for folder in asked))
     known.update((folder, isinstance(it, Found)) for folder, it in zip(asked, found, strict=True))
 
 

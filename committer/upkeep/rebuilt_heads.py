@@ -133,7 +133,7 @@ def _read(context: Context) -> Step[_Records]:
     prefix = context.root.decisions_prefix
     listed = yield from list_objects(prefix)
     jobs = jobs_on_record(prefix, listed.keys)
-    found = yield All(tuple(or_damage(read_decision(context, job)) for job in jobs))
+    found = yield from All(tuple(or_damage(read_decision(context, job)) for job in jobs))
     changes: dict[str, list[_Change]] = {}
     for decided in found:
         if isinstance(decided, Decided):

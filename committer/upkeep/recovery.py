@@ -99,7 +99,7 @@ _LEAST_FACTS = StoreFacts(
 def open_jobs(context: Context) -> Step[list[OpenJob]]:
     """The jobs with an open record, oldest first."""
     jobs = yield from list_open(context)
-    found = yield All(tuple(_open_job(context, job) for job in sorted(jobs)))
+    found = yield from All(tuple(_open_job(context, job) for job in sorted(jobs)))
     return [job for job in found if job is not None]
 
 
@@ -128,7 +128,7 @@ def known(context: Context, found: FoundTable | None) -> Step[tuple[StoreFacts, 
     """
     if found is not None and found.counts:
         return found.record.facts, found.record.coordination
-    records = yield ListObjects(context.root.control_prefix)
+    records = yield from ListObjects(context.root.control_prefix)
     if not records.objects:
         yield from read_table(context)
     facts = _LEAST_FACTS if found is None else found.record.facts
@@ -158,7 +158,7 @@ def plan_recovery(context: Context, patience: float | None = None) -> Step[list[
     if coordination is Coordination.NONE:
         return (yield from _report_only(context))
     jobs = sorted((yield from list_open(context)))
-    found = yield All(tuple(or_damage(_plan_one(context, job, patience)) for job in jobs))
+    found = yield from All(tuple(or_damage(_plan_one(context, job, patience)) for job in jobs))
     return [
         Recovered.failed(job, it) if isinstance(it, DamagedError) else it
         for job, it in zip(jobs, found, strict=True)
@@ -285,11 +285,11 @@ def _recover_jobs(
     settled: list[Recovered] = []
     left = iter(jobs)
     while chunk := tuple(islice(left, _AT_ONCE)):
-        judged = yield All(tuple(or_error(judge_job(context, job, patience)) for job in chunk))
+        judged = yield from All(tuple(or_error(judge_job(context, job, patience)) for job in chunk))
         # Before any decision. What is claimed afterwards is claimed by a job that lives.
         dead = any(isinstance(it, JudgedJob) and it.is_dead for it in judged)
         heads = (yield from or_error(list_heads(context))) if dead else {}
-        met = yield All(tuple(or_error(_settle(context, it, heads)) for it in judged))
+        met = yield from All(tuple(or_error(_settle(context, it, heads)) for it in judged))
         closed = yield from _close(context, [it for it in met if isinstance(it, _Fenced)])
         for job, it in zip(chunk, met, strict=True):
             if isinstance(it, ZeroRenameError):
@@ -339,7 +339,7 @@ def _close(context: Context, fenced: Sequence[_Fenced]) -> Step[dict[str, Recove
     swept = yield from or_error(sweep_jobs(context, [it.job for it in fenced]))
     if isinstance(swept, ZeroRenameError):
         return {it.job: Recovered.failed(it.job, swept) for it in fenced}
-    closed = yield All(tuple(or_error(_close_one(context, it, swept)) for it in fenced))
+    closed = yield from All(tuple(or_error(_close_one(context, it, swept)) for it in fenced))
     return {
         job: Recovered.failed(job, it) if isinstance(it, ZeroRenameError) else it
         for job, it in zip((it.job for it in fenced), closed, strict=True)

@@ -160,7 +160,7 @@ def find_lost(context: Context, decided: Decided) -> Step[tuple[PendingFile, ...
     listed = yield from list_uploads(context)
     uploads = {(upload.key, upload.upload_id) for upload in listed}
     missing = [file for file in decision.files if (file.key, file.upload_id) not in uploads]
-    looks = yield All(tuple(Head(file.key) for file in missing))
+    looks = yield from All(tuple(Head(file.key) for file in missing))
     claimed = yield from _claimed(context, decision)
     return tuple(
         file
@@ -172,7 +172,9 @@ def find_lost(context: Context, decided: Decided) -> Step[tuple[PendingFile, ...
 def _claimed(context: Context, decision: Decision) -> Step[set[str]]:
     """The partitions whose heads carry the job's claim."""
     names = [change.partition for change in decision.partitions]
-    states = yield All(tuple(read_head(context, Slot.partition(context.root, n)) for n in names))
+    states = yield from All(
+        tuple(read_head(context, Slot.partition(context.root, n)) for n in names)
+    )
     return {state.slot.name for state in states if state.head.claim == decision.job}
 
 

@@ -180,7 +180,7 @@ def _history(context: Context, partition: str) -> Step[Mapping[int, Decided]]:
     prefix = context.root.decisions_prefix
     listing = yield from list_objects(prefix)
     jobs = sorted(jobs_on_record(prefix, listing.keys))
-    found = yield All(tuple(or_damage(read_decision(context, job)) for job in jobs))
+    found = yield from All(tuple(or_damage(read_decision(context, job)) for job in jobs))
     return {
         change.base_epoch: it
         for it in found

@@ -105,7 +105,7 @@ def renew_facts(context: Context) -> Step[StoreFacts]:
     :raises OutcomeUnknownError: the store did not say whether it was written.
     """
     key = context.root.table_key
-    found = yield Get(key)
+    found = yield from Get(key)
     if not isinstance(found, Found):
         return (yield from probe(context.root, context.write_id))
     record = TableRecord.decode(found.body, key)

@@ -54,12 +54,12 @@ def keep_symlinks(context: Context) -> Step[SymlinksReport]:
     # and what is done is in the heads.
     unaware = () if before.symlinks else tuple(sorted((yield from list_open(context))))
     heads = yield from list_heads(context)
-    states = yield All(tuple(read_head(context, heads[name].slot) for name in heads))
+    states = yield from All(tuple(read_head(context, heads[name].slot) for name in heads))
     jobs = sorted({job for state in states for job in state.head.decisions})
-    found = yield All(tuple(or_damage(read_commit(context, job)) for job in jobs))
+    found = yield from All(tuple(or_damage(read_commit(context, job)) for job in jobs))
     known = tuple(decided for decided in found if not isinstance(decided, DamagedError))
     names = [state.slot.name for state in states if state.head.epoch]
-    written = yield All(tuple(write_symlinks(context, name, known) for name in names))
+    written = yield from All(tuple(write_symlinks(context, name, known) for name in names))
     return SymlinksReport(True, len(names), sum(written), unaware)
 
 
@@ -138,7 +138,7 @@ def stale_symlinks(
     """
     names = sorted(before.epochs)
     keys = [context.root.symlink_key(name) for name in names]
-    found = yield All(tuple(Get(key) for key in keys))
+    found = yield from All(tuple(Get(key) for key in keys))
     texts = [
         {name: symlinks_of(context.root, files) for name, files in state.by_partition().items()}
         for state in (before, after)

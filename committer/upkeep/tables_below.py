@@ -18,13 +18,13 @@ def tables_below(path: UploadsPath) -> Step[list[TableRoot]]:
     found: list[TableRoot] = []
     level = [path.prefix]
     while level:
-        children = yield All(tuple(list_folders(prefix) for prefix in level))
+        children = yield from All(tuple(list_folders(prefix) for prefix in level))
         marked = [
             TableRoot(path.bucket, prefix.rstrip("/"))
             for prefix, names in zip(level, children, strict=True)
             if prefix and CONTROL in names
         ]
-        tables = yield All(tuple(_is_table(root) for root in marked))
+        tables = yield from All(tuple(_is_table(root) for root in marked))
         here = {root.prefix for root, it in zip(marked, tables, strict=True) if it}
         found += (TableRoot(path.bucket, prefix) for prefix in here)
         level = [
@@ -40,5 +40,5 @@ def tables_below(path: UploadsPath) -> Step[list[TableRoot]]:
 def _is_table(root: TableRoot) -> Step[bool]:
     """Also where a first job is open or died: beside a table of Hadoop's committers lie records of
     its runs below the same name."""
-    record, jobs = yield All((Head(root.table_key), ListObjects(root.open_prefix)))
+    record, jobs = yield from All((Head(root.table_key), ListObjects(root.open_prefix)))
     return isinstance(record, Found) or bool(jobs.objects)

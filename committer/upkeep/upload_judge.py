@@ -80,7 +80,7 @@ class UploadJudge:
         """A first job that died before its commit made the table has left records only."""
         folder = self._path.prefix.rstrip("/")
         if folder:
-            records = yield ListObjects(TableRoot(self._path.bucket, folder).control_prefix)
+            records = yield from ListObjects(TableRoot(self._path.bucket, folder).control_prefix)
             self._folders[folder] = bool(records.objects)
 
     def judged(self, uploads: Sequence[ListedUpload]) -> Step[list[tuple[str | None, Judged]]]:
@@ -121,7 +121,7 @@ class UploadJudge:
         places = sorted(asked - self._no_job)
         roots = [TableRoot(self._path.bucket, folder) for folder, _ in places]
         keys = [root.open_key(job) for root, (_, job) in zip(roots, places, strict=True)]
-        found = yield All(tuple(Head(key) for key in keys))
+        found = yield from All(tuple(Head(key) for key in keys))
         for place, it in zip(places, found, strict=True):
             if isinstance(it, Found):
                 self._folders[place[0]] = True
@@ -151,7 +151,7 @@ class UploadJudge:
             return judged
         jobs = sorted({it.job for it in judged if it.is_open and it.job is not None})
         jobs = [job for job in jobs if (folder, job) not in self._fenced]
-        asked = yield All(tuple(self._ask_job(table, job) for job in jobs))
+        asked = yield from All(tuple(self._ask_job(table, job) for job in jobs))
         for job, (found, fenced) in zip(jobs, asked, strict=True):
             self._open[folder, job] = found
             if fenced:

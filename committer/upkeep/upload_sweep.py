@@ -93,8 +93,8 @@ class UploadSweep:
         prefix = self._path.prefix
         if not prefix:
             return prefix
-        page = yield ListUploads(prefix)
-        if page.uploads or (yield ServerName()) == _LISTS_BY_PREFIX:
+        page = yield from ListUploads(prefix)
+        if page.uploads or (yield from ServerName()) == _LISTS_BY_PREFIX:
             return prefix
         return ""
 
@@ -102,7 +102,7 @@ class UploadSweep:
         """:returns: how many were to be aborted."""
         marker, doomed = None, 0
         while True:
-            page = yield ListUploads(asked, marker)
+            page = yield from ListUploads(asked, marker)
             chosen = [upload for upload in page.uploads if self._is_meant(upload, page.date)]
             judged = yield from self._judge.judged(chosen)
             if self._selection.whose:
@@ -130,9 +130,9 @@ class UploadSweep:
         listed: Callable[[str], Step[list[ListedUpload]]],
     ) -> Step[int]:
         doomed = [it.upload for _, it in judged if it.abort]
-        parts: list[PartsPage | None] = [None] * len(judged)
+        parts: tuple[PartsPage | None, ...] = (None,) * len(judged)
         if self._sizes:
-            parts = yield All(tuple(_held(it.upload) for _, it in judged))
+            parts = yield from All(tuple(_held(it.upload) for _, it in judged))
         left: Mapping[ListedUpload, str] = {}
         if self._apply and doomed:
             last = max(upload.key for upload in doomed)
@@ -177,7 +177,7 @@ def _listed_until(
     """The uploads listed after a marker, as far as a key."""
     found: list[ListedUpload] = []
     while True:
-        page = yield ListUploads(asked, marker)
+        page = yield from ListUploads(asked, marker)
         found += (upload for upload in page.uploads if upload.key <= last)
         marker = page.marker
         if marker is None or not page.uploads or page.uploads[-1].key > last:
@@ -188,7 +188,7 @@ def _held(upload: ListedUpload) -> Step[PartsPage | None]:
     """What an upload holds; ``None``: it is gone."""
     count, size, marker = 0, 0, None
     while True:
-        page = yield ListParts(upload.key, upload.upload_id, marker)
+        page = yield from ListParts(upload.key, upload.upload_id, marker)
         if not isinstance(page, PartsPage):
             return None
         count, size, marker = count + page.count, size + page.size, page.marker

@@ -149,7 +149,7 @@ def verify_listed(
     """
     there = {file.key for file in files}
     places = dict.fromkeys((UNPARTITIONED, *sorted({file.partition for file in files})))
-    found = yield All(tuple(_marker(context, place) for place in places))
+    found = yield from All(tuple(_marker(context, place) for place in places))
     markers = {place: marker for place, marker in zip(places, found, strict=True) if marker}
     findings = [
         Finding(
@@ -175,7 +175,7 @@ def verify_listed(
 
 
 def _marker(context: Context, partition: str) -> Step[SuccessMarker | None]:
-    found = yield Get(context.root.marker_key(partition))
+    found = yield from Get(context.root.marker_key(partition))
     return None if isinstance(found, Absent) else SuccessMarker.parse_or_none(found.body)
 
 

@@ -21,9 +21,5 @@ def list_heads(root: TableRoot) -> Step[Listing]:
 
 def read_heads(root: TableRoot, heads: Sequence[ListedObject]) -> Step[list[HeadState]]:
     """Heads that a listing showed, as they are now: a request each."""
-    found = yield All(tuple(_read(head) for head in heads))
+    found = yield from All(tuple(Get(head.key) for head in heads))
     return [head_at(root, it) for it in found if isinstance(it, Found)]
-
-
-def _read(head: ListedObject) -> Step[Found | None]:
-    return (yield Get(head.key))

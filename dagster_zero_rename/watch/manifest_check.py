@@ -135,7 +135,9 @@ def stored_sizes(table: Table, partitions: Sequence[str]) -> dict[str, int]:
     prefixes = [root.prefix if p == UNPARTITIONED else f"{root.prefix}/{p}" for p in partitions]
 
     def listings() -> Any:
-        return (yield All(tuple(list_objects(f"{prefix}/", direct=True) for prefix in prefixes)))
+        return (
+            yield from All(tuple(list_objects(f"{prefix}/", direct=True) for prefix in prefixes))
+        )
 
     return {item.key: item.size for listing in table.run(listings()) for item in listing.objects}
 

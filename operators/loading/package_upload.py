@@ -60,6 +60,6 @@ def _put_once(key: str, content: bytes) -> Step[bool]:
     """Write an object unless it is there; whether it is there now."""
     from ...committer.store.requests import Done, Found, Head, Put
 
-    if isinstance((yield Head(key)), Found):
+    if isinstance((yield from Head(key)), Found):
         return True
-    return isinstance((yield Put(key, content, content_type="application/zip")), Done)
+    return isinstance((yield from Put(key, content, content_type="application/zip")), Done)

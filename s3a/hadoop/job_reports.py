@@ -41,7 +41,7 @@ class Marker:
 
 def read_marker(destination: str) -> Step[Marker]:
     """The marker of a destination, which is given without a slash at its end."""
-    found = yield Get(f"{destination}/_SUCCESS")
+    found = yield from Get(f"{destination}/_SUCCESS")
     if not isinstance(found, Found):
         return Marker()
     return Marker(found.etag, found.last_modified, not found.body, _read(found))
@@ -56,7 +56,7 @@ def find_report(root: TableRoot, job: str, folder: str) -> Step[JobSummary | Non
     """
     listing = yield from list_objects(f"{folder}/summary-")
     newest = sorted(listing.objects, key=lambda item: item.last_modified, reverse=True)
-    bodies = yield All(tuple(Get(item.key) for item in newest))
+    bodies = yield from All(tuple(Get(item.key) for item in newest))
     read = [_read(found) for found in bodies if isinstance(found, Found)]
     own = [summary for summary in read if summary is not None and summary.marker.job == job]
     if sum(summary.marker.success for summary in own) > 1:

@@ -17,7 +17,7 @@ def uploads_below(prefix: str) -> Step[list[ListedUpload]]:
     second is asked, unless the store is known to do as it should.
     """
     found = yield from listing.list_uploads(prefix)
-    if not found and prefix and (yield ServerName()) != _LISTS_BY_PREFIX:
+    if not found and prefix and (yield from ServerName()) != _LISTS_BY_PREFIX:
         found = yield from listing.list_uploads("")
     # A store that pages badly lists an upload twice.
     unique = {(u.key, u.upload_id): u for u in found if u.key.startswith(prefix)}

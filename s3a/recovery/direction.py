@@ -45,7 +45,7 @@ def direction_key(tree: str) -> str:
 
 def read_direction(tree: str) -> Step[StandingDirection | None]:
     """:raises RecordDamagedError: what is there cannot be read."""
-    found = yield Get(direction_key(tree))
+    found = yield from Get(direction_key(tree))
     return _decoded(found) if isinstance(found, Found) else None
 
 
@@ -84,7 +84,7 @@ def decide(
 def withdraw(tree: str, direction: StandingDirection) -> Step[bool]:
     """Delete a direction, unless another took its place. Returns whether it is gone."""
     request = Delete(direction_key(tree), if_match=direction.etag)
-    answer = yield request
+    answer = yield from request
     if isinstance(answer, Unknown):
-        answer = yield request
+        answer = yield from request
     return not isinstance(answer, Unknown)

@@ -122,7 +122,7 @@ def carry_out(plan: Plan) -> Step[Execution]:
                 yield from withdraw(job.tree, stands)
             return Execution(moved=True)
     treat = _complete if forward else _undo
-    done = Execution(tuple((yield All(tuple(treat(file) for file in plan.case.files)))))
+    done = Execution(tuple((yield from All(tuple(treat(file) for file in plan.case.files)))))
     if left := [file for file in done.files if file[1] in _OPEN]:
         key, outcome, detail = left[0]
         why = f"{counted(len(left), 'file is', 'files are')} {outcome}, as {key!r}: {detail}"
@@ -211,10 +211,10 @@ def _complete(file: PlannedFile) -> Step[_Treated]:
         return key, FileOutcome.AS_IT_WAS, ""
     for attempt in _TRIES.attempts():
         yield from _TRIES.pause(attempt)
-        answer = yield CompleteUpload(key, file.commit.upload_id, file.commit.etags)
+        answer = yield from CompleteUpload(key, file.commit.upload_id, file.commit.etags)
         if isinstance(answer, Done):
             return key, FileOutcome.COMPLETED, ""
-        found = yield Head(key)
+        found = yield from Head(key)
         # The upload was under way a moment ago: what came since in its place is it.
         if isinstance(found, Found) and file.whose(found) is not Presence.FOREIGN:
             return key, FileOutcome.AS_IT_WAS, ""
@@ -236,7 +236,7 @@ def _undo(file: PlannedFile) -> Step[_Treated]:
         return key, FileOutcome.UNKNOWN, answer.cause
     if isinstance(answer, Done) and file.presence is Presence.OUTSTANDING:
         return key, FileOutcome.ABORTED, ""
-    found = yield Head(key)
+    found = yield from Head(key)
     if not isinstance(found, Found):
         return key, FileOutcome.AS_IT_WAS, ""
     whose = file.whose(found)
@@ -259,7 +259,7 @@ def _sent(request: AbortUpload | Delete) -> Step[Done | Refused | Unknown]:
     answer: Done | Refused | Unknown = Unknown("")
     for attempt in _TRIES.attempts():
         yield from _TRIES.pause(attempt)
-        answer = yield request
+        answer = yield from request
         if not isinstance(answer, Unknown):
             break
     return answer

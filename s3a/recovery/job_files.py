@@ -71,14 +71,14 @@ def look_at_files(job: LeftoverJob) -> Step[tuple[PlannedFile, ...]]:
         if one.read is not None
         for commit in one.read.commits
     ]
-    return tuple((yield All(tuple(looks))))
+    return tuple((yield from All(tuple(looks))))
 
 
 def _look(commit: PendingCommit, is_under_way: bool, since: float) -> Step[PlannedFile]:
     file = PlannedFile(commit, Presence.OUTSTANDING, since)
     if is_under_way:
         return file
-    found = yield Head(commit.key)
+    found = yield from Head(commit.key)
     presence = file.whose(found) if isinstance(found, Found) else Presence.MISSING
     return PlannedFile(commit, presence, since)
 
@@ -108,5 +108,5 @@ def unclaimed_files(job: LeftoverJob) -> Step[tuple[str, ...] | None]:
 
     # What a staging job completed may be anywhere; else it is asked whether other attempts won.
     places = {f"{key.rpartition('/')[0]}/" for key in alone} if direct else {f"{job.destination}/"}
-    listed = yield All(tuple(list_objects(place, direct, is_its) for place in sorted(places)))
+    listed = yield from All(tuple(list_objects(place, direct, is_its) for place in sorted(places)))
     return tuple(sorted({key for one in listed for key in one.keys} - named))

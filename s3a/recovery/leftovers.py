@@ -85,13 +85,14 @@ def find_jobs(
     if deep or len(places) > _FOLDERS:
         prefixes = [f"{root.prefix}/"]
     wanted = [list_objects(prefix, wanted=lambda item: is_magic(item.key)) for prefix in prefixes]
-    listed = yield All(tuple(wanted))
+    listed = yield from All(tuple(wanted))
     now = max(one.date for one in listed)
     trees: dict[str, dict[MagicPath, ListedObject]] = defaultdict(dict)
     for item in (item for one in listed for item in one.objects):
         if (path := parse(item.key)) is not None:
             trees[path.tree][path] = item
-    jobs = yield All(tuple(_magic_job(tree, items) for tree, items in sorted(trees.items())))
+    magic = (_magic_job(tree, items) for tree, items in sorted(trees.items()))
+    jobs = list((yield from All(tuple(magic))))
     named = {uuid for upload in uploads for uuid in uuids_in_name(upload.key)}
     for trace in traces:
         # The files' times are of another clock than the store's.
@@ -111,7 +112,7 @@ def activity(items: Iterable[ListedObject]) -> list[float]:
 
 
 def _magic_job(tree: str, items: dict[MagicPath, ListedObject]) -> Step[LeftoverJob]:
-    sets = yield All(tuple(_load(item, path) for path, item in items.items() if path.is_set))
+    sets = yield from All(tuple(_load(item, path) for path, item in items.items() if path.is_set))
     times = activity(items.values()) or [item.last_modified for item in items.values()]
     first = next(iter(items))
     return LeftoverJob(
@@ -127,7 +128,7 @@ def _magic_job(tree: str, items: dict[MagicPath, ListedObject]) -> Step[Leftover
 
 
 def _load(item: ListedObject, path: MagicPath) -> Step[LeftoverSet | None]:
-    found = yield Get(item.key, most=LIST_BYTES)
+    found = yield from Get(item.key, most=LIST_BYTES)
     if not isinstance(found, Found):
         return None  # Deleted since the listing: the job, or another recoverer, is cleaning up.
     return _read(item.key, path.attempt, item.last_modified, lambda: found.body)

@@ -141,7 +141,7 @@ def find_try(root: TableRoot, run: str) -> Step[Known | None]:
 def tries_of(root: TableRoot, once: str) -> Step[tuple[Known, ...]]:
     """A run's tries, the oldest first."""
     listing = yield from list_objects(run_prefix(root, once))
-    read = yield All(tuple(_read(key) for key in _of_tries(listing.keys)))
+    read = yield from All(tuple(_read(key) for key in _of_tries(listing.keys)))
     found = [known for known in read if known is not None]
     # The store's times have whole seconds.
     return tuple(sorted(found, key=lambda k: (k.record.opened_at, k.record.owner.try_number or 0)))
@@ -151,7 +151,7 @@ def open_tries(root: TableRoot) -> Step[OpenTries]:
     """All tries of a table of which it is not known what came of them."""
     listing = yield from list_objects(runs_prefix(root))
     keys = [key for key in _of_tries(listing.keys) if key.endswith(_OPEN)]
-    found = yield All(tuple(_readable(key) for key in keys))
+    found = yield from All(tuple(_readable(key) for key in keys))
     damaged = [one for one in found if isinstance(one, str)]
     known = tuple(one for one in found if isinstance(one, Known) and one.key.endswith(_OPEN))
     return OpenTries(known, damaged[0] if damaged else "")
@@ -194,7 +194,7 @@ def _closed(key: str) -> str:
 def _read(key: str) -> Step[Known | None]:
     """A try by either key of its record, which may be closed at any moment."""
     for place in (_closed(key), key, _closed(key)):
-        found = yield Get(place, most=LIST_BYTES)
+        found = yield from Get(place, most=LIST_BYTES)
         if isinstance(found, Found):
             return Known.of(found)
     return None
@@ -340,8 +340,8 @@ def _move(root: TableRoot, record: TryRecord) -> Step[TryRecord]:
     """To the closed ones."""
     yield from _put(closed_key(root, record.once, record.uuid), record)
     deletion = Delete(open_key(root, record.once, record.uuid))
-    if isinstance((yield deletion), Unknown):
-        yield deletion
+    if isinstance((yield from deletion), Unknown):
+        yield from deletion
     return record
 
 
@@ -382,7 +382,7 @@ def spare_live_runs(bucket: str) -> Spared:
             name_of(one): [TableRoot(bucket, it) for it in folders_of(one.key)] for one in uploads
         }
         roots = sorted({root for found in around.values() for root in found}, key=str)
-        live = yield All(tuple(_is_at_work(root) for root in roots))
+        live = yield from All(tuple(_is_at_work(root) for root in roots))
         at_work = {root for root, is_live in zip(roots, live, strict=True) if is_live}
         return {
             name: f"an S3A run is at work on {root.url}"

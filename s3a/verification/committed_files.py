@@ -102,7 +102,7 @@ def _check_empty(root: TableRoot, job: str, expectation: Expectation) -> Step[No
 
 def _sizes(keys: Iterable[str]) -> Step[dict[str, int]]:
     """Sizes of those of the keys that are there: one HEAD each."""
-    answers = yield All(tuple(Head(key) for key in keys))
+    answers = yield from All(tuple(Head(key) for key in keys))
     return {found.key: found.size for found in answers if isinstance(found, Found)}
 
 

@@ -149,7 +149,7 @@ def submit(table: Table, owner: Table) -> None:
 
 
 def one(request: Any) -> Step[Any]:
-    return (yield request)
+    return (yield from request)
 
 
 PACKAGE = "_zero_rename_packages/0123/zero_rename.zip"

@@ -7,6 +7,7 @@ import time
 import uuid
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
@@ -54,7 +55,7 @@ def driver(store: Store) -> BotoDriver:
 
 def test_an_upload_is_settled_once(driver: BotoDriver) -> None:
     """Whatever comes after the end of an upload finds none, or is in doubt; it changes nothing."""
-    ask = driver.perform
+    ask: Any = driver.perform
     aborted = ask(CreateUpload("p/one")).upload_id
     etag = ask(UploadPart("p/one", aborted, 1, b"abc")).etag
     assert isinstance(ask(AbortUpload("p/one", aborted)), Done)
@@ -79,7 +80,7 @@ def test_an_upload_is_settled_once(driver: BotoDriver) -> None:
 def test_keys_of_any_characters_are_listed_and_aborted(driver: BotoDriver) -> None:
     """A key with a control character in clear makes the listing no XML. Ceph's answer to its
     creation is none either, and Ceph encodes keys without saying so."""
-    ask = driver.perform
+    ask: Any = driver.perform
     keys = ["p/a b+c%20", "p/\x01\x1b[31m", "p/\u00e9", "p/day=1/x"]
     for key in keys:
         with contextlib.suppress(ClientError):
@@ -92,7 +93,7 @@ def test_keys_of_any_characters_are_listed_and_aborted(driver: BotoDriver) -> No
 
 
 def test_conditions_are_kept_where_nobody_races(driver: BotoDriver) -> None:
-    ask = driver.perform
+    ask: Any = driver.perform
     first = ask(Put("key", b"1", if_none_match=True))
     assert ask(Put("key", b"2", if_none_match=True)) == Refused("PreconditionFailed")
     assert isinstance(ask(Put("key", b"2", if_match=first.etag)), Done)
@@ -124,6 +125,7 @@ def test_a_host_whose_clock_is_off_signs_by_the_stores(
     assert isinstance(wrong.perform(Put("key", b"2 %", if_match=first.etag)), Done)
     upload = wrong.perform(CreateUpload("p/a b+c")).upload_id
     part = wrong.perform(UploadPart("p/a b+c", upload, 1, b"x" * 2_000_000))
+    assert isinstance(part, Done)
     assert isinstance(wrong.perform(CompleteUpload("p/a b+c", upload, (part.etag,))), Done)
     assert [found.key for found in wrong.perform(ListObjects("p/a b")).objects] == ["p/a b+c"]
     assert wrong.perform(DeleteMany((("key", None),))) == Deleted()
@@ -144,7 +146,7 @@ def test_s3mock_is_refused_since_its_abort_removes_objects(
     """Else the sweep after a killed attempt of a task would remove what its successor wrote."""
     if store.atomic:
         pytest.skip("Ceph keeps them, see above")
-    ask = driver.perform
+    ask: Any = driver.perform
     ask(Put("key", b"rows"))
     ask(AbortUpload("key", ask(CreateUpload("key")).upload_id))
     assert isinstance(ask(Head("key")), Absent), "mended: let tables be written there"

@@ -82,7 +82,7 @@ def decides_before_it_claims(context, opened, results, expected_tasks=None):
 
 def trusts_the_answer_to_its_decision(context, decision):
     key = context.root.decision_key(decision.job)
-    answer = yield Put(key, decision.encode(), if_none_match=True)
+    answer = yield from Put(key, decision.encode(), if_none_match=True)
     if isinstance(answer, Done):
         return Decided(decision, answer.etag, answer.date)
     return Decided(Decision.abort(decision.job, "none"), "", 0.0)
@@ -106,7 +106,7 @@ def writes_its_parts_after_the_decision(context, decision):
     compact = replace(decision, parts=references)
     decided = yield from _decide(replace(context, limits=Limits()), compact)
     for key, part in named:
-        yield Put(key, part.encode())
+        yield from Put(key, part.encode())
     return replace(decided, decision=decision)
 
 
@@ -124,10 +124,10 @@ _change = changes._change
 def says_refused_after_an_unanswered_request(put, write_id, read_id=swap.write_id_of):
     in_doubt = False
     for _ in range(5):
-        answer = yield put
+        answer = yield from put
         if isinstance(answer, Done):
             return swap.Written(answer.etag, answer.date)
-        current = yield Get(put.key)
+        current = yield from Get(put.key)
         if isinstance(current, Found) and read_id(current.body) == write_id:
             return swap.Written(current.etag, current.last_modified)
         if not swap._still_holds(put, current):
@@ -188,14 +188,14 @@ def releases_claims_after_it_closed(context, job_id, slots_):
         return (yield from apply.finish(context, decided))
     yield from abort._remove_decision_parts(context, job_id)
     swept = yield from close.close(context, job_id)
-    yield All(tuple(slots.release_claim(context, slot, job_id) for slot in slots_))
+    yield from All(tuple(slots.release_claim(context, slot, job_id) for slot in slots_))
     return Aborted(job_id, context.root.url, swept)
 
 
 def sweeps_without_a_second_look(context, job_id, keep=frozenset()):
     uploads = yield from close.list_uploads(context)
     left = [upload for upload in uploads if job_in_key(upload.key) == job_id]
-    yield All(tuple(close._abort(upload.key, upload.upload_id) for upload in left))
+    yield from All(tuple(close._abort(upload.key, upload.upload_id) for upload in left))
     return len(left)
 
 
@@ -219,7 +219,7 @@ _claim_all = claim.claim_all
 
 
 def swaps_heads_without_a_condition(context, state, new):
-    answer = yield Put(state.slot.key, new.encode())
+    answer: Any = yield from Put(state.slot.key, new.encode())
     return slots.Swapped(HeadState(state.slot, new, answer.etag), answer.date)
 
 
@@ -356,15 +356,15 @@ def lists_open_jobs_before_heads(context):
 
 def beats_without_a_condition(context, job_id, interval):
     key = context.root.open_key(job_id)
-    found = yield Get(key)
+    found = yield from Get(key)
     if isinstance(found, Found):
         record = replace(OpenRecord.decode(found.body, key), write_id=context.write_id())
-        yield Put(key, record.encode())
+        yield from Put(key, record.encode())
 
 
 def does_not_confirm_its_open_record(context, job_id, spec):
     record = OpenRecord.of(job_id, context.write_id(), spec)
-    yield Put(context.root.open_key(job_id), record.encode(), if_none_match=True)
+    yield from Put(context.root.open_key(job_id), record.encode(), if_none_match=True)
     return 0.0
 
 
@@ -393,7 +393,7 @@ def removes_what_it_shall_keep(context, opened, target, epoch):
 
 def removes_whatever_is_there_now(context, removals):
     if removals:
-        yield DeleteMany(tuple((file.key, None) for file in removals))
+        yield from DeleteMany(tuple((file.key, None) for file in removals))
 
 
 def marks_before_it_removes(context, decided, change, held, count, known):
@@ -415,7 +415,7 @@ def drops_the_manifest_of_the_head_before(context, decided, change, state):
     before = state.head.manifest
     moved = yield from _move(context, decided, change, state)
     if moved is not None and before is not None:
-        yield Delete(before.key)
+        yield from Delete(before.key)
     return moved
 
 
@@ -434,7 +434,7 @@ def deletes_a_manifest_whose_swap_it_saw_refused(context, decided, change, state
         if not isinstance(outcome, NotWritten):
             return getattr(outcome, "state", None)
         if folded is not None:
-            yield Delete(folded)
+            yield from Delete(folded)
         state = slots.head_state(context, state.slot, outcome.current)
     return None
 
@@ -459,7 +459,7 @@ def looks_for_what_it_resurrected_after_an_answer_only(context, job_id, slot, fi
 
 
 def closes_before_it_applies(context, decided, held=None):
-    yield Delete(context.root.open_key(decided.decision.job))
+    yield from Delete(context.root.open_key(decided.decision.job))
     return (yield from _finish(context, decided, held))
 
 
@@ -468,7 +468,7 @@ _finish = apply.finish
 
 def writes_markers_unconditionally(context, decided, change, seen):
     body = markers.marker_bytes(context.root, decided, (change,), context.write_id())
-    yield Put(context.root.marker_key(change.partition), body)
+    yield from Put(context.root.marker_key(change.partition), body)
 
 
 def checks_the_head_before_it_reads_the_marker(context, decided, change, seen):
@@ -484,7 +484,7 @@ def checks_the_head_before_it_reads_the_marker(context, decided, change, seen):
 
 def purges_by_age_alone(context, **options):
     for upload in (yield from close.list_uploads(context)):
-        yield AbortUpload(upload.key, upload.upload_id)
+        yield from AbortUpload(upload.key, upload.upload_id)
     return purge.PurgeReport((), ())
 
 
@@ -492,7 +492,7 @@ def purges_every_job_without_a_decision(context, **options):
     for upload in (yield from close.list_uploads(context)):
         decided = yield from decide.read_decision(context, job_in_key(upload.key) or "")
         if decided is None:
-            yield AbortUpload(upload.key, upload.upload_id)
+            yield from AbortUpload(upload.key, upload.upload_id)
     return purge.PurgeReport((), ())
 
 
@@ -502,7 +502,7 @@ def purges_by_a_look_at_open_records_before_the_uploads(context, **options):
         if job_in_key(upload.key) not in still_open:
             decided = yield from decide.read_decision(context, job_in_key(upload.key) or "")
             if decided is None:
-                yield AbortUpload(upload.key, upload.upload_id)
+                yield from AbortUpload(upload.key, upload.upload_id)
     return purge.PurgeReport((), ())
 
 
@@ -518,7 +518,7 @@ def sweeps_without_a_fence(context, job_id):
 
 def applies_though_it_may_not_write(context, states, damaged):
     claiming = sorted({state.head.claim for state in states if state.head.claim is not None})
-    decisions = yield All(tuple(decide.read_decision(context, j) for j in claiming))
+    decisions = yield from All(tuple(decide.read_decision(context, j) for j in claiming))
     commits = [decided for decided in decisions if decided and decided.decision.is_commit]
     for decided in commits:
         yield from apply.finish(context, decided)
@@ -529,7 +529,7 @@ def lists_heads_once(context, partitions=None):
     table = yield from read_table(context)
     listed = yield from slots.list_heads(context)
     wanted = snapshot._wanted(listed, partitions)
-    states = yield All(tuple(slots.read_head(context, item.slot) for item in wanted.values()))
+    states = yield from All(tuple(slots.read_head(context, item.slot) for item in wanted.values()))
     yield from snapshot._settle_claims(context, states, {})
     view = snapshot._View(context, table, {}, {}, states, listed, {}, {})
     survey = yield from snapshot._snapshot(view, partitions)
@@ -549,7 +549,7 @@ def writes_symlinks_without_a_condition(context, partition, known=()):
     state = yield from slots.read_head(context, slot)
     files = yield from files_of_head(context, state, known)
     body = symlink_manifest.symlinks_of(context.root, files)
-    yield Put(context.root.symlink_key(partition), body)
+    yield from Put(context.root.symlink_key(partition), body)
 
 
 def reads_the_head_before_the_symlinks(context, partition, known=()):
@@ -559,7 +559,7 @@ def reads_the_head_before_the_symlinks(context, partition, known=()):
         state = yield from slots.read_head(context, slot)
         files = yield from files_of_head(context, state, known)
         body = symlink_manifest.symlinks_of(context.root, files)
-        there = yield Get(key)
+        there = yield from Get(key)
         etag = there.etag if isinstance(there, Found) else None
         put = Put(key, body, if_none_match=etag is None, if_match=etag)
         digest = symlink_manifest._digest
@@ -571,7 +571,7 @@ def never_looks_at_the_head_again(context, partition, known=()):
     slot = Slot.partition(context.root, partition)
     key = context.root.symlink_key(partition)
     while True:
-        there = yield Get(key)
+        there = yield from Get(key)
         state = yield from slots.read_head(context, slot)
         files = yield from files_of_head(context, state, known)
         body = symlink_manifest.symlinks_of(context.root, files)

@@ -26,7 +26,7 @@ def takes_a_lost_answer_for_a_no(context, state, jobs, known, remembers):
     outcome = yield from swap_head(context, state, new)
     if isinstance(outcome, Swapped):
         return outcome.state
-    yield Delete(key)
+    yield from Delete(key)
     return None
 
 
@@ -62,12 +62,12 @@ def removes_files_that_no_head_names(context, horizon, apply):
         listed = yield from list_data(context.root, partition)
         for item in listed:
             if item.key not in named:
-                yield Delete(item.key, item.etag)
+                yield from Delete(item.key, item.etag)
     return done
 
 
 def removes_decisions(context, decided, apply):
-    yield Delete(context.root.decision_key(decided.decision.job))
+    yield from Delete(context.root.decision_key(decided.decision.job))
     return 0
 
 
@@ -83,7 +83,7 @@ _settle = settle._settle
 def removes_heads_of_runs(context, older_than, apply):
     runs = yield from list_objects(context.root.once_prefix)
     for key in runs.keys:
-        yield Delete(key)
+        yield from Delete(key)
     return (yield from _gc(context, older_than, apply))
 
 

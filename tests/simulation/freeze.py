@@ -26,6 +26,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from zero_rename.committer.store.requests import Request
+
 #: Types whose instances are the same throughout a simulation, or do not steer a participant.
 _CONSTANT = {"Context", "Ids", "Count", "TableRoot", "StoreFacts", "_Questions"}
 #: Types whose instances change while a step runs.
@@ -112,9 +114,16 @@ def _freeze_generator(generator: GeneratorType) -> Any:
     frame = generator.gi_frame
     if frame is None:
         return ("finished",)
-    # The frame object appears among the referents once somebody has asked for it.
-    held = [item for item in gc.get_referents(generator) if not isinstance(item, FrameType)]
+    # What a step asks for follows from the step itself. The frame object appears among the
+    # referents once somebody has asked for it.
+    held = [
+        it for it in gc.get_referents(generator) if not (_asks(it) or isinstance(it, FrameType))
+    ]
     return (generator.gi_code.co_qualname, frame.f_lasti, *map(freeze, held))
+
+
+def _asks(value: Any) -> bool:
+    return isinstance(value, GeneratorType) and value.gi_code is Request.__iter__.__code__
 
 
 def _freeze_machinery(name: str, value: Any) -> Any:

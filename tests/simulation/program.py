@@ -192,7 +192,7 @@ class Program:
         if errors:
             self._run(node, generator, None, copy.copy(errors[0]))
         else:
-            self._run(node, generator, [_copied(member.value) for member in members], None)
+            self._run(node, generator, tuple(_copied(member.value) for member in members), None)
         return generator
 
     def _member(self, parent: Node, place: int) -> Generator[Any, Any, Any]:
@@ -234,10 +234,10 @@ class Program:
             elif not isinstance(request, s.All):
                 return "request", request
             elif request.members:
-                node.steps = [s.as_step(work) for work in request.members]
+                node.steps = [iter(work) for work in request.members]
                 return "all", len(request.members)
             else:
-                answer = []
+                answer = ()
 
 
 def _state_key(node: Node, held: Any) -> Any:

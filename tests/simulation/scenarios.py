@@ -112,8 +112,8 @@ def _write(opened: OpenedJob, partitions: Sequence[str]) -> Step[TaskResult]:
     for number, partition in enumerate(partitions):
         key = ROOT.data_key(partition, 0, opened.job, number)
         metadata = {"zero-rename-job": opened.job}
-        created = yield CreateUpload(key, ObjectSettings(metadata))
-        part = yield UploadPart(key, created.upload_id, 1, key.encode())
+        created = yield from CreateUpload(key, ObjectSettings(metadata))
+        part = yield from UploadPart(key, created.upload_id, 1, key.encode())
         if isinstance(part, Refused):
             raise StreamError("The upload was aborted.", key=key)
         base = opened.base.get(partition)
@@ -219,8 +219,8 @@ def outlived(name: str, partition: str, *, commits: bool) -> Participant:
             end = commit_job(context, opened, [result])
         else:
             end = abort_job(context, opened, [])
-        outcome, _ = yield All((end, _late_attempt(opened, partition)))
-        page = yield ListUploads(f"{ROOT.prefix}/")
+        outcome, _ = yield from All((end, _late_attempt(opened, partition)))
+        page = yield from ListUploads(f"{ROOT.prefix}/")
         if page.uploads:
             raise AssertionError(f"uploads are left: {page.uploads}")
         return outcome
@@ -237,7 +237,7 @@ def _late_attempt(opened: OpenedJob, partition: str) -> Step[None]:
         yield from refuse_late(opened.root, opened.job, result.task)
     except TaskLateError:
         for file in result.files:
-            yield AbortUpload(file.key, file.upload_id)
+            yield from AbortUpload(file.key, file.upload_id)
 
 
 def evolver(name: str, *partitions: str, **policy: Any) -> Participant:
@@ -280,7 +280,7 @@ def stranger(*keys: str, name: str = "stranger") -> Participant:
 
     def write(ids: Ids) -> Step[None]:
         for key in keys:
-            yield Put(key, f"{name} {key}".encode())
+            yield from Put(key, f"{name} {key}".encode())
 
     return Participant(Program(name, write))
 
@@ -291,11 +291,11 @@ def witness(*keys: str, name: str = "witness") -> Participant:
 
     def write(ids: Ids) -> Step[None]:
         for key in keys:
-            answer = yield Put(key, f"{name} {key}".encode())
-            found = yield Get(ROOT.table_key)
+            answer = yield from Put(key, f"{name} {key}".encode())
+            found: Any = yield from Get(ROOT.table_key)
             listed = TableRecord.decode(found.body, found.key).unadopted
             if listed and isinstance(answer, Done):
-                yield Put(f"{PROMISED}{key}", b"")
+                yield from Put(f"{PROMISED}{key}", b"")
 
     return Participant(Program(name, write))
 
@@ -319,9 +319,9 @@ def cleaner(name: str = "cleaner") -> Participant:
     """A tool that aborts the first upload it finds, as a lifecycle rule does."""
 
     def clean(ids: Ids) -> Step[None]:
-        page = yield ListUploads(f"{ROOT.prefix}/")
+        page = yield from ListUploads(f"{ROOT.prefix}/")
         for upload in page.uploads[:1]:
-            yield AbortUpload(upload.key, upload.upload_id)
+            yield from AbortUpload(upload.key, upload.upload_id)
 
     return Participant(Program(name, clean))
 

@@ -56,10 +56,10 @@ def _two_ways(holds_a_time: bool) -> set[Any]:
     """The states after an answer upon which a participant waits, and after one upon which not."""
 
     def step(ids: Any) -> Any:
-        begun = (yield Clock()) if holds_a_time else None
-        if isinstance((yield Get("a")), Absent):
-            yield Wait(1)
-        yield Get("b")
+        begun = (yield from Clock()) if holds_a_time else None
+        if isinstance((yield from Get("a")), Absent):
+            yield from Wait(1)
+        yield from Get("b")
         return begun
 
     program = Program("p", step)
@@ -74,7 +74,7 @@ def test_time_matters_to_who_holds_a_time() -> None:
 
 def test_of_who_is_done_or_dead_only_what_it_was_told_is_kept() -> None:
     def step(ids: Any) -> Any:
-        return (yield Get("a"))
+        return (yield from Get("a"))
 
     program = Program("p", step)
     merging = Merging([Participant(program)], Behaviour())

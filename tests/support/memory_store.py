@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 from zero_rename.committer.store import requests as s
 from zero_rename.committer.store.lifecycle import LifecycleRule
@@ -330,7 +330,7 @@ class MemoryStore:
         return s.Done(date=self._now())
 
 
-def flatten(work: s.Step[T] | s.Request) -> s.Step[T]:
+def flatten(work: s.Work[T]) -> s.Step[T]:
     """The same step as single requests one after the other, members of ``All`` in turns.
 
     For a simulator: it sees every request of the step and chooses what happens between them.
@@ -342,7 +342,7 @@ def flatten(work: s.Step[T] | s.Request) -> s.Step[T]:
             assert taken is not None, "a step waits for nothing"
             ticket, request = taken
             try:
-                answer = yield request
+                answer = yield from request
             except Exception as error:
                 scheduler.throw(ticket, error)
             else:
@@ -402,13 +402,7 @@ class MemoryDriver:
             future.set_exception(error)
         return future
 
-    @overload
-    def run(self, work: s.Step[T]) -> T: ...
-
-    @overload
-    def run(self, work: s.Request) -> Any: ...
-
-    def run(self, work: s.Step[Any] | s.Request) -> Any:
+    def run(self, work: s.Work[T]) -> T:
         single = flatten(work)
         answer: Any = None
         error: Exception | None = None

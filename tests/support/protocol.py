@@ -24,6 +24,7 @@ from zero_rename.committer.format.records.pending_file import PendingFile, TaskR
 from zero_rename.committer.store.requests import (
     CompleteUpload,
     CreateUpload,
+    Done,
     ObjectSettings,
     Step,
     UploadPart,
@@ -43,8 +44,9 @@ def write_file(
     """One pending file, as a task leaves it: create, one part, no complete."""
     key = opened.root.data_key(partition, task, opened.job, number)
     body = f"{rows} rows of {opened.job} {number}".encode()
-    created = yield CreateUpload(key, ObjectSettings({"zero-rename-job": opened.job}))
-    part = yield UploadPart(key, created.upload_id, 1, body)
+    created = yield from CreateUpload(key, ObjectSettings({"zero-rename-job": opened.job}))
+    part = yield from UploadPart(key, created.upload_id, 1, body)
+    assert isinstance(part, Done)
     checksum = f"sha256:{hashlib.sha256(body).hexdigest()}"
     return PendingFile(key, partition, created.upload_id, (part.etag,), len(body), rows, checksum)
 

@@ -188,7 +188,7 @@ MUTANTS = (
     Mutant(
         "a recovery takes no claims off",
         "commit.abort",
-        "    yield All(tuple(release_claim(context, slot, job) for slot in slots))\n",
+        "    yield from All(tuple(release_claim(context, slot, job) for slot in slots))\n",
         "",
         ("append", "recover"),
         3,

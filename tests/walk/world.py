@@ -177,7 +177,9 @@ class Process:
         finally:
             self.during, self.sent, self.written, self.first, self.jobs, self.effect = outer
 
-    def _carry_out(self, request: s.Request, apply: Callable[[s.Request], object]) -> object:
+    def _carry_out(
+        self, request: s.Request[Any], apply: Callable[[s.Request[Any]], object]
+    ) -> object:
         if self.dead:
             raise Crash
         if self.during is None:
@@ -209,7 +211,7 @@ class Process:
             first = self.first.get(trouble, self.sent + 1)
         return first <= self.sent < first + trouble.lasts
 
-    def _troubled(self, trouble: Trouble, request: s.Request) -> object:
+    def _troubled(self, trouble: Trouble, request: s.Request[Any]) -> object:
         kind = trouble.kind
         if kind in CRASHES:
             if kind == "dies after":
@@ -228,7 +230,7 @@ class Process:
         return _answer(self, kind, request)
 
 
-def _answer(process: Process, kind: str, request: s.Request) -> object:
+def _answer(process: Process, kind: str, request: s.Request[Any]) -> object:
     """What a driver says in the end where this happens to a process's request."""
     world = process.world
     if kind == "denied":
@@ -270,7 +272,7 @@ class World:
     oracle: Oracle = field(default_factory=Oracle)
     clock: ManualClock = field(default_factory=ManualClock)
     processes: dict[int, Process] = field(default_factory=dict)
-    late: list[tuple[int, s.Request]] = field(default_factory=list)
+    late: list[tuple[int, s.Request[Any]]] = field(default_factory=list)
     open_jobs: list = field(default_factory=list)
     came_back: dict[str, Process] = field(default_factory=dict)
     left: set[str] = field(default_factory=set)
@@ -317,7 +319,7 @@ class World:
         """Another process does something, now."""
         self.carry_out(self, operation)
 
-    def send_late(self, request: s.Request) -> None:
+    def send_late(self, request: s.Request[Any]) -> None:
         self.was_late = True
         self.late.append((self.arrived + _LATE, request))
 
@@ -329,7 +331,7 @@ class World:
         for request in due:
             self.apply(request)
 
-    def apply(self, request: s.Request, process: Process | None = None) -> object:
+    def apply(self, request: s.Request[Any], process: Process | None = None) -> object:
         """Carry out a process's request in the store; the oracle hears of decisions.
 
         :param process: none: the request was late.
@@ -346,7 +348,7 @@ class World:
                 self._decided(jobs[0])
         return answer
 
-    def _brings_back(self, request: s.Request) -> str | None:
+    def _brings_back(self, request: s.Request[Any]) -> str | None:
         """The key of a file of the table that a request completes again though it was removed."""
         if not isinstance(request, s.CompleteUpload) or request.key in self.store.objects:
             return None

@@ -99,7 +99,7 @@ def foreign_files(
     """
     items = [item for item in items if is_data_file(item)]
     jobs = sorted({job for item in items if (job := job_in_key(item.key)) is not None})
-    found = yield All(tuple(read_decision(context, job) for job in jobs))
+    found = yield from All(tuple(read_decision(context, job) for job in jobs))
     decisions = dict(zip(jobs, found, strict=True))
     for item in items:
         job = job_in_key(item.key)
@@ -122,7 +122,7 @@ def files_without_heads(
         listed *before* the heads were: a head that has not moved afterwards had not moved then,
         and nothing of a job of this package lay there.
     """
-    found = yield All(
+    found = yield from All(
         tuple(or_damage(foreign_files(context, name, items)) for name, items in listed.items())
     )
     files: dict[str, tuple[DataFile, ...]] = {}

@@ -40,7 +40,7 @@ def read_index(context: Context, wanted: Iterable[str] | None = None) -> Step[Fo
     if wanted is not None:
         names = sorted(wanted)
         parts = tuple(part for part in parts if any(part.first <= n <= part.last for n in names))
-    read = yield All(tuple(or_damage(_read_part(context, part)) for part in parts))
+    read = yield from All(tuple(or_damage(_read_part(context, part)) for part in parts))
     whole = {
         part: partitions
         for part, partitions in zip(parts, read, strict=True)
@@ -51,7 +51,7 @@ def read_index(context: Context, wanted: Iterable[str] | None = None) -> Step[Fo
 
 def read_record(context: Context) -> Step[tuple[str | None, tuple[IndexPart, ...]]]:
     """The ETag of the index's record, and the objects it names: none where it is damaged."""
-    found = yield Get(context.root.index_key, most=LIST_BYTES)
+    found = yield from Get(context.root.index_key, most=LIST_BYTES)
     if isinstance(found, Absent):
         return None, ()
     try:
@@ -62,7 +62,7 @@ def read_record(context: Context) -> Step[tuple[str | None, tuple[IndexPart, ...
 
 def _read_part(context: Context, part: IndexPart) -> Step[tuple[IndexedPartition, ...]]:
     """None where another index has taken the place of this one meanwhile."""
-    found = yield Get(part.key, most=LIST_BYTES)
+    found = yield from Get(part.key, most=LIST_BYTES)
     if isinstance(found, Absent):
         return ()
     return tuple(decode_part(found.body, part.key, context.root, part.rows))

@@ -95,7 +95,7 @@ def write_index(context: Context, listing: HeadListing) -> Step[bool]:
         Put(key, encode_part(context.root, chunk), content_type="application/vnd.apache.parquet")
         for key, chunk in zip(keys, made, strict=True)
     )
-    answers = yield All(puts)
+    answers = yield from All(puts)
     if not all(isinstance(answer, Done) for answer in answers):
         return False
     write_id = context.write_id()
@@ -109,10 +109,10 @@ def write_index(context: Context, listing: HeadListing) -> Step[bool]:
     outcome = yield from put_record(put, write_id)
     if isinstance(outcome, Written):
         superseded = [part.key for part in old.parts if part not in kept]
-        yield All(tuple(Delete(key) for key in superseded))
+        yield from All(tuple(Delete(key) for key in superseded))
         return True
     if isinstance(outcome, NotWritten):
-        yield All(tuple(Delete(key) for key in keys))
+        yield from All(tuple(Delete(key) for key in keys))
     return False
 
 
@@ -127,7 +127,7 @@ def _read(
     :param old: all that it says; ``known``: what of it is still so.
     """
     changed = [head.slot for name, head in listing.heads.items() if name not in known]
-    found = yield All(tuple(or_damage(read_head(context, slot)) for slot in changed))
+    found = yield from All(tuple(or_damage(read_head(context, slot)) for slot in changed))
     states = _unclaimed(found)
     before = {name: it.files for name, it in old.items()}
     named = yield from files_of_heads(context, states, before)

@@ -59,7 +59,7 @@ def list_directories(context: Context, partition_by: tuple[str, ...]) -> Step[li
     level = [""]
     for depth in range(1, len(partition_by) + 1):
         folders = tuple(list_folders(f"{context.root.prefix}/{above}") for above in level)
-        children = yield All(folders)
+        children = yield from All(folders)
         level = [
             f"{above}{name}/"
             for above, names in zip(level, children, strict=True)
@@ -79,7 +79,7 @@ def list_partitions(
     """
     if isinstance(partitions, tuple | list | set | frozenset):
         names = sorted(set(partitions))
-        found = yield All(tuple(list_data(context.root, name) for name in names))
+        found = yield from All(tuple(list_data(context.root, name) for name in names))
         return {name: files for name, files in zip(names, found, strict=True) if files}
     # A filter over partition columns cannot be asked for the partitions it means.
     every = yield from list_table(context, partition_by)

@@ -52,7 +52,7 @@ class Decided:
 
 def read_decision(context: Context, job: str) -> Step[Decided | None]:
     """The decision of ``job`` with all its parts, or ``None`` while it has none."""
-    found = yield Get(context.root.decision_key(job), most=LIST_BYTES)
+    found = yield from Get(context.root.decision_key(job), most=LIST_BYTES)
     if isinstance(found, Absent):
         return None
     return (yield from _whole(context, job, found))
@@ -65,7 +65,7 @@ def _whole(context: Context, job: str, found: Found) -> Step[Decided]:
         try:
             return (yield from _decoded(context, job, found))
         except DamagedError:
-            now = yield Get(found.key, most=LIST_BYTES)
+            now = yield from Get(found.key, most=LIST_BYTES)
             if isinstance(now, Absent) or now.etag == found.etag:
                 raise
             found = now
@@ -74,14 +74,14 @@ def _whole(context: Context, job: str, found: Found) -> Step[Decided]:
 def _decoded(context: Context, job: str, found: Found) -> Step[Decided]:
     decision = Decision.decode(found.body, found.key, context.root, job)
     if decision.parts:
-        parts = yield All(tuple(_read_part(context, job, part) for part in decision.parts))
+        parts = yield from All(tuple(_read_part(context, job, part) for part in decision.parts))
         decision = join_parts(decision, parts)
     written = decision.decided_at
     return Decided(decision, found.etag, found.last_modified if written is None else written)
 
 
 def _read_part(context: Context, job: str, part: PartReference) -> Step[DecisionPart]:
-    found = yield Get(part.key, most=LIST_BYTES)
+    found = yield from Get(part.key, most=LIST_BYTES)
     if isinstance(found, Absent) or found.etag != part.etag:
         raise DamagedError(
             "A part of a job's decision is missing or is not the one that was decided; nothing "
@@ -120,7 +120,7 @@ def decide(context: Context, decision: Decision) -> Step[Decided]:
     compact = decision
     parts = split_into_parts(decision, context.limits.files_per_object)
     if parts:
-        written = yield All(tuple(_write_part(context, decision.job, part) for part in parts))
+        written = yield from All(tuple(_write_part(context, decision.job, part) for part in parts))
         compact = replace(decision, parts=tuple(written))
     key = context.root.decision_key(decision.job)
     put = Put(key, compact.encode(), if_none_match=context.facts.conditional_put)
@@ -131,7 +131,7 @@ def decide(context: Context, decision: Decision) -> Step[Decided]:
         case NotWritten(current=Found() as current):
             if parts:
                 # Parts of a commit decision that lost to an abort.
-                yield All(tuple(Delete(part.key) for part in compact.parts))
+                yield from All(tuple(Delete(part.key) for part in compact.parts))
             return (yield from _whole(context, decision.job, current))
         case NotWritten():
             raise _unknown(context, decision, "the decision was there and is gone")
@@ -152,7 +152,7 @@ def amend(context: Context, decided: Decided, changed: Decision) -> Step[Decided
     parts = split_into_parts(changed, context.limits.files_per_object)
     compact = changed
     if parts:
-        written = yield All(tuple(_write_part(context, changed.job, part) for part in parts))
+        written = yield from All(tuple(_write_part(context, changed.job, part) for part in parts))
         compact = replace(changed, parts=tuple(written))
     put = Put(context.root.decision_key(changed.job), compact.encode(), if_match=decided.etag)
     outcome = yield from put_record(put, changed.write_id)

@@ -8,7 +8,7 @@ import pyarrow.types as pt
 
 from ...errors import InvalidInputError, TableNotFoundError
 from ...format.layout import TableRoot, jobs_on_record
-from ...format.records.head import HeadState, Slot
+from ...format.records.head import Slot
 from ...format.records.table_record import TableRecord
 from ...format.schema.hive_paths import unescape
 from ...store.listing import list_objects
@@ -48,7 +48,7 @@ def find_table(context: Context) -> Step[FoundTable | None]:
 
 
 def _find_made(context: Context) -> Step[FoundTable | None]:
-    found = yield Get(context.root.table_key)
+    found = yield from Get(context.root.table_key)
     if isinstance(found, Absent):
         return None
     record = TableRecord.decode(found.body, found.key)
@@ -86,7 +86,7 @@ def refuse_partition_folder(context: Context) -> Step[None]:
     :raises InvalidInputError: it is one; says what to write instead.
     """
     folders = _above(context.root)
-    tables = yield All(tuple(find_table(replace(context, root=root)) for root in folders))
+    tables = yield from All(tuple(find_table(replace(context, root=root)) for root in folders))
     for root, found in zip(folders, tables, strict=True):
         if found is not None and found.counts:
             raise _no_root(context.root, root, found.record)
@@ -141,11 +141,11 @@ def is_unused(context: Context, mine: str) -> Step[bool]:
         return False
     listed = yield from list_heads(context)
     slots = (Slot.partition(context.root, name) for name in listed)
-    states: list[HeadState] = yield All(tuple(read_head(context, slot) for slot in slots))
+    states = yield from All(tuple(read_head(context, slot) for slot in slots))
     if any(state.head.epoch or state.head.claim not in (None, mine) for state in states):
         return False
     prefix = context.root.decisions_prefix
     found = yield from list_objects(prefix)
     jobs = jobs_on_record(prefix, found.keys)
-    decisions = yield All(tuple(read_decision(context, job) for job in jobs))
+    decisions = yield from All(tuple(read_decision(context, job) for job in jobs))
     return not any(decided and decided.decision.is_commit for decided in decisions)

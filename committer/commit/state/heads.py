@@ -15,7 +15,7 @@ from .tolerance import or_damage
 
 def read_head(context: Context, slot: Slot) -> Step[HeadState]:
     """A slot's head now; epoch 0 where there is none."""
-    found = yield Get(slot.key)
+    found = yield from Get(slot.key)
     return head_state(context, slot, found)
 
 
@@ -106,10 +106,10 @@ def all_heads(context: Context) -> Step[list[HeadState | DamagedError]]:
     partitions = yield from list_heads(context)
     runs = yield from list_objects(context.root.once_prefix)
     keys = (*(listed.slot.key for listed in partitions.values()), *runs.keys)
-    found = yield All(tuple(or_damage(_head_at(context, key)) for key in keys))
+    found = yield from All(tuple(or_damage(_head_at(context, key)) for key in keys))
     return [state for state in found if state is not None]
 
 
 def _head_at(context: Context, key: str) -> Step[HeadState | None]:
-    found = yield Get(key)
+    found = yield from Get(key)
     return head_at(context.root, found) if isinstance(found, Found) else None

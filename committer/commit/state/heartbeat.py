@@ -65,7 +65,7 @@ def send_heartbeat(context: Context, job: str, interval: float) -> Step[bool]:
     :returns: whether the job is still open; ``True`` too when the store did not say.
     """
     key = context.root.open_key(job)
-    found = yield Get(key)
+    found = yield from Get(key)
     if isinstance(found, Absent):
         return False
     record = OpenRecord.decode(found.body, key)

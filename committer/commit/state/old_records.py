@@ -46,7 +46,7 @@ class ReadHeads:
 def read_heads(context: Context) -> Step[ReadHeads]:
     """Every partition's head: one GET each."""
     listed = yield from list_heads(context)
-    found = yield All(tuple(or_damage(read_head(context, it.slot)) for it in listed.values()))
+    found = yield from All(tuple(or_damage(read_head(context, it.slot)) for it in listed.values()))
     by_name = dict(zip(listed, found, strict=True))
     return ReadHeads(
         listed,
@@ -61,7 +61,7 @@ def find_old_records(context: Context, kept_for: float) -> Step[list[OldRecord]]
 
     :param kept_for: seconds, by the store's clock.
     """
-    aged, manifests = yield All(
+    aged, manifests = yield from All(
         (find_aged(context, kept_for), list_objects(context.root.manifests_prefix))
     )
     if not manifests.objects:
@@ -74,7 +74,7 @@ def find_aged(context: Context, kept_for: float) -> Step[list[OldRecord]]:
     """Runs' failures and inputs, and objects of probes, of a certain age."""
     root = context.root
     prefixes = (root.failures_prefix, root.inputs_prefix, root.probe_key(""))
-    failures, inputs, probes = yield All(tuple(map(list_objects, prefixes)))
+    failures, inputs, probes = yield from All(tuple(map(list_objects, prefixes)))
     groups = (
         ("a run's failure", failures.objects),
         ("a run's inputs", inputs.objects),
@@ -107,7 +107,7 @@ def free_manifests(manifests: Listing, heads: ReadHeads, kept_for: float) -> Ste
         for item in manifests.objects
         if item.key not in named and item.last_modified < manifests.date - grace
     ]
-    bodies = yield All(tuple(Get(item.key, most=LIST_BYTES) for item in unnamed))
+    bodies = yield from All(tuple(Get(item.key, most=LIST_BYTES) for item in unnamed))
     written = {item.key: item.last_modified for item in manifests.objects}
     return [
         OldRecord(item, "a list of files that no head names")

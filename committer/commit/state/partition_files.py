@@ -16,7 +16,7 @@ from ...store.requests import LIST_BYTES, Absent, All, Get, Put, Step
 from .context import Context
 from .decide import Decided, read_decision
 from .heads import read_head
-from .tolerance import or_damage
+from .tolerance import or_damage, undamaged
 
 
 def files_of_decision(decision: Decision, partition: str) -> list[DataFile]:
@@ -52,7 +52,7 @@ def read_decisions(context: Context, jobs: Iterable[str]) -> Step[dict[str, Deci
     :raises DamagedError: a head names a job without a commit decision.
     """
     names = sorted(set(jobs))
-    found = yield All(tuple(read_commit(context, job) for job in names))
+    found = yield from All(tuple(read_commit(context, job) for job in names))
     return dict(zip(names, found, strict=True))
 
 
@@ -82,12 +82,12 @@ def read_manifests(
     :param manifests: some of the head's; ``None`` for all.
     """
     wanted = head.manifests if manifests is None else manifests
-    lists = yield All(tuple(_read_manifest(context, head.name, it.key) for it in wanted))
+    lists = yield from All(tuple(_read_manifest(context, head.name, it.key) for it in wanted))
     return tuple(file for files in lists for file in files if file.job not in head.dropped)
 
 
 def _read_manifest(context: Context, partition: str, key: str) -> Step[tuple[DataFile, ...]]:
-    found = yield Get(key, most=LIST_BYTES)
+    found = yield from Get(key, most=LIST_BYTES)
     if isinstance(found, Absent):
         raise DamagedError(
             f"The manifest that the head of {partition!r} names is missing.",
@@ -140,7 +140,7 @@ def files_of_head(
     own = {decided.decision.job: decided for decided in known}
     others = [job for job in state.head.decisions if job not in own]
     try:
-        folded, decisions = yield All(
+        folded, decisions = yield from All(
             (read_manifests(context, state.head), read_decisions(context, others))
         )
     except DamagedError as error:
@@ -188,7 +188,7 @@ def files_of_heads(
         for state, own in zip(states, known, strict=True)
     ]
     named = sorted({job for jobs in asked for job in jobs})
-    folded, found = yield All(
+    folded, found = yield from All(
         (
             All(tuple(or_damage(read_manifests(context, state.head)) for state in states)),
             All(tuple(or_damage(read_commit(context, job)) for job in named)),
@@ -197,11 +197,11 @@ def files_of_heads(
     decisions = dict(zip(named, found, strict=True))
     files: list[tuple[DataFile, ...] | DamagedError] = []
     for state, manifest, own, jobs in zip(states, folded, known, asked, strict=True):
-        read = (manifest, *(decisions[job] for job in jobs))
-        damage = next((it for it in read if isinstance(it, DamagedError)), None)
-        if damage is not None:
-            damage = yield from _moved_or(context, state, damage)
-        files.append(damage or assemble(state.head, manifest, decisions, own))
+        try:
+            read = {job: undamaged(decisions[job]) for job in jobs}
+            files.append(assemble(state.head, undamaged(manifest), read, own))
+        except DamagedError as damage:
+            files.append((yield from _moved_or(context, state, damage)))
     return NamedFiles(files, tuple(it for it in found if isinstance(it, Decided)))
 
 

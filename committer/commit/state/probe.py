@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ...errors import StoreRefusedError, StoreUnfitError, StoreUnreachableError, ZeroRenameError
 from ...format.layout import TableRoot
@@ -21,10 +21,8 @@ from ...store.requests import (
     AbortUpload,
     All,
     CompleteUpload,
-    Created,
     CreateUpload,
     Delete,
-    Deleted,
     DeleteMany,
     Done,
     Found,
@@ -113,21 +111,20 @@ def probe(root: TableRoot, ids: Callable[[], str]) -> Step[StoreFacts]:
     questions = _Questions(root, ids)
     ask = partial(questions.ask, unique=ids())
     try:
-        created, raced, swapped, deleted, kept, upload = yield All(
-            (
-                ask("create", _probe_create),
-                ask("race", _probe_race),
-                ask("swap", _probe_swap),
-                ask("delete", partial(_probe_delete, root)),
-                ask("abort", _probe_abort),
-                ask("upload", _probe_upload),
-            )
+        objects = (
+            ask("create", _probe_create),
+            ask("race", _probe_race),
+            ask("swap", _probe_swap),
+            ask("delete", partial(_probe_delete, root)),
+            ask("abort", _probe_abort),
         )
+        found, upload = yield from All((All(objects), ask("upload", _probe_upload)))
     except ZeroRenameError:
-        yield DeleteMany(tuple((key, None) for key in questions.keys))
+        yield from DeleteMany(tuple((key, None) for key in questions.keys))
         raise
-    yield DeleteMany(tuple((key, None) for key in questions.keys))
-    server = yield ServerName()
+    yield from DeleteMany(tuple((key, None) for key in questions.keys))
+    server = yield from ServerName()
+    created, raced, swapped, deleted, kept = found
     if not kept:
         raise _removes_on_abort(root, server)
     by_prefix, listed, resurrects = upload
@@ -160,7 +157,7 @@ def what_changed(root: TableRoot, ids: Callable[[], str], known: StoreFacts) -> 
     return f"The store ({now.server or 'unnamed'}) has changed: {'; '.join(lost.values())}."
 
 
-def _certain(answer: Any) -> Any:
+def _certain(answer: T | Unknown) -> T:
     """An answer, if it tells what happened.
 
     :raises _UnansweredError: it does not.
@@ -172,20 +169,21 @@ def _certain(answer: Any) -> Any:
     return answer
 
 
-def _done(answer: Any) -> Done:
+def _done(answer: Done | Refused | Unknown) -> Done:
     """The answer to a request that any store carries out.
 
     :raises _UnansweredError: this one did not, just now.
     """
-    if not isinstance(_certain(answer), Done):
-        raise _UnansweredError(answer.code)
-    return answer
+    certain = _certain(answer)
+    if isinstance(certain, Refused):
+        raise _UnansweredError(certain.code)
+    return certain
 
 
 def _probe_create(key: str) -> Step[bool]:
     """Of two creators of one key, one after the other, the second must lose."""
-    first = _certain((yield Put(key, b"first", if_none_match=True)))
-    late = _certain((yield Put(key, b"late", if_none_match=True)))
+    first = _certain((yield from Put(key, b"first", if_none_match=True)))
+    late = _certain((yield from Put(key, b"late", if_none_match=True)))
     return isinstance(first, Done) and isinstance(late, Refused)
 
 
@@ -196,7 +194,7 @@ def _probe_race(key: str) -> Step[bool]:
     were told nothing take little from it.
     """
     racers = [Put(key, f"racer {n}".encode(), if_none_match=True) for n in range(_RACERS)]
-    answers = yield All(tuple(racers))
+    answers = yield from All(tuple(racers))
     if sum(isinstance(answer, Done) for answer in answers) > 1:
         return False
     unknown = [answer for answer in answers if isinstance(answer, Unknown)]
@@ -206,10 +204,10 @@ def _probe_race(key: str) -> Step[bool]:
 
 
 def _probe_swap(key: str) -> Step[bool]:
-    first = _done((yield Put(key, b"first")))
-    second = _certain((yield Put(key, b"second", if_match=first.etag)))
-    stale = _certain((yield Put(key, b"third", if_match=first.etag)))
-    now = yield Head(key)
+    first = _done((yield from Put(key, b"first")))
+    second = _certain((yield from Put(key, b"second", if_match=first.etag)))
+    stale = _certain((yield from Put(key, b"third", if_match=first.etag)))
+    now = yield from Head(key)
     return (
         isinstance(second, Done)
         and isinstance(stale, Refused)
@@ -219,21 +217,20 @@ def _probe_swap(key: str) -> Step[bool]:
 
 
 def _probe_delete(root: TableRoot, key: str) -> Step[bool]:
-    first = _done((yield Put(key, b"first")))
-    second = _done((yield Put(key, b"second")))
+    first = _done((yield from Put(key, b"first")))
+    second = _done((yield from Put(key, b"second")))
     yield from _delete(root, key, first.etag)
-    survivor = yield Head(key)
+    survivor = yield from Head(key)
     if not isinstance(survivor, Found):
         return False
     deleted = yield from _delete(root, key, second.etag)
-    gone = yield Head(key)
+    gone = yield from Head(key)
     return deleted and not isinstance(gone, Found)
 
 
 def _delete(root: TableRoot, key: str, etag: str) -> Step[bool]:
     """Delete a version; ``False``: refused."""
-    answer = _certain((yield DeleteMany(((key, etag),))))
-    assert isinstance(answer, Deleted)
+    answer = _certain((yield from DeleteMany(((key, etag),))))
     code = answer.errors.get(key)
     if code == "AccessDenied":
         raise StoreRefusedError(
@@ -251,13 +248,13 @@ def _delete(root: TableRoot, key: str, etag: str) -> Step[bool]:
 def _probe_abort(key: str) -> Step[bool]:
     """Whether an object stays when an upload of its key is aborted, as attempts of a killed task
     are: they share the keys of the attempt that was committed."""
-    _done((yield Put(key, b"object")))
-    created: Created = yield CreateUpload(key)
-    answer = yield AbortUpload(key, created.upload_id)
+    _done((yield from Put(key, b"object")))
+    created = yield from CreateUpload(key)
+    answer = yield from AbortUpload(key, created.upload_id)
     if not isinstance(answer, Done):
-        yield AbortUpload(key, created.upload_id)
+        yield from AbortUpload(key, created.upload_id)
     _done(answer)
-    after = yield Head(key)
+    after = yield from Head(key)
     return isinstance(after, Found)
 
 
@@ -274,17 +271,17 @@ def _removes_on_abort(root: TableRoot, server: str) -> StoreUnfitError:
 def _probe_upload(key: str) -> Step[tuple[bool, bool, bool]]:
     """Whether listings show an upload, by prefix and at all; whether a second Complete brings
     a deleted object back."""
-    created: Created = yield CreateUpload(key)
+    created = yield from CreateUpload(key)
     # By a folder, as sweeps ask: MinIO shows an upload for its exact key and no other prefix.
     by_prefix = yield from _lists(f"{key.rsplit('/', 1)[0]}/", key, created.upload_id)
     listed = by_prefix or (yield from _lists("", key, created.upload_id))
     try:
-        part = _done((yield UploadPart(key, created.upload_id, 1, b"probe")))
+        part = _done((yield from UploadPart(key, created.upload_id, 1, b"probe")))
         complete = CompleteUpload(key, created.upload_id, (part.etag,))
-        _done((yield complete))
-        _done((yield Delete(key)))
+        _done((yield from complete))
+        _done((yield from Delete(key)))
     except _UnansweredError:
-        yield AbortUpload(key, created.upload_id)
+        yield from AbortUpload(key, created.upload_id)
         raise
     return by_prefix, listed, (yield from _resurrects(complete))
 
@@ -295,8 +292,8 @@ def _resurrects(complete: CompleteUpload) -> Step[bool]:
     Ceph and moto answer 500 to each, so an answer that is uncertain every time counts as one.
     """
     for _ in range(_COMPLETES):
-        answer = yield complete
-        after = yield Head(complete.key)
+        answer = yield from complete
+        after = yield from Head(complete.key)
         if isinstance(after, Found) or not isinstance(answer, Unknown):
             return isinstance(after, Found)
     return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from ...errors import StoreRefusedError
 from ...format.layout import TableRoot
@@ -33,7 +34,7 @@ class Right:
 
     action: str
     need: str
-    ask: Callable[[TableRoot, str], Request]
+    ask: Callable[[TableRoot, str], Request[Any]]
     of: str = ""
 
     def __str__(self) -> str:
@@ -76,13 +77,13 @@ def missing_rights(
     :raises StoreUnreachableError: no answer.
     """
     key = root.probe_key(f"{name}-rights")
-    granted = yield All(tuple(_is_granted(right.ask(root, key)) for right in rights))
+    granted = yield from All(tuple(_is_granted(right.ask(root, key)) for right in rights))
     return [right for right, has in zip(rights, granted, strict=True) if not has]
 
 
-def _is_granted(request: Request) -> Step[bool]:
+def _is_granted(request: Request[Any]) -> Step[bool]:
     try:
-        answer = yield request
+        answer = yield from request
     except StoreRefusedError as error:
         if not error.lacks_right:
             raise

@@ -19,7 +19,7 @@ from ...format.layout import TableRoot
 from ...format.records.data_file import DataFile
 from ...format.records.head import HeadState, Slot
 from ...store.conditional_put import Uncertain, Written, put_record
-from ...store.requests import LIST_BYTES, All, Found, Get, Put, Step
+from ...store.requests import LIST_BYTES, All, Found, Get, Put, Step, etag_of
 from .context import Context
 from .decide import Decided
 from .heads import read_head
@@ -46,11 +46,11 @@ def decisions_named(
     names = [change.partition for change in own.decision.partitions]
     slots = [Slot.partition(context.root, name) for name in names]
     if held is None:
-        states = yield All(tuple(read_head(context, slot) for slot in slots))
+        states = yield from All(tuple(read_head(context, slot) for slot in slots))
     else:
         states = [held[slot] for slot in slots]
     jobs = {job for state in states for job in state.head.decisions} - {own.decision.job}
-    found = yield All(tuple(or_damage(read_commit(context, job)) for job in sorted(jobs)))
+    found = yield from All(tuple(or_damage(read_commit(context, job)) for job in sorted(jobs)))
     return (own, *(decided for decided in found if isinstance(decided, Decided)))
 
 
@@ -67,7 +67,7 @@ def write_symlinks(context: Context, partition: str, known: Collection[Decided] 
     cause = "others kept writing it"
     written = False
     for _ in range(_TRIES):
-        there = yield Get(key, most=LIST_BYTES)
+        there = yield from Get(key, most=LIST_BYTES)
         state = yield from read_head(context, slot)
         files = yield from or_damage(files_of_head(context, state, known))
         if isinstance(files, HeadMovedError):
@@ -78,7 +78,7 @@ def write_symlinks(context: Context, partition: str, known: Collection[Decided] 
         body = symlinks_of(context.root, files)
         if isinstance(there, Found) and there.body == body:
             return written
-        etag = there.etag if isinstance(there, Found) else None
+        etag = etag_of(there)
         put = Put(key, body, if_none_match=etag is None, if_match=etag)
         outcome = yield from put_record(put, _digest(body), _digest)
         if isinstance(outcome, Uncertain):

@@ -18,6 +18,13 @@ def or_damage(step: Step[T]) -> Step[T | DamagedError]:
         return error
 
 
+def undamaged(found: T | DamagedError) -> T:
+    """What was found; the damage that was met is raised."""
+    if isinstance(found, DamagedError):
+        raise found
+    return found
+
+
 def or_error(step: Step[T]) -> Step[T | ZeroRenameError]:
     """What a step returns, or what it failed with, for who goes on with others."""
     try:

@@ -77,7 +77,7 @@ def read_footer(item: ListedObject) -> Step[Footer]:
 
 def _read_end(item: ListedObject, length: int) -> Step[bytes]:
     start = max(0, item.size - length)
-    answer = yield Get(item.key, ByteRange(start, item.size - 1), if_match=item.etag)
+    answer = yield from Get(item.key, ByteRange(start, item.size - 1), if_match=item.etag)
     if not isinstance(answer, Found):
         raise gone(item.key)
     return answer.body
@@ -113,7 +113,7 @@ def check_footers(
     :raises TableMismatchError: a column of another type, or one that the table would not show.
     """
     chosen = look_at(files)
-    footers = yield All(tuple(read_footer(item) for item in chosen))
+    footers = yield from All(tuple(read_footer(item) for item in chosen))
     for item, footer in zip(chosen, footers, strict=True):
         problems = _problems(schema, partition_by, footer)
         if problems:

@@ -97,7 +97,7 @@ def read_listed(root: TableRoot, as_spelled: bool = False) -> Step[ListedTable |
         return None
     partition_by = directory.partition_by
     chosen = look_at([item for items in directory.partitions.values() for item in items])
-    footers = yield All(tuple(read_footer(item) for item in chosen))
+    footers = yield from All(tuple(read_footer(item) for item in chosen))
     fields: dict[str, pa.Field] = {}
     for item, footer in zip(chosen, footers, strict=True):
         _add(fields, root, item, footer.schema, partition_by)
@@ -117,7 +117,7 @@ def list_directory(root: TableRoot) -> Step[Directory]:
     """
     listing = yield from list_objects(root.heads_prefix)
     keys = (key for key in listing.keys if key != root.index_key)
-    found = yield All(tuple(Get(key) for key in keys))
+    found = yield from All(tuple(Get(key) for key in keys))
     if any(head_at(root, item).head.epoch for item in found if isinstance(item, Found)):
         raise table_lost(root)
     listing = yield from list_objects(f"{root.prefix}/")

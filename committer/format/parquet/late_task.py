@@ -22,7 +22,7 @@ def refuse_late(root: TableRoot, job: str, task: int) -> Step[None]:
     :raises TaskLateError: there is a decision; the attempt's uploads are to be aborted.
     """
     try:
-        found = yield Head(root.decision_key(job))
+        found = yield from Head(root.decision_key(job))
     except RefusedError as error:
         # The commit's to tell. What a late attempt leaves is invisible, and purge finds it.
         _log.warning("Whether job %s still goes on was not seen: %s", job, error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated
@@ -246,7 +247,7 @@ def _pieces(partition: PartitionDecision, limit: int) -> list[PartitionDecision]
     return pieces
 
 
-def join_parts(decision: Decision, parts: list[DecisionPart]) -> Decision:
+def join_parts(decision: Decision, parts: Iterable[DecisionPart]) -> Decision:
     """The decision with the partitions of its parts, pieces of one partition joined."""
     joined: dict[str, PartitionDecision] = {}
     for piece in (p for part in sorted(parts, key=lambda p: p.number) for p in part.partitions):

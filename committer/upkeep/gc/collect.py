@@ -69,7 +69,7 @@ def gc(context: Context, older_than: float = KEPT_FOR, apply: bool = False) -> S
     if table.coordination is Coordination.NONE:
         old = yield from find_aged(context, older_than)
         return (yield from _removed(GcReport(0, 0, 0, 0, 0, {}, {}), old, apply))
-    jobs, manifests = yield All(
+    jobs, manifests = yield from All(
         (list_objects(context.root.decisions_prefix), list_objects(context.root.manifests_prefix))
     )
     cutoff = jobs.date - older_than
@@ -94,7 +94,7 @@ def gc(context: Context, older_than: float = KEPT_FOR, apply: bool = False) -> S
         {},
         {name: escaped(str(error)) for name, error in heads.damaged.items()},
     )
-    aged, parts, free_lists = yield All(
+    aged, parts, free_lists = yield from All(
         (
             find_aged(context, older_than),
             find_old_parts(context, older_than),

@@ -52,7 +52,7 @@ def fold_heads(
         chunk = names[start : start + _AT_ONCE]
         # Each decision once: a job of five thousand partitions is named by all of their heads.
         jobs = sorted({job for name in chunk for job in due[name]})
-        read = yield All(tuple(or_damage(read_commit(context, job)) for job in jobs))
+        read = yield from All(tuple(or_damage(read_commit(context, job)) for job in jobs))
         known = [it for it in read if isinstance(it, Decided)]
         steps = [
             _fold(
@@ -64,7 +64,7 @@ def fold_heads(
             )
             for name in chunk
         ]
-        found.update(zip(chunk, (yield All(tuple(steps))), strict=True))
+        found.update(zip(chunk, (yield from All(tuple(steps))), strict=True))
     after = {**heads.states, **found}
     states = {name: state for name, state in after.items() if state is not None}
     done = sum(it is not None and it.etag != heads.states[name].etag for name, it in found.items())
@@ -103,5 +103,5 @@ def _fold(
         return None
     now = head_state(context, state.slot, outcome.current)
     if key not in {it.key for it in now.head.manifests}:
-        yield Delete(key)
+        yield from Delete(key)
     return now

@@ -30,7 +30,7 @@ class LookedAt:
 
 def read_note(context: Context) -> Step[LookedAt]:
     """The note; one of nothing where there is none, or it cannot be read."""
-    found = yield Get(context.root.gc_key, most=LIST_BYTES)
+    found = yield from Get(context.root.gc_key, most=LIST_BYTES)
     if not isinstance(found, Absent):
         try:
             return decode(found.body, "gc", found.key).read(LookedAt)
@@ -42,4 +42,4 @@ def read_note(context: Context) -> Step[LookedAt]:
 def write_note(context: Context, before: float, left: tuple[str, ...]) -> Step[None]:
     """Write the note over the one that is there: of two either will do."""
     note = LookedAt(context.write_id(), before, left)
-    yield Put(context.root.gc_key, note.encode())
+    yield from Put(context.root.gc_key, note.encode())

@@ -82,13 +82,13 @@ def settle(context: Context, jobs: Sequence[str], known: HeadsKnown, apply: bool
     result = Settling()
     replaces: dict[str, int] = {}
     for chunk in _chunks(jobs):
-        found = yield All(tuple(or_damage(read_decision(context, job)) for job in chunk))
+        found = yield from All(tuple(or_damage(read_decision(context, job)) for job in chunk))
         read = [it for it in found if isinstance(it, Decided)]
         commits = [it for it in read if it.decision.is_commit and not it.decision.settled]
         result.done += [it.decision.job for it in read if it not in commits]
         _note_replaces(commits, known, replaces)
         free = [it for it in commits if _is_free(it, known, replaces)]
-        saved = yield All(tuple(_settle(context, it, apply) for it in free))
+        saved = yield from All(tuple(_settle(context, it, apply) for it in free))
         for decided, size in zip(free, saved, strict=True):
             if size is not None:
                 result.saved += size

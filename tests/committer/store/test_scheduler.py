@@ -12,12 +12,12 @@ from zero_rename.committer.store.scheduler import Scheduler
 
 
 def ask(key: str) -> Step[str]:
-    yield Get(key)
+    yield from Get(key)
     return key
 
 
 def fail(error: Exception) -> Step[None]:
-    yield Get("before")
+    yield from Get("before")
     raise error
 
 
@@ -31,18 +31,18 @@ def test_results_of_all_come_in_order_of_its_steps() -> None:
         yield from ask("b")
         return "slow"
 
-    def step() -> Step[list[str]]:
-        return (yield All((slow(), ask("fast"))))
+    def step() -> Step[tuple[str, str]]:
+        return (yield from All((slow(), ask("fast"))))
 
-    assert run(step()) == ["slow", "fast"]
+    assert run(step()) == ("slow", "fast")
 
 
 def test_all_takes_requests_as_well_as_steps() -> None:
     driver = MemoryDriver()
     driver.run(Put("a", b"1"))
 
-    def step() -> Step[list[Any]]:
-        return (yield All((Get("a"), ask("b"), All((Head("a"), Get("none"))), Clock())))
+    def step() -> Step[tuple[Any, ...]]:
+        return (yield from All((Get("a"), ask("b"), All((Head("a"), Get("none"))), Clock())))
 
     found, name, (head, none), now = driver.run(step())
     assert (found.body, name, head.size, now) == (b"1", "b", 1, driver.clock())
@@ -63,23 +63,23 @@ def test_a_request_that_fails_in_all_is_raised_when_the_others_are_done() -> Non
 
 def test_members_of_all_take_turns() -> None:
     def two(name: str) -> Step[None]:
-        yield Get(f"{name}1")
-        yield Get(f"{name}2")
+        yield from Get(f"{name}1")
+        yield from Get(f"{name}2")
 
     def step() -> Step[None]:
-        yield All((two("a"), two("b")))
+        yield from All((two("a"), two("b")))
 
     driver = MemoryDriver()
     driver.run(step())
     assert [request.key for request in driver.requests] == ["a1", "b1", "a2", "b2"]
 
 
-def test_all_of_nothing_is_an_empty_list_without_a_request() -> None:
-    def step() -> Step[list[Any]]:
-        return (yield All(()))
+def test_all_of_nothing_is_an_empty_tuple_without_a_request() -> None:
+    def step() -> Step[tuple[Any, ...]]:
+        return (yield from All(()))
 
     driver = MemoryDriver()
-    assert driver.run(step()) == []
+    assert driver.run(step()) == ()
     assert driver.requests == []
 
 
@@ -89,10 +89,10 @@ def test_members_that_make_no_request_wake_their_parent() -> None:
         yield
 
     def step() -> Step[Any]:
-        inner = yield All((nothing(1), nothing(2)))
-        return (yield All(tuple(nothing(value + 1) for value in inner)))
+        inner = yield from All((nothing(1), nothing(2)))
+        return (yield from All(tuple(nothing(value + 1) for value in inner)))
 
-    assert run(step()) == [2, 3]
+    assert run(step()) == (2, 3)
 
 
 def test_ten_thousand_members_that_make_no_request_do_not_recurse() -> None:
@@ -103,7 +103,7 @@ def test_ten_thousand_members_that_make_no_request_do_not_recurse() -> None:
     def step() -> Step[Any]:
         total = 0
         for _ in range(10_000):
-            total += sum((yield All((nothing(),))))
+            total += sum((yield from All((nothing(),))))
         return total
 
     assert run(step()) == 10_000
@@ -114,7 +114,7 @@ def test_others_run_to_their_end_when_one_fails_and_the_first_in_order_is_raised
 
     def long() -> Step[None]:
         for number in range(5):
-            yield Get(str(number))
+            yield from Get(str(number))
         ended.append("long")
 
     late, early = KeyError("late"), ValueError("early")
@@ -125,7 +125,7 @@ def test_others_run_to_their_end_when_one_fails_and_the_first_in_order_is_raised
         raise late
 
     def step() -> Step[None]:
-        yield All((late_failure(), long(), fail(early)))
+        yield from All((late_failure(), long(), fail(early)))
 
     with pytest.raises(KeyError) as raised:
         run(step())
@@ -137,7 +137,7 @@ def test_others_run_to_their_end_when_one_fails_and_the_first_in_order_is_raised
 def test_an_error_can_be_caught_where_the_step_waits() -> None:
     def step() -> Step[str]:
         try:
-            yield All((fail(ValueError("x")),))
+            yield from All((fail(ValueError("x")),))
         except ValueError:
             return (yield from ask("after"))
         return "not raised"
@@ -151,7 +151,7 @@ def test_an_error_of_the_store_is_raised_into_the_step() -> None:
 
     def step() -> Step[str]:
         try:
-            yield Get("a")
+            yield from Get("a")
         except ConnectionError:
             return "caught"
         return "not raised"
@@ -164,13 +164,13 @@ def test_close_ends_children_before_their_parents() -> None:
 
     def member(name: str) -> Step[None]:
         try:
-            yield Get(name)
+            yield from Get(name)
         finally:
             ended.append(name)
 
     def step() -> Step[None]:
         try:
-            yield All((member("a"),))
+            yield from All((member("a"),))
         finally:
             ended.append("parent")
 
@@ -182,7 +182,7 @@ def test_close_ends_children_before_their_parents() -> None:
 
 def test_clock_needs_no_store() -> None:
     def step() -> Step[float]:
-        return (yield Clock())
+        return (yield from Clock())
 
     driver = MemoryDriver(clock=lambda: 42.0)
     assert driver.run(step()) == 42.0
