@@ -230,7 +230,7 @@ def dead_jobs(count: int) -> None:
 _HEAD = """\
 # Performance: how a table grows
 
-`make growth` writes this page (`benchmarks/growth.py`): requests and bytes are counted on a store
+`make growth` writes this part (`benchmarks/growth.py`): requests and bytes are counted on a store
 in memory, with the very code that boto3 carries out. Seconds are those of 32 connections whose
 answers come 30 ms late, and of CPU on the machine that wrote the page; memory is what Python's
 allocations came to at the most. What the records are is told in [protocol.md](protocol.md),

@@ -175,6 +175,12 @@ class WriterOptions:
         "`zero_rename.spark.register(spark)` sends heartbeats.",
         24 * 3600.0,
     )
+    freeze_workers: bool = option(
+        values.flag,
+        "Keep what a Python worker holds after its first task, once, out of the garbage collection "
+        "that Spark starts after each task (`gc.freeze()`). Not where something else has done so.",
+        True,
+    )
     coordination: Coordination = option(
         partial(texts.choice, Coordination),
         "Of a new table: `store`, or `none` where the store lacks conditional writes.",

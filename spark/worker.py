@@ -6,6 +6,7 @@ there, and whatever a method raises reaches the user as the text of a traceback.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import re
@@ -29,6 +30,18 @@ logger = logging.getLogger("zero_rename.spark")
 def in_worker() -> bool:
     """Whether this process is a Python worker of Spark's."""
     return os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER"
+
+
+def freeze_worker() -> None:
+    """Keep what this worker holds by now out of Python's garbage collection, once in its life.
+
+    Spark's daemon has a worker that it uses again collect garbage after each task, over all that
+    was ever imported (``pyspark/daemon.py``): 40 ms with pandas, pyarrow and boto3. Does nothing in
+    other processes, in a worker of one task, nor where somebody has frozen objects before.
+    """
+    if in_worker() and os.environ.get("SPARK_REUSE_WORKER") and not gc.get_freeze_count():
+        gc.collect()  # What is garbage now would stay for good.
+        gc.freeze()
 
 
 class _Stderr(logging.StreamHandler[TextIO]):

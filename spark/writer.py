@@ -38,7 +38,7 @@ from .saving.commit_log import CommitProgress, log_commit, log_skipped
 from .saving.planned_job import PlannedJob, advise, note_end, planned_job, writer_options
 from .saving.task_rows import write_rows
 from .startup.preflight import check_data_source_versions
-from .worker import application, readable_errors
+from .worker import application, freeze_worker, readable_errors
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -83,17 +83,19 @@ def _opened(planned: PlannedJob) -> TableWriter:
     else:
         heartbeat.announce(opened.job, table.root.url)
         logger.info("%s: job %s opened, mode %s", table.root.url, opened.job, planned.spec.mode)
-    return TableWriter(opened, by_reads=base is not None)
+    return TableWriter(opened, planned.freeze, by_reads=base is not None)
 
 
 class TableWriter(DataSourceArrowWriter):
     """One open job. Pickled from the planner to every task, and to commit and abort.
 
+    :param freeze: freeze its tasks' workers (:func:`.worker.freeze_worker`).
     :param by_reads: whether its base is what this application has read.
     """
 
-    def __init__(self, opened: OpenedJob, by_reads: bool = False) -> None:
+    def __init__(self, opened: OpenedJob, freeze: bool = True, by_reads: bool = False) -> None:
         self.opened = opened
+        self._freeze = freeze
         self._by_reads = by_reads
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
@@ -102,7 +104,10 @@ class TableWriter(DataSourceArrowWriter):
         names = self.opened.spec.schema.names
         with readable_errors(), self._failures_told():
             named = (batch.rename_columns(names) for batch in iterator)
-            return TaskMessage(write_rows(self.opened, named))
+            result = write_rows(self.opened, named)
+            if self._freeze:
+                freeze_worker()
+            return TaskMessage(result)
 
     def _failures_told(self) -> AbstractContextManager[None]:
         spec = self.opened.spec

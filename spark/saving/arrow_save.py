@@ -63,7 +63,7 @@ def _carried_out(frame: DataFrame, planned: PlannedJob, reads: TableReads) -> Co
                 job.go_by(base)
             planned.refuse_second_use(opened)
             if opened.repeated is None:
-                _write(frame, job)
+                _write(frame, job, planned.freeze)
             else:
                 log_skipped(opened.repeated, planned.spec.once)
     except CommitConflictError as error:
@@ -79,11 +79,11 @@ def _carried_out(frame: DataFrame, planned: PlannedJob, reads: TableReads) -> Co
     return done
 
 
-def _write(frame: DataFrame, job: WriteJob) -> None:
+def _write(frame: DataFrame, job: WriteJob, freeze: bool) -> None:
     opened = job.opened
     logger.info("%s: job %s opened, mode %s", opened.root.url, opened.job, opened.spec.mode)
     try:
-        results = run_tasks(frame, opened)
+        results = run_tasks(frame, opened, freeze)
     except Exception as error:
         ours = error_of_task(error, opened.root.url, opened.job)
         if isinstance(ours, TaskLateError):

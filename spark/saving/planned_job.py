@@ -47,11 +47,13 @@ class PlannedJob:
 
     :param spec: what it will do.
     :param own_once: its ``once`` key was given to the write, not to the whole application.
+    :param freeze: freeze its tasks' workers (:func:`..worker.freeze_worker`).
     """
 
     table: Table
     spec: JobSpec
     own_once: bool
+    freeze: bool
 
     def base(self, opened: OpenedJob, reads: TableReads) -> ReadBase | None:
         """What its rows were computed from, where that is what this application has read.
@@ -128,7 +130,8 @@ def planned_job(
         any_case=any_case,
         **policy,
     )
-    return PlannedJob(table, spec, own_once="once" in {name.lower() for name in given})
+    own_once = "once" in {name.lower() for name in given}
+    return PlannedJob(table, spec, own_once, options.freeze_workers)
 
 
 def writer_options(given: Mapping[str, str]) -> tuple[Table, WriterOptions]:

@@ -25,11 +25,12 @@ UNFIT = "zero_rename: this worker cannot write:"
 ShippedTask = Callable[[Iterator[Any]], Iterator[Any]]
 
 
-def shipped_task(opened: OpenedJob, names: Sequence[str]) -> ShippedTask:
+def shipped_task(opened: OpenedJob, names: Sequence[str], freeze: bool) -> ShippedTask:
     """What each task does: write its rows, and report in one row what it has left.
 
     :param names: the columns' names. Spark gets others, since it takes dots and backticks in
         names for syntax.
+    :param freeze: freeze each worker once (:func:`..worker.freeze_worker`).
     """
     version = sys.modules[__name__.partition(".")[0]].__version__
     # Tasks need not know the state of every partition.
@@ -54,7 +55,7 @@ def shipped_task(opened: OpenedJob, names: Sequence[str]) -> ShippedTask:
             )
         from zero_rename.spark.saving.reported_task import report
 
-        yield from report(payload, columns, batches)
+        yield from report(payload, columns, freeze, batches)
 
     return write_partition
 

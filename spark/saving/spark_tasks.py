@@ -25,19 +25,20 @@ _DESCRIPTION = "spark.job.description"
 _PATIENCE = 10.0
 
 
-def run_tasks(frame: DataFrame, opened: OpenedJob) -> list[TaskResult]:
+def run_tasks(frame: DataFrame, opened: OpenedJob, freeze: bool) -> list[TaskResult]:
     """Let Spark's tasks write a frame's rows, each into pending uploads of an open job.
 
     Spark may run a task several times, at once too: of each, the attempt that Spark takes for the
     one that counts reports here, and no other. They are cancelled where this is interrupted.
 
+    :param freeze: freeze their workers (:func:`..worker.freeze_worker`).
     :returns: a result for each task there was.
     :raises TaskResultsError: not every task has reported.
     """
     session = frame.sparkSession
     names = [f"c{number}" for number in range(len(frame.columns))]
     # As the job names them: as the table does, whatever their case in the frame.
-    task = shipped_task(opened, opened.spec.schema.names)
+    task = shipped_task(opened, opened.spec.schema.names, freeze)
     written = frame.toDF(*names).mapInArrow(task, RESULTS)
     # The tasks of a union are those of its parts, one after the other. A row of no table has a
     # partitioning of its own, which no other is the same as: Spark 4.1 and later would otherwise

@@ -1,0 +1,111 @@
+"""Python workers of Spark's that have written: what they hold is out of the garbage collector's
+sight, once, where nobody else has seen to that."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from zero_rename import Table
+from zero_rename.committer.format.handoff import OPEN_JOBS
+from zero_rename.spark import register, registration, save
+from zero_rename.spark.startup.launch import worker_python
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """A worker: objects that are frozen, and whether one that is marked is still collected."""
+
+    frozen: int
+    marked: bool
+
+
+@pytest.fixture
+def url(s3_bucket: Any) -> str:
+    return f"s3://{s3_bucket.name}/lake/table"
+
+
+@contextmanager
+def workers_of(spark: Any, name: str, python: str | None = None) -> Iterator[Any]:
+    """Lets the session's tasks run in workers of a test's own, which Spark starts for variables
+    that others lack; of the daemon of the tests, or of Spark's own by a Python."""
+    context = spark.sparkContext
+    before = context.environment, context.pythonExec
+    notes = str(registration._heartbeat(context).folder)  # As the data source's workers have it.
+    context.environment = context.environment | {"WORKERS_OF": name, OPEN_JOBS: notes}
+    context.pythonExec = python or context.pythonExec
+    register(spark)  # The data source keeps the workers' Python and variables of this moment.
+    try:
+        yield spark
+    finally:
+        context.environment, context.pythonExec = before
+        register(spark)
+
+
+@pytest.fixture
+def workers(spark: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
+    with workers_of(spark, request.node.name, worker_python()) as session:
+        yield session
+
+
+def look(spark: Any) -> dict[int, Seen]:
+    """The workers that are there, each marked by an object for the next look."""
+
+    def seen(batches: Any) -> Any:
+        import gc
+        import os
+        import sys
+
+        import pyarrow as pa
+
+        for _ in batches:
+            pass
+        known = sys.modules.setdefault("mark_of_a_test", [])  # pyright: ignore
+        marked = any(item is known for item in gc.get_objects())
+        yield pa.record_batch([[os.getpid()], [gc.get_freeze_count()], [marked]], list("pfm"))
+
+    rows = spark.range(0, 8, 1, 8).mapInArrow(seen, "p long, f long, m boolean").collect()
+    return {row.p: Seen(row.f, row.m) for row in rows}
+
+
+def by_save(frame: Any, url: str, freeze: str) -> None:
+    save(frame, url, options={"freezeWorkers": freeze})
+
+
+def by_format(frame: Any, url: str, freeze: str) -> None:
+    frame.write.format("zero_rename").mode("append").option("freezeWorkers", freeze).save(url)
+
+
+@pytest.mark.parametrize("write", [by_save, by_format])
+def test_a_worker_is_frozen_once(workers: Any, url: str, write: Any) -> None:
+    write(workers.range(0, 8, 1, 8), url, "true")
+    before = {pid: seen for pid, seen in look(workers).items() if seen.frozen}
+    assert before, "no worker was frozen"
+    write(workers.range(0, 8, 1, 8), url, "true")
+    again = {pid: seen for pid, seen in look(workers).items() if pid in before}
+    assert again, "no worker was used again: the test shows nothing"
+    assert all(seen.marked for seen in again.values())
+    assert all(seen.frozen <= before[pid].frozen for pid, seen in again.items())
+    assert Table(url).to_arrow().num_rows == 16
+
+
+@pytest.mark.parametrize("write", [by_save, by_format])
+def test_none_is_where_the_option_says_so(workers: Any, url: str, write: Any) -> None:
+    write(workers.range(0, 8, 1, 8), url, "false")
+    assert {seen.frozen for seen in look(workers).values()} == {0}
+
+
+def test_one_that_another_has_frozen_is_left_alone(spark: Any, url: str) -> None:
+    with workers_of(spark, "frozen"):
+        before = look(spark)
+        assert all(seen.frozen for seen in before.values()), "the daemon of the tests freezes none"
+        save(spark.range(0, 8, 1, 8), url)
+        again = {pid: seen for pid, seen in look(spark).items() if pid in before}
+    assert again, "no worker was used again: the test shows nothing"
+    assert all(seen.marked for seen in again.values())
