@@ -36,7 +36,7 @@ class Request(Generic[Answer]):
     """What a step asks: ``yield from Get(key)`` is the answer, by its type."""
 
     def __iter__(self) -> Step[Answer]:
-        return (yield from self)
+        return (yield self)
 
 
 #: A protocol step: yields requests, receives answers, returns its result.

@@ -342,7 +342,7 @@ def flatten(work: s.Work[T]) -> s.Step[T]:
             assert taken is not None, "a step waits for nothing"
             ticket, request = taken
             try:
-                answer = yield from request
+                answer = yield request
             except Exception as error:
                 scheduler.throw(ticket, error)
             else:

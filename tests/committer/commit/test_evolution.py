@@ -181,7 +181,7 @@ def _until(step: Any, part: str, after: bool) -> Step[None]:
         meant = isinstance(request, Put) and part in request.key
         if meant and not after:
             raise Died
-        answer = yield from request
+        answer = yield request
         if meant:
             raise Died
 

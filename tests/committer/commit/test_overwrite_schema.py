@@ -68,7 +68,7 @@ def run_beside(step: Any, *acts: tuple[str, str, Callable[[], Any]]) -> Step[Any
         where = getattr(request, "key", None) or getattr(request, "prefix", "")
         if left and type(request).__name__ == left[0][0] and left[0][1] in where:
             left.pop(0)[2]()
-        answer = yield from request
+        answer = yield request
 
 
 def test_the_commit_puts_the_jobs_columns_in_the_place_of_the_tables(world: World) -> None:
