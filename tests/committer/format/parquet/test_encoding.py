@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from support.fake_stream import FakeStore
+from support.memory_streams import MemoryStreams
 from zero_rename.committer.format.job_spec import FileOptions
 from zero_rename.committer.format.layout import TableRoot, new_job_id
 from zero_rename.committer.format.parquet.task_writer import TaskWriter
@@ -27,7 +27,7 @@ def prices(digits: int, count: int = ROWS) -> pa.Array:
 
 def write(table: pa.Table, by: tuple[str, ...] = (), **options: object) -> list[bytes]:
     """The files of one task."""
-    store = FakeStore()
+    store = MemoryStreams()
     files = FileOptions(**options)  # pyright: ignore[reportArgumentType]
     root = TableRoot("bucket", "t")
     task = TaskWriter(root, new_job_id(), 0, 0, table.schema, by, files, store.open)

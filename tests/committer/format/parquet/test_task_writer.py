@@ -6,8 +6,9 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.arrow_data import COLUMNS, PARTITION_VALUES, rows_of, table_of
-from support.fake_stream import FakeStore
+from support.memory_streams import MemoryStreams
+from support.waiting import STUCK
 from zero_rename.committer.errors import InvalidInputError, StreamClosedError, StreamError
 from zero_rename.committer.format.job_spec import FileOptions
 from zero_rename.committer.format.layout import UNPARTITIONED, TableRoot, new_job_id
@@ -33,7 +35,7 @@ from zero_rename.committer.format.records.pending_file import TaskResult
 from zero_rename.committer.format.schema.compatibility import normalise
 from zero_rename.committer.format.schema.hive_paths import partition_values
 from zero_rename.committer.store.driver import BotoDriver, connect
-from zero_rename.committer.store.requests import CompleteUpload, ObjectSettings
+from zero_rename.committer.store.requests import CompleteUpload, ObjectSettings, Refused
 from zero_rename.committer.store.upload_stream import DelayedOutputStream
 
 ROOT = TableRoot("bucket", "tables/flights")
@@ -41,7 +43,7 @@ JOB = new_job_id()
 
 
 def writer(
-    store: FakeStore,
+    store: MemoryStreams,
     schema: pa.Schema,
     partition_by: tuple[str, ...] = (),
     options: FileOptions | None = None,
@@ -53,7 +55,7 @@ def writer(
 
 
 def written(
-    store: FakeStore, result: TaskResult, schema: pa.Schema, partition_by: tuple[str, ...]
+    store: MemoryStreams, result: TaskResult, schema: pa.Schema, partition_by: tuple[str, ...]
 ) -> list[pa.Table]:
     """The files' rows with their partition columns, in the table's order of columns."""
     tables = []
@@ -109,7 +111,7 @@ def test_any_options_write_the_same_rows(
         row_group_rows=row_group_rows,
         max_open_partitions=open_partitions,
     )
-    store = FakeStore()
+    store = MemoryStreams()
     task = writer(store, schema, partition_by, options)
     batches = []
     for number in range(data.draw(st.integers(0, 4))):
@@ -135,7 +137,7 @@ def test_any_options_write_the_same_rows(
             expected = expected.set_column(index, column, nulled)
     assert rows_of(*written(store, result, schema, partition_by)) == rows_of(expected)
     assert result.rows == expected.num_rows
-    assert len({file.key for file in result.files}) == len(result.files) == len(store.streams)
+    assert len({file.key for file in result.files}) == len(result.files) == len(store.opened)
     for file in result.files:
         assert file.partition == ROOT.partition_of_data_key(file.key)
         assert rows_per_file is None or file.rows <= rows_per_file
@@ -145,15 +147,15 @@ def test_any_options_write_the_same_rows(
 
 
 def test_an_empty_task_has_no_files() -> None:
-    store = FakeStore()
+    store = MemoryStreams()
     task = writer(store, numbers(1).schema, ("p",))
     task.write(numbers(0))
     assert task.close() == TaskResult(JOB, 3, 1, ())
-    assert store.streams == []
+    assert store.opened == []
 
 
 def test_rows_per_file_is_exact() -> None:
-    store = FakeStore()
+    store = MemoryStreams()
     task = writer(store, numbers(1).schema, (), FileOptions(rows_per_file=1000))
     for start in range(0, 4500, 300):
         task.write(numbers(4500).slice(start, 300))
@@ -164,22 +166,22 @@ def test_rows_per_file_is_exact() -> None:
 
 
 def test_bytes_per_file_is_about_right() -> None:
-    store = FakeStore()
+    store = MemoryStreams()
     table = pa.table({"v": [os.urandom(100) for _ in range(20_000)]})
     limit = 300_000
     task = writer(store, table.schema, (), FileOptions(bytes_per_file=limit))
     for batch in table.to_batches(max_chunksize=1000):
         task.write(batch)
-    sizes = [file.size for file in task.close().files]
-    assert len(sizes) > 4
-    assert all(0.8 * limit < size < 1.2 * limit for size in sizes[:-1])
-    for stream in store.streams:
-        groups = pq.read_metadata(pa.BufferReader(bytes(stream.data))).num_row_groups
+    files = task.close().files
+    assert len(files) > 4
+    assert all(0.8 * limit < file.size < 1.2 * limit for file in files[:-1])
+    for file in files:
+        groups = pq.read_metadata(pa.BufferReader(store.body(file))).num_row_groups
         assert groups <= 6  # the last bytes are not filled up by ever smaller row groups
 
 
 def test_row_groups_gather_batches() -> None:
-    store = FakeStore()
+    store = MemoryStreams()
     task = writer(store, numbers(1).schema, (), FileOptions(row_group_rows=1000))
     for start in range(0, 2500, 10):
         task.write(numbers(2500).slice(start, 10))
@@ -190,7 +192,7 @@ def test_row_groups_gather_batches() -> None:
 
 
 def test_objects_say_what_they_are() -> None:
-    store = FakeStore()
+    store = MemoryStreams()
     options = FileOptions(
         storage_class="STANDARD_IA",
         encryption="DSSE-KMS",
@@ -203,13 +205,12 @@ def test_objects_say_what_they_are() -> None:
     task = writer(store, schema, (), options)
     task.write(numbers(3))
     (file,) = task.close().files
-    (stream,) = store.streams
-    assert stream.settings.metadata == {"owner": "me", "zero-rename-job": JOB}
-    assert stream.settings.storage_class == "STANDARD_IA"
-    assert stream.settings.encryption == "DSSE-KMS"
-    assert stream.settings.encryption_key == "alias/lake"
-    assert stream.settings.tags == {"t": "1"}
-    assert file.upload_id == stream.upload_id
+    settings = store.driver.store.uploads[file.upload_id].settings
+    assert settings.metadata == {"owner": "me", "zero-rename-job": JOB}
+    assert settings.storage_class == "STANDARD_IA"
+    assert settings.encryption == "DSSE-KMS"
+    assert settings.encryption_key == "alias/lake"
+    assert settings.tags == {"t": "1"}
     assert file.partition == UNPARTITIONED
     footer = pq.read_metadata(pa.BufferReader(store.body(file)))
     assert footer.row_group(0).column(0).compression == "SNAPPY"
@@ -239,11 +240,11 @@ def test_objects_say_what_they_are() -> None:
 )
 def test_impossible_options_are_refused(options: FileOptions) -> None:
     with pytest.raises(InvalidInputError):
-        writer(FakeStore(), numbers(1).schema, (), options)
+        writer(MemoryStreams(), numbers(1).schema, (), options)
 
 
 def test_columns_are_matched_by_name_and_widened() -> None:
-    store = FakeStore()
+    store = MemoryStreams()
     task = writer(store, pa.schema([("p", pa.int64()), ("v", pa.int64())]), ("p",))
     batch = pa.table({"v": pa.array([7], pa.int8()), "p": pa.nulls(1)})
     task.write(batch)
@@ -257,24 +258,24 @@ def test_columns_are_matched_by_name_and_widened() -> None:
     [pa.table({"v": [1]}), pa.table({"p": [1], "v": ["x"]}), pa.table({"p": [1], "V": [1]})],
 )
 def test_other_columns_are_refused(batch: pa.Table) -> None:
-    store = FakeStore()
+    store = MemoryStreams()
     task = writer(store, numbers(1).schema, ("p",))
     with pytest.raises(InvalidInputError):
         task.write(batch)
-    assert store.streams == []
+    assert store.opened == []
 
 
 # -- partitions ----------------------------------------------------------------------------------
 
 
 def test_further_partitions_wait_on_disk() -> None:
-    store = FakeStore()
+    store = MemoryStreams()
     options = FileOptions(max_open_partitions=2)
     task = writer(store, numbers(1).schema, ("p",), options)
     for batch in numbers(1000, 20).to_batches(max_chunksize=100):
         task.write(batch)
         task._split()
-        assert len(store.streams) <= 2
+        assert len(store.opened) <= 2
     assert task.spilled_rows == 900  # 18 of 20 partitions
     result = task.close()
     assert len(result.files) == 20
@@ -284,7 +285,7 @@ def test_further_partitions_wait_on_disk() -> None:
 def test_memory_does_not_grow_with_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zero_rename.committer.format.parquet.task_writer._BUFFER_BYTES", 20_000)
     monkeypatch.setattr("zero_rename.committer.format.parquet.task_writer._STAGE_BYTES", 10_000)
-    store = FakeStore()
+    store = MemoryStreams()
     table = numbers(50_000, 500)
     task = writer(store, table.schema, ("p",), FileOptions(max_open_partitions=10))
     task._spill._buffer_bytes = 30_000
@@ -309,7 +310,7 @@ def test_memory_does_not_grow_with_partitions(monkeypatch: pytest.MonkeyPatch) -
 def test_the_largest_buffer_is_written_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zero_rename.committer.format.parquet.task_writer._BUFFER_BYTES", 10_000)
     monkeypatch.setattr("zero_rename.committer.format.parquet.task_writer._STAGE_BYTES", 1000)
-    store = FakeStore()
+    store = MemoryStreams()
     task = writer(store, numbers(1).schema, ("p",))
     table = pa.table({"p": [0 if n % 10 else n % 4 for n in range(5000)], "v": list(range(5000))})
     for batch in table.to_batches(max_chunksize=100):
@@ -326,7 +327,7 @@ def test_the_largest_buffer_is_written_first(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_tiny_batches_are_gathered() -> None:
-    store = FakeStore()
+    store = MemoryStreams()
     task = writer(store, numbers(1).schema)
     table = numbers(3000)
     for number in range(3000):
@@ -339,7 +340,7 @@ def test_tiny_batches_are_gathered() -> None:
 
 
 def test_sorted_data_is_not_spilled() -> None:
-    store = FakeStore()
+    store = MemoryStreams()
     task = writer(store, numbers(1).schema, ("p",), FileOptions(max_open_partitions=5))
     for partition in range(30):
         task.write(pa.table({"p": [partition] * 10, "v": list(range(10))}))
@@ -355,22 +356,22 @@ def test_sorted_data_is_not_spilled() -> None:
 
 
 def test_only_named_partitions_are_written() -> None:
-    store = FakeStore()
+    store = MemoryStreams()
     task = writer(store, numbers(1).schema, ("p",), allowed_partitions=frozenset({"p=0"}))
     task.write(numbers(5, 1))
     task._split()
     with pytest.raises(InvalidInputError, match="'p=1'"):
         write_all(task, numbers(5, 2))
-    assert all("p=1" not in stream.key for stream in store.streams)
+    assert all("p=1" not in stream.key for stream in store.opened)
     assert store.left == []
 
 
 def test_partitions_with_impossible_names_are_refused() -> None:
-    store = FakeStore()
+    store = MemoryStreams()
     task = writer(store, pa.schema([("p", pa.string()), ("v", pa.int64())]), ("p",))
     with pytest.raises(InvalidInputError, match="1024"):
         write_all(task, pa.table({"p": ["x" * 1100], "v": [1]}))
-    assert store.streams == []
+    assert store.opened == []
 
 
 # -- failures ------------------------------------------------------------------------------------
@@ -380,30 +381,27 @@ class BrokenError(Exception):
     """What the tests make a stream raise."""
 
 
-def breaking(event: str, at: int) -> Callable[[str, int, str], None]:
-    def fail(happened: str, count: int, key: str) -> None:
-        if happened == event and count == at:
-            raise BrokenError(f"{event} {at}")
+def breaking(request: str, at: int) -> Callable[[str, int], None]:
+    def fail(sent: str, number: int) -> None:
+        if (sent, number) == (request, at):
+            raise BrokenError(f"{request} {at}")
 
     return fail
 
 
-def failures() -> Iterator[tuple[str, int]]:
-    for event, times in (("open", 6), ("write", 30), ("close", 6)):
-        for at in (1, 2, times):
-            yield event, at
-
-
-@pytest.mark.parametrize(("event", "at"), list(failures()))
+@pytest.mark.parametrize(
+    ("request_", "at"),
+    [*(("CreateUpload", at) for at in (1, 2, 6)), *(("UploadPart", at) for at in (1, 2, 15))],
+)
 @pytest.mark.parametrize("open_partitions", [1, 3, 10])
 def test_after_any_failure_everything_is_aborted(
-    monkeypatch: pytest.MonkeyPatch, event: str, at: int, open_partitions: int
+    monkeypatch: pytest.MonkeyPatch, request_: str, at: int, open_partitions: int
 ) -> None:
     monkeypatch.setattr("zero_rename.committer.format.parquet.task_writer._STAGE_BYTES", 1000)
-    store = FakeStore(fail=breaking(event, at))
+    store = MemoryStreams(fail=breaking(request_, at))
     options = FileOptions(max_open_partitions=open_partitions, rows_per_file=40)
     task = writer(store, numbers(1).schema, ("p",), options)
-    with pytest.raises(BrokenError):
+    with pytest.raises(StreamError, match=f"{request_} {at}"):
         write_all(task, numbers(600, 6), 100)
     assert store.left == []
     assert task._spill.bytes_on_disk == 0
@@ -415,11 +413,11 @@ def test_after_any_failure_everything_is_aborted(
 
 
 def test_an_upload_of_another_size_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = FakeStore()
-    monkeypatch.setattr(
-        "support.fake_stream.FakeStream.close",
-        lambda self: (self.data.pop(), setattr(self, "state", "closed")),
-    )
+    store = MemoryStreams()
+    told = DelayedOutputStream.upload.fget
+    assert told is not None
+    less = property(lambda stream: replace(told(stream), size=1))
+    monkeypatch.setattr(DelayedOutputStream, "upload", less)
     task = writer(store, numbers(1).schema)
     task.write(numbers(3))
     with pytest.raises(StreamError, match="uploaded"):
@@ -427,27 +425,32 @@ def test_an_upload_of_another_size_is_refused(monkeypatch: pytest.MonkeyPatch) -
     assert store.left == []
 
 
+def denied(*broken: str) -> MemoryStreams:
+    """Streams whose parts, aborts or both are refused."""
+    return MemoryStreams(lambda sent, _: Refused("AccessDenied") if sent in broken else None)
+
+
 def test_a_failing_abort_is_noted_and_hides_nothing() -> None:
-    store = FakeStore(
-        fail=breaking("close", 1), abort_error=lambda key: StreamError("left behind", key=key)
-    )
+    store = denied("UploadPart", "AbortUpload")
     task = writer(store, numbers(1).schema)
     task.write(numbers(3))
-    with pytest.raises(BrokenError) as caught:
+    with pytest.raises(StreamError, match="refused part 1") as caught:
         task.close()
-    assert any("left behind" in note for note in caught.value.__notes__)
+    assert any("may be left" in note for note in caught.value.__notes__)
 
 
 def test_several_failures_are_told_together() -> None:
-    def fail(event: str, count: int, key: str) -> None:
-        if event == "close":
-            raise BrokenError(key)
+    together = threading.Barrier(2, timeout=STUCK)
 
-    store = FakeStore(fail=fail)
+    def fail(sent: str, _: int) -> Refused | None:
+        return Refused(str(together.wait())) if sent == "UploadPart" else None
+
+    store = MemoryStreams(fail)
     task = writer(store, numbers(1).schema, ("p",))
     task.write(numbers(8, 2))
-    with pytest.raises(BrokenError):
+    with pytest.raises(StreamError) as caught:
         task.close()
+    assert any("another file of this task failed" in note for note in caught.value.__notes__)
     assert store.left == []
 
 
@@ -473,31 +476,31 @@ def test_files_that_wait_for_their_turn_are_not_begun_after_a_failure(
                 )
             return future
 
-    def fail(event: str, number: int, key: str) -> None:
-        if event == "close" and number == 1:
-            raise BrokenError(key)
-        if event == "close" and number == 2:
+    def fail(sent: str, number: int) -> None:
+        if (sent, number) == ("UploadPart", 1):
+            raise BrokenError(sent)
+        if (sent, number) == ("UploadPart", 2):
             last_was_cancelled.wait(60)
 
     monkeypatch.setattr(
         "zero_rename.committer.format.parquet.task_writer.ThreadPoolExecutor", OneByOne
     )
-    store = FakeStore(fail=fail)
+    store = MemoryStreams(fail=fail)
     task = writer(store, numbers(1).schema, ("p",))
     task.write(numbers(100, count))
-    with pytest.raises(BrokenError):
+    with pytest.raises(StreamError):
         task.close()
     assert last_was_cancelled.is_set()
-    assert store.events["close"] <= 2
+    assert store.driver.counts()["UploadPart"] <= 2
     assert store.left == []
 
 
 def test_an_interrupt_aborts_too() -> None:
-    def fail(event: str, count: int, key: str) -> None:
-        if event == "write":
+    def fail(sent: str, _: int) -> None:
+        if sent == "UploadPart":
             raise KeyboardInterrupt
 
-    store = FakeStore(fail=fail)
+    store = MemoryStreams(fail=fail)
     task = writer(store, numbers(1).schema)
     task.write(numbers(3))
     with pytest.raises(KeyboardInterrupt):
@@ -506,7 +509,7 @@ def test_an_interrupt_aborts_too() -> None:
 
 
 def test_abort_takes_back_finished_files() -> None:
-    store = FakeStore()
+    store = MemoryStreams()
     task = writer(store, numbers(1).schema, ("p",))
     task.write(numbers(10, 3))
     result = task.close()
@@ -515,13 +518,13 @@ def test_abort_takes_back_finished_files() -> None:
     assert task.abort() == ()
     assert store.left == []
     assert task.abort() == ()
-    assert all(stream.aborts == 1 for stream in store.streams)
+    assert store.driver.counts()["AbortUpload"] == 3
     with pytest.raises(StreamClosedError):
         task.close()
 
 
 def test_abort_tells_what_is_left() -> None:
-    store = FakeStore(abort_error=lambda key: StreamError("left", key=key))
+    store = denied("AbortUpload")
     task = writer(store, numbers(1).schema, ("p",))
     task.write(numbers(10, 3))
     task.close()
@@ -529,7 +532,7 @@ def test_abort_tells_what_is_left() -> None:
 
 
 def test_abort_before_any_file_is_silent() -> None:
-    store = FakeStore()
+    store = MemoryStreams()
     task = writer(store, numbers(1).schema)
     assert task.abort() == ()
     with pytest.raises(StreamClosedError):
@@ -539,7 +542,7 @@ def test_abort_before_any_file_is_silent() -> None:
 # -- what others read ----------------------------------------------------------------------------
 
 
-def publish(store: FakeStore, result: TaskResult, directory: Path) -> Path:
+def publish(store: MemoryStreams, result: TaskResult, directory: Path) -> Path:
     for file in result.files:
         path = directory / file.key
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -549,7 +552,7 @@ def publish(store: FakeStore, result: TaskResult, directory: Path) -> Path:
 
 def test_every_type_is_read_back_by_pyarrow_and_duckdb(tmp_path: Path) -> None:
     table = table_of(COLUMNS).append_column("day", pa.array(["a b", "x/y=z%", None]))
-    store = FakeStore()
+    store = MemoryStreams()
     task = writer(store, table.schema, ("day",))
     task.write(table)
     root = publish(store, task.close(), tmp_path)
@@ -585,7 +588,7 @@ def test_other_readers_find_the_same_text(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str]
 ) -> None:
     table = pa.table({"p": texts, "v": list(range(len(texts)))})
-    store = FakeStore()
+    store = MemoryStreams()
     task = writer(store, table.schema, ("p",))
     task.write(table)
     root = publish(store, task.close(), tmp_path_factory.mktemp("table"))
