@@ -87,13 +87,6 @@ def test_a_cleared_run_is_the_same_run_with_further_tries(worker: Airflow, notes
 
 @pytest.mark.airflow
 @pytest.mark.slow
-def test_a_failed_run_says_why(worker: Airflow, notes: Path) -> None:
-    with pytest.raises(DemoError, match=r"ended as failed"):
-        worker.run(date(2013, 2, 3), conf={"say": "fail"})
-
-
-@pytest.mark.airflow
-@pytest.mark.slow
 def test_a_dead_workers_run_is_retried_by_another(
     worker: Airflow, environment: dict[str, str], home: Path, notes: Path
 ) -> None:

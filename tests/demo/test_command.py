@@ -88,15 +88,6 @@ def test_the_users_server_gets_a_bucket_that_is_removed_afterwards(
     assert made.bucket not in names
 
 
-def test_the_embedded_server_counts_requests_and_takes_a_free_port(tmp_path: Path) -> None:
-    with store(tmp_path, {}) as one:
-        begun = one.requests()
-        one.client.put_object(Bucket=one.bucket, Key="k", Body=b"x")
-        assert one.requests() == (begun or 0) + 1
-        with store(tmp_path, {}) as other:
-            assert other.endpoint != one.endpoint
-
-
 def test_interrupting_leaves_nothing_running(tmp_path: Path) -> None:
     process = subprocess.Popen(
         command(tmp_path / "demo"),

@@ -92,10 +92,6 @@ def test_a_missing_and_an_unexpected_partition_are_differences(
     }
 
 
-def test_an_emptied_partition_is_looked_at_too(table: Table) -> None:
-    assert committed(table, ["year=2013/month=2/day=9"]) == {"year=2013/month=2/day=9": Content()}
-
-
 def test_files_and_uploads_beside_the_tables_are_found(
     table: Table, store: Store, s3_bucket: Any
 ) -> None:

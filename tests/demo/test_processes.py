@@ -44,20 +44,6 @@ def test_a_tree_is_killed_with_those_who_left_the_group() -> None:
     assert is_gone(child)
 
 
-def test_killing_what_is_gone_is_no_error() -> None:
-    with subprocess.Popen([sys.executable, "-c", ""]) as process:
-        process.wait()
-    assert kill_tree(process.pid) == 0
-
-
-def test_the_end_of_the_block_ends_the_tree(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", FAMILY + "time.sleep(600)"]
-    with started(command, os.environ, tmp_path / "log", stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        child = int(process.stdout.readline())
-    assert is_gone(child)
-
-
 def test_the_sweep_finds_orphans(tmp_path: Path) -> None:
     command = [sys.executable, "-c", FAMILY]
     with started(command, os.environ, tmp_path / "log", stdout=subprocess.PIPE) as process:

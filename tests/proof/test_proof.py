@@ -10,12 +10,10 @@ from xml.etree import ElementTree
 
 import pytest
 from proof import __main__ as command
-from proof import programs, simulated, walked
+from proof import programs, simulated
 from proof.outcome import Outcome, Verdict
 from proof.page import Page
 from simulation import catalogue
-from simulation.explore import Failure
-from simulation.invariants import Violation
 from walk.plan import make_plan
 from walk.walking import WalkFailure
 
@@ -46,13 +44,6 @@ class TestPage:
         assert "| simulation | FAILED | new | 2026-01-02 | 2 | a\\|b |" in text
         assert text.index("## simulation") < text.index("## s3a")
         assert text == _entered(page, "s3a", "old", "| a | table |")
-
-    def test_a_new_result_replaces_the_last(self, tmp_path: Path) -> None:
-        page = tmp_path / "proof.md"
-        _entered(page, "s3a", "old", "old details")
-        text = _entered(page, "s3a", "new", "new details")
-        assert "old" not in text
-        assert text == _entered(page, "s3a", "new", "new details")
 
 
 def test_parts_that_run_beside_each_other_keep_their_results(
@@ -100,12 +91,6 @@ def test_skipped_tests_are_no_proof(status: int, results: list[str], verdict: Ve
     assert ("no server" in "\n".join(outcome.details)) == ("skipped" in results)
 
 
-def test_a_violation_comes_back_from_its_process() -> None:
-    failure = Failure(Violation("completeness", "a row is gone"), ["a Put"], 7)
-    again = pickle.loads(pickle.dumps(failure))
-    assert (str(again), again.invariant) == (str(failure), "completeness")
-
-
 class TestSimulation:
     def test_too_few_states_are_no_proof(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SIMULATION_SEEDS", "2")
@@ -119,29 +104,8 @@ class TestSimulation:
         assert "states" in outcome.why
         assert any(name in line for line in outcome.details)
 
-    def test_a_broken_scenario_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(simulated, "EXHAUSTIVE", {"no such scenario": None})
-        monkeypatch.setattr(simulated, "BOUNDED", {})
-        monkeypatch.setattr(simulated, "WIDER", {})
-        monkeypatch.setattr(simulated, "RANDOM", {})
-        outcome = simulated.prove(1)
-        assert (outcome.verdict, outcome.why) == (Verdict.FAILED, "broken in: no such scenario")
-
 
 class TestWalk:
-    def test_each_seed_is_walked_from_however_short_the_time(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("WALK_SEEDS", "5 6")
-        monkeypatch.setenv("WALK_MINUTES", "0")
-        outcome = walked.prove(1)
-        assert outcome.verdict is Verdict.PASSED
-        assert outcome.command == 'WALK_SEEDS="5 6" WALK_MINUTES=0 make proof PARTS=walk'
-        assert [line.split("|")[1:3] for line in outcome.details[2:4]] == [
-            [" 5 ", " 1 "],
-            [" 6 ", " 1 "],
-        ]
-
     def test_a_walk_that_fails_is_told_with_its_plan(self) -> None:
         failure = WalkFailure(make_plan(7), "the end", ValueError("no rows"), ["  1 append: done"])
         again = pickle.loads(pickle.dumps(failure))

@@ -114,22 +114,6 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_changed_module_needs_no_set_up_and_a_new_one_does(checkout: Path) -> None:
-    before = bootstrap.modules()
-    (checkout / "committer" / "job.py").write_text("x = 2\n")
-    assert bootstrap.modules() == before
-    (checkout / "committer" / "new.py").write_text("")
-    assert bootstrap.modules() != before
-
-
-@pytest.mark.parametrize("name", ["pyproject.toml", bootstrap.LOCK])
-def test_changed_requirements_need_a_set_up(checkout: Path, name: str) -> None:
-    before = bootstrap.requirements()
-    with open(checkout / name, "a") as file:
-        file.write("\n# changed\n")
-    assert bootstrap.requirements() != before
-
-
 @pytest.fixture
 def commands(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is run in an environment that is up to date, instead of running it."""
@@ -189,15 +173,6 @@ def test_changed_requirements_are_installed_once_for_all_checkouts(
     assert len([c for c in commands if " -e . " in c]) == 2
 
 
-def test_packages_that_were_installed_in_part_are_installed_again(
-    commands: list[str], checkout: Path
-) -> None:
-    bootstrap.packages_stamp().unlink()
-    bootstrap.ensure_environment()
-    assert [c for c in commands if c.endswith(bootstrap.LOCK)]
-    assert bootstrap.packages_stamp().exists()
-
-
 def test_the_environment_has_the_modules_and_commands_of_the_packages(
     checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,33 +191,12 @@ def test_the_environment_has_the_modules_and_commands_of_the_packages(
     assert done.stdout.strip() == str(venv)
 
 
-def test_what_has_no_wheel_is_made_into_one_once(commands: list[str]) -> None:
-    entry = pinned("pyspark")
-    first, second = (bootstrap.wheel_of_source(Path("python"), entry) for _ in range(2))
-    assert (len(commands), first) == (1, second)
-    assert "--require-hashes" in commands[0]
-    assert first.name.startswith(entry.split()[0].replace("==", "-"))
-
-
 def test_a_package_without_a_hash_is_not_installed(commands: list[str], checkout: Path) -> None:
     with open(checkout / bootstrap.LOCK, "a") as file:
         file.write("\nintruder==1.0\n")
     with pytest.raises(SetupError, match=r"no hash of intruder==1.0; run make lock"):
         bootstrap.ensure_environment()
     assert not [c for c in commands if c.endswith(bootstrap.LOCK)]
-
-
-def test_the_class_archive_is_made_once_for_the_same_packages(
-    commands: list[str], checkout: Path
-) -> None:
-    for _ in range(2):
-        bootstrap.ensure_class_archive()
-    assert len([c for c in commands if "class_archive" in c]) == 1
-    commands.clear()
-    with open(checkout / bootstrap.LOCK, "a") as file:
-        file.write("\n# changed\n")
-    bootstrap.ensure_class_archive()
-    assert len([c for c in commands if "class_archive" in c]) == 1
 
 
 def test_a_failed_command_is_one_paragraph(checkout: Path) -> None:
@@ -259,10 +213,6 @@ def test_a_failed_command_is_one_paragraph(checkout: Path) -> None:
 def test_every_package_of_a_lock_file_has_a_hash(lock: Path) -> None:
     pinned = [line for line in lock.read_text("utf-8").splitlines() if "==" in line]
     assert len(bootstrap.lock_entries(lock)) == len(pinned)
-
-
-def test_the_lock_file_pins_the_installer() -> None:
-    assert pinned("uv").startswith("uv==")
 
 
 def pinned(name: str) -> str:

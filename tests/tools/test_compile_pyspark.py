@@ -38,18 +38,6 @@ def test_modules_are_imported_from_compiled_code_in_any_time_zone(archive: Path)
         assert f"{archive}/thing/inner.pyc" in done.stdout + done.stderr
 
 
-def test_sources_stay_and_a_second_time_changes_nothing(archive: Path) -> None:
-    add_compiled(archive)
-    with zipfile.ZipFile(archive) as made:
-        names = made.namelist()
-        assert made.read("thing/inner.py") == b"VALUE = 42\n"
-    assert sorted(names) == sorted(set(names))
-    assert "thing/tests/test_it.pyc" not in names
-    content = archive.read_bytes()
-    assert add_compiled(archive) == 0
-    assert archive.read_bytes() == content
-
-
 def test_other_links_to_the_archive_keep_what_they_had(archive: Path) -> None:
     # Installers link one file into many environments.
     other = archive.with_name("cache.zip")

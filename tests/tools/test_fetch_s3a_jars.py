@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -60,12 +59,6 @@ def test_they_are_fetched_once(run: Any) -> None:
     ]
 
 
-def test_spark_has_a_way_of_its_own_where_maven_fails(run: Any) -> None:
-    run.brings = {"java": BODY}
-    assert fetch_s3a_jars.fetch_jars()
-    assert run.asked == ["mvn", "java"]
-
-
 @pytest.mark.parametrize("brings", [{}, {"mvn": b"another", "java": b"another"}])
 def test_what_cannot_be_had_is_not_kept(run: Any, brings: dict[str, bytes]) -> None:
     run.brings = brings
@@ -75,18 +68,6 @@ def test_what_cannot_be_had_is_not_kept(run: Any, brings: dict[str, bytes]) -> N
     assert "apt-get install maven" in str(caught.value)
     assert fetch_s3a_jars.cached_jars() is None
     assert list(fetch_s3a_jars.jars_folder().iterdir()) == []
-
-
-def test_a_jar_that_was_changed_is_looked_at_again(run: Any) -> None:
-    (path, _) = fetch_s3a_jars.fetch_jars()
-    path.write_bytes(b"changed")
-    assert fetch_s3a_jars.cached_jars() is None
-    fetch_s3a_jars.fetch_jars()
-    assert path.read_bytes() == BODY
-    os.utime(path, ns=(1, 1))
-    assert fetch_s3a_jars.cached_jars() is None
-    run.brings = {}
-    assert fetch_s3a_jars.fetch_jars(), "touched, and still the pinned one"
 
 
 def test_the_pinned_versions_belong_together() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from torture.inspection import inspect
 from torture.loads import Difference, Ledger, Load
-from torture.phases import Phase, Target, Tracker
+from torture.phases import Phase, Target
 from torture.proxy import Seen
 from torture.servers import Store
 
@@ -20,14 +20,6 @@ LOAD = Load(1, "append", (1, 2), rows=2, rows_per_file=1)
 
 
 class TestLedger:
-    def test_appended_rows_add_up(self) -> None:
-        ledger = Ledger()
-        ledger.commit("a", LOAD)
-        ledger.commit("b", replace(LOAD, number=2))
-        assert ledger.expected() == Counter(LOAD.row_ids()) + Counter(
-            replace(LOAD, number=2).row_ids()
-        )
-
     def test_a_replace_takes_only_its_partitions(self) -> None:
         ledger = Ledger()
         ledger.commit("a", LOAD)
@@ -124,12 +116,6 @@ LIFE = [
     (seen("ListMultipartUploads", ""), Phase.CLOSING),
     (seen("DeleteObject", f"_zero_rename/open/{JOB}.json"), Phase.CLOSING),
 ]
-
-
-def test_phases_are_told_from_requests() -> None:
-    tracker = Tracker()
-    assert [tracker.follow(request) for request, _ in LIFE] == [phase for _, phase in LIFE]
-    assert tracker.job == JOB
 
 
 @pytest.mark.parametrize(
