@@ -43,14 +43,14 @@ from simulation.scenarios import (
     witness,
     writer,
 )
-from simulation.sim_store import Behaviour
 
+from support.memory_store import Behaviour
 from zero_rename.committer import Mode, OnConflict, OnRepeat, SuccessMarkers
 from zero_rename.committer.commit.state.context import Limits
 
 APPEND, REPLACE, FAIL = Mode.APPEND, Mode.REPLACE, Mode.FAIL_IF_EXISTS
-RESURRECTS = Behaviour(resurrects=True, delete_conditions=False)
-MINIO = Behaviour(delete_conditions=False, lists_by_prefix=False)
+RESURRECTS = Behaviour(complete_again="resurrect", conditional_delete=False)
+MINIO = Behaviour(conditional_delete=False, lists_uploads=False)
 UNMARKED: dict[str, Any] = {"success_markers": SuccessMarkers.NONE}
 INDEXED: dict[str, Any] = {"limits": Limits(heads_besides_index=0)}
 SMALL: dict[str, Any] = {"limits": Limits(decisions_per_head=1, files_per_object=1)}

@@ -13,9 +13,10 @@ from simulation.frontier import Move, Scattered, Thorough, Trace
 from simulation.invariants import Violation
 from simulation.judge import Judge
 from simulation.program import Ids, State
-from simulation.sim_store import Behaviour, Store, apply
+from simulation.sim_store import Store, apply
 from simulation.world import Merging, Participant, Seen, Turn, World
 
+from support.memory_store import Behaviour
 from zero_rename.committer.commit.state.context import Context
 from zero_rename.committer.store import requests as s
 

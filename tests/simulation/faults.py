@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from simulation.sim_store import Behaviour, Store, apply
+from simulation.sim_store import Store, apply
 
+from support.memory_store import Behaviour
 from zero_rename.committer import StoreFullError, StoreRefusedError, StoreUnreachableError
 from zero_rename.committer.store import requests as s
 

@@ -20,8 +20,9 @@ from itertools import pairwise
 from typing import Any
 
 from simulation.program import Node
-from simulation.sim_store import SETTLED, Object, Store
+from simulation.sim_store import SETTLED, Store
 
+from support.memory_store import StoredObject
 from zero_rename.committer import (
     UNPARTITIONED,
     Committed,
@@ -85,7 +86,7 @@ def decision_of(store: Store, job: str) -> Decision | None:
     return decision
 
 
-def _before_settled(store: Store, key: str) -> Object | None:
+def _before_settled(store: Store, key: str) -> StoredObject | None:
     return store.objects.get(SETTLED + key) or store.objects.get(key)
 
 

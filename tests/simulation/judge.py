@@ -30,12 +30,12 @@ from simulation.invariants import (
 from simulation.kept import check_kept, keepers_before, kept_files
 from simulation.program import Ids, Node
 from simulation.rewritten import check_rewritten
-from simulation.sim_store import Behaviour, Store, apply
+from simulation.sim_store import Store, apply
 from simulation.symlinked import check_symlinked_files, check_symlinks
 from simulation.visible import check_visible
 from simulation.world import Participant, World
 
-from support.memory_store import flatten
+from support.memory_store import Behaviour, flatten
 from zero_rename.committer import (
     Committed,
     DataLostError,
@@ -133,12 +133,12 @@ class Judge:
         check_step(before, after)
         check_not_reborn(before, after)
         check_columns(before, after)
-        check_visible(before, after, self._behaviour.delete_conditions)
+        check_visible(before, after, self._behaviour.conditional_delete)
         check_symlinked_files(before, after)
         check_kept(before, after, self._keepers)
         if owner is not None:
             check_owner(before, after, owner, process)
-        if after.clock != before.clock:
+        if after.ticks != before.ticks:
             prefix = ROOT.decisions_prefix
             for key in after.objects.keys() - before.objects.keys():
                 if key.startswith(prefix) and key.endswith(".json"):

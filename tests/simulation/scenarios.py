@@ -14,9 +14,10 @@ from simulation.invariants import ROOT
 from simulation.judge import PROMISED, run_to_end
 from simulation.program import Ids, Program
 from simulation.rewritten import rewriting
-from simulation.sim_store import EMPTY, Behaviour, Store, apply
+from simulation.sim_store import EMPTY, Store, apply
 from simulation.world import Participant
 
+from support.memory_store import Behaviour
 from zero_rename.committer import Context, JobSpec, Mode, OnConflict, Owner, SuccessMarkers, Waiting
 from zero_rename.committer.commit.commit import abort_job, commit_job
 from zero_rename.committer.commit.index.write_index import write_index

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 from simulation.program import Program
-from simulation.sim_store import EMPTY, Behaviour, apply
+from simulation.sim_store import EMPTY, apply
 from simulation.world import Merging, Participant, Seen, World
 
+from support.memory_store import Behaviour
 from zero_rename.committer.store.requests import Absent, Clock, Found, Get, Put, Wait
 
 HEAD = "t/_zero_rename/heads/day=1.json"

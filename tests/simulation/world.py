@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 from simulation.invariants import has_lost_the_store, never_deleted, told
 from simulation.program import Program, State
-from simulation.sim_store import Behaviour, Store, apply
+from simulation.sim_store import Store, apply
 
+from support.memory_store import Behaviour
 from zero_rename.committer.store import requests as s
 
 _MASK = (1 << 128) - 1
@@ -71,7 +72,7 @@ class World(NamedTuple):
     def key(self) -> int:
         """What tells states apart, but for what may still go wrong in them: :attr:`budget`."""
         late = tuple(map(repr, self.late))
-        known = (self.store.clock, self.states, self.dead, late, self.turn)
+        known = (self.store.ticks, self.states, self.dead, late, self.turn)
         rest = hash(known) & ((1 << 64) - 1)
         return (self.store.digest ^ (rest * 0x9E3779B97F4A7C15)) & _MASK
 

@@ -6,13 +6,13 @@ the protocol, so it is deterministic: no threads, no randomness, time from a clo
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from zero_rename.committer.format.records.store_facts import StoreFacts
 from zero_rename.committer.store import requests as s
 from zero_rename.committer.store.lifecycle import LifecycleRule
 from zero_rename.committer.store.scheduler import Scheduler
@@ -85,6 +85,16 @@ class Behaviour:
     page: int = 1000
     server_name: str = "MemoryStore"
 
+    @property
+    def facts(self) -> StoreFacts:
+        """What a probe finds."""
+        return StoreFacts(
+            server=self.server_name,
+            complete_resurrects=self.complete_again == "resurrect",
+            conditional_delete=self.conditional_delete,
+            uploads_by_prefix=self.lists_uploads,
+        )
+
 
 class MemoryStore:
     """The bucket. ``apply`` carries out one request and answers as S3 would.
@@ -103,28 +113,12 @@ class MemoryStore:
         #: Completed uploads, for a store that completes them again.
         self.completed: dict[str, StoredUpload] = {}
         self._count = 0
-        self._calls: dict[type, Callable[[Any], Any]] = {
-            s.Get: self._get,
-            s.Head: lambda r: self._look(r.key),
-            s.Put: self._put,
-            s.Delete: self._delete,
-            s.DeleteMany: self._delete_many,
-            s.ListObjects: self._list_objects,
-            s.ListUploads: self._list_uploads,
-            s.ListParts: self._list_parts,
-            s.ListLifecycleRules: lambda _: s.LifecycleRules(self.rules),
-            s.PutLifecycleRule: self._put_lifecycle_rule,
-            s.CreateUpload: self._create_upload,
-            s.UploadPart: self._upload_part,
-            s.CompleteUpload: self._complete_upload,
-            s.AbortUpload: self._abort_upload,
-        }
 
     def apply(self, request: Any) -> Any:
-        return self._calls[type(request)](request)
+        return getattr(self, _CALLS[type(request)])(request)
 
     def copy(self) -> MemoryStore:
-        """An independent store of the same content, sharing the clock: for exploring branches."""
+        """An independent store of the same content, sharing the clock."""
         other = MemoryStore(self.clock, self.behaviour)
         # The values are never changed in place.
         other.objects = dict(self.objects)
@@ -140,37 +134,57 @@ class MemoryStore:
     def upload_keys(self, prefix: str = "") -> list[str]:
         return sorted(u.key for u in self.uploads.values() if u.key.startswith(prefix))
 
+    # What a subclass does in another way.
+
     def _now(self) -> float:
         # HTTP dates have whole seconds.
         return float(int(self.clock()))
 
+    def _written(self, key: str) -> float:
+        """When what is written now will have been."""
+        return self._now()
+
+    def _etag(self, body: bytes) -> str:
+        return hashlib.md5(body, usedforsecurity=False).hexdigest()
+
+    def _new_upload_id(self, key: str) -> str:
+        self._count += 1
+        return f"upload-{self._count:06d}"
+
+    def _set(self, kind: str, name: str, value: Any) -> None:
+        """Put a value in the place of what is under a name, or with ``None`` take that away.
+
+        :param kind: ``objects``, ``uploads`` or ``completed``.
+        """
+        known = getattr(self, kind)
+        known.pop(name, None)
+        if value is not None:
+            known[name] = value
+
+    # The requests.
+
     def _get(self, request: s.Get) -> s.Found | s.Absent | s.Refused:
-        found = self._look(request.key)
-        if isinstance(found, s.Absent):
-            return found
-        if request.if_match is not None and request.if_match != found.etag:
+        stored = self.objects.get(request.key)
+        if stored is None:
+            return s.Absent(self._now())
+        if request.if_match is not None and request.if_match != stored.etag:
             return s.Refused("PreconditionFailed")
-        body = self.objects[request.key].body
+        body = stored.body
         if request.part is not None:
             if request.part.first >= len(body):
                 return s.Refused("InvalidRange")
             body = body[request.part.first : request.part.last + 1]
         elif len(body) > request.most:
             body = body[: request.most + 1]
-        return replace(found, body=body)
+        return self._found(request.key, stored, body)
 
-    def _look(self, key: str) -> s.Found | s.Absent:
-        found = self.objects.get(key)
-        if found is None:
-            return s.Absent(self._now())
-        return s.Found(
-            key,
-            found.etag,
-            len(found.body),
-            found.last_modified,
-            self._now(),
-            metadata=copy.copy(found.metadata),
-        )
+    def _head(self, request: s.Head) -> s.Found | s.Absent:
+        stored = self.objects.get(request.key)
+        return s.Absent(self._now()) if stored is None else self._found(request.key, stored, b"")
+
+    def _found(self, key: str, stored: StoredObject, body: bytes) -> s.Found:
+        size, since = len(stored.body), stored.last_modified
+        return s.Found(key, stored.etag, size, since, self._now(), body, stored.metadata)
 
     def _refused(self, key: str, if_match: str | None, if_none_match: bool) -> s.Refused | None:
         found = self.objects.get(key)
@@ -189,10 +203,10 @@ class MemoryStore:
             refused = self._refused(request.key, request.if_match, request.if_none_match)
             if refused is not None:
                 return refused
-        etag = hashlib.md5(request.body, usedforsecurity=False).hexdigest()
-        self.objects[request.key] = StoredObject(
-            bytes(request.body), etag, self._now(), content_type=request.content_type
-        )
+        body, key = bytes(request.body), request.key
+        etag = self._etag(body)
+        made = StoredObject(body, etag, self._written(key), content_type=request.content_type)
+        self._set("objects", key, made)
         return s.Done(etag, self._now())
 
     def _delete(self, request: s.Delete) -> s.Done | s.Refused:
@@ -200,7 +214,8 @@ class MemoryStore:
             refused = self._refused(request.key, request.if_match, False)
             if refused is not None and refused.code != "NoSuchKey":
                 return refused
-        self.objects.pop(request.key, None)
+        if request.key in self.objects:
+            self._set("objects", request.key, None)
         return s.Done(date=self._now())
 
     def _delete_many(self, request: s.DeleteMany) -> s.Deleted:
@@ -257,15 +272,18 @@ class MemoryStore:
         sizes = [len(upload.parts[number][1]) for number in page]
         return s.PartsPage(len(page), sum(sizes), page[-1] if more else None)
 
+    def _list_lifecycle_rules(self, _: s.ListLifecycleRules) -> s.LifecycleRules:
+        return s.LifecycleRules(self.rules)
+
     def _put_lifecycle_rule(self, request: s.PutLifecycleRule) -> s.Done:
         others = (rule for rule in self.rules if rule.name != request.rule.name)
         self.rules = (*others, request.rule)
         return s.Done(date=self._now())
 
     def _create_upload(self, request: s.CreateUpload) -> s.Created:
-        self._count += 1
-        upload_id = f"upload-{self._count:06d}"
-        self.uploads[upload_id] = StoredUpload(request.key, self._now(), request.settings)
+        upload_id = self._new_upload_id(request.key)
+        upload = StoredUpload(request.key, self._written(request.key), request.settings)
+        self._set("uploads", upload_id, upload)
         return s.Created(upload_id)
 
     def _upload_of(self, key: str, upload_id: str) -> StoredUpload | None:
@@ -277,9 +295,9 @@ class MemoryStore:
         if upload is None:
             return s.Refused("NoSuchUpload")
         body = bytes(request.body)
-        etag = hashlib.md5(body, usedforsecurity=False).hexdigest()
+        etag = self._etag(body)
         parts = {**upload.parts, request.number: (etag, body)}
-        self.uploads[request.upload_id] = replace(upload, parts=parts)
+        self._set("uploads", request.upload_id, replace(upload, parts=parts))
         return s.Done(etag, self._now())
 
     def _complete_upload(self, request: s.CompleteUpload) -> s.Done | s.Refused:
@@ -305,29 +323,47 @@ class MemoryStore:
         if any(len(body) < self.behaviour.smallest_part for body in bodies[:-1]):
             return s.Refused("EntityTooSmall")
         digests = b"".join(bytes.fromhex(etag) for etag in request.etags)
-        md5 = hashlib.md5(digests, usedforsecurity=False).hexdigest()
         settings = upload.settings
         made = StoredObject(
             b"".join(bodies),
-            f"{md5}-{len(bodies)}",
-            self._now(),
+            f"{self._etag(digests)}-{len(bodies)}",
+            self._written(request.key),
             dict(settings.metadata),
             storage_class=settings.storage_class,
             tags=dict(settings.tags),
             upload_id=request.upload_id,
         )
-        self.objects[request.key] = made
-        self.uploads.pop(request.upload_id, None)
-        self.completed[request.upload_id] = upload
+        self._set("objects", request.key, made)
+        if request.upload_id in self.uploads:
+            self._set("uploads", request.upload_id, None)
+            self._set("completed", request.upload_id, upload)
         return s.Done(made.etag, self._now())
 
     def _abort_upload(self, request: s.AbortUpload) -> s.Done | s.Refused:
         if self._upload_of(request.key, request.upload_id) is None:
             return s.Refused("NoSuchUpload")
-        del self.uploads[request.upload_id]
+        self._set("uploads", request.upload_id, None)
         if self.behaviour.removes_on_abort:
-            self.objects.pop(request.key, None)
+            self._set("objects", request.key, None)
         return s.Done(date=self._now())
+
+
+_CALLS: dict[type, str] = {
+    s.Get: "_get",
+    s.Head: "_head",
+    s.Put: "_put",
+    s.Delete: "_delete",
+    s.DeleteMany: "_delete_many",
+    s.ListObjects: "_list_objects",
+    s.ListUploads: "_list_uploads",
+    s.ListParts: "_list_parts",
+    s.ListLifecycleRules: "_list_lifecycle_rules",
+    s.PutLifecycleRule: "_put_lifecycle_rule",
+    s.CreateUpload: "_create_upload",
+    s.UploadPart: "_upload_part",
+    s.CompleteUpload: "_complete_upload",
+    s.AbortUpload: "_abort_upload",
+}
 
 
 def flatten(work: s.Work[T]) -> s.Step[T]:
