@@ -14,7 +14,7 @@ import typer
 from ..committer import AdoptAction, Outcome, PurgeAction, RepairAction, Table
 from ..committer.commit.state.old_records import KEPT_FOR
 from ..committer.errors import counted
-from . import catalog, compact, conflicts, gc, s3a, s3a_check, s3a_recover, uploads
+from . import catalog, compact, conflicts, gc, s3a, uploads
 from .ages import DAY, age_option
 from .output import DRY, EXIT_CODES, Apply, AsJson, Exit, Url, plain, print_rows, refusals, say
 from .policy import lifecycle, policy
@@ -35,10 +35,10 @@ app.command()(conflicts.resolve)
 app.command()(policy)
 app.command()(lifecycle)
 app.command()(s3a.checks)
-app.command()(s3a_check.s3a_check)
+app.command()(s3a.s3a_check)
 app.command()(s3a.committers)
-app.command()(s3a_recover.s3a_jobs)
-app.command()(s3a_recover.s3a_recover)
+app.command()(s3a.s3a_jobs)
+app.command()(s3a.s3a_recover)
 app.add_typer(uploads.app, name="uploads")
 app.add_typer(catalog.app, name="catalog")
 

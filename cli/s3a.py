@@ -1,14 +1,60 @@
-"""The commands about Hadoop's S3A committers that ask no store: what is checked, what is set."""
+"""The commands about Hadoop's S3A committers: what is set and checked, what their jobs left."""
 
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..committer.errors import InvalidInputError
-from .output import AsJson, print_rows, refusals
+from .ages import age_option
+from .output import DRY, Apply, AsJson, Exit, Url, plain, print_rows, refusals, say
+
+if TYPE_CHECKING:
+    from ..s3a.checks import JobFacts
+    from ..s3a.hadoop.effective_settings import Setting
+    from ..s3a.recovery.plan import RecoveryOptions
+    from ..s3a.recovery.recover import RecoveredJob
+
+_ABOUT = {
+    "zero_rename": "this package's own: atomic by partition, recovers by itself",
+    "magic": "Hadoop's: tasks write uploads, the job completes them; for large files",
+    "directory": "Hadoop's: by local disk and a shared file system; for many small files",
+    "partitioned": "the same, and replaces the partitions that rows arrived for",
+}
+Patience = Annotated[
+    float | None,
+    age_option(
+        "The silence after which a job of which nothing else is known counts as dead. Longer than "
+        "the longest task: one that writes a file is silent. Default: such a job stays unknown."
+    ),
+]
+Dead = Annotated[
+    list[str] | None,
+    typer.Option(metavar="UUID", help="A job, or a run, whose application is known to have ended."),
+]
+Folder = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PARTITION",
+        help="A partition that jobs write to as their destination, as a path below the table.",
+    ),
+]
+Deep = Annotated[
+    bool, typer.Option("--deep", help="List the whole table: a request per thousand files.")
+]
+Staging = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Where the directory and partitioned committers keep their pending sets: "
+        "fs.s3a.committer.staging.tmp.path, as a path, an hdfs:// URL, or a copy. Without them a "
+        "job of theirs that died in its commit can only be left, or given up.",
+    ),
+]
 
 
 def checks(
@@ -21,8 +67,7 @@ def checks(
     as_json: AsJson = False,
 ) -> None:
     """List what is checked of S3A settings before a job is submitted; docs/s3a.md says why."""
-    from ..s3a.checks.run import CHECKS
-    from ..s3a.checks.table import ALL
+    from ..s3a.checks import ALL, CHECKS
 
     known = {check.id: check for check in CHECKS}
     with refusals():
@@ -72,9 +117,198 @@ def check_word(committer: str | None, words: tuple[str, ...]) -> None:
         )
 
 
-_ABOUT = {
-    "zero_rename": "this package's own: atomic by partition, recovers by itself",
-    "magic": "Hadoop's: tasks write uploads, the job completes them; for large files",
-    "directory": "Hadoop's: by local disk and a shared file system; for many small files",
-    "partitioned": "the same, and replaces the partitions that rows arrived for",
-}
+def s3a_check(
+    conf_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--conf-file", metavar="FILE", help="A properties file, such as spark-defaults.conf."
+        ),
+    ] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="As spark-submit's; wins over the file."),
+    ] = None,
+    hadoop_conf: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where core-site.xml is, as HADOOP_CONF_DIR."),
+    ] = None,
+    committer: Annotated[
+        str | None,
+        typer.Option(help="The committer that is wanted. Default: the one that the settings name."),
+    ] = None,
+    destination: Annotated[
+        str, typer.Option(metavar="URL", help="What will be written: s3a://bucket/table.")
+    ] = "",
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="Pass this check over, as spark.zero_rename.s3a.accept."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check S3A settings from files: what would be refused, what warned of. Exit code 1: errors."""
+    from ..s3a.checks import Severity, inspect
+
+    with refusals():
+        found = inspect(_facts(conf_file, conf or (), hadoop_conf, committer, destination, accept))
+    rows = [(f.check.id, f.check.severity, f.check.title, f.detail, f.check.remedy) for f in found]
+    names = ("check", "severity", "title", "detail", "remedy")
+    documents = [dict(zip(names, row, strict=True)) for row in rows]
+    columns, shown = ("check", "severity", "what is wrong", "where"), [row[:4] for row in rows]
+    print_rows(as_json, columns, shown, documents, "Nothing is wrong with these settings.")
+    if any(finding.check.severity is Severity.ERROR for finding in found):
+        raise typer.Exit(Exit.LOOK)
+
+
+def _facts(
+    conf_file: Path | None,
+    conf: Sequence[str],
+    hadoop_conf: Path | None,
+    committer: str | None,
+    destination: str,
+    accept: Sequence[str] | None,
+) -> JobFacts:
+    from ..s3a.checks import ACCEPT_KEY, ALL, JobFacts
+    from ..s3a.hadoop import effective_settings as layers
+    from ..s3a.hadoop.setting_files import hadoop_layer, read_properties
+
+    if conf_file is None and not conf and hadoop_conf is None:
+        raise InvalidInputError(
+            "There is nothing to check.", remedy="Give --conf-file, --conf or --hadoop-conf."
+        )
+    check_word(committer, ALL)
+    given = [
+        ("--accept", {ACCEPT_KEY: ",".join(accept)} if accept else {}),
+        ("--conf", dict(map(_pair, conf))),
+        (layers.SPARK_DEFAULTS, read_properties(conf_file) if conf_file is not None else {}),
+        hadoop_layer({"HADOOP_CONF_DIR": str(hadoop_conf)} if hadoop_conf is not None else {}),
+    ]
+    bucket = destination.partition("://")[2].partition("/")[0]
+    settings = layers.effective(given, bucket or None)
+    master = settings.get("spark.master")
+    return JobFacts(
+        committer=committer or _named(settings),
+        settings=settings,
+        destination=destination,
+        is_cluster=None if master is None else not master.value.startswith("local"),
+    )
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not sign or not key:
+        raise InvalidInputError(f"--conf {text!r} has no value after an equals sign.")
+    return key, value
+
+
+def _named(settings: Mapping[str, Setting]) -> str:
+    """The committer of the settings; magic where they name none that is known, so that the name is
+    found wrong."""
+    from ..s3a.hadoop.settings import NAME_KEY
+
+    name = settings[NAME_KEY].value
+    return name if name in ("directory", "partitioned") else "magic"
+
+
+def s3a_jobs(
+    table: Url,
+    patience: Patience = None,
+    dead: Dead = None,
+    folder: Folder = None,
+    deep: Deep = False,
+    staging: Staging = None,
+    as_json: AsJson = False,
+) -> None:
+    """List what jobs of the S3A committers left, and whether they live."""
+    from ..s3a.recovery.plan import RecoveryOptions
+
+    options = RecoveryOptions(
+        patience=patience,
+        dead=frozenset(dead or ()),
+        folders=tuple(folder or ()),
+        deep=deep,
+        staging=staging,
+    )
+    found = _run(table, options)
+    columns = ("job", "left", "state", "silent for, s", "run", "tasks", "files", "written")
+    columns += ("outstanding", "unsure", "other uploads", "destination", "why")
+    rows = [_cells(job, columns, job.state_reason) for job in found]
+    print_rows(as_json, columns, rows, plain(found), "Nothing is left of S3A jobs.")
+
+
+def s3a_recover(
+    table: Url,
+    job: Annotated[
+        list[str] | None, typer.Option(metavar="UUID", help="Only this job; may be repeated.")
+    ] = None,
+    apply: Apply = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Act on jobs too of which it is not known if they live."),
+    ] = False,
+    patience: Patience = None,
+    dead: Dead = None,
+    roll_back: Annotated[
+        bool, typer.Option("--roll-back", help="Roll back, even where forward would do.")
+    ] = False,
+    roll_forward: Annotated[
+        bool,
+        typer.Option(
+            "--roll-forward",
+            help="Where another job committed since, or ETags cannot be compared, and only you "
+            "can tell: it was no retry, the files are the job's.",
+        ),
+    ] = False,
+    folder: Folder = None,
+    deep: Deep = False,
+    staging: Staging = None,
+    as_json: AsJson = False,
+) -> None:
+    """Roll dead jobs of the S3A committers forward or back; say which, and why."""
+    from ..s3a.recovery.plan import Action, RecoveryOptions
+    from ..s3a.recovery.recover import UNSETTLED, JobOutcome
+
+    with refusals():
+        if roll_back and roll_forward:
+            raise InvalidInputError("A job cannot be rolled both back and forward.")
+    forward = Action.FORWARD if roll_forward else None
+    options = RecoveryOptions(
+        apply=apply,
+        force=force,
+        patience=patience,
+        dead=frozenset(dead or ()),
+        direction=Action.BACK if roll_back else forward,
+        jobs=frozenset(job) if job else None,
+        folders=tuple(folder or ()),
+        deep=deep,
+        staging=staging,
+    )
+    found = _run(table, options)
+    columns = ("job", "state", "outcome", "files", "completed", "removed", "aborted", "marker")
+    columns += ("why",)
+    why = "{0.reason} ({0.state}: {0.state_reason})"
+    rows = [_cells(one, columns, why.format(one)) for one in found]
+    print_rows(as_json, columns, rows, plain(found), "Nothing is left of S3A jobs.")
+    for one in found:
+        for key in one.kept:
+            say(f"{one.job}: left {key}")
+    planned = (JobOutcome.WOULD_ROLL_FORWARD, JobOutcome.WOULD_ROLL_BACK)
+    if any(one.outcome in planned for one in found):
+        say(DRY)
+    if any(one.outcome in UNSETTLED for one in found):
+        raise typer.Exit(Exit.LOOK)
+
+
+def _run(table: str, options: RecoveryOptions) -> tuple[RecoveredJob, ...]:
+    from ..committer import Table
+    from ..s3a.recovery.recover import recover_jobs
+
+    with refusals():
+        opened = Table(table)
+        return opened.run(recover_jobs(opened.root, options))
+
+
+def _cells(job: RecoveredJob, columns: Sequence[str], why: str) -> list[Any]:
+    """Those of a job's fields that the columns name, and some that are put together."""
+    run = job.owner.run_id or job.owner.application
+    made = {"run": run, "silent for, s": f"{job.silent_for:.0f}", "other uploads": job.extra}
+    return [{**vars(job), **made, "why": why}[name] for name in columns]

@@ -14,7 +14,7 @@ from ..orchestration.runs.reports import text_table
 from ..provider.compat import AirflowRuntimeError, asks_states
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..s3a.recovery.liveness import State
-from ..s3a.recovery.options import Action, RecoveryOptions
+from ..s3a.recovery.plan import Action, RecoveryOptions
 from ..s3a.recovery.recover import UNSETTLED, RecoveredJob, recover_jobs
 from ..s3a.runs.try_record import TryRecord
 from .maintenance import _seconds, _TableMaintenance

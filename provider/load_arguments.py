@@ -13,11 +13,10 @@ from ..orchestration.runs.partitions import (
     listed_partitions,
 )
 from ..orchestration.runs.task_run import check_on_repeat
-from ..orchestration.s3a.options import check_options
 from ..orchestration.submit.credentials import refuse_in_arguments, refuse_in_settings
 from ..orchestration.table_names import check_catalog, check_table_name
 from ..orchestration.templates import check_texts, is_known
-from ..s3a.hadoop.settings import check_committer
+from ..s3a.hadoop.settings import check_committer, check_options
 from .task_context import ANY, no_partition
 
 #: Arguments that are texts once they are rendered.

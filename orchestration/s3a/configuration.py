@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...committer.format.job_spec import Mode
 from ...committer.format.layout import TableRoot
-from ...s3a.checks.run import JobFacts, inspect, refuse
+from ...s3a.checks import JobFacts, inspect, refuse
 from ...s3a.hadoop import effective_settings as layers
 from ...s3a.hadoop.setting_files import hadoop_layer, read_properties
 from ...s3a.hadoop.settings import (
@@ -19,13 +19,13 @@ from ...s3a.hadoop.settings import (
     PARTITION_OVERWRITE_KEY,
     Committer,
     S3ASettings,
+    check_options,
 )
 from ...s3a.runs import ledger
 from ...s3a.write_plan import PlannedWrite, native_table_refused, plan
 from ..submit.preflight import find_spark
 from ..submit.properties import default_properties
 from ..submit.submission import Cluster
-from .options import check_options
 
 if TYPE_CHECKING:
     from ...committer import Table

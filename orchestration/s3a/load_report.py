@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...committer.errors import VerificationError
 from ...committer.format.job_spec import NOBODY
 from ...committer.format.layout import TableRoot
-from ...s3a.hadoop.job_reports import read_marker
+from ...s3a.hadoop.job_traces import read_marker
 from ...s3a.runs import ledger
 from ...s3a.runs.try_record import COMMITTED, TryRecord, WriteRecord
 from ...s3a.verification.contents import CommittedWrite, Contents, marker_job, verified

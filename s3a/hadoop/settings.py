@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
+from typing import Any
 
 from ...committer.errors import InvalidInputError
 from ...committer.format.job_spec import Mode
@@ -217,6 +218,24 @@ class S3ASettings:
                 STAGING_KEY: self.staging_dir,
             }
         return made
+
+
+#: Members of :class:`S3ASettings` that the operator sets itself.
+_OPERATORS = frozenset({"committer", "uuid", "endpoint", "region", "path_style"})
+#: What ``s3a_options`` may have.
+S3A_OPTIONS = tuple(f.name for f in fields(S3ASettings) if f.name not in _OPERATORS)
+
+
+def check_options(given: Mapping[str, Any]) -> None:
+    """:raises InvalidInputError: an option that does not exist."""
+    for name in given:
+        if name not in S3A_OPTIONS:
+            why = " is said otherwise" if name in _OPERATORS else " does not exist"
+            raise InvalidInputError(
+                f"s3a_options[{name!r}]{why}; nothing was submitted.",
+                remedy=f"There are {', '.join(S3A_OPTIONS)}. Endpoint and region come from the AWS "
+                "connection, the rest of Hadoop's options by conf.",
+            )
 
 
 def check_committer(word: str) -> str:

@@ -33,15 +33,12 @@ from ...committer.store.requests import (
     Step,
     Unknown,
 )
-from ..hadoop.job_reports import read_marker
-from ..hadoop.uploads import uploads_below
+from ..hadoop.job_traces import read_marker, uploads_below
 from ..runs.ledger import note_recovered
 from .direction import Direction, StandingDirection, decide, direction_key, withdraw
 from .job_files import PlannedFile, Presence
-from .leftover_job import LeftoverJob
-from .leftovers import activity
-from .options import Action
-from .plan import Plan
+from .leftovers import LeftoverJob, activity
+from .plan import Action, Plan
 
 _TRIES = Backoff(tries=16, first=0.5, cap=8.0)
 _MARKER_UNKNOWN = "unknown"

@@ -12,7 +12,7 @@ from ...committer.store.listing import list_objects
 from ...committer.store.requests import All, Found, Head, ListedObject, Step
 from ..hadoop.commit_files import PendingCommit
 from ..hadoop.magic_paths import is_magic, is_staged_name, uuids_in_name
-from .leftover_job import Kind, LeftoverJob
+from .leftovers import Kind, LeftoverJob
 
 
 class Presence(StrEnum):

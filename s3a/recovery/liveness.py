@@ -14,7 +14,7 @@ from enum import StrEnum
 from ...committer.format.job_spec import NOBODY, Owner
 from ..runs.ledger import NO_TRIES, OpenTries
 from ..runs.try_record import PATIENCE, Known, TryRecord, is_of
-from .leftover_job import Kind, LeftoverJob
+from .leftovers import Kind, LeftoverJob
 
 #: Seconds of silence below which a job counts as live where nobody says otherwise.
 QUIET = 3600.0

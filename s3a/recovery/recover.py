@@ -25,11 +25,9 @@ from ..runs.ledger import forget_try, open_tries
 from ..runs.try_record import TryRecord
 from .execute import NOTHING_DONE, Execution, FileOutcome, carry_out
 from .job_files import Presence
-from .leftover_job import Kind, LeftoverJob
-from .leftovers import find_jobs
+from .leftovers import Kind, LeftoverJob, find_jobs
 from .liveness import Judgement, Knowledge, State, judge
-from .options import REPORT, Action, RecoveryOptions
-from .plan import Case, Plan, plan_job
+from .plan import REPORT, Action, Case, Plan, RecoveryOptions, plan_job
 
 _log = logging.getLogger(__name__)
 

@@ -16,11 +16,10 @@ from ...committer.format.layout import TableRoot
 from ...committer.format.parquet.footers import count_rows
 from ...committer.store.requests import Step
 from ...committer.table import Table
-from ..hadoop.job_reports import read_marker
+from ..hadoop.job_traces import read_marker
 from ..runs.ledger import read_report, report_dir
 from ..runs.try_record import WriteRecord
-from .committed_files import Expectation
-from .verify import verify_job
+from .verify import Expectation, verify_job
 
 _log = logging.getLogger("zero_rename.s3a.verification.contents")
 

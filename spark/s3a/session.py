@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...s3a.checks.run import JobFacts, inspect, refuse
+from ...s3a.checks import JobFacts, inspect, refuse
 from ...s3a.hadoop import effective_settings as layers
 from ...s3a.hadoop.settings import BINDING_PARQUET, PATH_PROTOCOL
 

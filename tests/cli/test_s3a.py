@@ -9,7 +9,7 @@ import sys
 from typer.testing import CliRunner, Result
 
 from zero_rename.cli import app
-from zero_rename.s3a.checks.run import CHECKS
+from zero_rename.s3a.checks import CHECKS
 from zero_rename.s3a.hadoop.settings import COMMITTERS, Committer, S3ASettings
 
 

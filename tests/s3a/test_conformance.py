@@ -27,16 +27,15 @@ from zero_rename.committer.store.requests import (
     Refused,
     UploadPart,
 )
-from zero_rename.s3a.checks.run import JobFacts, inspect, refuse
+from zero_rename.s3a.checks import JobFacts, inspect, refuse
 from zero_rename.s3a.hadoop import magic_paths as layout
 from zero_rename.s3a.hadoop.commit_files import JobSummary, PendingSet
 from zero_rename.s3a.hadoop.effective_settings import DAG_CONF, effective
 from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
 from zero_rename.s3a.recovery.liveness import State
-from zero_rename.s3a.recovery.options import Action, RecoveryOptions
+from zero_rename.s3a.recovery.plan import Action, RecoveryOptions
 from zero_rename.s3a.recovery.recover import JobOutcome, RecoveredJob, recover_jobs
-from zero_rename.s3a.verification.committed_files import Expectation
-from zero_rename.s3a.verification.verify import Verified, verify_job
+from zero_rename.s3a.verification.verify import Expectation, Verified, verify_job
 
 HADOOP = "spark.hadoop."
 S3A = f"{HADOOP}fs.s3a."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from support.s3a_docs import DOCUMENT, updated
-from zero_rename.s3a.checks.run import CHECKS
+from zero_rename.s3a.checks import CHECKS
 from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
 
 

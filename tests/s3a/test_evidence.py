@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from support.s3a_evidence import NOT_SHOWN, TESTS, shown
-from zero_rename.s3a.checks.run import CHECKS
+from zero_rename.s3a.checks import CHECKS
 
 
 def test_every_check_is_shown_or_it_is_said_why_not() -> None:

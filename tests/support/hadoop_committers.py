@@ -34,8 +34,7 @@ from zero_rename.s3a.hadoop.settings import (
     Committer,
     S3ASettings,
 )
-from zero_rename.s3a.verification.committed_files import Expectation
-from zero_rename.s3a.verification.verify import Verified, verify_job
+from zero_rename.s3a.verification.verify import Expectation, Verified, verify_job
 from zero_rename.spark.startup.launch import worker_python
 
 _numbers = itertools.count(1)

@@ -41,7 +41,7 @@ DEATHS: Mapping[str, tuple[str, Callable[[], Held]]] = {
     "a staging committer in the middle": ("directory", lambda: completion(1)),
 }
 MARKERS = (
-    "shows(*ids): what happens where these checks of zero_rename.s3a.checks.run are passed over",
+    "shows(*ids): what happens where these checks of zero_rename.s3a.checks are passed over",
     "thinned(**kept): by parameter, the values that every run keeps; what "
     "is left out shows the same of other committers, and runs with make test-s3a and make proof",
     "of_the_jars: shows what the pinned jars do by themselves, or what another test shows, at the "

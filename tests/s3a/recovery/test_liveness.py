@@ -9,9 +9,9 @@ import pytest
 
 from support.s3a_jobs import JOB, OTHER, ROOT, World, a_try
 from zero_rename.committer.format.job_spec import Owner
-from zero_rename.s3a.recovery.leftover_job import Kind, LeftoverJob
+from zero_rename.s3a.recovery.leftovers import Kind, LeftoverJob
 from zero_rename.s3a.recovery.liveness import QUIET, Knowledge, State, judge
-from zero_rename.s3a.recovery.options import RecoveryOptions
+from zero_rename.s3a.recovery.plan import RecoveryOptions
 from zero_rename.s3a.recovery.recover import recover_jobs
 from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.ledger import OpenTries

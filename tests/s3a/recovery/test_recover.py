@@ -35,7 +35,7 @@ from zero_rename.committer.store.requests import (
 from zero_rename.s3a.hadoop.commit_files import JobSummary
 from zero_rename.s3a.recovery.leftovers import find_jobs
 from zero_rename.s3a.recovery.liveness import State
-from zero_rename.s3a.recovery.options import Action, RecoveryOptions
+from zero_rename.s3a.recovery.plan import Action, RecoveryOptions
 from zero_rename.s3a.recovery.recover import JobOutcome, RecoveredJob, recover_jobs
 from zero_rename.s3a.runs.ledger import closed_key, open_tries, open_try, tries_of
 from zero_rename.s3a.runs.try_record import SUBMITTED

@@ -18,8 +18,7 @@ from support.recorded import recorded
 from zero_rename.committer.errors import InvalidInputError, VerificationError
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.store.requests import CompleteUpload, CreateUpload, Put, UploadPart
-from zero_rename.s3a.verification.committed_files import Expectation
-from zero_rename.s3a.verification.verify import Verified, verify_job
+from zero_rename.s3a.verification.verify import Expectation, Verified, verify_job
 
 S3A = ("magic", "directory", "partitioned")
 WRITE = "539536d7-c129-4939-8566-cdda9f8740fe"

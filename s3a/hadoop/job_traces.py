@@ -1,5 +1,5 @@
-"""Reports that a job leaves of itself in the store: its ``_SUCCESS``, and its own summary
-(``fs.s3a.committer.summary.report.directory``).
+"""Traces of jobs in the store: ``_SUCCESS``, a job's own summary
+(``fs.s3a.committer.summary.report.directory``), and the uploads under way.
 
 ``_SUCCESS`` is whichever job's that committed last, and each job deletes it when it begins: of two
 that load days of one table side by side, one finds none, or the other's. A report stays.
@@ -11,9 +11,13 @@ from dataclasses import dataclass
 
 from ...committer.errors import RecordDamagedError, VerificationError
 from ...committer.format.layout import TableRoot
-from ...committer.store.listing import list_objects
-from ...committer.store.requests import All, Found, Get, Step
+from ...committer.store.listing import list_objects, list_uploads
+from ...committer.store.requests import All, Found, Get, ListedUpload, ServerName, Step
 from .commit_files import JobSummary
+from .magic_paths import is_native
+
+#: A store that lists uploads by prefix as it should; others may show none, as MinIO does.
+_LISTS_BY_PREFIX = "AmazonS3"
 
 
 @dataclass(frozen=True)
@@ -76,3 +80,18 @@ def _read(found: Found) -> JobSummary | None:
         return JobSummary.parse(found.body, found.key)
     except RecordDamagedError:
         return None
+
+
+def uploads_below(prefix: str) -> Step[list[ListedUpload]]:
+    """The uploads below a folder, with a slash at its end, but those of this package's own
+    committer; ``""`` for the whole bucket.
+
+    A store may show none for a prefix and all for the bucket: where the first shows none, the
+    second is asked, unless the store is known to do as it should.
+    """
+    found = yield from list_uploads(prefix)
+    if not found and prefix and (yield from ServerName()) != _LISTS_BY_PREFIX:
+        found = yield from list_uploads("")
+    # A store that pages badly lists an upload twice.
+    unique = {(u.key, u.upload_id): u for u in found if u.key.startswith(prefix)}
+    return [u for u in unique.values() if not is_native(u.key)]

@@ -19,7 +19,7 @@ from zero_rename.committer import Mode, SettingsRefusedError, Table
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.orchestration.s3a.configuration import Load, SparkCall, check_submission
 from zero_rename.orchestration.submit.submission import Cluster
-from zero_rename.s3a.checks.run import CHECKS
+from zero_rename.s3a.checks import CHECKS
 from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
 from zero_rename.spark.s3a.session import SessionView, check_session
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from zero_rename.committer import InvalidInputError, Mode, SettingsRefusedError
-from zero_rename.s3a.checks.run import (
+from zero_rename.s3a.checks import (
     ACCEPT_KEY,
     CHECKS,
     CheckFinding,
