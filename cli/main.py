@@ -282,9 +282,10 @@ def repair(
     left = [job for job in found if job.action is RepairAction.LEFT]
     for entry in left:
         say(
-            f"{entry.job}: {len(entry.lost)} files with {entry.rows} rows are neither uploads nor "
-            f"objects, but its owner gave a sign of life {entry.silent_for:.0f} s ago and may "
-            "complete them yet. Nothing was changed. Where its process has ended: --patience 0"
+            f"{entry.job}: of {counted(len(entry.lost), 'file')} with "
+            f"{counted(entry.rows, 'row')} there is neither upload nor object, but its owner gave "
+            f"a sign of life {entry.silent_for:.0f} s ago and may complete them yet. Nothing was "
+            "changed. Where its process has ended: --patience 0"
         )
     unknown = [job for job in found if not job.certain]
     for entry in unknown:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
-
-from airflow.providers.common.compat.sdk import AirflowException
 
 from ..committer.errors import InvalidInputError
 from ..orchestration.runs.reports import text_table
-from ..provider.compat import AirflowRuntimeError, asks_states
+from ..orchestration.runs.task_run import once_key
+from ..provider.compat import asks_states
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
+from ..provider.task_states import states_of_tasks
 from ..s3a.recovery.liveness import State
 from ..s3a.recovery.plan import Action, RecoveryOptions
 from ..s3a.recovery.recover import UNSETTLED, RecoveredJob, recover_jobs
@@ -121,7 +122,7 @@ class RecoverS3AJobsOperator(_TableMaintenance):
         self._options()
 
     def _treat(self, table: Table, hook: ZeroRenameHook) -> dict[str, Any]:
-        ask = task_states(self._ti, self.log.warning)
+        ask = task_states(self._ti)
         found = table.run(recover_jobs(table.root, self._options(), ask))
         self._log_jobs(table, found)
         outcomes = [str(job.outcome) for job in found]
@@ -140,39 +141,23 @@ class RecoverS3AJobsOperator(_TableMaintenance):
 
 def _plain(job: RecoveredJob) -> dict[str, Any]:
     """As XCom takes it."""
-    members = dataclasses.asdict(job)
-    strings = {n: None if v is None else str(v) for n, v in members.items() if n in _ENUMERATED}
-    return {**members, **strings, "kept": list(job.kept)}
+    members = dataclasses.asdict(job) | {"kept": list(job.kept)}
+    return {n: str(v) if isinstance(v, StrEnum) else v for n, v in members.items()}
 
 
-_ENUMERATED = ("left", "state", "outcome", "marker")
-
-
-def task_states(ti: Any, warn: Callable[..., Any]) -> Callable[[TryRecord], State | None]:
+def task_states(ti: Any) -> Callable[[TryRecord], State | None]:
     """What has become of a try, by the state of its task instance.
 
     :param ti: the running task's own instance, which can ask for others' states.
-    :param warn: called, as a logger's method, where they cannot be had.
     """
-
     get_task_states = asks_states(ti)
 
     def ask(record: TryRecord) -> State | None:
         owner = record.owner
-        if get_task_states is None or owner.dag_id is None:
+        if owner.dag_id is None or owner.run_id is None or owner.task_id is None:
             return None
-        if owner.run_id is None or owner.task_id is None:
-            return None
-        mapped = owner.map_index is not None and owner.map_index >= 0
-        name = f"{owner.task_id}_{owner.map_index}" if mapped else owner.task_id
-        try:
-            states = get_task_states(
-                dag_id=owner.dag_id, task_ids=[owner.task_id], run_ids=[owner.run_id]
-            )
-        except (AirflowException, AirflowRuntimeError) as error:
-            warn("The state of %s in run %s is not known: %s", name, owner.run_id, error)
-            return None
-        state = str(states.get(owner.run_id, {}).get(name))
+        once = once_key(owner.dag_id, owner.run_id, owner.task_id, owner.map_index)
+        state = states_of_tasks(get_task_states, [once]).get(once)
         if state in _AT_WORK:
             return State.LIVE
         if state in _LOADED_AGAIN:

@@ -28,6 +28,7 @@ from ..committer.errors import (
     OutcomeUnknownError,
     TaskResultsError,
     ZeroRenameError,
+    counted,
 )
 from ..committer.format.records.pending_file import TaskResult
 from ..committer.table import Table
@@ -120,7 +121,8 @@ class TableWriter(DataSourceArrowWriter):
             results = _results(messages)
             if len(results) < len(messages):
                 raise TaskResultsError(
-                    f"Only {len(results)} of {len(messages)} tasks reported; nothing was decided.",
+                    f"Only {len(results)} of {counted(len(messages), 'task')} reported; nothing "
+                    "was decided.",
                     table=self.opened.root.url,
                     job=self.opened.job,
                     remedy="Run the job again.",

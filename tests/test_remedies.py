@@ -19,6 +19,7 @@ from enum import StrEnum
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any
@@ -420,7 +421,7 @@ FOUND = {
     "remedy in a table": ("Round or cast the column", "committer"),
     "remedy by a constant": ("Look at the application's log and its settings", "s3a"),
     "remedy by a function": ("Nothing should read this load before", "s3a"),
-    "remedy of a check": ("Set spark.yarn.maxAppAttempts=1", "s3a"),
+    "remedy of a check": ("Leave it off, or have a lifecycle rule", "s3a"),
     "option's meaning": ("With mode overwrite: the partitions to replace", "spark"),
     "argument in a message": ("newer_than_epoch counts the changes", "orchestration"),
 }
@@ -481,7 +482,7 @@ def test_what_the_rules_compare_with_is_there() -> None:
         ),
         (bad_words, "by .mode() with failIfExists, or", "by .mode() with failsIfExists, or"),
         (bad_words, "by insertInto or saveAsTable", "by insertTo or saveAsTable"),
-        (bad_settings, "Set spark.speculation=false", "Set spark.speculative=false"),
+        (bad_settings, "Set spark.yarn.maxAppAttempts=1", "Set spark.yarn.maxAttempts=1"),
         (
             bad_settings,
             "Set spark.hadoop.fs.s3a.buffer.dir to",
@@ -497,3 +498,38 @@ def test_a_rule_tells_what_exists_from_what_does_not(
 ) -> None:
     assert list(rule(right)) == []
     assert len(list(rule(wrong))) == 1
+
+
+#: What is told of them is that they are several.
+NEVER_ONE = {
+    *("committer/format/handoff.py", "dagster_zero_rename/asset_step.py"),
+    *("orchestration/partitions_query.py", "provider/assets/lineage.py"),
+}
+NOUNS = "file|row|upload|partition|job|object|write|tr(y|ie)|task|manifest|set|column|key|record"
+COUNTED = re.compile(rf" (\w+ )?({NOUNS})s\b")
+
+
+def uncounted(tree: ast.AST) -> Iterator[int]:
+    """Lines of f-strings in which a length stands before a noun that is always plural."""
+    for node in ast.walk(tree):
+        for number, noun in pairwise(getattr(node, "values", ())):
+            if (
+                isinstance(number, ast.FormattedValue)
+                and ast.unparse(number.value).startswith("len(")
+                and isinstance(noun, ast.Constant)
+                and COUNTED.match(str(noun.value))
+            ):
+                yield number.lineno
+
+
+def test_a_number_and_its_noun_agree() -> None:
+    """Not "1 files": ``committer.errors.counted`` says it."""
+    assert list(uncounted(ast.parse("f'{len(x)} files and {len(y)} open jobs'"))) == [1, 1]
+    assert list(uncounted(ast.parse("f'{counted(len(x), \"file\")} of {n} files'"))) == []
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for folder in FOLDERS
+        for path in (ROOT / folder).rglob("*.py")
+        if any(uncounted(ast.parse(path.read_text("utf-8"))))
+    }
+    assert found == NEVER_ONE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..errors import UnfinishedCommitError, ZeroRenameError
+from ..errors import UnfinishedCommitError, ZeroRenameError, counted
 from ..format.layout import job_in_key
 from ..store import listing as paging
 from ..store.backoff import Backoff
@@ -85,8 +85,9 @@ def _still_listed(
     context: Context, job: str, uploads: Sequence[ListedUpload]
 ) -> UnfinishedCommitError:
     return UnfinishedCommitError(
-        f"{len(uploads)} uploads of this job are still listed after {_SWEEPS.tries} rounds of "
-        "aborting them. Nothing of them is visible. The job stays open.",
+        f"{counted(len(uploads), 'upload of this job is', 'uploads of this job are')} still "
+        f"listed after {_SWEEPS.tries} rounds of aborting. Nothing of them is visible. The job "
+        "stays open.",
         table=context.root.url,
         job=job,
         key=uploads[0].key,

@@ -20,7 +20,7 @@ from ..commit.state.decide import Decided, read_decision
 from ..commit.state.found_table import read_table
 from ..commit.state.partition_files import files_of_decision
 from ..commit.state.tolerance import or_damage
-from ..errors import InvalidInputError
+from ..errors import InvalidInputError, counted
 from ..format.job_spec import JobSpec, Mode, Owner, SuccessMarkers
 from ..format.layout import jobs_on_record
 from ..format.records.data_file import DataFile
@@ -285,8 +285,9 @@ def _require(
     lost = [file for file in files if sizes.get(file.key) != file.size]
     if lost:
         raise InvalidInputError(
-            f"{len(lost)} of {len(files)} files with the rows to keep in {partition} are gone: a "
-            "replace has removed them. Nothing was changed.",
+            f"Of {counted(len(files), 'file')} with the rows to keep in {partition} "
+            f"{counted(len(lost), 'is', 'are')} gone: a replace has removed what is missing. "
+            "Nothing was changed.",
             table=context.root.url,
             job=lost[0].job or None,
             key=lost[0].key,

@@ -13,7 +13,13 @@ from ..commit.state.open_jobs import list_open
 from ..commit.state.partition_files import read_commit
 from ..commit.state.symlink_manifest import symlinks_of, write_symlinks
 from ..commit.state.tolerance import or_damage
-from ..errors import DamagedError, InvalidInputError, OutcomeUnknownError, UnfinishedCommitError
+from ..errors import (
+    DamagedError,
+    InvalidInputError,
+    OutcomeUnknownError,
+    UnfinishedCommitError,
+    counted,
+)
 from ..format.job_spec import Coordination
 from ..format.records.table_record import TableRecord
 from ..store.conditional_put import Uncertain, Written, put_record
@@ -81,7 +87,8 @@ def drop_symlinks(context: Context, apply: bool) -> Step[SymlinksReport]:
     if failed:
         key, cause = next(iter(failed.items()))
         raise UnfinishedCommitError(
-            f"{len(failed)} symlink manifests could not be removed ({cause}); no job keeps them.",
+            f"{counted(len(failed), 'symlink manifest')} could not be removed ({cause}); no job "
+            "keeps such.",
             table=context.root.url,
             key=key,
             remedy="Run it again.",

@@ -14,7 +14,6 @@ from ...committer.store.requests import Step
 from ...s3a.runs import ledger
 from ...s3a.runs.try_record import (
     COMMITTED,
-    FAILED,
     OPERATOR_INTERVAL,
     UNDONE,
     WRITTEN,
@@ -111,7 +110,7 @@ class S3ALoad:
                 yield
         except Exception:
             # What the application left is for the next try, or for recovery, to settle.
-            self._note(ledger.change_open(self._root, self._try, state=FAILED))
+            self._note(ledger.note_failed(self._root, self._try))
             raise
 
     def report(self) -> dict[str, Any]:
@@ -128,7 +127,7 @@ class S3ALoad:
             self._check(writes)
             jobs = [verified(self._table, self._root, write) for write in writes]
         except ZeroRenameError:
-            self._note(ledger.change_open(self._root, self._try, state=FAILED))
+            self._note(ledger.note_failed(self._root, self._try))
             raise
         report = s3a_report(self._table, record, writes, jobs)
         done = {"state": COMMITTED, "report": report, "writes": ()}

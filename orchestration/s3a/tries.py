@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...committer.errors import OutcomeUnknownError, RefusedError, VerificationError
+from ...committer.errors import OutcomeUnknownError, RefusedError, VerificationError, counted
 from ...committer.format.layout import TableRoot
 from ...committer.store.deletion import remove
 from ...s3a.hadoop.settings import STAGING
@@ -223,8 +223,8 @@ class Tries:
             if files:
                 raise self._doubtful(
                     record,
-                    f"since it began, {len(files)} files came to {root.url} that may be its own, "
-                    f"since the {write.committer} committer does not mark them: "
+                    f"since it began, {counted(len(files), 'file')} came to {root.url} that may be "
+                    f"its own, since the {write.committer} committer does not mark them: "
                     f"{', '.join(sorted(files)[:_SHOWN])}",
                     "They may hold all of its rows, none, or a part: a commit that fails half-way "
                     "takes back some of its files only. Find out which are its own (Spark gives "
@@ -238,12 +238,12 @@ class Tries:
         if left:
             raise self._doubtful(
                 record,
-                f"its job {job.uuid} left {len(mine)} files in {job.destination}, and the store "
-                f"did not confirm that they are removed ({next(iter(left.values()))})",
+                f"its job {job.uuid} left {counted(len(mine), 'file')} in {job.destination}, and "
+                f"the store did not confirm that they are removed ({next(iter(left.values()))})",
                 "Let the task be retried when the store allows deletes.",
             )
         if mine:
-            _log.warning("Removed %s files of job %s", len(mine), job.uuid)
+            _log.warning("Removed %s of job %s", counted(len(mine), "file"), job.uuid)
 
     def _doubtful(self, record: TryRecord, why: str, remedy: str) -> RefusedError:
         return RefusedError(

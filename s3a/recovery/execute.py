@@ -272,7 +272,8 @@ def _clean_up(plan: Plan, done: Execution, stands: StandingDirection | None) -> 
     listed = partial(uploads_below, f"{root.prefix}/")
     there = [u for u in (yield from listed()) if (u.key, u.upload_id) in doomed]
     left = yield from abort_until_gone(there, listed)
-    problem = f"{len(left)} of its uploads are still listed after being aborted" if left else ""
+    stay = ("of its uploads is", "of its uploads are")
+    problem = f"{counted(len(left), *stay)} still listed after being aborted" if left else ""
     if not problem and job.tree is not None and stands is not None:
         problem = job.staged.remove() if job.staged is not None else ""
         problem = problem or (yield from _delete_tree(job.tree, stands))

@@ -9,11 +9,11 @@ ended: it is rolled back, which harms nobody, and can be loaded again.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from ...committer.errors import InvalidInputError
+from ...committer.errors import InvalidInputError, counted
 from ...committer.format.layout import TableRoot
 from ...committer.store.requests import Step
 from ..hadoop.job_traces import Marker, read_marker
@@ -182,20 +182,23 @@ def _choose(case: Case) -> tuple[Action, str]:
         return Action.REFUSE, f"an earlier recovery's direction is for another job, {decided.job!r}"
     if unsure := case.keys(Presence.UNSURE):
         return Action.ASK, (
-            f"{len(unsure)} of its {len(files)} files are no uploads any more, and the objects at "
-            f"their keys, such as {unsure[0]!r}, have their size and are as new, but their ETags "
-            "are not made of the parts' as those of unencrypted objects are (SSE-KMS and SSE-C, "
-            "other stores), so nothing proves that they are this job's. If they are, roll it "
-            "forward; if its rows are loaded again, roll it back, which removes them"
+            f"of its {counted(len(files), 'file')} "
+            f"{counted(len(unsure), 'is no upload', 'are no uploads')} any more, and what is at "
+            f"its key, as at {unsure[0]!r}, has its size and is as new, but an ETag that is not "
+            "made of the parts' as that of an unencrypted object is (SSE-KMS and SSE-C, other "
+            "stores), so nothing proves that it is this job's. If it is, roll it forward; if its "
+            "rows are loaded again, roll it back, which removes what is there"
         )
     unreadable, lost = _unreadable(job), case.keys(Presence.MISSING, Presence.FOREIGN)
-    gone = f"neither an upload nor its own object is there for {len(lost)} files, such as "
+    gone = "neither an upload nor its own object is there for "
+    gone += f"{counted(len(lost), 'file')}, such as "
     broken = unreadable or (f"{gone}{lost[0]!r}" if lost else "")
     if decided is not None and not (decided.forward and lost and since):
-        begun = f"an earlier recovery has begun to roll it {_way(decided.forward)}"
+        begun = "an earlier recovery has begun to roll it "
         if decided.forward and broken:
-            return Action.BACK, f"{begun}, but {broken}"
-        return Action.FORWARD if decided.forward else Action.BACK, begun
+            return Action.BACK, f"{begun}forward, but {broken}"
+        way = Action.FORWARD if decided.forward else Action.BACK
+        return way, f"{begun}{way.removeprefix('roll-')}"
     if case.unclaimed != () and wanted is not Action.BACK:
         return Action.ASK, f"{unreadable}, and {_told(case.unclaimed)}, and roll it back"
     written = len(case.keys(Presence.WRITTEN))
@@ -214,9 +217,9 @@ def _choose(case: Case) -> tuple[Action, str]:
     doubtful = not is_of_run or lost or (against and not (superseded and written < len(files)))
     if since and written and wanted is None and doubtful:
         return Action.ASK, (
-            f"{written} of its {len(files)} files are written, and {since}. Where that one loads "
-            "the same rows again, or removed some of these, this one must be rolled back, else "
-            "forward: only you can tell"
+            f"of its {counted(len(files), 'file')} {counted(written, 'is', 'are')} written, and "
+            f"{since}. Where that one loads the same rows again, or removed some of these, this "
+            "one must be rolled back, else forward: only you can tell"
         )
     if not written and not against:
         against = "none of its files is written, so nothing shows that its commit had begun"
@@ -230,19 +233,17 @@ def _choose(case: Case) -> tuple[Action, str]:
     strange = {u.key for u in job.extra} - {commit.key for commit in job.commits}
     if job.staged is not None and strange and wanted is None:
         return Action.ASK, (
-            f"there are {len(strange)} uploads of it that no pending set names, such as of "
+            f"no pending set names {counted(len(strange), 'upload')} of it, such as of "
             f"{min(strange)!r}: is the folder a copy that is not whole? Else roll it forward, "
-            "which aborts them"
+            "which aborts what is not named"
         )
-    left = f". {len(job.extra)} uploads of attempts that lost are aborted" if job.extra else ""
+    lost_ones = ("upload of an attempt that lost is", "uploads of attempts that lost are")
+    left = f". {counted(len(job.extra), *lost_ones)} aborted" if job.extra else ""
     return Action.FORWARD, (
-        f"all {len(job.sets)} pending sets load, {written} of {len(files)} files are written, so "
-        "its commit had passed its tests, and the uploads of the others are all there" + left
+        f"all of {counted(len(job.sets), 'pending set')} can be read, of "
+        f"{counted(len(files), 'file')} {counted(written, 'is', 'are')} written, so its commit had "
+        f"passed its tests, and the uploads of the others are all there{left}"
     )
-
-
-def _way(forward: bool) -> str:
-    return "forward" if forward else "back"
 
 
 def _told(unclaimed: tuple[str, ...] | None) -> str:
@@ -252,10 +253,14 @@ def _told(unclaimed: tuple[str, ...] | None) -> str:
             "nothing that can be read says what its files are called, so whether some are "
             "visible is not known. See to them"
         )
-    return (
-        f"{len(unclaimed)} complete files, such as {unclaimed[0]!r}, carry its UUID in their "
-        "names: they may be its, which a name does not prove. Remove them or not"
-    )
+    return f"{named_files(unclaimed)}. Remove what is its"
+
+
+def named_files(keys: Sequence[str]) -> str:
+    """Complete files that may be a job's, a sentence."""
+    carry = ("complete file carries", "complete files carry")
+    found = f"{counted(len(keys), *carry)} its UUID in the name, such as {keys[0]!r}"
+    return f"{found}: a name does not prove whose it is"
 
 
 def _uploads_only(case: Case) -> tuple[Action, str]:
@@ -289,7 +294,7 @@ def _unreadable(job: LeftoverJob) -> str:
     damaged = [one for one in job.sets if one.read is None]
     if damaged:
         return (
-            f"{len(damaged)} of {len(job.sets)} pending sets cannot be read "
+            f"of {counted(len(job.sets), 'pending set')} {len(damaged)} cannot be read "
             f"({damaged[0].damage}), so what the job wrote is not known"
         )
     # Hadoop's readers let such a record pass, and find out when other files are completed.

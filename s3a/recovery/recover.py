@@ -27,7 +27,7 @@ from .execute import NOTHING_DONE, Execution, FileOutcome, carry_out
 from .job_files import Presence
 from .leftovers import Kind, LeftoverJob, find_jobs
 from .liveness import Judgement, Knowledge, State, judge
-from .plan import REPORT, Action, Case, Plan, RecoveryOptions, plan_job
+from .plan import REPORT, Action, Case, Plan, RecoveryOptions, named_files, plan_job
 
 _log = logging.getLogger(__name__)
 
@@ -162,16 +162,26 @@ def _rival_of(job: LeftoverJob, judged: _Judged) -> str | None:
     return None
 
 
+#: What is said of a plan that is not carried out, and of one that is.
+_SAID = {
+    Action.REFUSE: JobOutcome.REFUSED,
+    Action.ASK: JobOutcome.NEEDS_DECISION,
+    Action.FORWARD: JobOutcome.WOULD_ROLL_FORWARD,
+    Action.BACK: JobOutcome.WOULD_ROLL_BACK,
+}
+_DONE = {Action.FORWARD: JobOutcome.ROLLED_FORWARD, Action.BACK: JobOutcome.ROLLED_BACK}
+
+
 def _settled(case: Case) -> Step[RecoveredJob]:
     if case.judgement.state is State.LIVE:
         return _result(case, JobOutcome.LEFT, "it lives; nothing is done to it")
     try:
         plan = yield from plan_job(case)
-        outcome, reason = _without_acting(plan)
+        outcome, reason = _unless_it_acts(plan)
         if outcome is not None:
             return _result(plan.case, outcome, reason, looked=True)
         done = yield from carry_out(plan)
-        return _result(plan.case, *_acted(plan, done), looked=True, done=done)
+        return _result(plan.case, *_acted(plan, done), done, looked=True)
     except RecordDamagedError as error:
         return _result(case, JobOutcome.REFUSED, str(error))
     except OutcomeUnknownError as error:
@@ -180,24 +190,15 @@ def _settled(case: Case) -> Step[RecoveredJob]:
         return _result(case, JobOutcome.FAILED, str(error))
 
 
-def _without_acting(plan: Plan) -> tuple[JobOutcome | None, str]:
+def _unless_it_acts(plan: Plan) -> tuple[JobOutcome | None, str]:
     """The outcome where nothing is done, and why; ``None`` where the plan is to be carried out."""
-    case, options = plan.case, plan.case.options
-    if plan.action is Action.REFUSE:
-        return JobOutcome.REFUSED, plan.reason
-    if plan.action is Action.ASK:
-        return JobOutcome.NEEDS_DECISION, plan.reason
-    if case.judgement.state is State.UNKNOWN and not options.force:
+    case, options, acts = plan.case, plan.case.options, plan.action in _DONE
+    if acts and case.judgement.state is State.UNKNOWN and not options.force:
         is_seen = options.apply and case.keys(Presence.WRITTEN)
-        way = "forward" if plan.action is Action.FORWARD else "back"
-        reason = "whether it lives is not known, so it is left unless that is forced, which would "
         outcome = JobOutcome.NEEDS_DECISION if is_seen else JobOutcome.LEFT
-        return outcome, f"{reason}roll it {way}: {plan.reason}"
-    if options.apply:
-        return None, plan.reason
-    is_forward = plan.action is Action.FORWARD
-    would = JobOutcome.WOULD_ROLL_FORWARD if is_forward else JobOutcome.WOULD_ROLL_BACK
-    return would, plan.reason
+        why = "whether it lives is not known, so it is left unless that is forced, which would"
+        return outcome, f"{why} {plan.action.replace('-', ' it ')}: {plan.reason}"
+    return None if acts and options.apply else _SAID[plan.action], plan.reason
 
 
 def _acted(plan: Plan, done: Execution) -> tuple[JobOutcome, str]:
@@ -208,22 +209,19 @@ def _acted(plan: Plan, done: Execution) -> tuple[JobOutcome, str]:
         outcome = JobOutcome.UNKNOWN if done.unsure else JobOutcome.FAILED
         why = f"{done.problem}. It is kept for a repeat. Meant to {plan.action}: {plan.reason}"
         return outcome, why
-    if plan.action is Action.FORWARD:
-        return JobOutcome.ROLLED_FORWARD, plan.reason
-    if kept := plan.case.visible:
-        return JobOutcome.FILES_LEFT, (
-            f"{plan.reason}. {len(kept)} complete files carry its UUID in their names. A name is "
-            "no proof, so they are left to you to remove"
-        )
-    return JobOutcome.ROLLED_BACK, plan.reason
+    kept = plan.case.visible
+    if plan.action is Action.FORWARD or not kept:
+        return _DONE[plan.action], plan.reason
+    why = f"{plan.reason}. {named_files(kept)}, so all such are left to you to remove"
+    return JobOutcome.FILES_LEFT, why
 
 
 def _result(
     case: Case,
     outcome: JobOutcome,
     reason: str,
-    looked: bool = False,
     done: Execution = NOTHING_DONE,
+    looked: bool = False,
 ) -> RecoveredJob:
     job, judgement = case.job, case.judgement
     kept = done.keys(FileOutcome.KEPT)

@@ -52,6 +52,7 @@ from ..hadoop.commit_files import JobSummary
 from ..hadoop.job_traces import find_report
 from .try_record import (
     COMMITTED,
+    FAILED,
     FENCED,
     PATIENCE,
     SETTLED,
@@ -64,6 +65,7 @@ from .try_record import (
 
 _OPEN, _CLOSED = "-open.json", ".json"
 _CHANGES = 5
+_AGAIN = "Try again when the store answers."
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def open_key(root: TableRoot, once: str, run: str) -> str:
 
 
 def closed_key(root: TableRoot, once: str, run: str) -> str:
-    return f"{run_prefix(root, once)}{run}{_CLOSED}"
+    return _closed(open_key(root, once, run))
 
 
 def reports_prefix(root: TableRoot, run: str) -> str:
@@ -128,7 +130,7 @@ def _beside(root: TableRoot, kind: str) -> str:
 
 def find(root: TableRoot, once: str, run: str) -> Step[Known | None]:
     """A try's record, open or closed."""
-    return (yield from _read(open_key(root, once, run)))
+    return _read(open_key(root, once, run))
 
 
 def find_try(root: TableRoot, run: str) -> Step[Known | None]:
@@ -253,16 +255,15 @@ def swap(known: Known, new: TryRecord) -> Step[bool]:
     return isinstance(outcome, Written)
 
 
-def change_open(root: TableRoot, record: TryRecord, **changes: Any) -> Step[None]:
-    """Change a try's record, unless it is settled.
+def change_open(
+    root: TableRoot, record: TryRecord, make: Callable[[TryRecord, float], TryRecord]
+) -> Step[TryRecord | None]:
+    """The same, unless the try is settled."""
 
-    :raises OutcomeUnknownError: the store does not say whether it was written.
-    """
+    def made(found: TryRecord, now: float) -> TryRecord:
+        return found if found.state in SETTLED else make(found, now)
 
-    def changed(found: TryRecord, _: float) -> TryRecord:
-        return found if found.state in SETTLED else replace(found, **changes)
-
-    yield from change(root, record, changed)
+    return (yield from change(root, record, made))
 
 
 def send_heartbeat(
@@ -275,23 +276,24 @@ def send_heartbeat(
     """
 
     def beat(found: TryRecord, now: float) -> TryRecord:
-        idle = found.state in SETTLED or now - found.beat_at < unless_within
-        return found if idle else replace(found, beat_at=now)
+        return found if now - found.beat_at < unless_within else replace(found, beat_at=now)
 
-    return (yield from change(root, record, beat))
+    return (yield from change_open(root, record, beat))
 
 
-def note_recovered(root: TableRoot, record: TryRecord, job: str) -> Step[None]:
-    """Say in an open try's record that recovery committed a job of it, for its retry to read.
+def note_failed(root: TableRoot, record: TryRecord) -> Step[TryRecord | None]:
+    """Say that a try's task has failed; what its application left is to be settled."""
+    return change_open(root, record, lambda found, _: replace(found, state=FAILED))
 
-    :raises OutcomeUnknownError: the store does not say whether it was written.
-    """
+
+def note_recovered(root: TableRoot, record: TryRecord, job: str) -> Step[TryRecord | None]:
+    """Say that recovery committed a job of a try, for its retry to read."""
 
     def noted(found: TryRecord, _: float) -> TryRecord:
-        known = found.state in SETTLED or job in found.recovered
-        return found if known else replace(found, recovered=(*found.recovered, job))
+        is_known = job in found.recovered
+        return found if is_known else replace(found, recovered=(*found.recovered, job))
 
-    yield from change(root, record, noted)
+    return change_open(root, record, noted)
 
 
 def close_try(root: TableRoot, record: TryRecord, **changes: Any) -> Step[TryRecord]:
@@ -320,8 +322,8 @@ def forget_try(root: TableRoot, record: TryRecord) -> Step[None]:
 
 def remove_try(root: TableRoot, record: TryRecord) -> Step[Mapping[str, str]]:
     """Forget a try wholly. Returns as :func:`remove_reports`."""
-    own = [place(root, record.once, record.uuid) for place in (open_key, closed_key)]
-    return (yield from remove_reports(root, record.uuid, own))
+    own = [open_key(root, record.once, record.uuid), closed_key(root, record.once, record.uuid)]
+    return remove_reports(root, record.uuid, own)
 
 
 def remove_reports(
@@ -350,19 +352,13 @@ def _put(key: str, record: TryRecord) -> Step[float]:
     outcome = yield from put_record(Put(key, record.encode(made)), made)
     if isinstance(outcome, Written):
         return outcome.date
-    raise StoreUnreachableError(
-        f"The store did not confirm a record ({outcome}).",
-        key=key,
-        remedy="Try again when the store answers.",
-    )
+    what = f"The store did not confirm a record ({outcome})."
+    raise StoreUnreachableError(what, key=key, remedy=_AGAIN)
 
 
 def _uncertain(key: str) -> OutcomeUnknownError:
-    return OutcomeUnknownError(
-        "Whether the record of a try was changed is not known.",
-        key=key,
-        remedy="Try again when the store answers.",
-    )
+    what = "Whether the record of a try was changed is not known."
+    return OutcomeUnknownError(what, key=key, remedy=_AGAIN)
 
 
 # Who is at work

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ...committer.errors import VerificationError
+from ...committer.errors import VerificationError, counted
 from ...committer.format.layout import TableRoot
 from ...committer.format.parquet.footers import count_rows
 from ...committer.store.requests import Step
@@ -86,8 +86,9 @@ def check_rows(root: TableRoot, job: str, wrote: int | None, hold: int | None) -
     if wrote is None or hold is None or hold == wrote:
         return
     raise VerificationError(
-        f"Spark wrote {wrote} rows, and the files of the job hold {hold}. Where rows are missing, "
-        "two partition values have shared a folder's name, and one file has replaced another.",
+        f"Spark wrote {counted(wrote, 'row')}, and the files of the job hold {hold:,}. Where rows "
+        "are missing, two partition values have shared a folder's name, and one file has replaced "
+        "another.",
         table=root.url,
         job=job or None,
         remedy="Nothing should read this load. An overwrite can be loaded again once the cause is "

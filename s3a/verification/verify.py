@@ -148,7 +148,10 @@ def _of_marker(
     remedy = _LOOK
     if not marker.etag:
         came = yield from files_since(root, expectation.since_ms)
-        what, remedy = f"it left no _SUCCESS marker, and {len(came)} files came since", _NO_MARKER
+        what, remedy = (
+            f"it left no _SUCCESS marker, and {counted(len(came), 'file')} came since",
+            _NO_MARKER,
+        )
     elif marker.is_empty:
         what = f"_SUCCESS is empty: the classic rename committer ran, not {expectation.committer}"
     elif said is None:
@@ -209,11 +212,11 @@ def committed_files(
     if missing := sorted(set(named) - files.keys()):
         gone = f"{counted(len(missing), 'file')} of the job not there any more: {_some(missing)}"
         raise _wrong(root, job, f"{gone}. Another job may have replaced them since.", missing[0])
-    there = {"files": (summary.files, len(files)), "bytes": (summary.bytes, sum(files.values()))}
+    there = {"file": (summary.files, len(files)), "byte": (summary.bytes, sum(files.values()))}
     for what, (told, is_there) in there.items():
         # Markers of other makers, or of old releases, may not say.
         if told is not None and told != is_there:
-            why = f"The job committed {told} {what}, and {is_there} are there."
+            why = f"The job committed {counted(told, what)}, and {is_there:,} are there."
             raise _wrong(root, job, why)
     return files
 
@@ -303,18 +306,18 @@ def left_uploads(root: TableRoot, job: str, files: Collection[str]) -> Step[list
     uploads = yield from uploads_below(f"{root.prefix}/")
     marks = {job.lower()}.union(*(uuids_in_name(key) for key in files))
     own = [upload.key for upload in uploads if marks & set(uuids_in_name(upload.key))]
-    open_keys = set(own) - set(files)
+    others, open_keys = len(uploads) - len(own), set(own) - set(files)
     if lost := sorted(open_keys - (yield from _sizes(sorted(open_keys))).keys()):
         some = f"uploaded, not completed and not there: {_some(lost)}"
         why = f"{counted(len(lost), 'file')} of the job {some}. Their rows may be missing."
         raise _wrong(root, job, why, lost[0])
-    counts = {
-        "uploads of the job are left, of attempts that were repeated: their files are there. "
-        "`zero-rename s3a-recover` aborts them.": len(own),
-        "other uploads are under way below the destination: of jobs that are writing, or that "
-        "died.": len(uploads) - len(own),
+    said = {
+        f"{counted(len(own), 'upload of the job is', 'uploads of the job are')} left, of attempts "
+        "that were repeated: their files are there. `zero-rename s3a-recover` aborts them.": own,
+        f"{counted(others, 'other upload is', 'other uploads are')} under way below the "
+        "destination: of jobs that are writing, or that died.": others,
     }
-    return [f"{count} {what}" for what, count in counts.items() if count]
+    return [sentence for sentence, are_some in said.items() if are_some]
 
 
 def _wrong(

@@ -81,7 +81,7 @@ class TestTables:
             4,
             1,
         )
-        assert "1 of 4 files are written" in found["reason"]
+        assert "of 4 files 1 is written" in found["reason"]
         assert (tables.bucket.keys(), tables.bucket.uploads()) == before
         assert found["destination"] == job.root.url
 
@@ -97,7 +97,7 @@ class TestTables:
         assert data(tables) == job.keys
         assert tables.bucket.uploads() == []
         assert json.loads(tables.bucket.read("wh/flights/_SUCCESS"))["jobId"] == JOB
-        assert "all 2 pending sets load" in caplog.text
+        assert "all of 2 pending sets can be read" in caplog.text
         (known,) = tables.table().driver.run(open_tries(job.root)).known
         assert known.record.recovered == (JOB,)
 
@@ -177,26 +177,26 @@ class TestStates:
     )
     def test_of_a_task_instance(self, state: str | None, expected: State | None) -> None:
         scheduler = Scheduler(state)
-        ask = task_states(scheduler, logging.warning)
+        ask = task_states(scheduler)
         assert ask(a_try(JOB, OWNER)) is expected
         assert scheduler.asked == [
             {"dag_id": "flights", "task_ids": ["load"], "run_ids": ["scheduled__2013-02-01"]}
         ]
 
     def test_of_a_mapped_one(self) -> None:
-        ask = task_states(Scheduler("running"), logging.warning)
+        ask = task_states(Scheduler("running"))
         assert ask(a_try(JOB, Owner("flights", "r", "load", 3, 1))) is State.DEAD
         assert ask(a_try(JOB, Owner("flights", "r", "load", 4, 1))) is None
 
     def test_that_cannot_be_had(self, caplog: pytest.LogCaptureFixture) -> None:
         detail: Any = SimpleNamespace(error=ErrorType.GENERIC_ERROR, detail={"status": 500})
-        ask = task_states(Scheduler(error=AirflowRuntimeError(detail)), logging.warning)
+        ask = task_states(Scheduler(error=AirflowRuntimeError(detail)))
         assert ask(a_try(JOB, OWNER)) is None
-        assert "is not known" in caplog.text
+        assert "are not known" in caplog.text
 
     def test_of_nobody(self) -> None:
         scheduler = Scheduler("running")
-        assert task_states(scheduler, logging.warning)(a_try()) is None
+        assert task_states(scheduler)(a_try()) is None
         assert scheduler.asked == []
 
 

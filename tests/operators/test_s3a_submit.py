@@ -441,7 +441,7 @@ class TestTries:
             run(task, try_number=2)
         assert len(spark.calls()) == 1
         # A part of its rows may be there: neither loading again nor leaving it so is right then.
-        assert "1 files came to" in str(e.value)
+        assert "1 file came to" in str(e.value)
         assert "remove them, and submit with on_repeat='append'" in str(e.value)
         insists = operator(tables, on_repeat="append")
         assert run(insists, try_number=3)["repeated"] is False

@@ -172,7 +172,7 @@ class TestWhatWouldDouble:
         lost = write(state=WRITING)
         run = Run(lost)
         run.world.job().put(f"{ROOT.prefix}/day=1/part-0.parquet", b"rows")
-        with pytest.raises(RefusedError, match=r"1 files came .* that may be its own"):
+        with pytest.raises(RefusedError, match=r"1 file came .* that may be its own"):
             run.settle()
         run = Run(replace(lost, mode="replace"), mode="replace")
         run.world.job().put(f"{ROOT.prefix}/day=1/part-0.parquet", b"rows")

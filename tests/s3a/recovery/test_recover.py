@@ -100,7 +100,7 @@ class TestForward:
         found = recover(world)
         assert found.outcome is JobOutcome.ROLLED_FORWARD
         assert (found.files, found.written, found.completed) == (4, 1, 3)
-        assert "1 of 4 files are written, so its commit had passed its tests" in found.reason
+        assert "of 4 files 1 is written, so its commit had passed its tests" in found.reason
         assert world.visible() == job.keys
         for made in job.files:
             assert world.store.objects[made.key].body == made.body
@@ -201,7 +201,7 @@ class TestForward:
         asked = recover(world)
         assert (asked.written, asked.unsure, asked.outstanding) == (0, 1, 3)
         assert asked.outcome is JobOutcome.NEEDS_DECISION
-        assert "ETags are not made of the parts'" in asked.reason
+        assert "an ETag that is not made of the parts'" in asked.reason
         assert (world.store.objects, world.store.uploads) == (before.objects, before.uploads)
         done = recover(world, RecoveryOptions(apply=True, dead={JOB}, direction=direction))
         assert done.outcome == outcome
@@ -248,7 +248,7 @@ class TestBack:
         job.put(job.set_key(1), body)
         found = recover(world)
         assert found.outcome is JobOutcome.ROLLED_BACK
-        assert "1 of 2 pending sets cannot be read" in found.reason
+        assert "of 2 pending sets 1 cannot be read" in found.reason
         assert "task_202311142213_0001_m_000001.pendingset" in found.reason
         assert (found.removed, world.visible()) == (1, [])
         world.assert_clean()
@@ -259,11 +259,14 @@ class TestBack:
         job.put(job.set_key(1), b"{")
         found = recover(world)
         assert found.outcome is JobOutcome.NEEDS_DECISION
-        assert f"1 complete files, such as {job.files[2].key!r}, carry its UUID" in found.reason
+        assert (
+            f"1 complete file carries its UUID in the name, such as {job.files[2].key!r}"
+            in found.reason
+        )
         assert changing(world) == []
         found = recover(world, ROLL_BACK)
         assert (found.outcome, found.kept) == (JobOutcome.FILES_LEFT, (job.files[2].key,))
-        assert "A name is no proof" in found.reason
+        assert "a name does not prove whose it is" in found.reason
         assert world.visible() == [job.files[2].key]
         world.assert_clean()
 
@@ -328,7 +331,7 @@ class TestBack:
         job.complete(done)
         found = recover(world, RecoveryOptions(apply=True, patience=0))
         assert (found.outcome, found.aborted, found.kept) == (JobOutcome.ROLLED_BACK, 1, ())
-        assert "complete files" not in found.reason
+        assert "complete file" not in found.reason
         assert world.visible() == [done.key]
 
     def test_an_attempt_that_lost_and_wrote_other_files_than_the_one_that_won(
@@ -343,7 +346,7 @@ class TestBack:
         lost = RecoveryOptions(apply=True, patience=0)
         found = recover(world, lost)
         assert found.outcome is JobOutcome.NEEDS_DECISION
-        assert f"1 complete files, such as {done.key!r}" in found.reason
+        assert f"1 complete file carries its UUID in the name, such as {done.key!r}" in found.reason
         assert changing(world) == []
 
 
@@ -526,7 +529,7 @@ class TestUntrusted:
         job.put(job.set_key(1), b"{")
         found = recover(world)
         assert found.outcome is JobOutcome.ROLLED_BACK
-        assert "to roll it forward, but 1 of 2 pending sets cannot be read" in found.reason
+        assert "to roll it forward, but of 2 pending sets 1 cannot be read" in found.reason
         assert world.visible() == []
 
     def test_control_characters_are_neutralised(
@@ -569,7 +572,7 @@ class TestLeft:
         world.clock.advance(7200)
         found = recover(world, RecoveryOptions(apply=True))
         assert (found.state, found.outcome) == (State.UNKNOWN, JobOutcome.NEEDS_DECISION)
-        assert "which would roll it forward: all 2 pending sets load" in found.reason
+        assert "which would roll it forward: all of 2 pending sets can be read" in found.reason
         assert changing(world) == []
         assert (
             recover(world, RecoveryOptions(apply=True, force=True)).outcome

@@ -128,7 +128,7 @@ class TestWithItsFolder:
         before = untouched(world, folder)
         found = recover(world, folder)
         assert found.outcome is JobOutcome.NEEDS_DECISION
-        assert "1 of 2 pending sets cannot be read" in found.reason
+        assert "of 2 pending sets 1 cannot be read" in found.reason
         assert untouched(world, folder) == before
         found = recover(world, folder, direction=Action.BACK)
         assert (found.outcome, found.kept) == (JobOutcome.FILES_LEFT, (job.files[2].key,))
@@ -140,7 +140,7 @@ class TestWithItsFolder:
         before = untouched(world, folder)
         found = recover(world, folder)
         assert found.outcome is JobOutcome.NEEDS_DECISION
-        assert "2 uploads of it that no pending set names" in found.reason
+        assert "no pending set names 2 uploads of it" in found.reason
         assert untouched(world, folder) == before
         found = recover(world, folder, direction=Action.FORWARD)
         assert (found.outcome, found.completed, found.aborted) == (JobOutcome.ROLLED_FORWARD, 1, 2)
@@ -256,7 +256,7 @@ class TestWithoutItsFolder:
         world.clock.advance(10)
         found = recover(world, None)
         assert found.outcome is JobOutcome.NEEDS_DECISION
-        assert "1 complete files" in found.reason
+        assert "1 complete file carries its UUID in the name" in found.reason
 
     def test_an_attempt_that_lost(self, world: World, folder: Path) -> None:
         """Its file is there by another attempt, whose job has ended."""

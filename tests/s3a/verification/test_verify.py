@@ -226,7 +226,7 @@ class TestFiles:
     def test_over_a_hundred_and_an_unnamed_one_is_shorter(self) -> None:
         world = self.many()
         world.put(world.keys[149], 1)
-        assert "committed 150000 bytes" in world.objection()
+        assert "committed 150,000 bytes" in world.objection()
 
     def test_the_committers_uuid_does_not_join_two_writes(self) -> None:
         world = World("directory")
@@ -304,7 +304,7 @@ class TestLeftOver:
         world = World(committer)
         world.upload(world.keys[0])
         (warning,) = world.verify().warnings
-        assert "1 uploads of the job are left" in warning
+        assert "1 upload of the job is left" in warning
 
     @pytest.mark.parametrize("committer", S3A)
     def test_an_upload_whose_file_is_not_there_may_be_rows(self, committer: str) -> None:
@@ -321,7 +321,7 @@ class TestLeftOver:
         world = World()
         world.upload(f"{world.root.prefix}/day=1/part-00000-{uuid.uuid4()}.parquet")
         (warning,) = world.verify().warnings
-        assert "1 other uploads are under way" in warning
+        assert "1 other upload is under way" in warning
 
     def test_stores_that_list_no_uploads_by_folder(self) -> None:
         world = World()
