@@ -11,6 +11,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from ..committer.errors import InvalidInputError
@@ -28,7 +29,7 @@ from ..committer.format.job_spec import (
 from ..committer.format.layout import TableRoot
 from ..committer.format.read_base import ReadBase
 from . import option_values as values
-from .option_table import option, read_given
+from .option_table import option, plain, read_given
 
 _FILES = FileOptions()
 
@@ -299,18 +300,32 @@ class ReaderOptions:
 def read_writer_options(
     given: Mapping[str, str], environ: Mapping[str, str] = os.environ
 ) -> WriterOptions:
-    """Options of a write, completed by what the application's submitter says.
+    """Options of a write that are all texts, completed by what the application's submitter says.
 
     :raises InvalidInputError: an unknown option, a value that cannot be right, a secret.
     """
-    read = read_given(WriterOptions, given, ReaderOptions)
-    handoff = Handoff.decode(environ)
+    return writer_options(given, Handoff.decode(environ))
+
+
+def writer_options(
+    given: Mapping[str, str], handoff: Handoff, named: Mapping[str, Any] = MappingProxyType({})
+) -> WriterOptions:
+    """The same, of texts and of values by their members' names, which win.
+
+    :raises InvalidInputError: as :func:`read_writer_options`.
+    """
+    read = {**read_given(WriterOptions, given, ReaderOptions), **named}
     if "path" in read:
         handoff = handoff.about(TableRoot.parse(read["path"]))
     handed = _handed(handoff)
     if "replace_where" in read:
         handed.pop("replace_partitions", None)
     return WriterOptions(**handed | read)
+
+
+def names_once(given: Mapping[str, str]) -> bool:
+    """Whether a write was given a ``once`` key of its own, by whichever spelling."""
+    return "once" in map(plain, given)
 
 
 def read_reader_options(given: Mapping[str, str]) -> ReaderOptions:

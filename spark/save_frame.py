@@ -19,9 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..committer.commit.failures import failures_told
-from ..committer.format import text_values as texts
 from ..committer.format.handoff import Handoff
-from ..committer.format.job_spec import Mode
 from ..committer.format.read_base import ReadBase
 from ..s3a.hadoop.settings import NATIVE
 from .pipes import pipes_session, report_commit
@@ -80,14 +78,13 @@ def save(
     warn_of_overwrites(frame.sparkSession)
     take_handoff(frame.sparkSession)
     handoff = Handoff.decode(os.environ)
-    given = dict(options or {})
-    if base is not None:
-        given["base"] = _text(base)
     with failures_told(handoff.table, handoff.once, handoff.owner, handoff.partitions):
-        target = resolve(table, partition_by, mode, partitions, committer, given, handoff)
+        target = resolve(
+            table, partition_by, mode, partitions, committer, base, options or {}, handoff
+        )
         if target.committer == NATIVE:
             session = pipes_session()
-            committed = _save_natively(frame, target)
+            committed = _save_natively(frame, target, handoff)
             if session is not None:
                 report_commit(session, committed, is_asset=handoff.table in (None, target.root))
             return committed
@@ -97,22 +94,11 @@ def save(
         return None
 
 
-def _text(base: Snapshot | ReadBase | str) -> str:
-    if isinstance(base, str):
-        return base
-    return (base if isinstance(base, ReadBase) else base.base).encode()
-
-
-def _save_natively(frame: DataFrame, target: WriteTarget) -> Committed:
+def _save_natively(frame: DataFrame, target: WriteTarget, handoff: Handoff) -> Committed:
+    from ..committer.table import Table
+    from .options import names_once, writer_options
     from .saving.arrow_save import save_by_arrow
 
-    replacing = target.mode is Mode.REPLACE
-    given = {**target.options, "path": target.root.url}
-    if target.partition_by:
-        given["partitionBy"] = texts.NAMES.encode(target.partition_by)
-    if target.mode is Mode.FAIL_IF_EXISTS:
-        given["failIfExists"] = "true"
-    if target.partitions:
-        word = "replacePartitions" if replacing else "onlyPartitions"
-        given[word] = texts.PATHS.encode(target.partitions)
-    return save_by_arrow(frame, replacing, given)
+    options = writer_options(target.options, handoff, target.named_options)
+    own_once = names_once(target.options)
+    return save_by_arrow(frame, Table(target.root.url), target.replaces, options, own_once)

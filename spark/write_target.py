@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import InvalidInputError
 from ..committer.format.handoff import Handoff
 from ..committer.format.job_spec import Mode
 from ..committer.format.layout import TableRoot
+from ..committer.format.read_base import ReadBase
 from ..s3a.hadoop.settings import NATIVE, check_committer
+
+if TYPE_CHECKING:
+    from ..committer.commit.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
@@ -18,7 +23,8 @@ class WriteTarget:
 
     :param partition_by: partition columns, outermost first.
     :param partitions: the only ones that may be written, as Hive-escaped paths; none for any.
-    :param options: of Spark's writer.
+    :param base: what the rows were computed from, where that is no text among the options.
+    :param options: of Spark's writer, as texts.
     """
 
     root: TableRoot
@@ -26,7 +32,25 @@ class WriteTarget:
     mode: Mode
     partition_by: tuple[str, ...]
     partitions: tuple[str, ...]
+    base: ReadBase | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def replaces(self) -> bool:
+        """Whether partitions are replaced."""
+        return self.mode is Mode.REPLACE
+
+    @property
+    def named_options(self) -> dict[str, Any]:
+        """What the call names, as members of :class:`.options.WriterOptions`."""
+        named = {
+            "path": self.root.url,
+            "partition_by": self.partition_by,
+            "fail_if_exists": self.mode is Mode.FAIL_IF_EXISTS,
+            "replace_partitions" if self.replaces else "only_partitions": self.partitions,
+            "base": self.base,
+        }
+        return {name: value for name, value in named.items() if value}
 
 
 def resolve(
@@ -35,6 +59,7 @@ def resolve(
     mode: str | None,
     partitions: Sequence[str] | None,
     committer: str | None,
+    base: Snapshot | ReadBase | str | None,
     options: Mapping[str, str],
     handoff: Handoff,
 ) -> WriteTarget:
@@ -50,10 +75,14 @@ def resolve(
         )
     said = handoff.about(root)
     word = check_committer(committer or said.committer or NATIVE)
-    if word != NATIVE and "base" in options:
+    if isinstance(base, str):
+        options, base = {**options, "base": base}, None
+    state = base if base is None or isinstance(base, ReadBase) else base.base
+    if word != NATIVE and (state is not None or "base" in options):
+        told = options["base"] if state is None else state.encode()
         raise InvalidInputError(
-            f"base={options['base'][:200]!r} was given with the committer {word}, whose tables "
-            "have no states; nothing was written.",
+            f"base={told[:200]!r} was given with the committer {word}, whose tables have no "
+            "states; nothing was written.",
             table=root.url,
             remedy="Leave base out, or write natively, by committer='zero_rename'.",
         )
@@ -63,6 +92,7 @@ def resolve(
         mode=_mode(mode, said.mode),
         partition_by=_listed("partition_by", "columns", partition_by),
         partitions=_partitions(partitions, said.partitions),
+        base=state,
         options=dict(options),
     )
 

@@ -25,6 +25,7 @@ from ..committer.commit.failures import failures_told, tell_failure
 from ..committer.commit.state.job_state import Aborted, Committed, JobState, OpenedJob
 from ..committer.errors import (
     CommitConflictError,
+    InvalidInputError,
     OutcomeUnknownError,
     TaskResultsError,
     ZeroRenameError,
@@ -34,9 +35,10 @@ from ..committer.format.records.pending_file import TaskResult
 from ..committer.table import Table
 from ..committer.write_job import log_retries
 from . import heartbeat
+from .options import names_once, read_writer_options
 from .reading.table_reads import TableReads
 from .saving.commit_log import CommitProgress, log_commit, log_skipped
-from .saving.planned_job import PlannedJob, advise, note_end, planned_job, writer_options
+from .saving.planned_job import PlannedJob, advise, note_end, planned_job
 from .saving.task_rows import write_rows
 from .startup.preflight import check_data_source_versions
 from .worker import application, freeze_worker, readable_errors
@@ -60,11 +62,18 @@ def open_writer(schema: StructType, overwrite: bool, given: Mapping[str, str]) -
     :raises RefusedError: nothing was written.
     """
     check_data_source_versions()
-    table, options = writer_options(given)
-    name = application()
+    options = read_writer_options(given)
+    if options.path is None:
+        raise InvalidInputError(
+            "The write reached zero_rename without a table root; nothing was written.",
+            remedy='Write with df.write.format("zero_rename").mode("append").save("s3://bucket/'
+            'table"). Spark hands Python data sources no options by insertInto, INSERT INTO, '
+            "CREATE TABLE … AS SELECT or saveAsTable without a path.",
+        )
+    table, name = Table(options.path), application()
     named = (*options.replace_partitions, *options.only_partitions)
     with failures_told(table.root, options.once, options.owner(name), named):
-        return _opened(planned_job(table, schema, overwrite, options, given, name))
+        return _opened(planned_job(table, schema, overwrite, options, names_once(given), name))
 
 
 def _opened(planned: PlannedJob) -> TableWriter:

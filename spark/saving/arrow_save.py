@@ -8,18 +8,19 @@ it visible.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ...committer.commit.commit import fenced
 from ...committer.commit.state.job_state import Committed
 from ...committer.errors import CommitConflictError, InvalidInputError, TaskLateError
+from ...committer.table import Table
 from ...committer.write_job import WriteJob
+from ..options import WriterOptions
 from ..reading.table_reads import TableReads
 from ..startup.preflight import check_versions
 from ..worker import application_of
 from .commit_log import CommitProgress, log_commit, log_skipped
-from .planned_job import PlannedJob, advise, note_end, planned_job, writer_options
+from .planned_job import PlannedJob, advise, note_end, planned_job
 from .spark_tasks import run_tasks
 from .task_errors import error_of_task
 
@@ -29,17 +30,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger("zero_rename.spark.saving.arrow_save")
 
 
-def save_by_arrow(frame: DataFrame, overwrite: bool, given: Mapping[str, str]) -> Committed:
+def save_by_arrow(
+    frame: DataFrame, table: Table, overwrite: bool, options: WriterOptions, own_once: bool
+) -> Committed:
     """Write a frame as one job.
 
     :param overwrite: replace what the partitions hold.
-    :param given: the options for writing, ``path`` among them.
+    :param own_once: the ``once`` key among the options was given to this very write.
     :raises RefusedError: nothing of the job is visible.
     :raises OutcomeUnknownError: it may be committed.
     :raises UnfinishedCommitError: it is, and recovery finishes it.
     """
     check_versions()
-    table, options = writer_options(given)
     if frame.isStreaming:
         raise InvalidInputError(
             "A streaming frame has no end to commit; nothing was written.",
@@ -48,7 +50,7 @@ def save_by_arrow(frame: DataFrame, overwrite: bool, given: Mapping[str, str]) -
         )
     name = application_of(frame.sparkSession)
     any_case = frame.sparkSession.conf.get("spark.sql.caseSensitive", None) != "true"
-    planned = planned_job(table, frame.schema, overwrite, options, given, name, any_case)
+    planned = planned_job(table, frame.schema, overwrite, options, own_once, name, any_case)
     return _carried_out(frame, planned, TableReads.of(name, table.root.url))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from ...committer.format.schema.hive_paths import normalise_partition, parse_par
 from ...committer.format.schema.row_metadata import renamed
 from ...committer.scan.job_inputs import tell_inputs
 from ...committer.table import Table
-from ..options import WriterOptions, read_writer_options
+from ..options import WriterOptions
 from ..reading.predicate import named_partition, read_predicate, selected_partitions
 from ..reading.table_reads import TableReads
 from ..types import table_schema
@@ -101,13 +100,13 @@ def planned_job(
     schema: StructType,
     overwrite: bool,
     options: WriterOptions,
-    given: Mapping[str, str],
+    own_once: bool,
     application: str | None,
     any_case: bool = True,
 ) -> PlannedJob:
     """Check everything that can be checked before a job opens.
 
-    :param given: the options as they were given, of which ``options`` are made.
+    :param own_once: the ``once`` key among them was given to this very write.
     :param application: what tells this Spark application from others.
     :param any_case: columns are the table's whatever their case, as for Spark by default.
     :raises InvalidInputError: nothing was written.
@@ -130,24 +129,7 @@ def planned_job(
         any_case=any_case,
         **policy,
     )
-    own_once = "once" in {name.lower() for name in given}
     return PlannedJob(table, spec, own_once, options.freeze_workers)
-
-
-def writer_options(given: Mapping[str, str]) -> tuple[Table, WriterOptions]:
-    """The table and the options of a write.
-
-    :raises InvalidInputError: no table, an unknown option, a value that cannot be right.
-    """
-    options = read_writer_options(given)
-    if options.path is None:
-        raise InvalidInputError(
-            "The write reached zero_rename without a table root; nothing was written.",
-            remedy='Write with df.write.format("zero_rename").mode("append").save("s3://bucket/'
-            'table"). Spark hands Python data sources no options by insertInto, INSERT INTO, '
-            "CREATE TABLE … AS SELECT or saveAsTable without a path.",
-        )
-    return Table(options.path), options
 
 
 def advise(error: CommitConflictError, opened: OpenedJob, base: ReadBase) -> None:

@@ -7,10 +7,17 @@ from typing import Any
 
 import pytest
 
-from zero_rename.committer import InvalidInputError, Mode, SettingsRefusedError, TableRoot
+from zero_rename.committer import (
+    InvalidInputError,
+    Mode,
+    ReadBase,
+    SettingsRefusedError,
+    TableRoot,
+)
 from zero_rename.committer.format.handoff import Handoff
 from zero_rename.s3a.hadoop.settings import CONFLICT_KEY, Committer
 from zero_rename.s3a.write_plan import OVERWRITE_OPTION, PlannedWrite, plan
+from zero_rename.spark.options import writer_options
 from zero_rename.spark.write_target import resolve
 
 TABLE = "s3://bucket/wh/flights"
@@ -26,6 +33,7 @@ def asked(environ: dict[str, str] | None = None, **given: Any) -> Any:
         "mode": None,
         "partitions": None,
         "committer": None,
+        "base": None,
         "options": {},
     }
     return resolve(**call | given, handoff=Handoff.decode(environ or {}))
@@ -71,6 +79,20 @@ class TestWhatIsAsked:
     def test_what_cannot_be_right(self, given: dict[str, Any], message: str) -> None:
         with pytest.raises(InvalidInputError, match=message):
             asked(**given)
+
+    def test_what_the_call_names_reaches_the_job_as_it_is(self) -> None:
+        """No text is made of it on the way, which would have to be read again."""
+        base = ReadBase(TABLE, {"day=1": 4})
+        environ = {"ZERO_RENAME_PARTITIONS": json.dumps(DAYS), "ZERO_RENAME_ONCE": "a run"}
+        given = {"partitionBy": "other", "rowsPerFile": "9"}
+        call = asked(environ, mode="overwrite", partitions=["day=2"], base=base, options=given)
+        options = writer_options(call.options, Handoff.decode(environ), call.named_options)
+        assert options.base is base
+        assert (options.partition_by, options.rows_per_file) == (("day",), 9)
+        assert (options.replace_partitions, options.only_partitions) == (("day=2",), DAYS)
+        assert (options.path, options.once, options.mode(call.replaces)) == (
+            *(TABLE, "a run", Mode.REPLACE),
+        )
 
     def test_a_mode_that_contradicts_the_operators(self) -> None:
         environ = {"ZERO_RENAME_MODE": "append"}
