@@ -52,7 +52,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
     },
     "committer/format": {
         "layout": set(),
-        "job_spec": {"read_base"},
+        "job_spec": {"layout", "read_base"},
         "schema": {"layout"},
         "records": {"job_spec", "layout", "schema"},
         "parquet": {"job_spec", "layout", "schema", "records"},

@@ -20,7 +20,7 @@ from ..format.records.head import Slot
 from ..format.records.open_record import OpenRecord
 from ..store.listing import list_objects
 from ..store.requests import All, Delete, Step
-from .apply import finish_own
+from .apply import committed, finish_own
 from .close import close, sweep
 from .state.context import Context
 from .state.decide import Decided, decide_abort, read_decision
@@ -34,8 +34,8 @@ def abort_slots(context: Context, job: str, slots: Iterable[Slot]) -> Step[Abort
     :param slots: what the job may have claimed.
     :returns: :class:`Committed` when the job is committed after all; it is then applied.
     """
-    committed = yield from fence(context, job, slots)
-    return committed or (yield from close_aborted(context, job))
+    finished = yield from fence(context, job, slots)
+    return finished or (yield from close_aborted(context, job))
 
 
 def fence(context: Context, job: str, slots: Iterable[Slot]) -> Step[Committed | None]:
@@ -47,7 +47,8 @@ def fence(context: Context, job: str, slots: Iterable[Slot]) -> Step[Committed |
     """
     decided = yield from decide_abort(context, job)
     if decided.decision.is_commit:
-        return (yield from finish_own(context, decided))
+        yield from finish_own(context, decided)
+        return committed(context, decided)
     yield from take_off(context, job, slots)
     return None
 
@@ -87,7 +88,8 @@ def abort_own(
         found = yield from _read_back(context, job, slots, error)
         if found is None:
             raise
-        return (yield from finish_own(context, found))
+        yield from finish_own(context, found)
+        return committed(context, found)
 
 
 def _read_back(

@@ -22,7 +22,7 @@ from ..format.schema.lost_records import PAGE
 from ..store.backoff import Backoff
 from ..store.conditional_put import NotWritten, Uncertain
 from ..store.requests import Absent, All, Delete, Done, Found, Refused, Step, Unknown
-from .close import close
+from .close import delete_open_record, sweep
 from .complete import Absence, complete_file, lost
 from .markers import look_at_marker, write_partition_marker, write_table_marker
 from .removal import remove_listed
@@ -32,6 +32,7 @@ from .state.heads import Swapped, head_state, read_head, release_claim, swap_hea
 from .state.job_state import Committed, PartitionCommit
 from .state.partition_files import files_now, fold
 from .state.symlink_manifest import decisions_named, write_symlinks
+from .state.tolerance import or_error
 
 _REMOVE = Backoff(tries=4, first=0.5)
 
@@ -39,10 +40,19 @@ _REMOVE = Backoff(tries=4, first=0.5)
 def finish(
     context: Context, decided: Decided, held: Mapping[Slot, HeadState] | None = None
 ) -> Step[Committed]:
+    """Apply a commit decision and close its job; as :func:`apply_all`."""
+    yield from apply_all(context, decided, held)
+    return committed(context, decided)
+
+
+def apply_all(
+    context: Context, decided: Decided, held: Mapping[Slot, HeadState] | None = None
+) -> Step[list[HeadState]]:
     """Apply a commit decision and close its job.
 
     :param held: the heads as their owner claimed them; ``None`` for anybody else, who reads
         them first.
+    :returns: the heads of partitions that this process has moved.
     :raises DataLostError: a decided file's upload and object are both gone.
     :raises UnfinishedCommitError: the store's answers leave something open; the job *is*
         committed and any process can finish it.
@@ -60,24 +70,27 @@ def finish(
     ]
     if decision.once is not None:
         steps.append(_move_once(context, decided, held))
-    yield from All(tuple(steps))
+    # What the decision does not name is swept beside; where that fails, markers do not wait for it.
+    *moved, swept = yield from All((*steps, or_error(sweep(context, decision.job, decision.upload_ids))))
     if wants_table_marker(decided):
         yield from write_table_marker(context, decided)
-    yield from close(context, decision.job, keep=decision.upload_ids)
-    return committed(context, decided)
+    if isinstance(swept, ZeroRenameError):
+        raise swept
+    yield from delete_open_record(context, decision.job)
+    return [state for state in moved if state is not None]
 
 
 def finish_own(
     context: Context, decided: Decided, held: Mapping[Slot, HeadState] | None = None
-) -> Step[Committed]:
-    """Apply the commit decision of the caller's own job.
+) -> Step[list[HeadState]]:
+    """Apply the commit decision of the caller's own job; as :func:`apply_all`.
 
     :raises UnfinishedCommitError: also where the store refused a request, or a record is damaged:
         who is told of that takes his job for one that was not committed.
     :raises DataLostError: as :func:`finish`.
     """
     try:
-        return (yield from finish(context, decided, held))
+        return (yield from apply_all(context, decided, held))
     except DataLostError:
         raise
     except (RefusedError, DamagedError) as error:
@@ -135,20 +148,21 @@ def _apply_partition(
     held: Mapping[Slot, HeadState] | None,
     count: Count,
     known: Collection[Decided],
-) -> Step[None]:
+) -> Step[HeadState | None]:
+    """:returns: the head, where this process has moved it."""
     slot = Slot.partition(context.root, change.partition)
     state = held[slot] if held is not None else (yield from read_head(context, slot))
     if state.etag is None:
         raise _headless(context, decided, slot)
     marker = moved = None
     if _awaits(state, decided.decision.job, change.base_epoch):
-        yield from All(
-            tuple(_complete(context, decided.decision.job, slot, f, count) for f in change.files)
-        )
-        if wants_marker(decided, change.partition):
-            # Read before the head moves: the swap is then the proof that the head named this
-            # job after the marker was read.
-            marker = yield from look_at_marker(context, change.partition)
+        due = wants_marker(decided, change.partition)
+        # Read before the head moves: the swap is then the proof that the head named this job after
+        # the marker was read.
+        looks = [look_at_marker(context, change.partition)] if due else []
+        files = [_complete(context, decided.decision.job, slot, f, count) for f in change.files]
+        _, markers = yield from All((All(tuple(files)), All(tuple(looks))))
+        marker = next(iter(markers), None)
         moved = yield from _move(context, decided, change, state)
     elif state.head.claim == decided.decision.job:
         # A commit that was called again claimed after its job had moved the head.
@@ -161,6 +175,7 @@ def _apply_partition(
         # Last: whoever waits for the marker lists what it stands for, and nothing else.
         seen = marker if moved else None
         yield from write_partition_marker(context, decided, change, seen)
+    return moved
 
 
 def _awaits(state: HeadState, job: str, base_epoch: int) -> bool:

@@ -28,6 +28,7 @@ class ClaimRequest:
     """A slot to claim, and what may have happened to it since the job opened, or read it.
 
     :param base: the head's ETag at opening; ``None``: there was no head.
+    :param known: the head as it was read then, without a claim.
     :param read: the epoch at which the job had read the partition before; ``None``: it had not.
     :param replaces: whether the job replaces what the partition holds.
     """
@@ -36,6 +37,7 @@ class ClaimRequest:
     base: str | None
     replaces: bool
     read: int | None = None
+    known: HeadState | None = None
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,8 @@ def _claim(
     slot = request.slot
     if request.base is None:
         state = HeadState(slot, PartitionHead.initial(slot), None)
+    elif request.known is not None:
+        state = request.known
     else:
         state = yield from read_head(context, slot)
     while True:

@@ -18,7 +18,7 @@ from ..format.records.head import HeadState, Slot
 from ..format.records.pending_file import TaskResult
 from ..store.requests import All, Step
 from .abort import abort_after, abort_own
-from .apply import finish_own
+from .apply import committed, finish_own
 from .changes import Target, compose_decision, targets_of
 from .claim import ClaimRequest, claim_all
 from .evolve import evolve, see_columns, withdraw
@@ -73,11 +73,11 @@ def commit_job(
         error = fenced(opened)
         yield from _aborted(context, opened, list(held), error)
         raise error
-    report = yield from finish_own(context, decided, held)
+    moved = yield from finish_own(context, decided, held)
     yield from confirm(context, made)
     if opened.index_behind:
-        yield from look_after_index(context, "the job is committed")
-    return report
+        yield from look_after_index(context, "the job is committed", moved)
+    return committed(context, decided)
 
 
 def _ready(
@@ -190,6 +190,7 @@ def _claims(context: Context, opened: OpenedJob, targets: Iterable[Target]) -> l
             opened.base.get(target.partition),
             target.replaces,
             None if read is None else read.epoch(target.partition),
+            opened.read.get(target.partition),
         )
         for target in targets
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -46,6 +47,8 @@ logger = logging.getLogger("zero_rename.committer.commit.open")
 #: Open jobs that a job looks at. Dead ones that nobody recovers must not make
 #: every job dearer.
 _LOOKED_AT = 16
+#: Heads that are read as a job opens: as many as go at once.
+_READ_AHEAD = 16
 
 
 @dataclass(frozen=True)
@@ -86,16 +89,21 @@ def open_job(context: Context, spec: JobSpec) -> Step[OpenedJob]:
     """
     spec = checked(context, spec)
     job = context.job_id()
-    opened_at = yield from _write_open_record(context, job, spec)
+    recorded_at, listing = yield from All(
+        (_write_open_record(context, job, spec), or_error(_list_heads(context, spec)))
+    )
     try:
-        opened = yield from _opened(context, job, spec)
+        if isinstance(listing, ZeroRenameError):
+            raise listing
+        opened = yield from _opened(context, job, spec, listing)
     except ZeroRenameError:
         # Nothing but the open record was written: there are no tasks yet.
         yield from Delete(context.root.open_key(job))
         raise
     if opened.repeated is not None:
         yield from Delete(context.root.open_key(job))
-    return replace(opened, opened_at=opened_at)
+    # A replace that the listing does not show came after its first page.
+    return replace(opened, opened_at=min(recorded_at, listing.since))
 
 
 def checked(context: Context, spec: JobSpec) -> JobSpec:
@@ -115,11 +123,28 @@ def checked(context: Context, spec: JobSpec) -> JobSpec:
     return spec
 
 
-def _opened(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:
+def _list_heads(context: Context, spec: JobSpec) -> Step[HeadListing]:
+    if spec.coordination is Coordination.NONE:
+        return HeadListing({}, None, math.inf)
+    return (yield from list_heads_and_index(context))
+
+
+def _opened(context: Context, job: str, spec: JobSpec, listing: HeadListing) -> Step[OpenedJob]:
+    """All that is read once the open record is there, and the heads are listed.
+
+    Who changes the table's record lists the open jobs after that: a job that does not see the
+    change is among them. A job that had moved a head as it was listed is among the jobs that are
+    open after it, or has done all it had to.
+    """
     if spec.coordination is Coordination.NONE:
         return (yield from _opened_uncoordinated(context, job, spec))
-    found, (listing, others), once = yield from All(
-        (find_table(context), _heads_and_open(context), _once_state(context, spec))
+    found, others, once, read = yield from All(
+        (
+            find_table(context),
+            list_open(context),
+            _once_state(context, spec),
+            _sure_heads(context, spec, listing),
+        )
     )
     spec = in_its_case(found, spec)
     table, new = yield from _table_for(context, found, job, spec, tuple(listing.heads.values()))
@@ -139,6 +164,7 @@ def _opened(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:
         partition_by=table.partition_by,
         facts=table.facts,
         base={name: listed.etag for name, listed in listing.heads.items()},
+        read=read,
         once_base=once.etag if once else None,
         others=frozenset(others),
         new_table=new,
@@ -152,12 +178,21 @@ def _opened(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:
     return replace(opened, repeat_of=earlier.job)
 
 
-def _heads_and_open(context: Context) -> Step[tuple[HeadListing, set[str]]]:
-    """The heads, then the jobs that are open: one that had moved a head as it was listed is among
-    these, or has done all it had to."""
-    listing = yield from list_heads_and_index(context)
-    others = yield from list_open(context)
-    return listing, others
+def _sure_heads(
+    context: Context, spec: JobSpec, listing: HeadListing
+) -> Step[dict[str, HeadState]]:
+    """The heads that the job will claim, so that its commit need not read them: few, without a
+    claim of another, and as they are listed. What cannot be read is the claim's to tell."""
+    sure = sorted(spec.sure_partitions(listing.heads))
+    if len(sure) > _READ_AHEAD:
+        return {}
+    listed = [listing.heads[name] for name in sure]
+    found = yield from All(tuple(or_error(read_head(context, head.slot)) for head in listed))
+    return {
+        head.slot.name: state
+        for head, state in zip(listed, found, strict=True)
+        if isinstance(state, HeadState) and state.etag == head.etag and state.head.claim is None
+    }
 
 
 def _opened_uncoordinated(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import InvalidInputError
+from .layout import UNPARTITIONED
 from .read_base import ReadBase
 
 if TYPE_CHECKING:
@@ -264,6 +265,12 @@ class JobSpec:
         if self.replace_where is not None:
             return {name for name in every if name in self.replace_where}
         return set(every) if self.replace_table else set()
+
+    def sure_partitions(self, every: Iterable[str]) -> set[str]:
+        """The partitions among all of a table that the job changes whatever rows it has, if it has
+        any: an unpartitioned table's is the only one."""
+        named = {UNPARTITIONED, *self.replace_partitions}
+        return self.emptied(every) | named.intersection(every)
 
     @property
     def empties_unnamed(self) -> bool:

@@ -17,10 +17,14 @@ _ENCODED = re.compile(r"(?:[A-Za-z0-9._~/*!$'()|-]|%[0-9A-Fa-f]{2})*")
 
 @dataclass(frozen=True)
 class Listing:
-    """All objects below a prefix; ``date`` is when the last page was made, by the store's clock."""
+    """All objects below a prefix.
+
+    :param date: when the last page was made, by the store's clock; ``since``: the first one.
+    """
 
     objects: tuple[ListedObject, ...]
     date: float
+    since: float
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -36,13 +40,14 @@ def list_objects(
     :param wanted: which to keep; all, if left out.
     """
     found: list[ListedObject] = []
-    token = None
+    token = since = None
     while True:
         page = yield from ListObjects(prefix, delimiter=direct, token=token)
         found += filter(wanted, page.objects) if wanted else page.objects
+        since = page.date if since is None else since
         token = page.token
         if token is None:
-            return Listing(tuple(found), page.date)
+            return Listing(tuple(found), page.date, since)
 
 
 def first_object(prefix: str, wanted: Callable[[ListedObject], bool]) -> Step[ListedObject | None]:

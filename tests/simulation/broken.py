@@ -25,6 +25,7 @@ from zero_rename.committer.commit import (
     snapshot,
 )
 from zero_rename.committer.commit import commit as job
+from zero_rename.committer.commit import open as opening
 from zero_rename.committer.commit.index.read_index import still_true
 from zero_rename.committer.commit.state import (
     decide,
@@ -348,10 +349,11 @@ def lets_an_overwrite_of_columns_pass(context, opened, record):
 # Opening
 
 
-def lists_open_jobs_before_heads(context):
-    others = yield from list_open(context)
+def lists_open_jobs_before_heads(context, job, spec, listing, _opened=opening._opened):
+    opened = yield from _opened(context, job, spec, listing)
     listing = yield from slots.list_heads_and_index(context)
-    return listing, others
+    base = {name: listed.etag for name, listed in listing.heads.items()}
+    return replace(opened, base=base, read={})
 
 
 def beats_without_a_condition(context, job_id, interval):

@@ -142,7 +142,7 @@ EXHAUSTIVE = {
     "one replace of two partitions, a fault, a crash": Scenario(
         one(REPLACE, ONE, TWO, faults=1, crashes=1), DONE
     ),
-    "two replaces of one partition": Scenario(two(REPLACE, REPLACE), RIVALS),
+    "two replaces of one partition": Scenario(two(REPLACE, REPLACE), RIVALS, most=4 * MOST),
     "an append and a replace of one partition": Scenario(two(APPEND, REPLACE), RIVALS),
     "two appends to one partition": Scenario(two(APPEND, APPEND), BOTH),
     "two that fail if a partition exists": Scenario(
@@ -293,8 +293,8 @@ COLLECTED = {
     ),
     "two tries of a run, and gc, a crash": Scenario(
         lambda **bounds: explorer(
-            writer("a", APPEND, ONE, once="run", **UNMARKED),
             collector(),
+            writer("a", APPEND, ONE, once="run", **UNMARKED),
             writer("b", APPEND, ONE, once="run", **UNMARKED),
             crashes=1,
             **bounds,
@@ -501,6 +501,7 @@ BOUNDED = {
         lambda **bounds: explorer(writer("a", APPEND, ONE), writer("b", REPLACE, ONE), **bounds),
         BOTH,
         switches=2,
+        most=4 * MOST,
     ),
     "two replaces of two partitions": Scenario(
         lambda **bounds: explorer(
@@ -563,7 +564,7 @@ BOUNDED = {
         ),
         RIVALS,
         switches=2,
-        most=2 * MOST,
+        most=16 * MOST,
     ),
     "a replace and a reader of an index": Scenario(
         lambda **bounds: explorer(
@@ -601,7 +602,7 @@ BOUNDED = {
         ),
         BOTH,
         switches=1,
-        most=3 * MOST,
+        most=6 * MOST,
     ),
     "a folding append, a replace and a reader": Scenario(
         lambda **bounds: explorer(

@@ -362,7 +362,7 @@ VARIANTS = [
         CONTINUITY,
     ),
     _variant(
-        [(opening, "_heads_and_open", broken.lists_open_jobs_before_heads)],
+        [(opening, "_opened", broken.lists_open_jobs_before_heads)],
         SLOW_TO_REMOVE,
         CONTINUITY,
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import groupby
 
 from ...errors import DamagedError, ZeroRenameError
@@ -13,7 +13,7 @@ from ...store.conditional_put import NotWritten, Written, put_record
 from ...store.requests import All, Delete, Done, Put, Step
 from ..state.context import Context, Limits
 from ..state.found_table import read_table
-from ..state.heads import HeadListing, list_heads_and_index, read_head
+from ..state.heads import HeadListing, ListedHead, list_heads_and_index, read_head
 from ..state.partition_files import files_of_heads
 from ..state.tolerance import or_damage
 from .indexed_partition import IndexedPartition, encode_part
@@ -37,16 +37,17 @@ def is_behind(listing: HeadListing, limits: Limits) -> bool:
     return changed >= max(limits.heads_besides_index, len(listing.heads) // _ONE_IN)
 
 
-def look_after_index(context: Context, done: str) -> Step[None]:
+def look_after_index(context: Context, done: str, moved: Collection[HeadState] = ()) -> Step[None]:
     """Write the table's index, which nothing depends on, after all that anything depends on; where
     it is behind, and another process has not just done it.
 
     :param done: what stands, whatever becomes of the index.
+    :param moved: heads that were just written: they are not read where the listing shows the same.
     """
     try:
         listing = yield from list_heads_and_index(context)
         if is_behind(listing, context.limits):
-            yield from write_index(context, listing)
+            yield from write_index(context, listing, moved)
     except ZeroRenameError as error:
         logger.warning(
             "%s: the table's index was not written; %s, and readers read the heads instead: %s",
@@ -65,7 +66,9 @@ def write_index_now(context: Context) -> Step[bool]:
     return (yield from write_index(context, (yield from list_heads_and_index(context))))
 
 
-def write_index(context: Context, listing: HeadListing) -> Step[bool]:
+def write_index(
+    context: Context, listing: HeadListing, moved: Collection[HeadState] = ()
+) -> Step[bool]:
     """Put what the heads name into the index; objects of it whose partitions have not changed
     stay.
 
@@ -81,7 +84,8 @@ def write_index(context: Context, listing: HeadListing) -> Step[bool]:
     old = yield from read_index(context)
     entries = old.entries
     known = still_true(entries, listing.heads)
-    read = yield from _read(context, listing, entries, known)
+    written = {state.slot.name: state for state in moved}
+    read = yield from _read(context, listing, entries, known, written)
     # Of a head that is gone, or was made anew since, the index alone may tell.
     kept, made = _arranged(old, entries | read, context.limits.files_per_object)
     if old.parts and not made:
@@ -121,14 +125,15 @@ def _read(
     listing: HeadListing,
     old: Mapping[str, IndexedPartition],
     known: Mapping[str, IndexedPartition],
+    moved: Mapping[str, HeadState],
 ) -> Step[dict[str, IndexedPartition]]:
     """What the heads name that the index does not know.
 
     :param old: all that it says; ``known``: what of it is still so.
     """
-    changed = [head.slot for name, head in listing.heads.items() if name not in known]
-    found = yield from All(tuple(or_damage(read_head(context, slot)) for slot in changed))
-    states = _unclaimed(found)
+    changed = [head for name, head in listing.heads.items() if name not in known]
+    steps = [or_damage(_read_unless_known(context, head, moved)) for head in changed]
+    states = _unclaimed((yield from All(tuple(steps))))
     before = {name: it.files for name, it in old.items()}
     named = yield from files_of_heads(context, states, before)
     return {
@@ -140,6 +145,15 @@ def _read(
         and not isinstance(of_it, DamagedError)
         and not _made_anew(state, old.get(state.slot.name))
     }
+
+
+def _read_unless_known(
+    context: Context, head: ListedHead, moved: Mapping[str, HeadState]
+) -> Step[HeadState]:
+    state = moved.get(head.slot.name)
+    if state is not None and state.etag == head.etag:
+        return state
+    return (yield from read_head(context, head.slot))
 
 
 def _made_anew(state: HeadState, old: IndexedPartition | None) -> bool:

@@ -74,10 +74,14 @@ class ListedHead:
 
 @dataclass(frozen=True)
 class HeadListing:
-    """All heads of partitions as a listing shows them, by partition, and the index's record."""
+    """All heads of partitions as a listing shows them, by partition, and the index's record.
+
+    :param since: when its first page was made, by the store's clock.
+    """
 
     heads: dict[str, ListedHead]
     index: ListedObject | None
+    since: float
 
 
 def list_heads_and_index(context: Context) -> Step[HeadListing]:
@@ -92,7 +96,7 @@ def list_heads_and_index(context: Context) -> Step[HeadListing]:
             heads[name] = ListedHead(slot, item.etag, item.last_modified)
         elif item.key == context.root.index_key:
             index = item
-    return HeadListing(heads, index)
+    return HeadListing(heads, index, listing.since)
 
 
 def list_heads(context: Context) -> Step[dict[str, ListedHead]]:

@@ -14,6 +14,7 @@ from ...format.records.store_facts import StoreFacts
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ...format.records.head import HeadState
     from ...format.records.table_record import TableRecord
 
 
@@ -111,12 +112,13 @@ class OpenedJob:
     :param schema: which every file follows: the table's schema, or what this job makes of it.
     :param partition_by: the table's partition columns, outermost first.
     :param base: ETag of each partition's head when the job opened.
+    :param read: the heads that were read then, of partitions that the job changes for sure.
     :param once_base: the same of the run's ``once`` head; ``None`` where there is none.
     :param others: jobs that were open then.
     :param repeat_of: the earlier job of this run, when its files are to be replaced.
     :param repeated: the earlier job of this run, when nothing is to be written.
-    :param opened_at: when it opened, by the store's clock, before it listed the heads; 0 if that
-        is not known.
+    :param opened_at: when it opened, by the store's clock, not after it listed the heads; 0 if
+        that is not known.
     :param schema_version: of the table's columns when the job opened.
     :param new_table: what the table will be, when this job's commit is to make it.
     :param symlinks: whether the table has symlink manifests.
@@ -130,6 +132,7 @@ class OpenedJob:
     partition_by: tuple[str, ...]
     facts: StoreFacts
     base: Mapping[str, str] = field(default_factory=dict)
+    read: Mapping[str, HeadState] = field(default_factory=dict)
     once_base: str | None = None
     others: frozenset[str] = frozenset()
     repeat_of: str | None = None

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from support.memory_store import ManualClock, MemoryStore
-from support.protocol import DAY1, World
+from support.protocol import DAY1, ROOT, World
 from zero_rename.committer import CommitConflictError, Mode
+from zero_rename.committer.store.requests import ListObjects, Put
 
 
 @pytest.fixture
@@ -54,6 +58,32 @@ def test_a_replace_of_the_same_second_counts_as_later(world: World, clock: Manua
     result = world.write(opened, DAY1)
     world.load(DAY1, mode=Mode.REPLACE)
     _quick_appends(world)
+    with pytest.raises(CommitConflictError):
+        world.commit(opened, result)
+
+
+def test_a_replace_between_the_listing_and_the_open_record_counts(
+    world: World, clock: ManualClock
+) -> None:
+    """Both are sent at once: the listing may be answered first, and the record much later."""
+    other = World(world.store)
+    listed: dict[str, Any] = {}
+
+    def late_record(request: Any, apply: Callable[[Any], Any]) -> Any:
+        heads = ListObjects(ROOT.heads_prefix)
+        if isinstance(request, Put) and request.key.startswith(ROOT.open_prefix) and not listed:
+            listed["page"] = apply(heads)
+            other.load(DAY1, mode=Mode.REPLACE)
+            clock.advance(60)
+        if request == heads and "page" in listed:
+            return listed.pop("page")
+        return apply(request)
+
+    world.driver.fault = late_record
+    opened = world.open()
+    world.driver.fault = None
+    result = world.write(opened, DAY1)
+    _quick_appends(other)
     with pytest.raises(CommitConflictError):
         world.commit(opened, result)
 

@@ -1,0 +1,94 @@
+"""Requests and round trips of whole jobs, as exact numbers: answers a tick late, 32 connections.
+
+The figures stand in docs/performance.md. One that grows here has been spent unseen elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from support.protocol import ROOT
+from support.virtual_time import CONNECTIONS, TickingDriver, TickingWorld
+from zero_rename.committer.commit.commit import commit_job
+from zero_rename.committer.format.job_spec import Mode
+from zero_rename.committer.store.requests import Get
+from zero_rename.committer.write_job import attempt_writer
+
+SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.int32())])
+#: Tasks that write at once.
+SLOTS = 4
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a job cost: requests, and round trips one after the other of its parts."""
+
+    requests: int
+    opening: int
+    tasks: int
+    commit: int
+
+
+def cost(
+    world: TickingWorld, tasks: int, days: int = 0, mode: Mode = Mode.APPEND, **policy: object
+) -> Cost:
+    """One job of ``tasks`` tasks, each with a file, or one in each of ``days`` partitions."""
+    driver = world.driver
+    driver.requests.clear()
+    columns = ("day",) if days else ()
+    schema = SCHEMA if days else pa.schema([SCHEMA.field("id")])
+    began = driver.now
+    opened = world.open(mode, schema=schema, partition_by=columns, **policy)
+    written = driver.now
+    slots, results = [0] * SLOTS, []
+    for task in range(tasks):
+        worker = TickingDriver(world.store)
+        writer = attempt_writer(worker, opened, task, 0)  # type: ignore[arg-type]
+        rows = {"id": range(max(1, days)), "day": range(max(1, days))}
+        writer.write(pa.table({name: list(rows[name]) for name in schema.names}, schema=schema))
+        results.append(writer.close())
+        slots[slots.index(min(slots))] += worker.now
+        driver.requests += worker.requests
+    driver.now += max(slots)
+    done = driver.now
+    driver.run(commit_job(world.context, opened, results, tasks))
+    return Cost(len(driver.requests), written - began, max(slots), driver.now - done)
+
+
+def made(days: int = 0) -> TickingWorld:
+    """A table that a job has made, a minute ago."""
+    world = TickingWorld()
+    cost(world, 1, days)
+    world.store.clock.advance(60)  # type: ignore[attr-defined]
+    return world
+
+
+def test_one_file() -> None:
+    assert cost(made(), 1) == Cost(16, 2, 3, 6)
+
+
+def test_one_file_in_the_place_of_a_named_day() -> None:
+    """Its head is read while the job opens, too."""
+    named = cost(made(1), 1, 1, Mode.REPLACE, replace_partitions=("day=0",))
+    unnamed = cost(made(1), 1, 1, Mode.REPLACE)
+    assert named == replace(unnamed, commit=unnamed.commit - 1)
+
+
+def test_the_job_that_writes_the_index_reads_no_head_that_it_has_moved() -> None:
+    world = made(365)
+    cost(world, 1, 365)
+    gets = [request.key for request in world.driver.requests if isinstance(request, Get)]
+    heads = [key for key in gets if key.startswith(ROOT.heads_prefix) and key != ROOT.index_key]
+    assert ROOT.index_key in gets
+    assert len(heads) == 365
+
+
+def test_64_files() -> None:
+    assert cost(made(), 64) == Cost(268, 2, 3 * 64 // SLOTS, 8)
+
+
+def test_1000_files() -> None:
+    completes = -(-1000 // CONNECTIONS)
+    assert cost(made(), 1000) == Cost(4012, 2, 3 * 1000 // SLOTS, completes + 5)
