@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TypeVar
 
 from .commit.apply import committed
-from .commit.open import read_open
 from .commit.state.context import Context
 from .commit.state.decide import read_decision
 from .commit.state.heads import read_head
 from .commit.state.job_state import Committed, JobState
+from .commit.state.open_jobs import read_open
 from .format.job_spec import Owner
 from .format.layout import TableRoot
 from .format.records.head import Slot

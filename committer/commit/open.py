@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..errors import (
@@ -25,7 +25,7 @@ from ..format.schema.compatibility import check_types
 from ..format.schema.evolution import evolved, overwritten
 from ..format.schema.types import normalise
 from ..store.conditional_put import Uncertain, Written, put_record
-from ..store.requests import Absent, All, Delete, Get, Put, Step
+from ..store.requests import All, Delete, Put, Step
 from .abort import abort_job_id
 from .apply import committed, finish
 from .first_job import check_table, confirm, design_table, in_its_case
@@ -36,7 +36,7 @@ from .state.decide import Decided, read_decision
 from .state.found_table import FoundTable, find_table, is_unused
 from .state.heads import HeadListing, ListedHead, list_heads_and_index, read_head
 from .state.job_state import Committed, OpenedJob
-from .state.open_jobs import list_open
+from .state.open_jobs import OpenEntry, list_open, read_open
 from .state.tolerance import or_damage, or_error
 from .uncoordinated import check_uncoordinated
 
@@ -49,32 +49,6 @@ logger = logging.getLogger("zero_rename.committer.commit.open")
 _LOOKED_AT = 16
 #: Heads that are read as a job opens: as many as go at once.
 _READ_AHEAD = 16
-
-
-@dataclass(frozen=True)
-class OpenEntry:
-    """An open record that was there, and how long it has been silent, by the store's clock.
-
-    :param record: ``None`` where it cannot be read; ``damage`` then says why.
-    """
-
-    job: str
-    record: OpenRecord | None
-    silent_for: float
-    last_modified: float
-    damage: DamagedError | None = None
-
-    @property
-    def patience(self) -> float:
-        """Seconds of silence after which the job counts as dead; the longest that jobs have by
-        default where nothing tells."""
-        return JobSpec.max_duration if self.record is None else self.record.patience
-
-    @property
-    def order(self) -> tuple[float, str]:
-        """Tells which of two jobs opened later: by the store's clock; within its second, by id."""
-        opened_at = None if self.record is None else self.record.opened_at
-        return (self.last_modified if opened_at is None else opened_at, self.job)
 
 
 def open_job(context: Context, spec: JobSpec) -> Step[OpenedJob]:
@@ -263,32 +237,6 @@ def _write_open_record(context: Context, job: str, spec: JobSpec) -> Step[float]
             remedy="Try again when the store answers; recovery removes the record if it landed.",
         )
     return outcome.date
-
-
-def read_open(context: Context, job: str) -> Step[OpenEntry | None]:
-    """A job's open record; ``None`` when it is gone.
-
-    One that cannot be read is an open job all the same: its age is known, and its decision.
-    Silence is the answer's Date less the record's Last-Modified: the store's clock alone.
-    """
-    found = yield from Get(context.root.open_key(job))
-    if isinstance(found, Absent):
-        return None
-    silent_for = max(0.0, found.date - found.last_modified)
-    try:
-        record = OpenRecord.decode(found.body, found.key)
-    except DamagedError as error:
-        return OpenEntry(job, None, silent_for, found.last_modified, error)
-    if record.job != job:
-        error = DamagedError(
-            f"An open record names another job, {record.job}.",
-            table=context.root.url,
-            job=job,
-            key=found.key,
-            remedy="Find out who wrote it; it was left as it is.",
-        )
-        return OpenEntry(job, None, silent_for, found.last_modified, error)
-    return OpenEntry(job, record, silent_for, found.last_modified)
 
 
 def _once_state(context: Context, spec: JobSpec) -> Step[HeadState | None]:

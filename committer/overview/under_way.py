@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ..commit.open import read_open
 from ..commit.state.context import Context
-from ..commit.state.open_jobs import list_open
+from ..commit.state.open_jobs import list_open, read_open
 from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError
 from ..format.job_spec import NOBODY, Owner

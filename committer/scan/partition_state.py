@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..commit.open import read_open
 from ..commit.state.context import Context
 from ..commit.state.decide import read_decision
 from ..commit.state.heads import read_head
+from ..commit.state.open_jobs import read_open
 from ..commit.state.partition_files import files_of_head
 from ..format.records.data_file import DataFile
 from ..format.records.head import Slot

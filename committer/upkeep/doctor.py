@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ..commit.open import read_open
 from ..commit.state.context import Context
 from ..commit.state.found_table import read_table
-from ..commit.state.open_jobs import list_open
+from ..commit.state.open_jobs import list_open, read_open
 from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError, TableNotFoundError, ZeroRenameError, counted
 from ..format.job_spec import Coordination, JobSpec

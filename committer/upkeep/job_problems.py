@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from ..commit.open import OpenEntry, read_open
 from ..commit.state.context import Context
 from ..commit.state.decide import Decided, read_decision
 from ..commit.state.heads import all_heads, read_head
-from ..commit.state.open_jobs import list_open
+from ..commit.state.open_jobs import OpenEntry, list_open, read_open
 from ..commit.state.partition_files import files_of_heads
 from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError, HeadMovedError, counted

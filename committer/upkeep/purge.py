@@ -11,12 +11,12 @@ from ..commit.apply import finish
 from ..commit.close import list_uploads
 from ..commit.index.old_parts import find_old_parts
 from ..commit.index.read_index import read_index, still_true
-from ..commit.open import read_open
 from ..commit.state.context import Context
 from ..commit.state.decide import decide_abort, read_decision
 from ..commit.state.found_table import find_table
 from ..commit.state.heads import all_heads, list_heads_and_index, read_head, release_claim
 from ..commit.state.old_records import KEPT_FOR, find_old_records
+from ..commit.state.open_jobs import read_open
 from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError, InvalidInputError, StoreFullError
 from ..format.job_spec import Coordination

@@ -11,13 +11,12 @@ from ..commit.abort import abort_own, claimable, claimable_slots, fence, unfinis
 from ..commit.apply import finish
 from ..commit.close import Swept, delete_open_record, sweep_jobs
 from ..commit.first_job import confirm
-from ..commit.open import OpenEntry, read_open
 from ..commit.state.context import Context
 from ..commit.state.decide import Decided, read_decision
 from ..commit.state.found_table import FoundTable, find_table, read_table
 from ..commit.state.heads import ListedHead, all_heads, list_heads
 from ..commit.state.job_state import Aborted
-from ..commit.state.open_jobs import list_open
+from ..commit.state.open_jobs import OpenEntry, list_open, read_open
 from ..commit.state.tolerance import or_damage, or_error
 from ..errors import (
     DamagedError,

@@ -16,12 +16,11 @@ from enum import StrEnum
 from ..commit.apply import finish
 from ..commit.close import list_uploads
 from ..commit.complete import is_that_file
-from ..commit.open import OpenEntry, read_open
 from ..commit.state.context import Context
 from ..commit.state.decide import Decided, amend, read_decision
 from ..commit.state.found_table import read_table
 from ..commit.state.heads import read_head
-from ..commit.state.open_jobs import list_open
+from ..commit.state.open_jobs import OpenEntry, list_open, read_open
 from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError, DataLostError, InvalidInputError
 from ..format.job_spec import Coordination

@@ -1,11 +1,42 @@
-"""Jobs with an open record, as a listing shows them."""
+"""Jobs with an open record, as a listing shows them, and as it is read."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from ...errors import DamagedError
+from ...format.job_spec import JobSpec
 from ...format.layout import jobs_on_record
+from ...format.records.open_record import OpenRecord
 from ...store.listing import list_objects
-from ...store.requests import Step
+from ...store.requests import Absent, Get, Step
 from .context import Context
+
+
+@dataclass(frozen=True)
+class OpenEntry:
+    """An open record that was there, and how long it has been silent, by the store's clock.
+
+    :param record: ``None`` where it cannot be read; ``damage`` then says why.
+    """
+
+    job: str
+    record: OpenRecord | None
+    silent_for: float
+    last_modified: float
+    damage: DamagedError | None = None
+
+    @property
+    def patience(self) -> float:
+        """Seconds of silence after which the job counts as dead; the longest that jobs have by
+        default where nothing tells."""
+        return JobSpec.max_duration if self.record is None else self.record.patience
+
+    @property
+    def order(self) -> tuple[float, str]:
+        """Tells which of two jobs opened later: by the store's clock; within its second, by id."""
+        opened_at = None if self.record is None else self.record.opened_at
+        return (self.last_modified if opened_at is None else opened_at, self.job)
 
 
 def list_open(context: Context) -> Step[set[str]]:
@@ -13,3 +44,29 @@ def list_open(context: Context) -> Step[set[str]]:
     prefix = context.root.open_prefix
     listing = yield from list_objects(prefix)
     return set(jobs_on_record(prefix, listing.keys))
+
+
+def read_open(context: Context, job: str) -> Step[OpenEntry | None]:
+    """A job's open record; ``None`` when it is gone.
+
+    One that cannot be read is an open job all the same: its age is known, and its decision.
+    Silence is the answer's Date less the record's Last-Modified: the store's clock alone.
+    """
+    found = yield from Get(context.root.open_key(job))
+    if isinstance(found, Absent):
+        return None
+    silent_for = max(0.0, found.date - found.last_modified)
+    try:
+        record = OpenRecord.decode(found.body, found.key)
+    except DamagedError as error:
+        return OpenEntry(job, None, silent_for, found.last_modified, error)
+    if record.job != job:
+        error = DamagedError(
+            f"An open record names another job, {record.job}.",
+            table=context.root.url,
+            job=job,
+            key=found.key,
+            remedy="Find out who wrote it; it was left as it is.",
+        )
+        return OpenEntry(job, None, silent_for, found.last_modified, error)
+    return OpenEntry(job, record, silent_for, found.last_modified)
