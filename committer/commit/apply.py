@@ -64,14 +64,14 @@ def apply_all(
     known: tuple[Decided, ...] = ()
     if decision.symlinks:
         known = yield from decisions_named(context, decided, held)
-    steps = [
+    partitions = (
         _apply_partition(context, decided, change, held, count, known)
         for change in decision.partitions
-    ]
-    if decision.once is not None:
-        steps.append(_move_once(context, decided, held))
+    )
+    run = () if decision.once is None else (_move_once(context, decided, held),)
     # What the decision does not name is swept beside; where that fails, markers do not wait for it.
-    *moved, swept = yield from All((*steps, or_error(sweep(context, decision.job, decision.upload_ids))))
+    sweeping = or_error(sweep(context, decision.job, decision.upload_ids))
+    moved, _, swept = yield from All((All(tuple(partitions)), All(run), sweeping))
     if wants_table_marker(decided):
         yield from write_table_marker(context, decided)
     if isinstance(swept, ZeroRenameError):

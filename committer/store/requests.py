@@ -29,6 +29,7 @@ T = TypeVar("T")
 T1 = TypeVar("T1")
 T2 = TypeVar("T2")
 T3 = TypeVar("T3")
+T4 = TypeVar("T4")
 Answer = TypeVar("Answer", covariant=True)
 
 
@@ -364,6 +365,11 @@ class All(Request[Answer]):
         @overload
         def __init__(
             self: All[tuple[T1, T2, T3]], members: tuple[Work[T1], Work[T2], Work[T3]]
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: All[tuple[T1, T2, T3, T4]],
+            members: tuple[Work[T1], Work[T2], Work[T3], Work[T4]],
         ) -> None: ...
         @overload
         def __init__(self: All[tuple[T, ...]], members: tuple[Work[T], ...]) -> None: ...
