@@ -36,7 +36,7 @@ def parts() -> None:
     told("import of pyarrow", lambda: import_module("pyarrow"))
     told("import of boto3", lambda: import_module("boto3"))
     told("import of pandas", lambda: import_module("pandas"))
-    told("import of this package", lambda: import_module("zero_rename.spark.saving.reported_task"))
+    told("import of this package", lambda: import_module("zero_rename.spark.saving.task_rows"))
     from zero_rename import Table
     from zero_rename.committer.store.requests import Head
 
@@ -60,7 +60,7 @@ def parts() -> None:
 def a_task(payload: bytes) -> Callable[[bool], object]:
     import pyarrow as pa
 
-    from zero_rename.spark.saving.reported_task import report
+    from zero_rename.spark.saving.task_rows import report
 
     rows = pa.record_batch([pa.array([1])], names=["id"])
 

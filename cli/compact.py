@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 import typer
 
-from ..committer import InvalidInputError, Table
+from ..committer import Table
 from ..committer.upkeep.compaction import TARGET_BYTES, CompactAction
+from .amounts import size_option
 from .output import DRY, Apply, AsJson, Exit, Url, plain, print_rows, refusals, say
-
-_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
-
-
-def bytes_of(size: str) -> int:
-    """Bytes of ``1000000``, ``64K``, ``512MB`` or ``1GiB``: powers of 1024.
-
-    :raises InvalidInputError: it is no size.
-    """
-    found = re.fullmatch(r"(\d{1,15})\s*([kmg]?)(?:i?b)?", size.strip().lower())
-    if found is None or not int(found[1]):
-        raise InvalidInputError(f"{size!r} is no size.", remedy="Give bytes, or 64K, 512MB, 1GiB.")
-    return int(found[1]) * _UNITS[found[2]]
 
 
 def compact(
@@ -31,14 +18,15 @@ def compact(
         list[str] | None, typer.Option(help="Only this one, such as day=1; may be repeated.")
     ] = None,
     target_size: Annotated[
-        str, typer.Option(metavar="SIZE", help="About the size of a file: 256MB, 1GB.")
-    ] = f"{TARGET_BYTES // 1024**2}MB",
+        int,
+        size_option("About the size of a file: 256MB, 1GB.", f"{TARGET_BYTES // 1024**2}MB"),
+    ] = TARGET_BYTES,
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
     """Write the files of partitions that have too many of them anew, as fewer: a job for each."""
     with refusals():
-        found = Table(table).compact(partition or None, bytes_of(target_size), apply)
+        found = Table(table).compact(partition or None, target_size, apply)
     rows = [(e.partition, e.action, e.files, e.files_after, e.bytes, e.job) for e in found]
     columns = ("partition", "action", "files", "files after", "bytes", "job")
     nothing = "No partition has twice as many files as its bytes need: nothing is to be compacted."

@@ -10,7 +10,7 @@ import typer
 
 from ..committer import InvalidInputError, Table
 from ..committer.errors import counted
-from .ages import DAY, age_option
+from .amounts import DAY, age_option
 from .output import DRY, Apply, AsJson, Exit, Url, print_rows, refusals, say
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import typer
 
 from ..committer import Table
 from ..committer.errors import counted, escaped
-from .ages import DAY, age_option
+from .amounts import DAY, age_option
 from .output import DRY, Apply, AsJson, Exit, Url, print_rows, refusals, say
 
 

@@ -7,18 +7,26 @@ docs/commands.md by command.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
-from ..committer import AdoptAction, Outcome, PurgeAction, RepairAction, Table
+from ..committer import (
+    AdoptAction,
+    Outcome,
+    PurgeAction,
+    RebuildAction,
+    RebuiltHead,
+    RepairAction,
+    Table,
+)
 from ..committer.commit.state.old_records import KEPT_FOR
 from ..committer.errors import counted
 from . import catalog, compact, conflicts, gc, s3a, uploads
-from .ages import DAY, age_option
+from .amounts import DAY, age_option
 from .output import DRY, EXIT_CODES, Apply, AsJson, Exit, Url, plain, print_rows, refusals, say
 from .policy import lifecycle, policy
-from .rebuilt import show_rebuilt
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -251,7 +259,7 @@ def repair(
     with refusals():
         heads = [] if job or accept_loss else Table(table).rebuild_heads(apply)
         if heads:
-            show_rebuilt(as_json, heads, apply)
+            _show_rebuilt(as_json, heads, apply)
             return
         found = Table(table).repair(accept_loss, job, patience)
     rows = [
@@ -294,6 +302,29 @@ def repair(
             f"whether a file of it is lost. Finish it: zero-rename recover {table} --apply"
         )
     if reported or left or unknown:
+        raise typer.Exit(Exit.LOOK)
+
+
+def _show_rebuilt(as_json: bool, heads: Sequence[RebuiltHead], apply: bool) -> None:
+    """Name partitions without a head, and what became of them.
+
+    :raises typer.Exit: some are as they were.
+    """
+    rows = [
+        (it.partition, it.action, it.epoch or None, it.files, it.rows, it.reason or None)
+        for it in heads
+    ]
+    columns = ("partition without a head", "action", "epoch", "files", "rows", "why")
+    print_rows(as_json, columns, rows, plain(heads), "")
+    left = [it.partition for it in heads if it.action is RebuildAction.LEFT]
+    if left:
+        say(
+            "What is left: restore its head from a version or backup, or load the partition again "
+            "with mode replace."
+        )
+    if not apply and len(left) < len(heads):
+        say(DRY)
+    if left or not apply:
         raise typer.Exit(Exit.LOOK)
 
 

@@ -11,7 +11,7 @@ from ..committer import Table, TableRoot
 from ..committer.upkeep.access_policy import Role, Service, access_policy
 from ..committer.upkeep.doctor import backstop
 from ..committer.upkeep.upload_selection import UploadsPath
-from .ages import age_option
+from .amounts import age_option
 from .output import DRY, Apply, AsJson, Url, refusals, say
 
 

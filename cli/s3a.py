@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..committer.errors import InvalidInputError
-from .ages import age_option
+from .amounts import age_option
 from .output import DRY, Apply, AsJson, Exit, Url, plain, print_rows, refusals, say
 
 if TYPE_CHECKING:

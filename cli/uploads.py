@@ -15,7 +15,7 @@ from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElaps
 
 from ..committer.errors import InvalidInputError, counted
 from ..committer.upkeep.storage_price import STANDARD, monthly_cost
-from .ages import age_option
+from .amounts import age_option
 from .output import DRY, EXIT_CODES, Apply, Exit, refusals, say, sheet_of
 
 if TYPE_CHECKING:

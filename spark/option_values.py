@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 
 from ..committer.format.read_base import NOTHING_READ, ReadBase
-from ..committer.format.text_values import TextList, whole
+from ..committer.format.text_values import TextList, seconds, whole
 
-_BYTES = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
-_SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _TRUE = {"true": True, "false": False}
 
 
@@ -27,20 +24,11 @@ def count(text: str) -> int:
     return number
 
 
-def size(text: str) -> int:
-    """Bytes: ``1048576``, ``64m``, ``64MB``, ``64 MiB`` (all in powers of 1024, as in Spark)."""
-    found = re.fullmatch(r"([0-9]{1,15})\s*([bkmgt]?)(?:i?b)?", text.strip().lower())
-    if found is None or int(found[1]) == 0:
-        raise ValueError("is a number of bytes above zero, such as 134217728 or 128m")
-    return int(found[1]) * _BYTES[found[2]]
-
-
-def seconds(text: str) -> float:
-    """A duration: ``3600``, ``90min``, ``12h``, ``2d``."""
-    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*(s|m|min|h|d|)", text.strip().lower())
-    if found is None or float(found[1]) == 0:
+def span(text: str) -> float:
+    """A duration that takes any time: ``3600``, ``90min``, ``12h``, ``2d``."""
+    if (found := seconds(text)) == 0:
         raise ValueError("is a number of seconds above zero, or such as 90min, 12h or 2d")
-    return float(found[1]) * _SECONDS[found[2]]
+    return found
 
 
 def text(value: str) -> str:

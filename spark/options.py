@@ -145,7 +145,7 @@ class WriterOptions:
         values.count, "A new file after so many rows.", also={"maxRecordsPerFile": values.count}
     )
     bytes_per_file: int | None = option(
-        values.size, "A new file after about so many bytes, such as `256m`.", _FILES.bytes_per_file
+        texts.size, "A new file after about so many bytes, such as `256m`.", _FILES.bytes_per_file
     )
     row_group_rows: int = option(values.count, "Rows per row group.", _FILES.row_group_rows)
     max_open_partitions: int = option(
@@ -154,7 +154,7 @@ class WriterOptions:
         _FILES.max_open_partitions,
     )
     part_bytes: int = option(
-        values.size, "Size of an upload's first parts, at least `5m`.", _FILES.part_bytes
+        texts.size, "Size of an upload's first parts, at least `5m`.", _FILES.part_bytes
     )
     storage_class: str | None = option(
         values.text, "The objects' storage class, such as `STANDARD_IA`."
@@ -171,7 +171,7 @@ class WriterOptions:
         values.pairs, "User metadata of the objects, `a=b,c=d`."
     )
     max_duration: float = option(
-        values.seconds,
+        values.span,
         "Seconds (or `12h`) after which a job that sends no heartbeat counts as dead. "
         "`zero_rename.spark.register(spark)` sends heartbeats.",
         24 * 3600.0,
@@ -291,7 +291,7 @@ class ReaderOptions:
         "prunes nothing.",
     )
     target_partition_bytes: int = option(
-        values.size,
+        texts.size,
         "Files are read together by one Spark task up to about so many bytes.",
         128 * 1024 * 1024,
     )

@@ -1,4 +1,12 @@
-"""Registering the data source with a session, and what only the user's process can do for it."""
+"""Registering the data source with a session, and what only the user's process can do for it.
+
+Ctrl-C is one such thing: it ends the write that runs, and the next one finds the session. Spark's
+own handler asks the JVM to cancel all jobs over the connection of the thread that was
+interrupted (``PYSPARK_PIN_THREAD``, the default), which waits for the very call that is to end:
+the request fails, ``KeyboardInterrupt`` hides that, and the write goes on and commits. The thread
+then gets a new connection, and so a thread of the JVM that has no active session, where Spark
+finds no Python data source to write with.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +15,7 @@ import contextlib
 import logging
 import os
 import shutil
+import signal
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
@@ -15,20 +24,22 @@ from typing import TYPE_CHECKING, Any
 
 from ..committer.format.handoff import HANDOFF, OPEN_JOBS
 from .heartbeat import Heartbeat
-from .interrupt import activate, cancel_on_interrupt
-from .startup.handed_over import take_handoff
 from .startup.preflight import (
     check_data_source_versions,
     check_worker_python,
     warn_of_overwrites,
 )
+from .write_target import take_handoff
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 logger = logging.getLogger("zero_rename.spark.registration")
 #: Spark's class that warns of a name which is registered twice.
 _REGISTRY = "org.apache.spark.sql.execution.datasources.DataSourceManager"
+#: Seconds that the cancelling may take before the interrupt goes on.
+_PATIENCE = 10.0
 _lock = threading.Lock()
 _registering = threading.Lock()
 _heartbeats: dict[int, Heartbeat] = {}
@@ -39,7 +50,7 @@ def register(spark: SparkSession) -> None:
 
     Where the package is installed for the workers' Python, Spark finds the format by itself.
     This is for the rest: a package that came by ``--py-files``, heartbeats for the jobs this
-    application opens (see :mod:`.heartbeat`), and Ctrl-C (see :mod:`.interrupt`). May be called
+    application opens (see :mod:`.heartbeat`), and Ctrl-C. May be called
     again, and for several sessions; has to be in every thread that writes and after Ctrl-C, where
     Spark would not find the format.
 
@@ -55,7 +66,7 @@ def register(spark: SparkSession) -> None:
         spark.dataSource.register(ZeroRenameDataSource)
         return
     _check_workers(spark)
-    activate(spark)
+    _activate(spark)
     cancel_on_interrupt(spark.sparkContext)
     heartbeat = _heartbeat(spark.sparkContext)
     known = {OPEN_JOBS: str(heartbeat.folder), HANDOFF: os.environ.get(HANDOFF)}
@@ -113,3 +124,29 @@ def _environment(context: Any, known: Mapping[str, str | None]) -> Iterator[None
             yield
         finally:
             context.environment = before
+
+
+def cancel_on_interrupt(context: SparkContext) -> None:
+    """Let Ctrl-C cancel the application's jobs over a connection of its own.
+
+    Only where Spark's own handler is in charge, in the main thread; it has its turn afterwards.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    before: Any = signal.getsignal(signal.SIGINT)
+    if not getattr(before, "__qualname__", "").startswith("SparkContext."):
+        return
+
+    def handler(number: int, frame: Any) -> None:
+        cancelling = threading.Thread(target=context.cancelAllJobs, daemon=True)
+        cancelling.start()
+        cancelling.join(_PATIENCE)
+        before(number, frame)
+
+    signal.signal(signal.SIGINT, handler)
+
+
+def _activate(spark: SparkSession) -> None:
+    """Make a session the active one of this thread, whose thread of the JVM may be new."""
+    jvm: Any = spark.sparkContext._jvm
+    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)

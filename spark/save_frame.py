@@ -23,9 +23,8 @@ from ..committer.format.handoff import Handoff
 from ..committer.format.read_base import ReadBase
 from ..s3a.hadoop.settings import NATIVE
 from .pipes import pipes_session, report_commit
-from .startup.handed_over import take_handoff
 from .startup.preflight import warn_of_overwrites
-from .write_target import WriteTarget, resolve
+from .write_target import WriteTarget, resolve, take_handoff
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -1,19 +1,23 @@
-"""Table, mode, partitions and committer of one call of :func:`zero_rename.spark.save`."""
+"""Table, mode, partitions and committer of one call of :func:`zero_rename.spark.save`: what it
+says, and what the application's submitter does."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import InvalidInputError
-from ..committer.format.handoff import Handoff
+from ..committer.format.handoff import HANDOFF, HANDOFF_SETTING, Handoff
 from ..committer.format.job_spec import Mode
 from ..committer.format.layout import TableRoot
 from ..committer.format.read_base import ReadBase
 from ..s3a.hadoop.settings import NATIVE, check_committer
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from ..committer.commit.snapshot import Snapshot
 
 
@@ -136,3 +140,12 @@ def _listed(name: str, what: str, given: Sequence[str]) -> tuple[str, ...]:
             f"{name} has an empty item; nothing was written.", remedy=f"Leave it out of {name}=."
         )
     return tuple(given)
+
+
+def take_handoff(spark: SparkSession) -> None:
+    """Make a variable of this process of the Spark setting by which a submitter told what to write,
+    as it does on AWS Glue and on EMR in client mode; a variable that is there stays."""
+    if not os.environ.get(HANDOFF):
+        told = spark.conf.get(HANDOFF_SETTING, None)
+        if told:
+            os.environ[HANDOFF] = told

@@ -16,6 +16,8 @@ from ..errors import InvalidInputError
 from .job_spec import MODES, Mode
 
 E = TypeVar("E", bound=StrEnum)
+_BYTES = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+_SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
 def whole(text: str) -> int:
@@ -23,6 +25,22 @@ def whole(text: str) -> int:
     if not re.fullmatch(r"[+-]?[0-9]{1,15}", text.strip()):
         raise ValueError("is a whole number")
     return int(text)
+
+
+def size(text: str) -> int:
+    """Bytes: ``1048576``, ``64m``, ``64MB``, ``64 MiB`` (all in powers of 1024, as in Spark)."""
+    found = re.fullmatch(r"([0-9]{1,15})\s*([bkmgt]?)(?:i?b)?", text.strip().lower())
+    if found is None or int(found[1]) == 0:
+        raise ValueError("is a number of bytes above zero, such as 134217728 or 128m")
+    return int(found[1]) * _BYTES[found[2]]
+
+
+def seconds(text: str) -> float:
+    """A span of time: ``3600``, ``90s``, ``90min``, ``12h``, ``2d``."""
+    found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s*(s|m|min|h|d|)", text.strip().lower())
+    if found is None:
+        raise ValueError("is a number of seconds, or such as 90min, 12h or 2d")
+    return float(found[1]) * _SECONDS[found[2]]
 
 
 def choice(kind: type[E], text: str) -> E:

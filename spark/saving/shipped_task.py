@@ -53,7 +53,7 @@ def shipped_task(opened: OpenedJob, names: Sequence[str], freeze: bool) -> Shipp
                 f"{unfit} {here} has zero_rename {found['zero_rename'].__version__} at "
                 f"{found['zero_rename'].__file__}, and the driver has {version}"
             )
-        from zero_rename.spark.saving.reported_task import report
+        from zero_rename.spark.saving.task_rows import report
 
         yield from report(payload, columns, freeze, batches)
 

@@ -1,10 +1,11 @@
-"""Rows of one task: from Arrow batches into uploads that nobody sees yet."""
+"""Rows of one task: from Arrow batches into uploads that nobody sees yet; and what it reports."""
 
 from __future__ import annotations
 
 import logging
+import pickle
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -12,8 +13,31 @@ import pyarrow as pa
 from ...committer.commit.state.job_state import OpenedJob
 from ...committer.format.records.pending_file import TaskResult
 from ...committer.table import Table
+from ..worker import freeze_worker, readable_errors
 
 logger = logging.getLogger("zero_rename.spark.saving.task_rows")
+
+
+def report(
+    payload: bytes, columns: Sequence[str], freeze: bool, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Write a task's rows, then yield one batch with one row: the task and its pickled result.
+
+    :param payload: the pickled open job.
+    :param columns: the rows' columns, by position.
+    :param freeze: freeze the worker after it (:func:`..worker.freeze_worker`).
+    """
+    with readable_errors():
+        named = (
+            pa.RecordBatch.from_arrays(batch.columns, names=list(columns)) for batch in batches
+        )
+        result = write_rows(pickle.loads(payload), named)
+        if freeze:
+            freeze_worker()
+    number = pa.array([result.task], pa.int32())
+    yield pa.record_batch(
+        [number, pa.array([pickle.dumps(result)], pa.binary())], names=["task", "result"]
+    )
 
 
 def write_rows(opened: OpenedJob, batches: Iterable[pa.RecordBatch]) -> TaskResult:

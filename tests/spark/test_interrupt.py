@@ -13,7 +13,7 @@ from pyspark import SparkContext
 
 from support.spark_tables import rows, write
 from zero_rename.spark import register
-from zero_rename.spark.interrupt import cancel_on_interrupt
+from zero_rename.spark.registration import cancel_on_interrupt
 
 
 class Context:

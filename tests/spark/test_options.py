@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from zero_rename.committer import InvalidInputError, ReadBase
+from zero_rename.committer.format import text_values as texts
 from zero_rename.committer.format.job_spec import (
     Coordination,
     FileOptions,
@@ -308,14 +309,14 @@ def test_every_option_is_in_the_documented_table():
     ("text", "size"), [("1", 1), ("1k", 1024), ("2KB", 2048), ("3 mib", 3 * 1024**2), ("4T", 2**42)]
 )
 def test_sizes(text, size):
-    assert values.size(text) == size
+    assert texts.size(text) == size
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"), [("1.5", 1.5), ("2m", 120), ("3 h", 10800), ("1d", 86400), ("9s", 9)]
 )
 def test_durations(text, seconds):
-    assert values.seconds(text) == seconds
+    assert values.span(text) == seconds
 
 
 @pytest.mark.parametrize(

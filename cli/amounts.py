@@ -1,0 +1,50 @@
+"""Ages and sizes as every command takes them: ``90``, ``45m``, ``12h``, ``7d``; ``512MB``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from ..committer.format import text_values as texts
+
+DAY = 86400.0
+
+
+def age_option(help: str, *, default: str | None = None, least: str = "0") -> Any:
+    """An option that takes an age, and hands it over in seconds.
+
+    :param default: as ``--help`` shows it.
+    :param least: younger ones are refused.
+    """
+
+    def age(text: Any) -> float:
+        try:
+            found = texts.seconds(str(text))
+        except ValueError as error:
+            raise typer.BadParameter(
+                f"{text!r} is no age: give seconds, or 45m, 12h, 7d."
+            ) from error
+        if found < texts.seconds(least):
+            raise typer.BadParameter(f"{text} is less than {least}.")
+        return found
+
+    shown = False if default is None else default
+    return typer.Option(metavar="AGE", parser=age, help=help, show_default=shown)
+
+
+def size_option(help: str, default: str) -> Any:
+    """An option that takes a size, and hands it over in bytes.
+
+    :param default: as ``--help`` shows it.
+    """
+
+    def size(text: Any) -> int:
+        try:
+            return texts.size(str(text))
+        except ValueError as error:
+            raise typer.BadParameter(
+                f"{text!r} is no size: give bytes, or 64K, 512MB, 1GiB."
+            ) from error
+
+    return typer.Option(metavar="SIZE", parser=size, help=help, show_default=default)
