@@ -18,6 +18,7 @@ from .commit.failures import failures_told
 from .commit.interrupted import JobInterrupted, alone, fate
 from .commit.open import checked, open_job, settle_aborted
 from .commit.state.context import Context
+from .commit.state.decide import refuse_late
 from .commit.state.heartbeat import Beats, OpenHeartbeat
 from .commit.state.job_state import Committed, JobState, OpenedJob
 from .commit.state.rights import missing_rights
@@ -31,7 +32,6 @@ from .errors import (
     ZeroRenameError,
 )
 from .format.job_spec import JobSpec, Owner
-from .format.parquet.late_task import refuse_late
 from .format.parquet.task_writer import TaskWriter
 from .format.read_base import ReadBase
 from .format.records.pending_file import TaskResult

@@ -18,13 +18,20 @@ from ..format.parquet.reader import check_columns, read_batches
 from ..format.parquet.row_filter import Filter, RowFilter
 from ..format.records.data_file import DataFile
 from ..store.driver import Driver
-from .ahead import begun_ahead
 from .partition_condition import PartitionCondition
 
 if TYPE_CHECKING:
     import duckdb
     import pandas
     import polars
+from collections import deque
+from collections.abc import Iterable
+from concurrent.futures import Future
+from itertools import islice
+from typing import TypeVar, cast
+
+T = TypeVar("T")
+_END = object()
 
 _READERS = 4
 
@@ -230,3 +237,26 @@ def _library(name: str) -> Any:
             f"The rows are to become a frame of {name}, which is not installed here.",
             remedy=f"pip install {name}",
         ) from error
+
+
+def begun_ahead(sources: Iterable[Iterator[T]], width: int) -> Iterator[T]:
+    """The items of all sources, in order. Of the next ``width`` sources one item each is had, or
+    being had, ahead of its turn: so much is in memory, however long the sources are."""
+    left = iter(sources)
+    with ThreadPoolExecutor(width) as pool:
+
+        def begin(source: Iterator[T]) -> tuple[Iterator[T], Future[T | object]]:
+            return source, pool.submit(next, source, _END)
+
+        begun = deque(begin(source) for source in islice(left, width))
+        try:
+            while begun:
+                source, future = begun.popleft()
+                item = future.result()
+                if item is _END:
+                    begun.extend(begin(source) for source in islice(left, 1))
+                    continue
+                begun.appendleft(begin(source))
+                yield cast(T, item)
+        finally:
+            pool.shutdown(cancel_futures=True)

@@ -27,9 +27,8 @@ from .error_translation import (
 from .lifecycle import LifecycleRule, rules_of
 from .listing import decoded_keys
 from .quick_aborts import QuickAborts
-from .tally import Trouble
 from .upload_parts import PartBody
-from .weather import Patience
+from .weather import Patience, Trouble
 
 _GONE = {"NoSuchKey", "404", "NotFound"}
 #: What stores answer about an upload that is not there.
@@ -54,9 +53,9 @@ class S3Requests:
     """Carries out single requests in the calling thread. May be used by many threads.
 
     A request that changes nothing, or that may be repeated blindly, is sent again after a trouble
-    (:class:`..weather.tally.Trouble`), as long as the patience lasts. A conditional write and a
+    (:class:`.weather.Trouble`), as long as the patience lasts. A conditional write and a
     ``CompleteUpload`` are only where nothing was sent: no connection came about. At most so many
-    are under way as the :class:`..weather.pace.Pace` allows.
+    are under way as the :class:`.weather.Pace` allows.
 
     :param bucket: the one bucket all keys are in.
     :param clock: the monotonic clock, seconds.

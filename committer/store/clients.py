@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import logging
 import re
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,7 +27,6 @@ from botocore.utils import parse_timestamp
 
 from ..errors import StoreRefusedError, ZeroRenameError
 from .error_translation import code_of, describe
-from .store_clock import StoreClock
 from .weather import Weather
 
 #: Requests under way at once, and connections kept per client.
@@ -42,6 +44,63 @@ _OWNERS = frozenset({"s3-mock-file-store"})
 _EXPECT_FROM = 1024 * 1024
 #: How the Authorization header of requests begins that are signed by keys.
 SIGV4 = "AWS4-HMAC-SHA256"
+# Since 1.36 boto3 adds CRC32 trailers to uploads and checks checksums of answers by default.
+# Ceph, older MinIO and others refuse or mangle such uploads; the sha256 of the payload, which
+# SigV4 signs, protects the bytes on the way as well, and our records carry a sha256 of the file.
+_OURS: dict[str, Any] = {
+    "request_checksum_calculation": "when_required",
+    "response_checksum_validation": "when_required",
+    "retries": {"total_max_attempts": 1, "mode": "standard"},
+}
+
+_log = logging.getLogger("zero_rename.committer.store.clients")
+#: Seconds. S3 refuses what is dated 15 minutes off; a lesser difference is no reason to doubt the
+#: host's own clock.
+_TOLERATED = 300.0
+
+
+class StoreClock:
+    """How far the store's clock is ahead of this host's: 0 until the store has refused a request
+    for its date (``RequestTimeTooSkewed``). AWS's other SDKs correct by the answer's Date header;
+    botocore does not.
+
+    :param ahead: seconds.
+    :param host: this host's clock, seconds since the epoch; for tests.
+    """
+
+    def __init__(self, ahead: float = 0.0, host: Callable[[], float] | None = None) -> None:
+        self.ahead = ahead
+        self._host = host or (lambda: time.time())
+        self._lock = threading.Lock()
+
+    def heed(self, date: float, signed: float) -> bool:
+        """Go by the date of a refusal from now on.
+
+        :param date: the answer's Date header, seconds since the epoch; 0 for none.
+        :param signed: what :attr:`ahead` was as the request was signed.
+        :returns: whether its date was off, so that it may be signed anew.
+        """
+        ahead = date - self._host()
+        if not date or abs(ahead - signed) < _TOLERATED:
+            return False
+        with self._lock:
+            known = abs(ahead - self.ahead) < _TOLERATED
+            self.ahead = self.ahead if known else ahead
+        if not known:
+            self._tell(ahead)
+        return True
+
+    def _tell(self, ahead: float) -> None:
+        _log.warning(
+            "This host's clock is %.0f seconds %s the store's, which refused a request for it; "
+            "requests are signed by the store's. Set this host's clock.",
+            abs(ahead),
+            "behind" if ahead > 0 else "ahead of",
+        )
+
+    def now(self) -> float:
+        """The time by the store's clock, as far as it is known; seconds since the epoch."""
+        return self._host() + self.ahead
 
 
 class _SignerByTheStore(S3SigV4Auth):
@@ -269,16 +328,6 @@ def client_at(
         return boto3.Session(botocore_session=_session()).client(
             "s3", endpoint_url=endpoint, region_name=region, config=Config(**given), **signing
         )
-
-
-# Since 1.36 boto3 adds CRC32 trailers to uploads and checks checksums of answers by default.
-# Ceph, older MinIO and others refuse or mangle such uploads; the sha256 of the payload, which
-# SigV4 signs, protects the bytes on the way as well, and our records carry a sha256 of the file.
-_OURS: dict[str, Any] = {
-    "request_checksum_calculation": "when_required",
-    "response_checksum_validation": "when_required",
-    "retries": {"total_max_attempts": 1, "mode": "standard"},
-}
 
 
 def _named_by_owner(parsed: dict[str, Any]) -> str | None:

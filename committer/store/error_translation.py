@@ -18,7 +18,7 @@ from ..errors import (
     StoreUnreachableError,
     ZeroRenameError,
 )
-from .tally import Trouble
+from .weather import Trouble
 
 _CREDENTIALS = (
     "Check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_PROFILE or the role of this host, "

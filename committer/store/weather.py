@@ -5,13 +5,100 @@ from __future__ import annotations
 import logging
 import random
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-
-from .pace import Pace
-from .tally import Tally, Trouble
+from enum import StrEnum
+from math import inf
 
 _log = logging.getLogger("zero_rename.committer.store")
+#: Seconds of silence after which the log says that the store is waited for.
+_TOLD_AFTER = 10.0
+
+#: Requests at once that any throttling leaves.
+FEWEST = 4
+#: What a throttled answer leaves of the limit.
+_CUT = 0.7
+
+
+class Pace:
+    """Bounds the requests under way, as TCP bounds what it sends: additive growth with answers,
+    multiplicative cuts with throttled ones (RFC 5681, section 3.1; S3 asks for it with
+    ``503 SlowDown``). Thread-safe.
+
+    Of the requests that were under way at a cut none cuts again: they all tell of the same moment.
+    Nothing is bounded before the first cut, nor after the limit has grown back.
+
+    :param most: the limit at which there is none any more.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._changed = threading.Condition()
+        self._under_way = 0
+        self._limit = inf
+        self._cuts = 0
+
+    @property
+    def limit(self) -> float:
+        """Requests that may be under way at once."""
+        return self._limit
+
+    def begin(self) -> int:
+        """Wait for a turn, and take it.
+
+        :returns: a token, for :meth:`end`.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._under_way + 1 <= self._limit)
+            self._under_way += 1
+            return self._cuts
+
+    def end(self, token: int, *, throttled: bool) -> None:
+        """Give a turn back, having seen its answer."""
+        with self._changed:
+            if throttled and token == self._cuts:
+                at_once = min(self._limit, self._under_way)
+                self._limit = max(float(FEWEST), at_once * _CUT)
+                self._cuts += 1
+            elif not throttled and self._limit < inf:
+                self._limit += 1 / self._limit
+                if self._limit >= self._most:
+                    self._limit = inf
+            self._under_way -= 1
+            self._changed.notify_all()
+
+
+class Trouble(StrEnum):
+    """Why a request has no usable answer. None of these says anything about what was asked for."""
+
+    THROTTLED = "throttled"
+    FAILED = "failed at the store"
+    UNANSWERED = "unanswered"
+    UNREACHED = "without a connection"
+
+
+class Tally:
+    """Counts troubles. Thread-safe; each was followed by another try, as long as there was
+    patience."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[Trouble] = Counter()
+
+    def add(self, trouble: Trouble) -> None:
+        with self._lock:
+            self._counts[trouble] += 1
+
+    @property
+    def counts(self) -> Counter[Trouble]:
+        """How often each was met so far; a copy."""
+        with self._lock:
+            return self._counts.copy()
+
+    @property
+    def total(self) -> int:
+        return self.counts.total()
 
 
 @dataclass(frozen=True)
@@ -38,15 +125,11 @@ class Patience:
         return min(self.first * 2.0 ** min(tries - 1, 30), self.longest)
 
 
-#: Seconds of silence after which the log says that the store is waited for.
-_TOLD_AFTER = 10.0
-
-
 class Weather:
     """What a process has met lately at one store. Thread-safe. Times are by the caller's own
     monotonic clock, seconds.
 
-    :param most: requests at once in fair weather, as :class:`.pace.Pace` takes it.
+    :param most: requests at once in fair weather, as :class:`Pace` takes it.
     :param chance: a random number of 0 to 1; for tests.
     """
 

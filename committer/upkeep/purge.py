@@ -9,8 +9,7 @@ from functools import partial
 
 from ..commit.apply import finish
 from ..commit.close import list_uploads
-from ..commit.index.old_parts import find_old_parts
-from ..commit.index.read_index import read_index, still_true
+from ..commit.index.read_index import find_old_parts, read_index, still_true
 from ..commit.state.context import Context
 from ..commit.state.decide import decide_abort, read_decision
 from ..commit.state.found_table import find_table

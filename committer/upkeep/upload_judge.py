@@ -24,19 +24,13 @@ from .purge_plan import (
     look_for_tables,
 )
 from .recovery import JudgedJob, Recovered, judge_job, known, settle_jobs
-from .upload_selection import Selection, UploadsPath
+from .upload_selection import Name, Selection, Spared, UploadsPath, name_of
 
 #: Folders of which it is remembered whether they are tables.
 _FOLDERS = 20_000
 
-#: What an upload is told from others by: its key and UploadId.
-Name = tuple[str, str]
-
-
 #: What is known of a job with an open record; ``None``: it has just closed.
 _Asked = JudgedJob | DamagedError | None
-#: Why somebody may still need foreign uploads, by their names.
-Spared = Callable[[Sequence[ListedUpload]], Step[Mapping[Name, str]]]
 
 
 def spare_none(uploads: Sequence[ListedUpload]) -> Step[Mapping[Name, str]]:
@@ -203,11 +197,6 @@ class UploadJudge:
                 jobs = sorted(job for place, job in self._fenced if place == folder)
                 outcomes += yield from settle_jobs(table.context, jobs)
         return outcomes
-
-
-def name_of(upload: ListedUpload) -> Name:
-    """What an upload is told from others by."""
-    return (upload.key, upload.upload_id)
 
 
 def _by_next_folder(todo: Mapping[Name, list[str]]) -> dict[str, list[Name]]:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from ..errors import InvalidInputError
 from ..format.layout import is_job_id
+from ..store.requests import ListedUpload, Step
 from .purge_plan import Whose
 
 _SCHEMES = ("s3", "s3a", "s3n")
+#: What an upload is told from others by: its key and UploadId.
+Name = tuple[str, str]
+#: Why somebody may still need foreign uploads, by their names.
+Spared = Callable[[Sequence[ListedUpload]], Step[Mapping[Name, str]]]
+
+
+def name_of(upload: ListedUpload) -> Name:
+    """What an upload is told from others by."""
+    return (upload.key, upload.upload_id)
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from ..store.requests import All, ListedUpload, ListParts, ListUploads, PartsPag
 from .purge import PurgeAction
 from .purge_plan import Judged, Whose
 from .recovery import Recovered
-from .upload_judge import Spared, UploadJudge, spare_none
-from .upload_selection import Selection, UploadsPath
+from .upload_judge import UploadJudge, spare_none
+from .upload_selection import Selection, Spared, UploadsPath
 
 #: A store that lists uploads by prefix as it should; others may show none, as MinIO does.
 _LISTS_BY_PREFIX = "AmazonS3"

@@ -47,7 +47,7 @@ from ...committer.store.requests import (
     Unknown,
 )
 from ...committer.upkeep.purge_plan import folders_of
-from ...committer.upkeep.upload_judge import Name, Spared, name_of
+from ...committer.upkeep.upload_selection import Name, Spared, name_of
 from ..hadoop.commit_files import JobSummary
 from ..hadoop.job_traces import find_report
 from .try_record import (

@@ -17,6 +17,7 @@ from support.shared_servers import shared_server
 from zero_rename.committer.commit.state.probe import probe
 from zero_rename.committer.errors import StoreUnfitError
 from zero_rename.committer.format.layout import TableRoot, new_write_id
+from zero_rename.committer.store.clients import StoreClock
 from zero_rename.committer.store.driver import BotoDriver, connect
 from zero_rename.committer.store.requests import (
     AbortUpload,
@@ -37,7 +38,6 @@ from zero_rename.committer.store.requests import (
     Unknown,
     UploadPart,
 )
-from zero_rename.committer.store.store_clock import StoreClock
 
 
 @pytest.fixture(scope="session", params=["s3mock", "ceph"])

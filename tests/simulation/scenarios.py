@@ -24,6 +24,7 @@ from zero_rename.committer.commit.index.write_index import write_index
 from zero_rename.committer.commit.open import open_job
 from zero_rename.committer.commit.snapshot import Snapshot, take_snapshot
 from zero_rename.committer.commit.state.context import Limits
+from zero_rename.committer.commit.state.decide import refuse_late
 from zero_rename.committer.commit.state.heads import list_heads_and_index
 from zero_rename.committer.commit.state.heartbeat import send_heartbeat
 from zero_rename.committer.commit.state.job_state import OpenedJob
@@ -37,7 +38,6 @@ from zero_rename.committer.errors import (
     TaskResultsError,
 )
 from zero_rename.committer.format.job_spec import Coordination
-from zero_rename.committer.format.parquet.late_task import refuse_late
 from zero_rename.committer.format.records.pending_file import PendingFile, TaskResult
 from zero_rename.committer.format.records.table_record import TableRecord
 from zero_rename.committer.store.requests import (

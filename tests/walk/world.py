@@ -32,7 +32,7 @@ from zero_rename.committer.format.layout import (
     jobs_on_record,
 )
 from zero_rename.committer.format.parquet import task_writer
-from zero_rename.committer.scan import ahead, table_scan
+from zero_rename.committer.scan import table_scan
 from zero_rename.committer.store import requests as s
 
 T = TypeVar("T")
@@ -85,7 +85,7 @@ def in_memory() -> Iterator[None]:
         mock.patch.object(readable_table, "connect", lambda bucket, client: client),
         mock.patch.object(task_writer, "ThreadPoolExecutor", _AtOnce),
         mock.patch.object(table_scan, "ThreadPoolExecutor", _AtOnce),
-        mock.patch.object(ahead, "ThreadPoolExecutor", _AtOnce),
+        mock.patch.object(table_scan, "ThreadPoolExecutor", _AtOnce),
         mock.patch.object(write_job, "repeating", return_value=nullcontext()),
     ):
         yield

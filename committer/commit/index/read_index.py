@@ -6,12 +6,54 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ...errors import DamagedError
+from ...format.layout import TableRoot
+from ...format.records.codec import decode, encode
+from ...format.records.marks import Count
+from ...store.listing import list_objects
 from ...store.requests import LIST_BYTES, Absent, All, Get, Step
 from ..state.context import Context
 from ..state.heads import ListedHead
+from ..state.old_records import OldRecord, aged
 from ..state.tolerance import or_damage
 from .indexed_partition import IndexedPartition, decode_part
-from .table_index import IndexPart, TableIndex
+
+
+@dataclass(frozen=True)
+class IndexPart:
+    """One object of the index.
+
+    :param first: the first of its partitions, in order of their names; ``last``: the last.
+    :param rows: how many rows it has.
+    """
+
+    key: str
+    first: str
+    last: str
+    rows: Count
+
+
+@dataclass(frozen=True)
+class TableIndex:
+    """What the index consists of, in the order of the partitions."""
+
+    write_id: str
+    parts: tuple[IndexPart, ...]
+
+    def encode(self) -> bytes:
+        return encode("index", self.write_id, self)
+
+    @staticmethod
+    def decode(body: bytes, root: TableRoot) -> TableIndex:
+        """Read the record.
+
+        :raises RecordDamagedError: it is none of this table's.
+        """
+        document = decode(body, "index", root.index_key)
+        index = document.read(TableIndex)
+        for number, part in enumerate(index.parts):
+            if not part.key.startswith(root.index_parts_prefix):
+                raise document.damaged(f"parts[{number}].key", "is no part of this table's index")
+        return index
 
 
 @dataclass(frozen=True)
@@ -73,3 +115,18 @@ def still_true(
 ) -> dict[str, IndexedPartition]:
     """What the index says of heads that have not changed since, by partition."""
     return {n: it for n, it in entries.items() if n in heads and heads[n].etag == it.etag}
+
+
+def find_old_parts(context: Context, kept_for: float) -> Step[list[OldRecord]]:
+    """Objects that the index does not name, of a certain age: who wrote them died, or another
+    process wrote the index meanwhile. Changes nothing.
+
+    :param kept_for: seconds, by the store's clock.
+    """
+    listing = yield from list_objects(context.root.index_parts_prefix)
+    if not listing.objects:
+        return []
+    _, parts = yield from read_record(context)
+    named = {part.key for part in parts}
+    unnamed = [item for item in listing.objects if item.key not in named]
+    return aged("of a former index", unnamed, listing.date, kept_for)

@@ -18,8 +18,7 @@ from ..state.partition_files import files_of_heads
 from ..state.tolerance import or_damage
 from .indexed_partition import IndexedPartition, encode_part
 from .lost_heads import was_made_anew
-from .read_index import FoundIndex, read_index, still_true
-from .table_index import IndexPart, TableIndex
+from .read_index import FoundIndex, IndexPart, TableIndex, read_index, still_true
 
 logger = logging.getLogger("zero_rename.committer.commit.index.write_index")
 

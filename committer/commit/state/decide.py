@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,8 +14,10 @@ from ...errors import (
     RefusedError,
     StoreUnfitError,
     StoreUnreachableError,
+    TaskLateError,
     UnfinishedCommitError,
 )
+from ...format.layout import TableRoot
 from ...format.records.decision import (
     Decision,
     DecisionPart,
@@ -24,9 +27,11 @@ from ...format.records.decision import (
 )
 from ...format.records.partition_decision import PartitionDecision
 from ...store.conditional_put import NotWritten, Uncertain, Written, put_record
-from ...store.requests import LIST_BYTES, Absent, All, Delete, Found, Get, Put, Step
+from ...store.requests import LIST_BYTES, Absent, All, Delete, Found, Get, Head, Put, Step
 from .context import Context
 from .probe import what_changed
+
+_log = logging.getLogger("zero_rename.committer.commit.state.decide")
 
 
 @dataclass(frozen=True)
@@ -231,3 +236,32 @@ def _unknown(context: Context, decision: Decision, cause: str) -> OutcomeUnknown
         remedy="Do not run the job again before recovery has settled it: "
         f"zero-rename recover {context.root.url} --apply",
     )
+
+
+def refuse_late(root: TableRoot, job: str, task: int) -> Step[None]:
+    """Refuse a task attempt whose job was decided while it wrote; asked when all is uploaded.
+
+    Spark aborts a job while other tasks of it still run. The decision comes before the sweep of
+    the job's uploads: an attempt that finds none has uploads that the sweep lists, one that finds
+    it has what the sweep may have missed. That holds of a commit too, which an attempt that has
+    not reported has no part in.
+
+    :raises TaskLateError: there is a decision; the attempt's uploads are to be aborted.
+    """
+    try:
+        found = yield from Head(root.decision_key(job))
+    except RefusedError as error:
+        # The commit's to tell. What a late attempt leaves is invisible, and purge finds it.
+        _log.warning("Whether job %s still goes on was not seen: %s", job, error)
+        return
+    if not isinstance(found, Absent):
+        raise TaskLateError(
+            f"Task {task} ended after its job was decided without it: the job had failed of "
+            "another error, or was done with another attempt of this task, or another process "
+            "declared it dead. Nothing of this attempt is in the table.",
+            table=root.url,
+            job=job,
+            remedy=f"See what became of the job: zero-rename jobs {root.url}. Where it is aborted, "
+            "and Spark shows no other error of it, run it again; send heartbeats or a longer "
+            "maximum duration.",
+        )

@@ -1,21 +1,45 @@
 """Compatibility of columns: those a table can have, and those of a job with a table's.
 
-The types are those of :mod:`.types`; :mod:`.json_form` writes them to
-``table.json``. Both are reached from here.
+The types are those of :mod:`.types`, which are reached from here. ``table.json`` has them as JSON.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import base64
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
 
 from ...errors import InvalidInputError, TableMismatchError
 from .hive_paths import check_column, check_partition_type
-from .json_form import from_json, to_json
 from .types import LATER, find_column, normalise
+
+_NAMES = {
+    kind.id: name
+    for kind, name in (
+        (pa.null(), "null"),
+        (pa.bool_(), "bool"),
+        (pa.int8(), "int8"),
+        (pa.int16(), "int16"),
+        (pa.int32(), "int32"),
+        (pa.int64(), "int64"),
+        (pa.uint8(), "uint8"),
+        (pa.uint16(), "uint16"),
+        (pa.uint32(), "uint32"),
+        (pa.uint64(), "uint64"),
+        (pa.float32(), "float32"),
+        (pa.float64(), "float64"),
+        (pa.string(), "string"),
+        (pa.binary(), "binary"),
+        (pa.date32(), "date"),
+        (pa.time64("us"), "time"),
+        (pa.duration("us"), "duration"),
+    )
+}
 
 __all__ = [
     "cast",
@@ -204,3 +228,59 @@ def _widens(source: pa.DataType, target: pa.DataType) -> bool:
     if pt.is_float32(source):
         return pt.is_float64(target)
     return pt.is_fixed_size_binary(source) and pt.is_binary(target)
+
+
+def to_json(schema: pa.Schema) -> dict[str, Any]:
+    """A normalised schema as JSON: ``columns``, ``arrow_ipc`` (base64) and its ``sha256``."""
+    message = schema.serialize().to_pybytes()
+    return {
+        "columns": _describe_fields(schema),
+        "arrow_ipc": base64.b64encode(message).decode(),
+        "sha256": hashlib.sha256(message).hexdigest(),
+    }
+
+
+def from_json(record: Mapping[str, Any]) -> pa.Schema:
+    """The inverse of :func:`to_json`.
+
+    :raises ValueError: a member is missing, damaged or contradicts another; says which.
+    """
+    try:
+        columns, text, digest = record["columns"], record["arrow_ipc"], record["sha256"]
+        message = base64.b64decode(text, validate=True)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"the schema's members are missing or damaged: {error!r}") from error
+    if hashlib.sha256(message).hexdigest() != digest:
+        raise ValueError("arrow_ipc is damaged: it does not have the sha256 that is recorded")
+    try:
+        schema = pa.ipc.read_schema(pa.py_buffer(message))
+        normal = normalise(schema)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise ValueError(f"arrow_ipc is not the schema of a table: {error}") from error
+    if not normal.equals(schema):
+        raise ValueError("arrow_ipc is not the schema of a table: it is not normalised")
+    if _describe_fields(schema) != columns:
+        raise ValueError("columns and arrow_ipc describe different schemas")
+    return schema
+
+
+def _describe_fields(fields: Iterable[pa.Field]) -> list[dict[str, Any]]:
+    return [{"name": field.name, "type": _describe(field.type)} for field in fields]
+
+
+def _describe(kind: pa.DataType) -> Any:
+    """A normalised type in words of our own: pyarrow's spelling may change with its version,
+    and a record must stay readable."""
+    if pt.is_struct(kind):
+        return {"struct": _describe_fields(kind)}
+    if pt.is_map(kind):
+        return {"map": {"key": _describe(kind.key_type), "value": _describe(kind.item_type)}}
+    if pt.is_list(kind):
+        return {"list": _describe(kind.value_type)}
+    if pt.is_decimal(kind):
+        return f"decimal({kind.precision}, {kind.scale})"
+    if pt.is_timestamp(kind):
+        return "timestamp_ntz" if kind.tz is None else "timestamp"
+    if pt.is_fixed_size_binary(kind):
+        return f"fixed_binary({kind.byte_width})"
+    return _NAMES[kind.id]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ...commit.index.old_parts import find_old_parts
+from ...commit.index.read_index import find_old_parts
 from ...commit.index.write_index import look_after_index
 from ...commit.state.context import Context
 from ...commit.state.found_table import read_table
@@ -22,14 +22,16 @@ from ...commit.state.old_records import (
     sizes,
 )
 from ...commit.state.open_jobs import list_open
-from ...errors import escaped
+from ...errors import DamagedError, escaped
 from ...format.job_spec import Coordination
 from ...format.layout import job_of_part, jobs_on_record
+from ...format.records.codec import decode, encode
+from ...format.records.head import JobId
+from ...format.records.marks import Moment
 from ...store.deletion import remove
 from ...store.listing import Listing, list_objects
-from ...store.requests import All, ListedObject, Step
+from ...store.requests import LIST_BYTES, Absent, All, Get, ListedObject, Put, Step
 from .fold_heads import fold_heads
-from .looked_at import read_note, write_note
 from .settle import HeadsKnown, Settling, settle
 
 
@@ -138,3 +140,36 @@ def _removed(report: GcReport, records: list[OldRecord], apply: bool) -> Step[Gc
         failed = yield from remove((it.item.key, it.item.etag) for it in records)
     gone = [it for it in records if it.item.key not in failed]
     return replace(report, removed=len(gone), saved=report.saved + sizes(gone), failed=failed)
+
+
+@dataclass(frozen=True)
+class LookedAt:
+    """A note: without it all decisions are read again, and the same comes of it.
+
+    :param before: decisions that were written before this are settled, or say *abort*;
+    :param left: but those of these jobs.
+    """
+
+    write_id: str
+    before: Moment
+    left: tuple[JobId, ...]
+
+    def encode(self) -> bytes:
+        return encode("gc", self.write_id, self)
+
+
+def read_note(context: Context) -> Step[LookedAt]:
+    """The note; one of nothing where there is none, or it cannot be read."""
+    found = yield from Get(context.root.gc_key, most=LIST_BYTES)
+    if not isinstance(found, Absent):
+        try:
+            return decode(found.body, "gc", found.key).read(LookedAt)
+        except DamagedError:
+            pass
+    return LookedAt("", 0.0, ())
+
+
+def write_note(context: Context, before: float, left: tuple[str, ...]) -> Step[None]:
+    """Write the note over the one that is there: of two either will do."""
+    note = LookedAt(context.write_id(), before, left)
+    yield from Put(context.root.gc_key, note.encode())

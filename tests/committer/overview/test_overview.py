@@ -28,9 +28,8 @@ from zero_rename.committer import (
 from zero_rename.committer.commit.state.decide import read_decision
 from zero_rename.committer.format.job_spec import Coordination, Mode
 from zero_rename.committer.format.layout import job_ids_begin, new_job_id, new_write_id
-from zero_rename.committer.format.records.decision import Decision
+from zero_rename.committer.format.records.decision import Decision, SettledDecision
 from zero_rename.committer.format.records.failure import Failure
-from zero_rename.committer.format.records.settled_decision import SettledDecision
 from zero_rename.committer.overview.left_overs import find_left_overs
 from zero_rename.committer.overview.partition_history import look_back
 from zero_rename.committer.overview.recent_jobs import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from math import inf
 
-from zero_rename.committer.store.pace import FEWEST, Pace
+from zero_rename.committer.store.weather import FEWEST, Pace
 
 
 def under_way(pace: Pace, count: int) -> list[int]:

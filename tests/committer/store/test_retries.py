@@ -38,9 +38,8 @@ from zero_rename.committer.store.requests import (
     Unknown,
     UploadPart,
 )
-from zero_rename.committer.store.tally import Trouble
 from zero_rename.committer.store.upload_stream import DelayedOutputStream
-from zero_rename.committer.store.weather import Patience
+from zero_rename.committer.store.weather import Patience, Trouble
 
 SLOW = s3_error(503, "SlowDown")
 FAILED = s3_error(500, "InternalError")

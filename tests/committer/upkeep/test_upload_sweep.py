@@ -29,8 +29,8 @@ from zero_rename.committer.store.requests import (
 )
 from zero_rename.committer.upkeep.purge_plan import Whose
 from zero_rename.committer.upkeep.recovery import Recovered
-from zero_rename.committer.upkeep.upload_judge import Name, name_of, spare_none
-from zero_rename.committer.upkeep.upload_selection import Selection, UploadsPath
+from zero_rename.committer.upkeep.upload_judge import spare_none
+from zero_rename.committer.upkeep.upload_selection import Name, Selection, UploadsPath, name_of
 from zero_rename.committer.upkeep.upload_sweep import SeenUpload, UploadSweep
 
 DAY = 86400.0

@@ -23,7 +23,7 @@ from support.protocol import (
 )
 from zero_rename.committer import DamagedError, StoreRefusedError
 from zero_rename.committer.commit.index.indexed_partition import decode_part, encode_part
-from zero_rename.committer.commit.index.table_index import TableIndex
+from zero_rename.committer.commit.index.read_index import TableIndex
 from zero_rename.committer.commit.snapshot import survey
 from zero_rename.committer.commit.state.context import Limits
 from zero_rename.committer.format.job_spec import Mode, OnConflict

@@ -11,7 +11,7 @@ import pytest
 from support.memory_store import ManualClock, MemoryStore
 from support.protocol import DAY1, DAY2, DAY3, ROOT, SCHEMA, World, die_before_applying
 from zero_rename.committer import DamagedError, Mode, TableNotFoundError, UnfinishedCommitError
-from zero_rename.committer.commit.index.table_index import TableIndex
+from zero_rename.committer.commit.index.read_index import TableIndex
 from zero_rename.committer.commit.state.found_table import read_table
 from zero_rename.committer.format.layout import UNPARTITIONED
 from zero_rename.committer.overview.seen_partitions import SeenState, partitions_there

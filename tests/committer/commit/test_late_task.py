@@ -17,7 +17,7 @@ from zero_rename.committer import (
     TaskLateError,
     TaskWriter,
 )
-from zero_rename.committer.format.parquet.late_task import refuse_late
+from zero_rename.committer.commit.state.decide import refuse_late
 from zero_rename.committer.store.requests import Head
 
 ROWS = pa.table({"n": [1, 2], "p": ["x", "y"]})
