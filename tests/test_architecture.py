@@ -386,6 +386,20 @@ def test_modules_can_be_read_in_one_sitting() -> None:
     assert {name: n for name, n in lengths.items() if n > LONGEST_MODULE} == {}
 
 
+def test_a_module_of_the_committer_earns_its_file() -> None:
+    """By two importers, or a hundred lines: a smaller one belongs to the one that imports it."""
+    importers = Counter(it for found in module_arrows().values() for it in found)
+    small = {
+        dotted(path)
+        for path in modules("committer")
+        if path.name != "__init__.py" and len(path.read_text("utf-8").splitlines()) < 100
+    }
+    # What stands below all, for whoever names tables by a folder: not a scheduler's.
+    assert {name for name in small if importers[name] < 2} == {
+        f"{PACKAGE}.committer.upkeep.tables_below"
+    }
+
+
 def tracked_files() -> list[Path]:
     """What git knows, or all but what .gitignore names where this is no clone."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
