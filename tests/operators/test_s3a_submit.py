@@ -26,8 +26,6 @@ from zero_rename.committer import (
 )
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 from zero_rename.orchestration.s3a import tries as tries_module
-from zero_rename.orchestration.s3a.tries import Tries
-from zero_rename.s3a.recovery.recover import recover_jobs
 from zero_rename.s3a.runs import ledger, try_record
 from zero_rename.s3a.runs.try_record import Known, TryRecord
 from zero_rename.sensors.success_manifest import SuccessManifestSensor
@@ -387,25 +385,6 @@ class TestTries:
         assert (report["repeated"], report["files"], report["partition"]) == (True, 1, "day=1")
         assert (len(spark.calls()), rows(tables)) == (1, ["1"])
 
-    def test_an_application_that_still_writes(
-        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Its next heartbeat says so."""
-        monkeypatch.setenv("TEST_STAGE", "begun")
-        killed(operator(tables))
-        (first,) = [k.record for k in records(tables)]
-        waited: list[float] = []
-
-        def sends_a_heartbeat(seconds: float) -> None:
-            waited.append(seconds)
-            while beat(tables, first) == first.beat_at:  # The store's times: whole seconds.
-                pass
-
-        tries = Tries(tables.table(), ONCE, lambda *_: {}, pause=sends_a_heartbeat)
-        with pytest.raises(OutcomeUnknownError, match="is still writing"):
-            tries.settle()
-        assert (len(spark.calls()), len(waited)) == (1, 1)
-
     def test_one_that_was_killed_a_moment_ago(
         self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -446,72 +425,6 @@ class TestTries:
         insists = operator(tables, on_repeat="append")
         assert run(insists, try_number=3)["repeated"] is False
         assert rows(tables) == ["1", "3"]
-
-    def test_a_file_that_came_to_another_partition_is_none_of_it(
-        self, tables: Tables, spark: FakeSpark, stage: Callable[..., None]
-    ) -> None:
-        """save() lets a load write the partitions only that its task names."""
-        stage("begun")
-        killed(operator(tables))
-        root = tables.table().root
-        tables.bucket.client.put_object(
-            Bucket=root.bucket, Key=f"{root.prefix}/day=2/part-0.parquet", Body=b"PAR1"
-        )
-        stage("written")
-        assert run(operator(tables), try_number=2)["repeated"] is False
-        assert len(spark.calls()) == 2
-
-    def test_files_that_carry_their_jobs_uuid_are_removed(
-        self, tables: Tables, stage: Callable[..., None]
-    ) -> None:
-        stage("files")
-        killed(operator(tables, committer="directory"))
-        stage("written")
-        run(operator(tables, committer="directory"), try_number=2)
-        assert rows(tables) == ["2"]
-
-    def test_nothing_is_submitted_where_they_could_not_be_removed(
-        self, tables: Tables, spark: FakeSpark, stage: Callable[..., None], deletes_denied: None
-    ) -> None:
-        stage("files")
-        killed(operator(tables, committer="directory"))
-        stage("written")
-        with pytest.raises(RefusedError, match=r"did not confirm .* \(AccessDenied\)"):
-            run(operator(tables, committer="directory"), try_number=2)
-        assert (len(spark.calls()), rows(tables)) == (1, ["1"])
-
-    @pytest.mark.parametrize("committer", ["magic", "partitioned"])
-    def test_an_overwrite_is_loaded_again(
-        self, tables: Tables, stage: Callable[..., None], committer: str
-    ) -> None:
-        stage("files")
-        killed(operator(tables, committer=committer, mode="overwrite"))
-        stage("written")
-        run(operator(tables, committer=committer, mode="overwrite"), try_number=2)
-        assert rows(tables) == ["2"]
-
-    def test_a_replace_that_may_not_have_emptied_all_its_partitions(
-        self, tables: Tables, stage: Callable[..., None]
-    ) -> None:
-        """Partitioned leaves those as they were that got no row: save() empties them afterwards,
-        and was killed before it could say so."""
-        stage("marked")
-        killed(operator(tables, committer="partitioned", mode="overwrite"))
-        stage("written")
-        report = run(operator(tables, committer="partitioned", mode="overwrite"), try_number=2)
-        assert (report["repeated"], rows(tables)) == (False, ["2"])
-
-    def test_two_writes_of_which_one_committed(
-        self, tables: Tables, spark: FakeSpark, stage: Callable[..., None]
-    ) -> None:
-        stage("begun", writes="2")
-        killed(operator(tables))
-        stage("written")
-        (first,) = [k.record for k in records(tables)]
-        with pytest.raises(RefusedError, match="1 of its writes committed") as e:
-            run(operator(tables), try_number=2)
-        assert f"Remove the files of {try_record.write_uuid(first.uuid, 1)}" in str(e.value)
-        assert len(spark.calls()) == 1
 
     def test_a_replace_of_two_partitions_of_which_one_is_done(
         self, tables: Tables, stage: Callable[..., None]
@@ -568,29 +481,6 @@ class TestTries:
         table = tables.table()
         # So that it ends its write, whoever loads next.
         assert table.driver.run(ledger.superseded(table.root, ONCE, first.uuid))
-
-    def test_an_application_that_comes_back_while_it_is_settled(
-        self, tables: Tables, spark: FakeSpark, stage: Callable[..., None], monkeypatch: Any
-    ) -> None:
-        """What was found out of it does not hold any more, and it learns that it is given up."""
-        stage("begun")
-        killed(operator(tables))
-        (first,) = [k.record for k in records(tables)]
-        recover = recover_jobs
-        told: list[str] = []
-
-        def comes_back(*arguments: Any) -> Any:
-            while beat(tables, first) == first.beat_at:
-                pass
-            table = tables.table()
-            told.append(table.driver.run(ledger.superseded(table.root, ONCE, first.uuid)))
-            return recover(*arguments)
-
-        monkeypatch.setattr(tries_module, "recover_jobs", comes_back)
-        with pytest.raises(OutcomeUnknownError, match="try 1 is still writing"):
-            run(operator(tables), try_number=2)
-        assert (len(spark.calls()), tries(tables)) == (1, [try_record.FENCED])
-        assert "found this try to be dead" in told[0]
 
     def test_one_of_the_version_before(self, tables: Tables, spark: FakeSpark) -> None:
         """It says nothing of what it wrote: nothing is loaded beside it."""

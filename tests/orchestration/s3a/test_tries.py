@@ -13,7 +13,7 @@ from support.s3a_jobs import JOB, OTHER, ROOT, World, a_try
 from support.s3a_stand_in import marker
 from zero_rename.committer import OutcomeUnknownError, RefusedError, Table, VerificationError
 from zero_rename.committer.format.job_spec import Owner
-from zero_rename.committer.store.requests import Put
+from zero_rename.committer.store.requests import Deleted, DeleteMany, Put
 from zero_rename.orchestration.s3a.tries import Tries, check_come_back
 from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.try_record import (
@@ -160,8 +160,9 @@ class TestWhatWouldDouble:
     def test_two_appends_of_which_one_committed(self) -> None:
         writes = (write(), write(SECOND, state=WRITING))
         run = Run(*writes)
-        with pytest.raises(RefusedError, match="1 of its writes committed and others did not"):
+        with pytest.raises(RefusedError, match="1 of its writes committed and others did not") as e:
             run.settle()
+        assert f"Remove the files of {FIRST}" in str(e.value)
         assert Run(*writes).settle(insist=True).state == UNDONE
 
     def test_two_replaces_of_which_one_committed(self) -> None:
@@ -185,6 +186,31 @@ class TestWhatWouldDouble:
             run.world.store.apply(Put(key, b"rows"))
         assert run.settle().state == UNDONE
         assert run.world.visible() == [others]
+
+    def test_nothing_is_undone_where_they_cannot_be_removed(self) -> None:
+        run = Run(write(committer="directory", state=WRITING), committer="directory")
+        run.world.store.apply(Put(f"{ROOT.prefix}/day=1/part-0-{FIRST}.parquet", b"rows"))
+
+        def denied(request: Any, apply: Any) -> Any:
+            if not isinstance(request, DeleteMany):
+                return apply(request)
+            return Deleted({key: "AccessDenied" for key, _ in request.items})
+
+        run.table.driver.fault = denied  # pyright: ignore[reportAttributeAccessIssue]
+        with pytest.raises(RefusedError, match=r"left 1 file in .* \(AccessDenied\)"):
+            run.settle()
+        assert run.first().record.state not in (COMMITTED, UNDONE)
+
+    @pytest.mark.parametrize("came", ["day=2", "day=1"])
+    def test_a_file_that_came_to_another_partition_is_none_of_it(self, came: str) -> None:
+        """save() lets a load write the partitions only that its task names."""
+        run = Run(write(state=WRITING, among=("day=1",)))
+        run.world.store.apply(Put(f"{ROOT.prefix}/{came}/part-0.parquet", b"rows"))
+        if came == "day=2":
+            assert run.settle().state == UNDONE
+        else:
+            with pytest.raises(RefusedError):
+                run.settle()
 
     def test_a_job_that_cannot_be_settled(self) -> None:
         run = Run(write(state=WRITING))
