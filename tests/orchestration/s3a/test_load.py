@@ -8,15 +8,22 @@ import pytest
 
 from support.memory_store import MemoryDriver
 from support.s3a_jobs import ROOT, World
-from zero_rename.committer import Table, VerificationError
-from zero_rename.committer.errors import OutcomeUnknownError
+from zero_rename.committer import OutcomeUnknownError, RefusedError, Table, VerificationError
 from zero_rename.committer.format.job_spec import Mode
 from zero_rename.orchestration.runs.task_run import TaskRun
 from zero_rename.orchestration.s3a.configuration import Load
-from zero_rename.orchestration.s3a.load import S3ALoad
+from zero_rename.orchestration.s3a.load import S3ALoad, loaded_by_s3a
 from zero_rename.s3a.hadoop.settings import Committer
 from zero_rename.s3a.runs import ledger
-from zero_rename.s3a.runs.try_record import FAILED, UNDONE, WRITING, WRITTEN, Known, WriteRecord
+from zero_rename.s3a.runs.try_record import (
+    COMMITTED,
+    FAILED,
+    UNDONE,
+    WRITING,
+    WRITTEN,
+    Known,
+    WriteRecord,
+)
 
 FIRST = TaskRun("flights", "r", "load", -1, 1, 1)
 RETRY = TaskRun("flights", "r", "load", -1, 2, 1)
@@ -77,12 +84,44 @@ def test_what_is_not_the_load_that_was_asked_for(
 
 def test_what_the_application_left_is_for_the_next_try_to_settle(world: World) -> None:
     loading = Loading(world)
-    with pytest.raises(OSError, match="killed"), loading.load.submitted():
-        loading.enter(DAY1, WRITING)
-        raise OSError("killed")
+
+    def killed() -> None:
+        with loading.load.submitted():
+            loading.enter(DAY1, WRITING)
+            raise OSError("killed")
+
+    with pytest.raises(OSError, match="killed"):
+        killed()
     known = loading.known
     assert (known.record.state, len(known.record.writes)) == (FAILED, 1)
     assert known.key == ledger.open_key(ROOT, FIRST.once, loading.load.uuid)
+
+
+@pytest.mark.parametrize("mode", [Mode.APPEND, None])
+def test_the_rows_of_a_committed_try_are_added_to_only_if_that_is_said(
+    world: World, mode: Mode | None
+) -> None:
+    """Its application may append where the task leaves the mode to it."""
+    loading = Loading(world)
+    with loading.load.submitted():
+        pass
+    report: dict[str, Any] = {
+        "job": "w1",
+        "partition": "day=1",
+        "rows": 1,
+        "files": 1,
+        "bytes": 1,
+        "epoch": None,
+    }
+    report["table"] = ROOT.url
+    done = {"state": COMMITTED, "report": report}
+    loading.table.run(ledger.close_try(ROOT, loading.known.record, **done))
+    with pytest.raises(RefusedError, match="only added to"):
+        loaded_by_s3a(loading.table, RETRY, mode, "replace_own")
+    for on_repeat, again in (("append", mode), ("replace_own", Mode.REPLACE)):
+        assert loaded_by_s3a(loading.table, RETRY, again, on_repeat) is None
+    told = loaded_by_s3a(loading.table, RETRY, mode, "skip")
+    assert told == report | {"repeated": True}
 
 
 def test_nothing_is_submitted_beside_an_application_that_woke_up(world: World) -> None:
