@@ -169,7 +169,7 @@ def _facts(
 ) -> JobFacts:
     from ..s3a.checks import ACCEPT_KEY, ALL, JobFacts
     from ..s3a.hadoop import effective_settings as layers
-    from ..s3a.hadoop.setting_files import hadoop_layer, read_properties
+    from ..s3a.hadoop.effective_settings import hadoop_layer, read_properties
 
     if conf_file is None and not conf and hadoop_conf is None:
         raise InvalidInputError(

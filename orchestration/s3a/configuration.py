@@ -13,7 +13,7 @@ from ...committer.format.job_spec import Mode
 from ...committer.format.layout import TableRoot
 from ...s3a.checks import JobFacts, inspect, refuse
 from ...s3a.hadoop import effective_settings as layers
-from ...s3a.hadoop.setting_files import hadoop_layer, read_properties
+from ...s3a.hadoop.effective_settings import hadoop_layer, read_properties
 from ...s3a.hadoop.settings import (
     CONFLICT_MODE_OF,
     PARTITION_OVERWRITE_KEY,

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from ...committer.errors import InvalidInputError
-from ...s3a.hadoop.setting_files import read_properties
+from ...s3a.hadoop.effective_settings import read_properties
 from ...spark.startup.preflight import warn_of_jars
 from .package_zip import build_zip
 from .preflight import check_python, choose_python, find_spark

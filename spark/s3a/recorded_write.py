@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import replace
-from functools import reduce
-from operator import or_
 from typing import TYPE_CHECKING
 
 from ...committer.commit.state.data_listing import list_data
@@ -20,7 +20,6 @@ from ...committer.errors import (
 )
 from ...committer.format.handoff import Handoff
 from ...committer.format.job_spec import Mode
-from ...committer.format.schema.hive_paths import NULL, parse_partition, unescape
 from ...committer.periodic import repeating
 from ...committer.store.deletion import remove
 from ...committer.store.listing import first_object
@@ -37,16 +36,17 @@ from ...s3a.write_plan import (
 )
 from ..job_tags import Operations
 from ..write_target import WriteTarget
-from .fence import Fence
 from .hadoop_client import client_of
-from .partition_columns import check_timestamps
-from .row_count import RowCount
 from .session import SessionView, check_session
+from .written_rows import RowCount, check_timestamps, rows_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 logger = logging.getLogger("zero_rename.spark.s3a.recorded_write")
+#: Seconds without a heartbeat after which a write ends itself: a retry waits for
+#: :data:`~...s3a.runs.try_record.HEARTBEAT_TIMEOUT`, and Spark's tasks need a while to stop.
+GIVE_UP = try_record.HEARTBEAT_TIMEOUT - 30.0
 _lock = threading.Lock()
 _numbers: dict[str, int] = {}
 #: What this process has entered, by try and number.
@@ -67,7 +67,7 @@ def save_by_s3a(frame: DataFrame, target: WriteTarget, handoff: Handoff) -> None
     check_timestamps(frame, target.partition_by, target.root.url)
     job.check(writes)
     for part, write in enumerate(writes, 1):
-        job.write(_rows(frame, target, write), write, part, len(writes))
+        job.write(rows_of(frame, target, write), write, part, len(writes))
     job.end()
 
 
@@ -307,34 +307,57 @@ class _Application:
             logger.warning("The record of job %s could not be renewed: %s", record.uuid, error)
 
 
-def _rows(frame: DataFrame, target: WriteTarget, write: PlannedWrite) -> DataFrame:
-    """The rows of one write. Rows of partitions that the load is not about fail the job, as they
-    do natively, before anything of it is visible."""
-    from pyspark.sql import functions as F
+class Fence:
+    """One write's heartbeats, and its end where they came too late.
 
-    if not target.partitions:
-        return frame
-    among = reduce(or_, map(_is_in, target.partitions))
-    mine = F.lit(True) if write.partition is None else _is_in(write.partition)
-    refused = F.raise_error(
-        F.lit(f"A row belongs to none of the partitions {', '.join(target.partitions[:5])} …")
-    )
-    kept = frame.where(F.when(among, mine).otherwise(refused.cast("boolean")))
-    return kept if write.partition is None else kept.drop(*target.partition_by)
+    Nothing in an S3A committer refuses the commit of a job that others hold for dead. So the
+    application looks itself, with each heartbeat, for a later try of its run; and it ends its
+    write when it cannot send one in time. A commit that has begun Spark cannot cancel.
 
+    :param beat: sends a heartbeat; says why the try may not write any more, a sentence, ``""``
+        where it may.
+    :param cancel: cancels the write's Spark jobs. Called again with each heartbeat after that,
+        since a write may be between two jobs.
+    :param clock: seconds, by a clock that does not jump.
+    """
 
-def _is_in(partition: str) -> Column:
-    """Whether a row lies in a partition: by the text that Spark writes as the folder's name."""
-    from pyspark.sql import functions as F
+    def __init__(
+        self,
+        beat: Callable[[], str],
+        cancel: Callable[[], object],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._beat = beat
+        self._cancel = cancel
+        self._clock = clock
+        self._last = clock()
+        #: Why the write was ended; ``""`` while it may go on.
+        self.reason = ""
 
-    found = F.lit(True)
-    for column, raw in parse_partition(partition):
-        text = F.col(f"`{column}`").cast("string")
-        if raw == NULL:
-            found = found & (text.isNull() | (text == ""))
-        else:
-            found = found & text.eqNullSafe(unescape(raw))
-    return found
+    def heartbeat(self) -> None:
+        """Send a heartbeat, or end the write.
+
+        :raises ZeroRenameError: it could not be sent; the next may be.
+        """
+        if not self.reason:
+            self.reason = self._why_not()
+        if self.reason:
+            self._cancel()
+
+    def _why_not(self) -> str:
+        begun = self._clock()
+        try:
+            reason = self._beat()
+        except ZeroRenameError as error:
+            silent = self._clock() - self._last
+            if silent < GIVE_UP:
+                raise
+            return (
+                f"It could send no heartbeat for {silent:.0f} s ({error}), after which a "
+                "retry may load the same rows"
+            )
+        self._last = begun
+        return reason
 
 
 def _next_number(run: str) -> int:

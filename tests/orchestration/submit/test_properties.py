@@ -15,7 +15,7 @@ from zero_rename.orchestration.submit.properties import (
     redaction,
     write_properties,
 )
-from zero_rename.s3a.hadoop.setting_files import read_properties
+from zero_rename.s3a.hadoop.effective_settings import read_properties
 
 
 def test_only_its_owner_can_read_it(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from zero_rename.orchestration.submit.submission import (
     prepare,
     secret_values,
 )
-from zero_rename.s3a.hadoop.setting_files import read_properties
+from zero_rename.s3a.hadoop.effective_settings import read_properties
 from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
 
 KEYS = {"AWS_ACCESS_KEY_ID": "key-id", "AWS_SECRET_ACCESS_KEY": "key-secret"}

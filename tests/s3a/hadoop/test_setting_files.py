@@ -7,8 +7,13 @@ from pathlib import Path
 import pytest
 
 from zero_rename.committer import InvalidInputError
-from zero_rename.s3a.hadoop.effective_settings import CORE_SITE, DAG_CONF, Setting, effective
-from zero_rename.s3a.hadoop.setting_files import hadoop_layer
+from zero_rename.s3a.hadoop.effective_settings import (
+    CORE_SITE,
+    DAG_CONF,
+    Setting,
+    effective,
+    hadoop_layer,
+)
 
 
 def site(folder: Path, name: str, **given: str) -> None:

@@ -5,7 +5,7 @@ import pytest
 from support.memory_store import ManualClock
 from zero_rename.committer import StoreUnreachableError
 from zero_rename.s3a.runs.try_record import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
-from zero_rename.spark.s3a.fence import GIVE_UP, Fence
+from zero_rename.spark.s3a.recorded_write import GIVE_UP, Fence
 
 
 class World:

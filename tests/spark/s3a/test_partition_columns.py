@@ -16,7 +16,7 @@ from pyspark.sql.types import (
 )
 
 from zero_rename.committer import SettingsRefusedError
-from zero_rename.spark.s3a.partition_columns import check_timestamps
+from zero_rename.spark.s3a.written_rows import check_timestamps
 
 
 def frame(zone: str | None, **columns: Any) -> Any:

@@ -1,0 +1,123 @@
+"""Rows of one write by Hadoop's S3A committers: which they are, whether Spark can tell their
+partitions apart, and how many it writes."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Sequence
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING
+
+from ...committer.errors import SettingsRefusedError
+from ...committer.format.schema.hive_paths import NULL, parse_partition, unescape
+from ...s3a.write_plan import PlannedWrite
+from ..write_target import WriteTarget
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+logger = logging.getLogger("zero_rename.spark.s3a.written_rows")
+#: Seconds to wait for Spark's listeners to say the number, after the write has returned.
+_PATIENCE = 60.0
+_ZONE = "spark.sql.session.timeZone"
+_UTC = re.compile(
+    r"(Etc/)?(UTC|UCT|GMT|Zulu|Universal|Greenwich|GMT[+-]?0)|Z|(UTC|GMT|UT)?[+-]0{1,2}(:?00)?",
+    re.IGNORECASE,
+)
+
+
+def rows_of(frame: DataFrame, target: WriteTarget, write: PlannedWrite) -> DataFrame:
+    """The rows of one write. Rows of partitions that the load is not about fail the job, as they
+    do natively, before anything of it is visible."""
+    from pyspark.sql import functions as F
+
+    if not target.partitions:
+        return frame
+    among = reduce(or_, map(_is_in, target.partitions))
+    mine = F.lit(True) if write.partition is None else _is_in(write.partition)
+    refused = F.raise_error(
+        F.lit(f"A row belongs to none of the partitions {', '.join(target.partitions[:5])} …")
+    )
+    kept = frame.where(F.when(among, mine).otherwise(refused.cast("boolean")))
+    return kept if write.partition is None else kept.drop(*target.partition_by)
+
+
+def _is_in(partition: str) -> Column:
+    """Whether a row lies in a partition: by the text that Spark writes as the folder's name."""
+    from pyspark.sql import functions as F
+
+    found = F.lit(True)
+    for column, raw in parse_partition(partition):
+        text = F.col(f"`{column}`").cast("string")
+        if raw == NULL:
+            found = found & (text.isNull() | (text == ""))
+        else:
+            found = found & text.eqNullSafe(unescape(raw))
+    return found
+
+
+def check_timestamps(frame: DataFrame, partition_by: Sequence[str], table: str) -> None:
+    """Refuse timestamps as partition columns where the session's zone is not UTC.
+
+    Spark names a folder by the local time. The hour that a clock change repeats has one name for
+    two instants; the files of a task in both have one key, so those of the first hour are
+    replaced by the second's. Readers elsewhere take the text for UTC, as natively it is.
+
+    :raises SettingsRefusedError: nothing was written.
+    """
+    from pyspark.sql.types import TimestampType
+
+    names = {name.lower() for name in partition_by}
+    found = [
+        field.name
+        for field in frame.schema.fields
+        if field.name.lower() in names and isinstance(field.dataType, TimestampType)
+    ]
+    zone = frame.sparkSession.conf.get(_ZONE, None) or "the machine's"
+    if not found or _UTC.fullmatch(zone):
+        return
+    raise SettingsRefusedError(
+        f"The partition column {found[0]} is a timestamp, and the session's time zone is {zone}: "
+        "its folders would have local times, of which a clock change gives two hours one name, "
+        "and the rows of one of them would be replaced. Nothing was written.",
+        table=table,
+        remedy=f"Set {_ZONE}=UTC, or partition by a date or a string.",
+    )
+
+
+class RowCount:
+    """Counts one write: of each task, the attempt that counts for Spark.
+
+    :param name: of the write, used once.
+    """
+
+    def __init__(self, name: str) -> None:
+        from pyspark.sql import Observation
+
+        self._observation = Observation(name)
+        self._rows: int | None = None
+
+    def of(self, frame: DataFrame) -> DataFrame:
+        """The frame, whose next action is counted."""
+        from pyspark.sql import functions as F
+
+        return frame.observe(self._observation, F.count(F.lit(1)).alias("rows"))
+
+    def rows(self) -> int | None:
+        """The number, once the write has returned; ``None`` where Spark does not say it."""
+        # Spark waits for it without an end.
+        asks = threading.Thread(target=self._ask, name="zero-rename-rows", daemon=True)
+        asks.start()
+        asks.join(_PATIENCE)
+        if self._rows is None:
+            logger.warning("Spark did not say how many rows it wrote; they are not compared")
+        return self._rows
+
+    def _ask(self) -> None:
+        try:
+            self._rows = self._observation.get.get("rows")
+        except Exception:  # Of the JVM, and about a number: what was written stays written.
+            logger.warning("Spark could not count the rows that it wrote", exc_info=True)
