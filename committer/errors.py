@@ -106,7 +106,14 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 
 class RefusedError(ZeroRenameError):
-    """Nothing happened. Cleaning up and trying again are safe."""
+    """Nothing happened. Cleaning up and trying again are safe.
+
+    :ivar overtaken: under ``on_conflict=fail`` another job has changed meanwhile what this one was
+        to change, or is about to. Who runs it again begins on that, and may overwrite it: a person
+        decides that, not a scheduler.
+    """
+
+    overtaken = False
 
 
 class InvalidInputError(RefusedError, ValueError):

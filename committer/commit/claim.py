@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from ..errors import (
     CommitConflictError,
     JobFencedError,
+    OtherJobError,
     UnfinishedCommitError,
+    ZeroRenameError,
 )
 from ..format.job_spec import Mode, OnConflict
 from ..format.records.decision import Decision
@@ -21,6 +23,7 @@ from .state.context import Context
 from .state.decide import not_confirmed, read_decision
 from .state.heads import Swapped, head_state, read_head, release_claim, swap_head
 from .state.job_state import OpenedJob
+from .state.tolerance import or_error
 
 
 @dataclass(frozen=True)
@@ -204,6 +207,36 @@ def _replaced_since(opened: OpenedJob, head: PartitionHead) -> bool:
     if not head.replace_epoch:
         return False
     return head.replaced_at is None or head.replaced_at >= opened.opened_at
+
+
+def tell_overtaken(
+    context: Context, opened: OpenedJob, requests: Iterable[ClaimRequest], error: ZeroRenameError
+) -> Step[None]:
+    """Look whether an aborted job that could not make its claims, or lost them, would be in
+    conflict now, and say so in its error (:attr:`.RefusedError.overtaken`).
+
+    Another's claim counts where this job does not append, and so does a head that cannot be read:
+    what runs again would not notice.
+    """
+    if not isinstance(error, JobFencedError | OtherJobError):
+        return
+    if opened.spec.on_conflict is OnConflict.LAST_WINS:
+        return
+    partitions = [request for request in requests if not request.slot.is_once]
+    states = yield All(tuple(or_error(read_head(context, it.slot)) for it in partitions))
+    for request, state in zip(partitions, states, strict=True):
+        if isinstance(state, HeadState):
+            claimed = request.replaces and state.head.claim not in (None, opened.job)
+            if not (claimed or _changed(opened, request, state)):
+                continue
+        error.overtaken = True
+        error.key = error.key or request.slot.key
+        named = request.slot.name or "the table"
+        error.message += (
+            f" Another job has changed {named} meanwhile, or is about to: this job, run again, "
+            "begins on that, and would not notice."
+        )
+        return
 
 
 def _finish_last_job(

@@ -20,7 +20,7 @@ from ..store.requests import All, Step
 from .abort import abort_after, abort_own
 from .apply import committed, finish_own
 from .changes import Target, compose_decision, targets_of
-from .claim import ClaimRequest, claim_all
+from .claim import ClaimRequest, claim_all, tell_overtaken
 from .evolve import evolve, see_columns, withdraw
 from .first_job import confirm, establish
 from .index.write_index import look_after_index
@@ -67,11 +67,13 @@ def commit_job(
     except ZeroRenameError as error:
         outcome = yield from _aborted(context, opened, _slots(context, opened, targets), error)
         if outcome is None:
+            yield from tell_overtaken(context, opened, _claims(context, opened, targets), error)
             raise
         return outcome
     if not decided.decision.is_commit:
         error = fenced(opened)
         yield from _aborted(context, opened, list(held), error)
+        yield from tell_overtaken(context, opened, _claims(context, opened, targets), error)
         raise error
     moved = yield from finish_own(context, decided, held)
     yield from confirm(context, made)

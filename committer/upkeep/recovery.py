@@ -208,11 +208,14 @@ class JudgedJob:
     """An open job, as recovery takes it.
 
     :param allowed: seconds that it may be silent while it is undecided.
+    :param owners_alone: nobody but its owner may settle it, however silent it is: no decision to
+        abort would keep it from committing (a first job of a table of coordination *none*).
     """
 
     entry: OpenEntry
     decided: Decided | None
     allowed: float
+    owners_alone: bool = False
 
     @property
     def is_committed(self) -> bool:
@@ -221,7 +224,8 @@ class JudgedJob:
     @property
     def may_live(self) -> bool:
         """Undecided, and not silent for long enough: nobody but its owner may settle it."""
-        return self.decided is None and self.entry.silent_for < self.allowed
+        lives = self.owners_alone or self.entry.silent_for < self.allowed
+        return self.decided is None and lives
 
     @property
     def is_dead(self) -> bool:
@@ -231,6 +235,11 @@ class JudgedJob:
     @property
     def why_left(self) -> str:
         unread = "; its open record cannot be read" if self.entry.damage else ""
+        if self.owners_alone:
+            unread = (
+                ". Its owner alone may settle it, as its table is to be of coordination=none: if "
+                "its process is dead, delete its open record"
+            )
         return (
             f"undecided, last heartbeat {self.entry.silent_for:.0f} s ago of {self.allowed:.0f} s "
             f"allowed{unread}"
@@ -262,7 +271,10 @@ def judge_job(context: Context, job: str, patience: float | None) -> Step[Judged
     if entry is None:
         return None
     decided = yield from read_decision(context, job)
-    return JudgedJob(entry, decided, entry.patience if patience is None else patience)
+    record = entry.record
+    uncoordinated = record is not None and record.coordination is Coordination.NONE
+    allowed = entry.patience if patience is None else patience
+    return JudgedJob(entry, decided, allowed, uncoordinated)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...committer.commit.failures import read_failure
-from ...committer.errors import CommitConflictError, ZeroRenameError, printable
+from ...committer.errors import (
+    CommitConflictError,
+    JobFencedError,
+    ZeroRenameError,
+    printable,
+)
 
 if TYPE_CHECKING:
     from ...committer import Table
@@ -15,6 +20,8 @@ if TYPE_CHECKING:
     from .load_run import LoadRun
 
 _log = logging.getLogger(__name__)
+#: Errors that name the head of a partition where another job has changed it.
+_OVERTAKEN = (CommitConflictError.__name__, JobFencedError.__name__)
 
 
 def told_failure(table: Table, run: LoadRun) -> Failure | None:
@@ -34,7 +41,7 @@ def in_words(told: Failure, table: Table, after_conflict: str | None = None) -> 
     :param after_conflict: the scheduler's remedy where another job has changed a partition: it runs
         the application, which can only say that it be run.
     """
-    changed = told.error == CommitConflictError.__name__ and told.key is not None
+    changed = told.error in _OVERTAKEN and told.key is not None
     if changed and table.root.partition_of_head_key(told.key or "") is not None:
         told = replace(told, remedy=after_conflict or told.remedy)
     named = (("table", table.root.url), ("job", told.job), ("key", told.key))

@@ -9,6 +9,7 @@ from typing import Annotated
 from ...errors import (
     CommitConflictError,
     InvalidInputError,
+    RefusedError,
     StoreUnfitError,
     TableMismatchError,
     ZeroRenameError,
@@ -29,13 +30,17 @@ _MOST_NAMED = 1_000
 def is_final(error: ZeroRenameError, root: TableRoot | None) -> bool:
     """Whether running the same again would meet an error again, or hide it.
 
+    So is any error that hides such a conflict (:attr:`.RefusedError.overtaken`): a job that was
+    fenced while it held its claims was fenced by who wanted them.
+
     A conflict over the run's own ``once`` key is not final: another try did the run's work, which
     the next one reports.
 
     :param root: of the table that the error is about; ``None``: of none.
     """
     over_once = root is not None and (error.key or "").startswith(root.once_prefix)
-    return isinstance(error, _FINAL) and not over_once
+    overtaken = isinstance(error, RefusedError) and error.overtaken
+    return overtaken or (isinstance(error, _FINAL) and not over_once)
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Annotated
 
-from ..job_spec import JobSpec, Mode, OnConflict, Owner, SuccessMarkers
+from ..job_spec import Coordination, JobSpec, Mode, OnConflict, Owner, SuccessMarkers
 from .codec import decode, encode
-from .marks import Moment
+from .marks import LEFT_OUT, Moment
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,7 @@ class OpenRecord:
     :param opened_at: when the first version was written, by the store's clock; ``None`` in the
         first version itself, whose Last-Modified says it.
     :param partitions: partitions that the job names for a replace.
+    :param coordination: of its table, which a first job has yet to make.
     """
 
     job: str
@@ -32,6 +34,7 @@ class OpenRecord:
     max_duration: float
     interval: float | None = None
     opened_at: Moment | None = None
+    coordination: Annotated[Coordination, LEFT_OUT] = Coordination.STORE
 
     @staticmethod
     def of(job: str, write_id: str, spec: JobSpec) -> OpenRecord:

@@ -39,6 +39,7 @@ from zero_rename.committer.commit.state.context import Limits, Waiting
 from zero_rename.committer.commit.state.decide import decide
 from zero_rename.committer.commit.state.heads import read_head, swap_head
 from zero_rename.committer.format.records.decision import Decision
+from zero_rename.committer.format.records.failure import is_final
 from zero_rename.committer.format.records.head import PartitionHead, Slot
 from zero_rename.committer.format.records.partition_decision import PartitionDecision
 from zero_rename.committer.store.requests import (
@@ -242,11 +243,13 @@ class TestOthersInTheWay:
         world.load(DAY1)
         world.assert_clean()
 
-    def test_a_committed_one_that_cannot_be_finished(self) -> None:
+    @pytest.mark.parametrize("mode", [Mode.APPEND, Mode.REPLACE])
+    def test_a_committed_one_that_cannot_be_finished(self, mode: Mode) -> None:
+        """A later try of a replace would be on top of it, as soon as somebody has finished it."""
         world = World()
         world.load(DAY1)
+        mine = world.open(mode)
         other = self.in_the_way(world)
-        mine = world.open()
         result = world.write(mine, DAY1)
 
         def silent(request: Any, apply: Callable[[Any], Any]) -> Any:
@@ -257,6 +260,7 @@ class TestOthersInTheWay:
         world.driver.fault = silent
         with pytest.raises(OtherJobError) as caught:
             world.commit(mine, result)
+        assert is_final(caught.value, ROOT) is (mode is Mode.REPLACE)
         self.check(world, mine, other, caught.value)
 
     def test_one_whose_uploads_are_gone(self) -> None:
@@ -465,6 +469,43 @@ class TestConflicts:
             world.commit(opened, result)
         assert other.job in str(caught.value)
         assert opened.job not in world.jobs_of(DAY1)
+        world.assert_clean()
+
+    @pytest.mark.parametrize(
+        ("on_conflict", "commits", "overtaken"),
+        [
+            (OnConflict.FAIL, True, True),
+            (OnConflict.FAIL, False, False),
+            (OnConflict.LAST_WINS, True, False),
+        ],
+    )
+    def test_a_claim_that_was_waited_for_in_vain(
+        self, world: World, on_conflict: OnConflict, commits: bool, overtaken: bool
+    ) -> None:
+        """Who fenced the job changed its partition then: a run under *fail* is not tried again,
+        since that try would begin on what is there now, and overwrite it."""
+        world.load(DAY1)
+        opened = world.open(Mode.REPLACE, on_conflict=on_conflict)
+        result = world.write(opened, DAY1)
+        other = World(world.store).with_context(waiting=Waiting(silence=0.0, cap=0.0, poll=0.1))
+
+        def sleeps(request: Any, apply: Callable[[Any], Any]) -> Any:
+            if isinstance(request, Put) and request.key == ROOT.decision_key(opened.job):
+                world.driver.fault = None
+                if commits:
+                    other.load(DAY1, mode=Mode.REPLACE)
+                else:
+                    other.recover(patience=0.0)
+            return apply(request)
+
+        world.driver.fault = sleeps
+        with pytest.raises(JobFencedError) as caught:
+            world.commit(opened, result)
+        error = caught.value
+        assert error.overtaken is overtaken
+        assert is_final(error, ROOT) is overtaken
+        assert (error.key == ROOT.head_key(DAY1)) is overtaken
+        assert ("has changed day=1 meanwhile" in error.message) is overtaken
         world.assert_clean()
 
     def test_last_wins_serialises(self, world: World) -> None:

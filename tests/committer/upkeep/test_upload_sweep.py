@@ -189,15 +189,19 @@ class TestWhatIsSpared:
         assert {upload.key for upload in found.seen} == {foreign}
         assert world.commit(dead, result).rows == 1
 
-    def test_jobs_of_a_table_without_coordination_are_their_owners(self) -> None:
+    @pytest.mark.parametrize("first", [False, True])
+    def test_jobs_of_a_table_without_coordination_are_their_owners(self, first: bool) -> None:
         """An abort decision does not keep them from committing: nobody reads it."""
-        world = World(MemoryStore(clock=ManualClock(1_000_000.0)))
-        world.load(DAY1, coordination=Coordination.NONE)
+        unconditional = Behaviour(conditional_put=False, conditional_delete=False)
+        world = World(MemoryStore(clock=ManualClock(1_000_000.0), behaviour=unconditional))
+        if not first:
+            world.load(DAY1, coordination=Coordination.NONE)
         opened = world.open(coordination=Coordination.NONE, max_duration=100.0)
         result = world.write(opened, DAY1)
         advance(world, 10 * DAY)
         found = Sweep(world.store)
         assert (found.keys("kept"), found.settled) == ({result.files[0].key}, [])
+        assert {str(it.outcome) for it in world.recover(patience=0.0)} == {"left"}
         assert world.commit(opened, result).rows == 1
 
     def test_foreign_ones_that_somebody_may_need(self) -> None:

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from zero_rename.committer import CommitConflictError, InvalidInputError, Table
+from zero_rename.committer import (
+    CommitConflictError,
+    InvalidInputError,
+    JobFencedError,
+    Table,
+    ZeroRenameError,
+)
 from zero_rename.committer.commit.failures import failures_told
 from zero_rename.committer.format.records.failure import Failure
 from zero_rename.orchestration.runs.failures import in_words, told_failure
@@ -40,13 +46,16 @@ def test_a_failure_of_this_try_in_words(table: Table) -> None:
     assert text.endswith("(InvalidInputError)")
 
 
-def test_what_to_do_about_a_conflict_is_the_schedulers_to_say(table: Table) -> None:
+@pytest.mark.parametrize("kind", [CommitConflictError, JobFencedError])
+def test_what_to_do_about_a_conflict_is_the_schedulers_to_say(
+    table: Table, kind: type[ZeroRenameError]
+) -> None:
     """The application says to load the table anew, and to run the job again: it cannot."""
     said = {"remedy": "Run the job again.", "table": table.root.url}
     keys = (table.root.head_key("day=1"), table.root.once_key("r"), table.root.table_key, None)
     owner = RUN.handoff().owner
     for key, remedy in zip(keys, ("Clear the task.", *["Run the job again."] * 3), strict=True):
-        error = CommitConflictError("Partitions changed.", key=key, **said)
+        error = kind("Partitions changed.", key=key, **said)
         told = Failure.of(error, table.root, RUN.once, owner, "w")
         assert f"] {remedy} (" in in_words(told, table, "Clear the task.")
         assert "] Run the job again. (" in in_words(told, table)
