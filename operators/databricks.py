@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.databricks.operators.databricks import DatabricksSubmitRunOperator  # pyright: ignore
@@ -12,7 +12,7 @@ from airflow.providers.databricks.triggers.databricks import DatabricksExecution
 from ..committer.errors import InvalidInputError
 from ..committer.format.handoff import HANDOFF
 from ..orchestration.submit.job_mark import JobMark
-from ..orchestration.submit.package_wheel import build_wheel
+from ..orchestration.submit.package_file import build_wheel
 from .loading.service_load import ServiceLoadOperator
 
 if TYPE_CHECKING:
@@ -39,14 +39,6 @@ class ZeroRenameDatabricksSubmitRunOperator(ServiceLoadOperator, DatabricksSubmi
     :class:`ZeroRenameSparkSubmitOperator` returns.
     """
 
-    template_fields: Sequence[str] = (
-        *DatabricksSubmitRunOperator.template_fields,
-        *ServiceLoadOperator.template_fields,
-    )
-    operator_extra_links = (
-        *DatabricksSubmitRunOperator.operator_extra_links,
-        *ServiceLoadOperator.operator_extra_links,
-    )
     request_fields = ("json", "tasks", *_OF_A_TASK)
     connection_fields = ("databricks_conn_id",)
     waits_by = "wait_for_termination"

@@ -13,7 +13,7 @@ from ..committer.format.handoff import HANDOFF, HANDOFF_SETTING
 from ..orchestration.submit.job_mark import JobMark
 from ..orchestration.submit.service_words import options_of, setting_of, with_arguments
 from ..provider.cancelling_triggers import CancellingStepTrigger, cancel_step
-from .loading.aws_load import LONGEST_WAIT, AwsLoadOperator
+from .loading.aws_load import AwsLoadOperator
 
 _UNFINISHED = ("PENDING", "CANCEL_PENDING", "RUNNING")
 
@@ -28,31 +28,12 @@ class ZeroRenameEmrStepOperator(AwsLoadOperator, EmrAddStepsOperator):
     ``--py-files``. A step's name ends with the mark by which the next try finds it. Returns (XCom)
     what :class:`ZeroRenameSparkSubmitOperator` returns.
 
-    :param waiter_delay: seconds between two looks at the step.
-    :param waiter_max_attempts: looks at it. A step that has not ended then goes on, and the next
-        try waits for it.
+    A step that has not ended after ``waiter_max_attempts`` looks goes on, and the next try waits
+    for it.
     """
 
-    template_fields: Sequence[str] = (
-        *EmrAddStepsOperator.template_fields,
-        *AwsLoadOperator.template_fields,
-    )
-    operator_extra_links = (
-        *EmrAddStepsOperator.operator_extra_links,
-        *AwsLoadOperator.operator_extra_links,
-    )
     request_fields = ("steps",)
-
-    def __init__(
-        self,
-        *,
-        waiter_delay: int = 30,
-        waiter_max_attempts: int = LONGEST_WAIT // 30,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            waiter_delay=waiter_delay, waiter_max_attempts=waiter_max_attempts, **kwargs
-        )
+    pause = 30
 
     def _check_arguments(self, parsing: bool = False) -> None:
         super()._check_arguments(parsing)
@@ -105,12 +86,7 @@ class ZeroRenameEmrStepOperator(AwsLoadOperator, EmrAddStepsOperator):
         return CancellingStepTrigger(
             job_flow_id=self._cluster_id(),
             step_ids=[job_id],
-            waiter_delay=self.waiter_delay,
-            waiter_max_attempts=self.waiter_max_attempts,
-            aws_conn_id=self.aws_conn_id,
-            region_name=self.region_name,
-            verify=self.verify,
-            botocore_config=self.botocore_config,
+            **self._waiting(),
         )
 
     def _cancel(self, job_id: str) -> None:

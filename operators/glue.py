@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from itertools import islice
 from typing import Any
@@ -15,7 +15,7 @@ from airflow.providers.amazon.aws.operators.glue import (
 from ..committer.format.handoff import HANDOFF_SETTING
 from ..orchestration.submit.job_mark import JobMark
 from ..provider.cancelling_triggers import CancellingGlueTrigger, cancel_run
-from .loading.aws_load import LONGEST_WAIT, AwsLoadOperator
+from .loading.aws_load import AwsLoadOperator
 
 #: The setting that carries the mark of a job's run, which has no name. Glue passes what it does not
 #: take itself on to the script, whose parser may refuse it: settings it takes.
@@ -36,33 +36,16 @@ class ZeroRenameGlueOperator(AwsLoadOperator, GlueJobOperator):
     ``--additional-python-modules``. What ``script_args``, or else the job's own default arguments,
     have there is kept. Returns (XCom) what :class:`ZeroRenameSparkSubmitOperator` returns.
 
-    :param waiter_delay: seconds between two looks at the run where the task is deferred.
-    :param waiter_max_attempts: those looks. A run that has not ended then goes on, and the next try
-        waits for it.
+    A deferred task looks at its run ``waiter_max_attempts`` times. A run that has not ended then
+    goes on, and the next try waits for it.
     """
 
-    template_fields: Sequence[str] = (
-        *GlueJobOperator.template_fields,
-        *AwsLoadOperator.template_fields,
-    )
-    operator_extra_links = (
-        *GlueJobOperator.operator_extra_links,
-        *AwsLoadOperator.operator_extra_links,
-    )
     request_fields = ("script_args", "create_job_kwargs", "run_job_kwargs")
 
-    def __init__(
-        self,
-        *,
-        waiter_delay: int = 60,
-        waiter_max_attempts: int = LONGEST_WAIT // 60,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         # GlueJobOperator's own way to find a run again would take a cleared task's for done.
         kwargs["durable"] = False
-        super().__init__(
-            waiter_delay=waiter_delay, waiter_max_attempts=waiter_max_attempts, **kwargs
-        )
+        super().__init__(**kwargs)
 
     def _hand_over(self, mark: JobMark, handed: str, package: str | None) -> None:
         given = {**self._defaults(), **self.script_args}
@@ -112,12 +95,7 @@ class ZeroRenameGlueOperator(AwsLoadOperator, GlueJobOperator):
             job_name=self.job_name,
             run_id=job_id,
             verbose=self.verbose,
-            aws_conn_id=self.aws_conn_id,
-            waiter_delay=self.waiter_delay,
-            waiter_max_attempts=self.waiter_max_attempts,
-            region_name=self.region_name,
-            verify=self.verify,
-            botocore_config=self.botocore_config,
+            **self._waiting(),
         )
 
     def _description(self, error: BaseException) -> Any:

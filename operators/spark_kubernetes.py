@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -54,10 +54,6 @@ class ZeroRenameSparkKubernetesOperator(ServiceLoadOperator, SparkKubernetesOper
         of them itself is kept.
     """
 
-    template_fields: Sequence[str] = (
-        *SparkKubernetesOperator.template_fields,
-        *ServiceLoadOperator.template_fields,
-    )
     request_fields = ("template_spec",)
     connection_fields = ("kubernetes_conn_id",)
     completed_by, waits_by = "trigger_reentry", ""

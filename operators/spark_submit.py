@@ -10,23 +10,21 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
+from ..committer.errors import InvalidInputError
 from ..orchestration.runs.heartbeat import heartbeats
 from ..orchestration.runs.outcomes import log_what_is_left
-from ..orchestration.submit.credentials import refuse_in_settings
+from ..orchestration.submit.credentials import refuse_in_arguments, refuse_in_settings
 from ..orchestration.submit.local_files import check_files
 from ..orchestration.submit.private_folder import private_folder
 from ..orchestration.submit.submission import Cluster, Submission, prepare
 from ..provider.failures import explained, final_where_refused
-from ..provider.load_arguments import check_spark_submit
-from ..provider.masking_hook import MaskingSparkSubmitHook
-from ..provider.spark_connection import find_cluster
-from ..s3a.hadoop.settings import NATIVE, Committer
+from ..provider.spark_hook import MaskingSparkSubmitHook, find_cluster
+from ..s3a.hadoop.settings import NATIVE, Committer, check_options
 from .loading.load import LoadOperator, TableLoad
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from ..committer.format.handoff import Handoff
     from ..orchestration.s3a.configuration import SparkCall
     from ..provider.hooks import ZeroRenameHook
 
@@ -89,13 +87,20 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
 
     def _check_arguments(self, parsing: bool = False) -> None:
         super()._check_arguments(parsing)
-        check_spark_submit(self)
+        if isinstance(self.application, str) and not self.application.strip():
+            raise InvalidInputError(
+                "application names no file; nothing was submitted.",
+                remedy="Give the path or URL of the Spark application, a .py file or a jar.",
+            )
+        check_options(self.s3a_options)
+        refuse_in_settings(self.conf, "conf")
+        refuse_in_arguments(self.application_args, "application_args")
 
     def _load(self, context: Context, load: TableLoad) -> dict[str, Any]:
         # On use: DAG files are parsed by processes that submit nothing.
         from ..orchestration.s3a.load import loaded_by_s3a
 
-        report = loaded_by_s3a(load.table, load.run, load.mode, self.on_repeat)
+        report = loaded_by_s3a(load.table, load.run, load.handoff.mode, self.on_repeat)
         if report is not None:
             return report
         if load.committer == NATIVE:
@@ -109,7 +114,8 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
         from ..orchestration.s3a.load import S3ALoad
 
         table, run, hook = load.table, load.run, load.hook
-        wanted = Load(Committer(load.committer), table.root, load.mode, load.partitions)
+        mode, partitions = load.handoff.mode, load.handoff.partitions
+        wanted = Load(Committer(load.committer), table.root, mode, partitions)
         s3a_load = S3ALoad(table, run, wanted)
         with final_where_refused():
             self._check_files()
@@ -118,10 +124,11 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
             passes_keys = "AWS_ACCESS_KEY_ID" in keys
             settings = render(wanted, options, hook.s3a_store(), s3a_load.uuid, passes_keys)
             check_submission(wanted, self._spark_call(), settings, table)
-            handoff = self._handoff(load)
-            handoff = replace(handoff, committer=str(wanted.committer), s3a_run=s3a_load.uuid)
+            committer = str(wanted.committer)
+            handoff = replace(load.handoff, committer=committer, s3a_run=s3a_load.uuid)
+            load = replace(load, handoff=handoff)
             variables = handoff.encode()
-        self._log_opening(load, handoff, f"{s3a_load.uuid} of {run.once}, try {run.try_number}")
+        self._log_opening(load, f"{s3a_load.uuid} of {run.once}, try {run.try_number}")
         with (
             s3a_load.submitted(),
             explained(table, run, self._last_words),
@@ -141,12 +148,12 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
             properties_file=self.properties_file,
         )
 
-    def _submit(self, context: Context, load: TableLoad, handoff: Handoff) -> None:
+    def _submit(self, context: Context, load: TableLoad) -> None:
         table, run = load.table, load.run
         try:
             with (
                 explained(table, run, self._last_words),
-                self._prepared(load.hook, handoff.encode()),
+                self._prepared(load.hook, load.handoff.encode()),
                 heartbeats(table, run),
             ):
                 SparkSubmitOperator.execute(self, context)

@@ -210,9 +210,6 @@ class JobQuery:
             return self.job
         if self.once is not None:
             return table.once_job(self.once)
-        return self._newer_job(table)
-
-    def _newer_job(self, table: Table) -> str | None:
         return table.partition_job(self.partition or "", self.newer_than_epoch or 0)
 
     def _is_claimed(self, table: Table) -> bool:

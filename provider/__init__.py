@@ -91,69 +91,57 @@ def _connection_type() -> dict[str, Any]:
             },
         },
         "conn-fields": {
-            "table_root": {
-                "label": "Table root",
-                "description": "Where tables named without s3:// are, such as s3://lake/warehouse",
-                "schema": {"type": ["string", "null"]},
-            },
-            "aws_conn_id": {
-                "label": "AWS connection",
-                "description": "Id of the connection that holds the credentials and the endpoint",
-                "schema": {"type": ["string", "null"], "default": "aws_default"},
-            },
-            "committer": {
-                "label": "Committer",
-                "description": "Who commits Spark's output, unless the operator says otherwise",
-                "schema": {
-                    "type": ["string", "null"],
-                    "enum": ["zero_rename", "magic", "directory", "partitioned"],
-                    "default": "zero_rename",
-                },
-            },
-            "on_conflict": {
-                "label": "On conflict",
-                "description": (
-                    "When another job changed a partition since this one began: fail, or go on "
-                    "after it (last_wins)"
-                ),
-                "schema": {
-                    "type": ["string", "null"],
-                    "enum": ["fail", "last_wins"],
-                    "default": "fail",
-                },
-            },
-            "success_markers": {
-                "label": "_SUCCESS markers",
-                "description": "Where _SUCCESS is written",
-                "schema": {
-                    "type": ["string", "null"],
-                    "enum": ["partition_and_table", "table", "none"],
-                    "default": "partition_and_table",
-                },
-            },
-            "s3a_options": {
-                "label": "S3A options",
-                "description": (
-                    "For Hadoop's committers, as a JSON object: threads, encryption, "
-                    "encryption_key, storage_class, buffer_dir, staging_dir …"
-                ),
-                "schema": {"type": ["string", "null"]},
-            },
-            "catalog": {
-                "label": "Catalog",
-                "description": (
-                    "Where tables are registered after a load, such as glue://database; unless "
-                    "the operator says otherwise"
-                ),
-                "schema": {"type": ["string", "null"]},
-            },
-            "purge_older_than_hours": {
-                "label": "Purge foreign uploads older than (hours)",
-                "description": "Used where the purge operator is asked for foreign uploads",
-                "schema": {"type": ["number", "null"], "minimum": 1},
-            },
+            "table_root": _field(
+                "Table root",
+                "Where tables named without s3:// are, such as s3://lake/warehouse",
+            ),
+            "aws_conn_id": _field(
+                "AWS connection",
+                "Id of the connection that holds the credentials and the endpoint",
+                default="aws_default",
+            ),
+            "committer": _field(
+                "Committer",
+                "Who commits Spark's output, unless the operator says otherwise",
+                enum=["zero_rename", "magic", "directory", "partitioned"],
+                default="zero_rename",
+            ),
+            "on_conflict": _field(
+                "On conflict",
+                "When another job changed a partition since this one began: fail, or go on after "
+                "it (last_wins)",
+                enum=["fail", "last_wins"],
+                default="fail",
+            ),
+            "success_markers": _field(
+                "_SUCCESS markers",
+                "Where _SUCCESS is written",
+                enum=["partition_and_table", "table", "none"],
+                default="partition_and_table",
+            ),
+            "s3a_options": _field(
+                "S3A options",
+                "For Hadoop's committers, as a JSON object: threads, encryption, encryption_key, "
+                "storage_class, buffer_dir, staging_dir …",
+            ),
+            "catalog": _field(
+                "Catalog",
+                "Where tables are registered after a load, such as glue://database; unless the "
+                "operator says otherwise",
+            ),
+            "purge_older_than_hours": _field(
+                "Purge foreign uploads older than (hours)",
+                "Used where the purge operator is asked for foreign uploads",
+                "number",
+                minimum=1,
+            ),
         },
     }
+
+
+def _field(label: str, description: str, kind: str = "string", **more: Any) -> dict[str, Any]:
+    schema = {"type": [kind, "null"], **more}
+    return {"label": label, "description": description, "schema": schema}
 
 
 def _config_section() -> dict[str, Any]:

@@ -3,10 +3,14 @@ another place there comes from ``airflow.providers.common.compat.sdk``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import AirflowException
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
+
+from ..orchestration.runs.task_run import task_of
 
 if TYPE_CHECKING or AIRFLOW_V_3_0_PLUS:
     from airflow.sdk.definitions.asset import AssetRef
@@ -20,6 +24,7 @@ else:
         """What Airflow 3's API server refuses; nobody is asked here."""
 
 
+_log = logging.getLogger(__name__)
 #: Asks for states of tasks, as ``RuntimeTaskInstance.get_task_states`` of Airflow 3.
 AskStates = Callable[..., dict[str, Any]]
 
@@ -32,6 +37,33 @@ def asks_states(ti: Any) -> AskStates | None:
     return getattr(ti, "get_task_states", None) or (
         None if AIRFLOW_V_3_0_PLUS else states_in_database
     )
+
+
+def states_of_tasks(ask: AskStates | None, onces: Iterable[str]) -> dict[str, str]:
+    """The state of each run's task, by the run's ``once`` key, as far as it is known.
+
+    :param ask: :func:`asks_states`; called once for each DAG.
+    """
+    if ask is None:
+        return {}
+    tasks = {once: found for once in onces if (found := task_of(once)) is not None}
+    states: dict[str, str] = {}
+    for dag_id in {found.dag_id for found in tasks.values()}:
+        mine = {once: found for once, found in tasks.items() if found.dag_id == dag_id}
+        try:
+            known = ask(
+                dag_id=dag_id,
+                task_ids=sorted({found.task_id for found in mine.values()}),
+                run_ids=sorted({found.run_id for found in mine.values()}),
+            )
+        except (AirflowException, AirflowRuntimeError) as error:
+            _log.warning("The states of tasks of %r are not known: %s", dag_id, error)
+            continue
+        for once, found in mine.items():
+            state = known.get(found.run_id, {}).get(found.state_name)
+            if state is not None:
+                states[once] = str(state)
+    return states
 
 
 def states_in_database(

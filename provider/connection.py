@@ -6,9 +6,11 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from typing import Any
 
 from ..committer.errors import InvalidInputError
+from ..committer.format.job_spec import OnConflict, SuccessMarkers
 from ..orchestration.submit.credentials import looks_like_credential
 from ..orchestration.submit.submission import SHORTEST_KEY_ID
 from ..orchestration.table_names import check_catalog, table_url
@@ -16,9 +18,10 @@ from ..s3a.hadoop.settings import check_committer
 from . import CONNECTION_TYPE, get_provider_info
 
 _ROOT = re.compile(r"s3[an]?://[^/\s]")
-_CHOICES = {
-    "on_conflict": ("fail", "last_wins"),
-    "success_markers": ("partition_and_table", "table", "none"),
+#: Policies of a job: each is the member of :class:`.Handoff` of its name.
+_POLICIES: Mapping[str, type[StrEnum]] = {
+    "on_conflict": OnConflict,
+    "success_markers": SuccessMarkers,
 }
 
 
@@ -43,8 +46,8 @@ class ConnectionSettings:
     table_root: str | None = None
     aws_conn_id: str = "aws_default"
     committer: str = "zero_rename"
-    on_conflict: str | None = None
-    success_markers: str | None = None
+    on_conflict: OnConflict | None = None
+    success_markers: SuccessMarkers | None = None
     s3a_options: Mapping[str, Any] | None = None
     purge_older_than_hours: float | None = None
     catalog: str | None = None
@@ -100,12 +103,14 @@ class ConnectionSettings:
                 )
         given = {key: value for key, value in extra.items() if value not in (None, "")}
         _check_places(given, conn_id)
-        for key, choices in _CHOICES.items():
-            if key in given and given[key] not in choices:
+        for key in _POLICIES.keys() & given.keys():
+            choices = list(_POLICIES[key])
+            if given[key] not in choices:
                 raise InvalidInputError(
                     f"The connection {conn_id!r} has {key}={given[key]!r}.",
                     remedy=f"Choose one of {', '.join(choices)}.",
                 )
+            given[key] = _POLICIES[key](given[key])
         if "purge_older_than_hours" in given:
             given["purge_older_than_hours"] = _hours(given["purge_older_than_hours"], conn_id)
         if "s3a_options" in given:
@@ -115,6 +120,12 @@ class ConnectionSettings:
         settings = ConnectionSettings(conn_id=conn_id, **given)
         check_committer(settings.committer)
         return settings
+
+    @property
+    def policies(self) -> dict[str, Any]:
+        """The policies of a job that the connection says, unless its operator says otherwise."""
+        said = {name: getattr(self, name) for name in _POLICIES}
+        return {name: value for name, value in said.items() if value is not None}
 
     def table_url(self, table: str) -> str:
         """The root of a table named relative to this connection, or by its whole URL.

@@ -84,7 +84,7 @@ def explained(
     :raises AirflowException: any other failure that the application told.
     """
     # On use: DAG files are parsed by processes that submit nothing.
-    from ..orchestration.runs.failures import in_words, told_failure
+    from ..orchestration.runs.outcomes import in_words, told_failure
 
     try:
         yield

@@ -28,9 +28,7 @@ class TableConsoleLink(BaseOperatorLink):
     process after the task ended and keeps it as an XCom.
     """
 
-    @property
-    def name(self) -> str:
-        return "S3 console"
+    name = "S3 console"  # pyright: ignore
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
         """The address, or an empty text where there is none."""
@@ -60,9 +58,7 @@ class TableConsoleLink(BaseOperatorLink):
 class PartitionPageLink(BaseOperatorLink):
     """The page of the partition that the task loads, or of its table where it loads several."""
 
-    @property
-    def name(self) -> str:
-        return "Partition"
+    name = "Partition"  # pyright: ignore
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
         """The address, or an empty text where there is none."""
@@ -72,9 +68,7 @@ class PartitionPageLink(BaseOperatorLink):
 class ManifestLink(BaseOperatorLink):
     """What the task's job committed: every file, with rows and checksum."""
 
-    @property
-    def name(self) -> str:
-        return "Manifest"
+    name = "Manifest"  # pyright: ignore
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
         """The address; an empty text where nothing was committed."""

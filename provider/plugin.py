@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+from importlib import import_module
+from typing import Any
 from urllib.parse import urlsplit
 
 from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
 
 from ..orchestration.runs.task_run import once_key
-from .page.page_app import mounted_app, navigation_entry
+from .page.addresses import MOUNT, ROUTE
 
 try:
     from .assets.partition_mapper import PartitionPathMapper
@@ -17,7 +20,22 @@ except ImportError:  # before Airflow 3.2
 else:
     _MAPPERS = [PartitionPathMapper]
 
+#: Below which Airflow itself is mounted.
 _ROOT_PATH = urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
+
+
+class PageApp:
+    """The page as an ASGI application, made when the first request for it comes.
+
+    Airflow loads plugins in every process, and one alone serves pages: none other imports FastAPI.
+    """
+
+    @cached_property
+    def _app(self) -> Any:
+        return import_module(".page.routes", __package__).page_routes()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self._app(scope, receive, send)
 
 
 class ZeroRenamePlugin(AirflowPlugin):
@@ -30,5 +48,17 @@ class ZeroRenamePlugin(AirflowPlugin):
     name = "zero_rename"
     macros = [once_key]  # noqa: RUF012 - the base class declares it so
     partition_mappers = _MAPPERS
-    fastapi_apps = [mounted_app()]  # noqa: RUF012
-    external_views = [navigation_entry(_ROOT_PATH)]  # noqa: RUF012
+    fastapi_apps = [  # noqa: RUF012
+        {"app": PageApp(), "url_prefix": MOUNT, "name": "Zero Rename"}
+    ]
+    external_views = [  # noqa: RUF012
+        {
+            "name": "Zero Rename",
+            "href": f"{_ROOT_PATH}{MOUNT}/",
+            "destination": "nav",
+            "category": "browse",
+            "url_route": ROUTE,
+            "icon": f"{_ROOT_PATH}{MOUNT}/files/icon.svg",
+            "icon_dark_mode": f"{_ROOT_PATH}{MOUNT}/files/icon-dark.svg",
+        }
+    ]

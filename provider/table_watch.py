@@ -23,11 +23,10 @@ from ..committer.errors import (
 )
 from ..orchestration.job_query import FAILED, WAITING, QueryResult, ReadMarker
 from ..orchestration.look import State, look
-from ..orchestration.partitions_query import PartitionsQuery, TableQuery
+from ..orchestration.partitions_query import PartitionsQuery, TableQuery, spelled
 from ..orchestration.runs.partitions import table_spelling
-from .compat import AskStates, asks_states
+from .compat import AskStates, asks_states, states_of_tasks
 from .hooks import ZeroRenameHook
-from .task_states import states_of_tasks
 
 if TYPE_CHECKING:
     from ..committer import Table
@@ -200,7 +199,13 @@ class TableWatch:
         return list(zip(joined, answers, strict=True))
 
     def _ask(self, table: Table, joined: list[_Waiter], ended: dict[str, str]) -> list[QueryResult]:
-        refused = _spell(table, joined)
+        spelling = cache(lambda: table_spelling(table))
+        refused: dict[_Waiter, QueryResult] = {}
+        for waiter in joined:
+            try:
+                waiter.query = spelled(waiter.query, spelling)
+            except InvalidInputError as error:
+                refused[waiter] = QueryResult(FAILED, str(error))
         watched = [waiter.query.watched(table.root) for waiter in joined]
         seen = table.run(look({name for names in watched for name in names}, self._pages))
         marker, answers = cache(table.marker), []
@@ -215,24 +220,6 @@ class TableWatch:
             waiter.states = states
             answers.append(waiter.query.after(result, ended.get(waiter.query.once or "")))
         return answers
-
-
-def _spell(table: Table, joined: list[_Waiter]) -> dict[_Waiter, QueryResult]:
-    """Let queries about partitions name them as their table does, once there is one.
-
-    :return: the failures of those that name what it cannot have.
-    """
-    unspelled = [waiter for waiter in joined if not waiter.query.is_spelled]
-    spelling = table_spelling(table) if unspelled else None
-    refused: dict[_Waiter, QueryResult] = {}
-    if spelling is None:
-        return refused
-    for waiter in unspelled:
-        try:
-            waiter.query = waiter.query.spelled_by(spelling)
-        except InvalidInputError as error:
-            refused[waiter] = QueryResult(FAILED, str(error))
-    return refused
 
 
 def _answer(

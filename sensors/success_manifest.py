@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -18,19 +18,36 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from ..committer.errors import InvalidInputError, StoreUnreachableError, ZeroRenameError
-from ..orchestration.job_query import FAILED, READY, WAITING, QueryResult
-from ..orchestration.partitions_query import TableQuery
-from ..orchestration.runs.partitions import table_spelling
-from ..provider.compat import asks_states
+from ..orchestration.job_query import FAILED, READY, WAITING, JobQuery, QueryResult
+from ..orchestration.partitions_query import PartitionsQuery, TableQuery, spelled
+from ..orchestration.runs.partitions import (
+    check_partition,
+    check_partition_format,
+    moment,
+    said_partitions,
+    table_spelling,
+)
+from ..orchestration.runs.task_run import once_key
+from ..orchestration.table_names import check_table_name
+from ..orchestration.templates import check_texts, is_known
+from ..provider.compat import asks_states, states_of_tasks
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
-from ..provider.task_states import states_of_tasks
+from ..provider.task_context import map_index_of, resolve_partitions, task_run
 from ..provider.triggers import SuccessManifestTrigger
-from ..provider.wait_arguments import check_wait_arguments, wait_query
+from ..s3a.hadoop.settings import NATIVE
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from ..committer import Table
+
+#: What is asked of partitions, whichever job committed them.
+_OF_PARTITIONS = ("partitions", "from_date", "to_date", "newer_than", "committer", "check_files")
+#: Arguments that are texts once they are rendered.
+_TEXTS = (
+    *("table", "job", "upstream_task_id", "once", "partition", "partition_format", "committer"),
+    "zero_rename_conn_id",
+)
 
 
 class SuccessManifestSensor(BaseSensorOperator):
@@ -149,7 +166,7 @@ class SuccessManifestSensor(BaseSensorOperator):
         self._explained = ""
         self._table: Table | None = None
         self._asked: TableQuery | None = None
-        check_wait_arguments(self)
+        self._check_arguments()
 
     def execute(self, context: Context) -> Any:
         """Look once; then wait in the triggerer, or here.
@@ -181,7 +198,10 @@ class SuccessManifestSensor(BaseSensorOperator):
             query = self._query(context)
             if self._table is None:
                 self._table = ZeroRenameHook(self.zero_rename_conn_id).get_table(query.table)
-            query = self._asked = self._spelled(query, self._table)
+            if self._asked is not None and self._asked.is_spelled:
+                query = self._asked
+            table = self._table
+            query = self._asked = spelled(query, lambda: table_spelling(table))
             # Before the look: a task that has ended by now has committed by now.
             ask = asks_states(context["ti"])  # pyright: ignore
             state = states_of_tasks(ask, [query.once] if query.once else ()).get(query.once or "")
@@ -242,17 +262,137 @@ class SuccessManifestSensor(BaseSensorOperator):
             self.log.info("%s: %s", result.state.capitalize(), result.explanation)
         return PokeReturnValue(result.state == READY, result.report)
 
-    def _spelled(self, query: TableQuery, table: Table) -> TableQuery:
-        """The query by the partitions' names in the table, once there is one."""
-        if self._asked is not None and self._asked.is_spelled:
-            return self._asked
-        spelling = None if query.is_spelled else table_spelling(table)
-        return query if spelling is None else query.spelled_by(spelling)
+    def _check_arguments(self) -> None:
+        """While a DAG file is parsed: what no template hides.
+
+        :raises InvalidInputError: an argument that cannot be right.
+        """
+        if not self.table or is_known(self.table):
+            check_table_name(self.table)
+        once = self.once if self.upstream_task_id is None else self.upstream_task_id
+        self._query_of(self.table, once, self._known_partitions(), is_known).check(is_known)
 
     def _query(self, context: Context) -> TableQuery:
         """What the rendered arguments ask.
 
-        :raises InvalidInputError: they do not say what is waited for.
+        :raises InvalidInputError: they do not say what is waited for, or cannot be right.
         """
         table = ZeroRenameHook(self.zero_rename_conn_id).table_url(self.table)
-        return wait_query(self, table, dict(context))
+        known: dict[str, Any] = dict(context)
+        check_texts(self, _TEXTS)
+        once, upstream = self.once, self.upstream_task_id
+        _check_named("once", once)
+        _check_named("upstream_task_id", upstream)
+        if upstream is not None and once is None:
+            run = task_run(known)
+            index = map_index_of(upstream, self.upstream_map_index, known)
+            once = once_key(run.dag_id, run.run_id, upstream, index)
+        names = self._partitions()
+        if names is not None:
+            names = tuple(map(check_partition, names))
+        elif self.partition_format is not None:
+            names = resolve_partitions(known, None, self.partition_format, self.partition_timezone)
+        query = self._query_of(table, once, names, lambda value: value is not None)
+        query.check()
+        return query
+
+    def _query_of(
+        self,
+        table: str,
+        once: str | None,
+        names: tuple[str, ...] | None,
+        known: Callable[[object], bool],
+    ) -> TableQuery:
+        """One job's query, or one of partitions.
+
+        :param table: its whole root.
+        :param known: whether a value is what it will be, and no template of it.
+        """
+        if self.once is not None and self.upstream_task_id is not None:
+            raise InvalidInputError(
+                "once and upstream_task_id both say which job is meant.", remedy="Give one of them."
+            )
+        epoch = self.newer_than_epoch
+        if epoch is not None:
+            epoch = _epoch(epoch) if known(epoch) else 0
+        asked = [name for name in _OF_PARTITIONS if getattr(self, name) not in (None, False)]
+        counts = self.min_rows is not None or self.min_files is not None
+        of_all: dict[str, Any] = {
+            "table": table,
+            "newer_than_epoch": epoch,
+            "min_rows": self.min_rows,
+            "min_files": self.min_files,
+            "apply": self.apply,
+        }
+        if self.job is None and once is None and (asked or (names and counts and epoch is None)):
+            if self.on_foreign_marker != "wait":
+                raise InvalidInputError(
+                    "on_foreign_marker is for sensors that wait for one job.",
+                    remedy="Leave it out; committer='magic' waits for partitions of that "
+                    "committer.",
+                )
+            after = self.newer_than
+            if after is not None:
+                after = moment("newer_than", after).timestamp() if known(after) else 0.0
+            return PartitionsQuery(
+                partitions=names or (),
+                newer_than=after,
+                committer=self.committer or NATIVE,
+                check_files=self.check_files,
+                **of_all,
+            )
+        if asked:
+            raise InvalidInputError(
+                f"{asked[0]} is about what partitions hold, whoever committed it; job, once and "
+                "upstream_task_id are about one job.",
+                remedy="Give one or the other.",
+            )
+        return JobQuery(
+            job=self.job,
+            once=once,
+            partition=names[0] if names else None,
+            on_foreign_marker=self.on_foreign_marker,
+            **of_all,
+        )
+
+    def _known_partitions(self) -> tuple[str, ...] | None:
+        """The partitions as far as no template hides them; a template where one does."""
+        given = (self.partitions, self.from_date, self.to_date, self.partition_format)
+        if self.partition_format is not None and is_known(self.partition_format):
+            check_partition_format(self.partition_format, self.partition_timezone)
+        if all(it is None or is_known(it) or isinstance(it, list | tuple) for it in given):
+            names = self._partitions()
+            if names is not None or self.partition_format is None:
+                return names
+        return ("{{ }}",)
+
+    def _partitions(self) -> tuple[str, ...] | None:
+        return said_partitions(
+            self.partition,
+            self.partitions,
+            (self.from_date, self.to_date),
+            self.partition_format,
+            self.partition_timezone,
+        )
+
+
+def _check_named(name: str, value: str | None) -> None:
+    """See that no template that has no value says whose job is meant: it is never committed."""
+    if value is not None and value.strip() in ("", "None"):
+        raise InvalidInputError(
+            f"{name}={value!r} names no task's run; nothing was waited for.",
+            remedy="Where it is a template, see what that renders to.",
+        )
+
+
+def _epoch(value: int | str) -> int:
+    try:
+        epoch = int(value)
+    except (TypeError, ValueError, OverflowError):
+        epoch = -1
+    if epoch < 0:
+        raise InvalidInputError(
+            f"newer_than_epoch={value!r} is not an epoch.",
+            remedy="Give a whole number of at least 0, such as an earlier report's epoch.",
+        )
+    return epoch

@@ -223,7 +223,7 @@ def tell_overtaken(
     if opened.spec.on_conflict is OnConflict.LAST_WINS:
         return
     partitions = [request for request in requests if not request.slot.is_once]
-    states = yield All(tuple(or_error(read_head(context, it.slot)) for it in partitions))
+    states = yield from All(tuple(or_error(read_head(context, it.slot)) for it in partitions))
     for request, state in zip(partitions, states, strict=True):
         if isinstance(state, HeadState):
             claimed = request.replaces and state.head.claim not in (None, opened.job)

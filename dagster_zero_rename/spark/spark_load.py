@@ -15,15 +15,15 @@ from dagster._core.errors import DagsterExecutionInterruptedError
 from zero_rename.committer.errors import TableNotFoundError
 from zero_rename.committer.format.handoff import Handoff
 from zero_rename.committer.format.job_spec import Mode, OnConflict, OnRepeat
-from zero_rename.orchestration.runs.failures import in_words, told_failure
-from zero_rename.orchestration.runs.heartbeat import heartbeats
-from zero_rename.orchestration.runs.living import wait_for_living
+from zero_rename.orchestration.runs.heartbeat import heartbeats, wait_for_living
 from zero_rename.orchestration.runs.outcomes import (
     check_partitions,
+    in_words,
     log_what_is_left,
     nothing_committed,
     settle_killed,
     settled,
+    told_failure,
 )
 
 from ..asset_write import earlier_commit, tell

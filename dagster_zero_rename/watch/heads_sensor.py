@@ -12,7 +12,7 @@ from zero_rename.committer.format.layout import UNPARTITIONED, TableRoot
 from zero_rename.committer.format.records.head import HeadState
 from zero_rename.committer.format.schema.hive_paths import parse_partition, unescape
 from zero_rename.committer.table import Table
-from zero_rename.orchestration.listing_cursor import ListingCursor
+from zero_rename.orchestration.new_commits import ListingCursor
 
 from ..event_metadata import commit_metadata, partition_metadata, table_metadata
 from .asset_reference import RESOURCE, AssetLike, AssetReference

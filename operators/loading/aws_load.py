@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.amazon.aws.utils.waiter_with_logging import wait
 from airflow.providers.common.compat.sdk import AirflowException
 
+from ...committer.format.handoff import HANDOFF
+from ...orchestration.submit.service_words import spark_driver, with_driver_words
 from .service_load import ServiceLoadOperator
 
 if TYPE_CHECKING:
     from airflow.providers.amazon.aws.triggers.base import AwsBaseWaiterTrigger
     from airflow.sdk import Context
+
+    from ...orchestration.submit.job_mark import JobMark
 
 #: Seconds that a job is waited for, unless told otherwise: the amazon provider's own limits, some
 #: 25 to 75 minutes, would end loads that are well. ``execution_timeout`` is the task's limit.
@@ -28,11 +32,42 @@ class AwsLoadOperator(ServiceLoadOperator):
 
     A job is waited for by the provider's own trigger: where the task is deferred that is its
     trigger, and else it says which of boto3's waiters waits for what.
+
+    :param waiter_delay: seconds between two looks at the job.
+    :param waiter_max_attempts: looks at it; a day's, unless told otherwise. What becomes of a job
+        that has not ended then, says each operator.
     """
 
     connection_fields = ("aws_conn_id",)
+    #: Seconds between two looks, unless told otherwise; ``None``: the operator that submits has
+    #: other arguments for it.
+    pause: int | None = 60
     deferrable: bool
     hook: Any
+
+    def __init__(
+        self,
+        *,
+        waiter_delay: int | None = None,
+        waiter_max_attempts: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if self.pause is not None:
+            delay = self.pause if waiter_delay is None else waiter_delay
+            attempts = LONGEST_WAIT // max(1, delay)
+            kwargs["waiter_delay"] = delay
+            kwargs["waiter_max_attempts"] = waiter_max_attempts or attempts
+        super().__init__(**kwargs)
+
+    def _client(self) -> dict[str, Any]:
+        """What the provider's triggers are told of the connection."""
+        names = ("aws_conn_id", "region_name", "verify", "botocore_config")
+        return {name: getattr(self, name) for name in names}
+
+    def _waiting(self) -> dict[str, Any]:
+        """The same, and what they are told of their looks."""
+        looks = {name: getattr(self, name) for name in ("waiter_delay", "waiter_max_attempts")}
+        return looks | self._client()
 
     @abstractmethod
     def _trigger(self, job_id: str) -> AwsBaseWaiterTrigger: ...
@@ -73,6 +108,43 @@ class AwsLoadOperator(ServiceLoadOperator):
         while cause is not None and not hasattr(cause, "last_response"):  # botocore's WaiterError
             cause = cause.__context__
         return getattr(cause, "last_response", None)
+
+
+class DriverLoadOperator(AwsLoadOperator):
+    """Base of the loads by a ``job_driver``: its ``sparkSubmitParameters`` get what the application
+    is told, as a variable of the driver, and the package by ``--py-files``."""
+
+    request_fields = ("job_driver", "configuration_overrides")
+    #: What Spark is called in a ``job_driver``, and what begins the settings that are variables of
+    #: the driver.
+    member, variables = "", ""
+    #: States of jobs that have not ended.
+    unfinished: tuple[str, ...] = ()
+    job_driver: Any
+    configuration_overrides: Any
+
+    def _check_arguments(self, parsing: bool = False) -> None:
+        super()._check_arguments(parsing)
+        if isinstance(self.job_driver, dict):
+            spark_driver(self.job_driver, self.member)
+
+    def _hand_over(self, mark: JobMark, handed: str, package: str | None) -> None:
+        told = {f"{self.variables}.{HANDOFF}": handed}
+        self.job_driver = with_driver_words(
+            self.job_driver, self.member, told, package, self.configuration_overrides
+        )
+        self.client_request_token = str(mark)
+
+    def _job_runs(self, **where: str) -> Iterator[tuple[str, str]]:
+        """Ids and names of the jobs that have not ended.
+
+        :param where: what the service lists jobs of.
+        """
+        pages = self.hook.conn.get_paginator("list_job_runs").paginate(
+            states=list(self.unfinished), **where
+        )
+        for page in pages:
+            yield from ((job["id"], job.get("name", "")) for job in page["jobRuns"])
 
 
 def _reasons(description: Any) -> Iterator[str]:

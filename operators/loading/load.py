@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
 from ...committer.errors import ZeroRenameError
-from ...committer.format.job_spec import Mode, OnConflict, OnRepeat, SuccessMarkers
-from ...orchestration.runs.living import wait_for_living
+from ...committer.format.job_spec import Mode, OnConflict, OnRepeat, choice
+from ...orchestration.runs.heartbeat import wait_for_living
 from ...orchestration.runs.outcomes import (
     check_partitions,
     nothing_committed,
     settle_killed,
     settled,
 )
-from ...orchestration.runs.partitions import stored_partitions
+from ...orchestration.runs.partitions import (
+    check_partition,
+    check_partition_format,
+    listed_partitions,
+    stored_partitions,
+)
 from ...orchestration.runs.reports import commit_report, one_line, opening, partitions_line, summary
-from ...provider.assets.lineage import load_lineage, named_lineage
+from ...orchestration.runs.task_run import check_on_repeat
+from ...orchestration.table_names import check_catalog, check_table_name
+from ...orchestration.templates import check_texts, is_known
 from ...provider.assets.outlets import UnsaidOutlets, default_outlets, tell_outlets
 from ...provider.failures import dated, final_where_refused
 from ...provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
@@ -31,8 +39,7 @@ from ...provider.links import (
     link_to_report,
     link_to_table,
 )
-from ...provider.load_arguments import check_load
-from ...provider.task_context import resolve_partitions, task_run
+from ...provider.task_context import ANY, no_partition, resolve_partitions, task_run
 from ...s3a.hadoop.settings import NATIVE, check_committer
 
 if TYPE_CHECKING:
@@ -43,19 +50,31 @@ if TYPE_CHECKING:
     from ...committer.format.handoff import Handoff
     from ...orchestration.runs.task_run import TaskRun
 
+#: Policies of a job that arguments of a load say, each with what makes it of a text. The member of
+#: :class:`.Handoff` that takes it to the application has the argument's name.
+POLICIES: Mapping[str, Callable[[str], Any]] = {
+    "mode": Mode.parse,
+    "on_conflict": partial(choice, "on_conflict", OnConflict),
+}
+#: Arguments that are texts once they are rendered.
+_TEXTS = (
+    *("table", "partition_format", *POLICIES, "on_repeat", "committer", "catalog"),
+    "zero_rename_conn_id",
+)
+
 
 @dataclass(frozen=True)
 class TableLoad:
     """One try of a task, and what it is to load.
 
+    :param handoff: what the application is told, whichever committer writes.
     :param earlier: the run's job that was committed before this try submits one.
     """
 
     run: TaskRun
     hook: ZeroRenameHook
     table: Table
-    mode: Mode | None
-    partitions: tuple[str, ...]
+    handoff: Handoff
     committer: str
     earlier: str | None = None
 
@@ -108,6 +127,15 @@ class LoadOperator(BaseOperator):
     )
     operator_extra_links = (PartitionPageLink(), ManifestLink(), TableConsoleLink())
     ui_color = "#e6f2ec"
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Let an operator that names no templates or links have those of all its bases."""
+        super().__init_subclass__(**kwargs)
+        for name in {"template_fields", "operator_extra_links"} - vars(cls).keys():
+            found: list[Any] = []
+            for base in reversed(cls.__bases__):
+                found += (it for it in getattr(base, name, ()) if it not in found)
+            setattr(cls, name, tuple(found))
 
     def __init__(
         self,
@@ -165,10 +193,9 @@ class LoadOperator(BaseOperator):
             settle_killed(*self._submitted)
 
     @abstractmethod
-    def _submit(self, context: Context, load: TableLoad, handoff: Handoff) -> None:
+    def _submit(self, context: Context, load: TableLoad) -> None:
         """Run the application to its end.
 
-        :param handoff: what it is to be told.
         :raises AirflowException: it failed.
         """
 
@@ -177,21 +204,58 @@ class LoadOperator(BaseOperator):
 
         :raises InvalidInputError: names the argument and what it may be.
         """
-        check_load(self, parsing)
+
+        def known(value: object) -> bool:
+            return value is not None and (is_known(value) or not parsing)
+
+        if not parsing:
+            check_texts(self, _TEXTS)
+        if known(self.table) or not self.table:
+            check_table_name(self.table)
+        for name, parse in POLICIES.items():
+            if known(getattr(self, name)):
+                parse(getattr(self, name))
+        if known(self.on_repeat) or self.on_repeat is None:
+            check_on_repeat(self.on_repeat)
+        if known(self.committer):
+            check_committer(self.committer or "")
+        if self.catalog and known(self.catalog):
+            check_catalog(self.catalog)
+        self._check_partitions(parsing, known)
+        if known(self.partition_format):
+            check_partition_format(self.partition_format or "", self.partition_timezone)
+
+    def _check_partitions(self, parsing: bool, known: Callable[[object], bool]) -> None:
+        if parsing and isinstance(self.partition, list | tuple):
+            names = tuple(self.partition)
+        elif known(self.partition):
+            names = listed_partitions("partition", self.partition)
+        else:
+            return
+        if not names:
+            raise no_partition()
+        for name in names if names != (ANY,) else ():
+            if isinstance(name, str) and known(name):
+                check_partition(name)
 
     def _table_load(self, context: Context) -> TableLoad:
         """:raises AirflowFailException: arguments or connections that cannot be right."""
         with final_where_refused():
             self._check_arguments()
             run = task_run(context)
-            partitions = self._partitions(context)
+            partitions = resolve_partitions(
+                context, self.partition, self.partition_format, self.partition_timezone
+            )
             hook = ZeroRenameHook(self.zero_rename_conn_id)
             committer = check_committer(self.committer or hook.settings.committer)
             table = hook.get_table(self.table)
             ti = context["ti"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
             link_to_table(self, ti, hook, table.root.url, partitions, committer == NATIVE)
-            mode = Mode.parse(self.mode) if self.mode else None
-        return TableLoad(run, hook, table, mode, partitions, committer)
+            given = {name: getattr(self, name) for name in POLICIES}
+            said = {name: POLICIES[name](it) for name, it in given.items() if it is not None}
+            policies = hook.settings.policies | said
+            handoff = replace(run.handoff(), table=table.root, partitions=partitions, **policies)
+        return TableLoad(run, hook, table, handoff, committer)
 
     def _load(self, context: Context, load: TableLoad) -> dict[str, Any]:
         """The report of this run's job, which is made unless an earlier try has done so."""
@@ -206,12 +270,12 @@ class LoadOperator(BaseOperator):
             self.log.info("To load again, clear the task or give on_repeat='replace_own'.")
             return report | {"repeated": True}
         with final_where_refused():
-            stored = stored_partitions(table, load.partitions)
-            load = replace(load, partitions=stored, earlier=earlier)
-            handoff = replace(self._handoff(load), on_repeat=OnRepeat(on_repeat))
-        self._log_opening(load, handoff, f"{run.once}, try {run.try_number}")
+            stored = stored_partitions(table, load.handoff.partitions)
+            handoff = replace(load.handoff, partitions=stored, on_repeat=OnRepeat(on_repeat))
+            load = replace(load, handoff=handoff, earlier=earlier)
+        self._log_opening(load, f"{run.once}, try {run.try_number}")
         self._submitted = table, run
-        self._submit(context, load, handoff)
+        self._submit(context, load)
         return self._outcome(load)
 
     def _execute_parent(self, context: Context) -> Any:
@@ -232,7 +296,7 @@ class LoadOperator(BaseOperator):
         report = commit_report(committed)
         report["repeated"] = not run.made(table.owner_of(job))
         self.log.info("Committed %s", summary(report))
-        asked = stored_partitions(table, load.partitions)
+        asked = stored_partitions(table, load.handoff.partitions)
         check_partitions(table, committed, asked, load.earlier)
         return report
 
@@ -258,6 +322,7 @@ class LoadOperator(BaseOperator):
             return None
         # On use: DAG files are parsed by processes that tell nothing.
         from ...committer.scan.job_inputs import read_inputs
+        from ...provider.assets.lineage import load_lineage
 
         load, report = self._published_load
         schema, reads = None, ()
@@ -271,6 +336,8 @@ class LoadOperator(BaseOperator):
     def get_openlineage_facets_on_start(self) -> OperatorLineage | None:
         """The table that is to be written, and the task's inlets; ``None`` where the arguments lead
         to no table, which the task itself says."""
+        from ...provider.assets.lineage import named_lineage
+
         try:
             url = ZeroRenameHook(self.zero_rename_conn_id).table_url(self.table)
         except ZeroRenameError:
@@ -282,22 +349,9 @@ class LoadOperator(BaseOperator):
         committed = self.get_openlineage_facets_on_complete(task_instance)
         return committed or self.get_openlineage_facets_on_start()
 
-    def _handoff(self, load: TableLoad) -> Handoff:
-        """What the application is told, whichever committer writes."""
-        settings = load.hook.settings
-        on_conflict = self.on_conflict or settings.on_conflict
-        markers = settings.success_markers
-        return replace(
-            load.run.handoff(),
-            table=load.table.root,
-            mode=load.mode,
-            partitions=load.partitions,
-            on_conflict=OnConflict(on_conflict) if on_conflict else None,
-            success_markers=SuccessMarkers(markers) if markers else None,
-        )
-
-    def _log_opening(self, load: TableLoad, handoff: Handoff, job: str) -> None:
+    def _log_opening(self, load: TableLoad, job: str) -> None:
         """What Spark's lines are about, before them."""
+        handoff = load.handoff
         said = opening(
             table=load.table.root.url,
             partition=partitions_line(handoff.partitions),
@@ -307,8 +361,3 @@ class LoadOperator(BaseOperator):
             job=job,
         )
         self.log.info("Loading\n%s", said)
-
-    def _partitions(self, context: Context) -> tuple[str, ...]:
-        return resolve_partitions(
-            context, self.partition, self.partition_format, self.partition_timezone
-        )

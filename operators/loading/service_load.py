@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowException
 
-from ...committer.errors import InvalidInputError
+from ...committer.errors import InvalidInputError, OutcomeUnknownError
+from ...committer.format.layout import PACKAGES
 from ...orchestration.runs.heartbeat import heartbeats
 from ...orchestration.runs.outcomes import log_what_is_left, settle_killed
 from ...orchestration.submit.job_mark import JobMark, MarkedJob
-from ...orchestration.submit.package_zip import build_zip
+from ...orchestration.submit.package_file import build_zip
 from ...orchestration.submit.service_words import refuse_in_request
 from ...provider.failures import explained, final_where_refused
 from ...s3a.hadoop.settings import NATIVE
 from .load import LoadOperator, TableLoad
-from .package_upload import uploaded_package
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from ...committer import Table
-    from ...committer.format.handoff import Handoff
+    from ...committer.store.requests import Step
     from ...orchestration.runs.task_run import TaskRun
+    from ...provider.hooks import ZeroRenameHook
+
+_PLACE = re.compile(r"s3[an]?://([^/\s]+)(?:/(\S*))?")
 
 
 class ServiceLoadOperator(LoadOperator):
@@ -186,11 +191,11 @@ class ServiceLoadOperator(LoadOperator):
                 return report
         return super()._load(context, load)
 
-    def _submit(self, context: Context, load: TableLoad, handoff: Handoff) -> None:
+    def _submit(self, context: Context, load: TableLoad) -> None:
         assert self._mark is not None, "a job is submitted by _load"
         with final_where_refused():
             package = self._package(load)
-            self._hand_over(self._mark, handoff.pack(), package)
+            self._hand_over(self._mark, load.handoff.pack(), package)
             used = (getattr(self, name) for name in self.connection_fields)
             self._refuse_credentials(load.hook.secrets(*used))
         self._resume = {"earlier": load.earlier}
@@ -252,3 +257,50 @@ def _check_committer(load: TableLoad) -> None:
             remedy="Give committer='zero_rename'. Hadoop's committers need jars and settings that "
             "ZeroRenameSparkSubmitOperator checks before it submits.",
         )
+
+
+def uploaded_package(
+    hook: ZeroRenameHook, table: Table, location: str | None, package: Path
+) -> str:
+    """The URL of this package's zip or wheel, which is put there unless it is there.
+
+    Its folder is a digest of the content, so that a job keeps the version that it began with.
+
+    :param location: ``s3://bucket/prefix``; ``None`` for a folder of the table's bucket.
+    :param package: the file.
+    :raises InvalidInputError: no such location.
+    :raises StoreRefusedError: the connection may not write there.
+    :raises OutcomeUnknownError: the store did not say whether it is there.
+    """
+    # On use: DAG files are parsed by processes that submit nothing.
+    from ...committer import Table
+
+    place = _PLACE.fullmatch(location or f"s3://{table.root.bucket}/{PACKAGES}")
+    if place is None:
+        raise InvalidInputError(
+            f"package_location={location!r} is no place on S3; nothing was submitted.",
+            remedy="Give s3://bucket/prefix, or leave it out for the table's bucket.",
+        )
+    bucket, prefix = place[1], (place[2] or "").strip("/")
+    content = package.read_bytes()
+    key = f"{prefix}/{sha256(content).hexdigest()[:16]}/{package.name}".lstrip("/")
+    url = f"s3://{bucket}/{key}"
+    if bucket != table.root.bucket:
+        # No table: whatever is below this bucket is reached by it.
+        table = Table(f"s3://{bucket}/packages", client=hook.get_conn())
+    if not table.run(_put_once(key, content)):
+        raise OutcomeUnknownError(
+            f"Whether the package is at {url} is not known; nothing was submitted.",
+            remedy="Let the task be retried; or install the package where the job runs, and give "
+            "ship_package=False.",
+        )
+    return url
+
+
+def _put_once(key: str, content: bytes) -> Step[bool]:
+    """Write an object unless it is there; whether it is there now."""
+    from ...committer.store.requests import Done, Found, Head, Put
+
+    if isinstance((yield from Head(key)), Found):
+        return True
+    return isinstance((yield from Put(key, content, content_type="application/zip")), Done)

@@ -1,9 +1,10 @@
-"""Heartbeats for a job while its operator holds the submission."""
+"""Heartbeats of a run's jobs: sent while a submission is held, waited for by later tries."""
 
 from __future__ import annotations
 
 import logging
 from contextlib import AbstractContextManager
+from time import sleep
 from typing import TYPE_CHECKING
 
 from ...committer.periodic import repeating
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 #: Seconds between heartbeats.
 INTERVAL = 30.0
+#: Seconds of silence after which an application counts as dead: three of its heartbeats.
+PATIENCE = 30.0
+#: Seconds between two looks.
+POLL = 5.0
 
 
 def heartbeats(table: Table, run: LoadRun) -> AbstractContextManager[None]:
@@ -46,3 +51,41 @@ def send_heartbeats(table: Table, run: LoadRun) -> list[str]:
         if mine and job.decided is None and table.send_heartbeat(job.job, INTERVAL):
             alive.append(job.job)
     return alive
+
+
+def wait_for_living(table: Table, run: LoadRun) -> None:
+    """Wait as long as an earlier try's application has an undecided job and sends heartbeats.
+
+    Its worker has died and it goes on: what it commits is this run's, and to load beside it would
+    fence it, however near to its end it is. ``execution_timeout`` limits the wait.
+    """
+    named: set[str] = set()
+    while living := _living(table, run):
+        for job, (number, silent) in living.items():
+            if job not in named:
+                _log.info(
+                    "The application of try %s lives, without its worker: its job %s sent a "
+                    "heartbeat %.0f s ago. Waiting for what becomes of it; nothing is submitted "
+                    "meanwhile. To load at once, end that application.",
+                    number,
+                    job,
+                    silent,
+                )
+        named |= living.keys()
+        sleep(POLL)
+    if named:
+        _log.info("No earlier application is at work any more.")
+
+
+def _living(table: Table, run: LoadRun) -> dict[str, tuple[int | None, float]]:
+    """Jobs of earlier tries that are at work: number of the try, and seconds of silence."""
+    if run.is_first:
+        return {}
+    return {
+        job.job: (job.owner.try_number, job.age_seconds)
+        for job in table.open_jobs()
+        if run.owns(job.owner)
+        and not run.made(job.owner)
+        and job.decided is None
+        and job.age_seconds < PATIENCE
+    }

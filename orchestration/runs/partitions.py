@@ -193,6 +193,39 @@ def partitions_between(
     return tuple(made)
 
 
+def said_partitions(
+    partition: str | None,
+    partitions: Sequence[str] | str | None,
+    dates: tuple[str | datetime | None, str | datetime | None],
+    partition_format: str | None,
+    timezone: str,
+) -> tuple[str, ...] | None:
+    """The partitions that arguments name in one way of three; ``None`` where they name none.
+
+    :param dates: the first and the last one, as of :func:`partitions_between`.
+    :raises InvalidInputError: they name them in several ways, or half a range.
+    """
+    first, last = dates
+    dated = first if first is not None else last
+    if sum(way is not None for way in (partition, partitions, dated)) > 1:
+        raise InvalidInputError(
+            "partition, partitions and from_date with to_date each say which partitions are meant.",
+            remedy="Give one of them.",
+        )
+    if partition is not None:
+        return (partition,)
+    if partitions is not None:
+        return listed_partitions("partitions", partitions, separator=";")
+    if dated is None:
+        return None
+    if first is None or last is None or partition_format is None:
+        raise InvalidInputError(
+            "A range of partitions is said by from_date, to_date and partition_format together.",
+            remedy="Give all three, as partition_format='year=%Y/month=%-m/day=%-d'.",
+        )
+    return partitions_between(first, last, partition_format, timezone)
+
+
 def moment(name: str, given: str | float | datetime, zone: tzinfo = UTC) -> datetime:
     """A time that an argument says: ISO 8601, seconds since the epoch, or a datetime, in UTC.
 

@@ -25,7 +25,7 @@ from typing import Any
 from ...committer.errors import InvalidInputError
 from ...s3a.hadoop.effective_settings import read_properties
 from ...spark.startup.preflight import warn_of_jars
-from .package_zip import build_zip
+from .package_file import build_zip
 from .preflight import check_python, choose_python, find_spark
 from .properties import (
     PY_FILES,

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from ...committer.errors import ZeroRenameError
-from ...orchestration.listing_cursor import ListingCursor
-from ...orchestration.new_commits import NewCommits, new_commits, present
+from ...orchestration.new_commits import ListingCursor, NewCommits, new_commits, present
 from ...orchestration.runs.partitions import check_partition, moment, table_directory
 from ...orchestration.table_names import check_table_name
 from ..hooks import DEFAULT_CONN_ID

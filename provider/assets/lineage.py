@@ -1,4 +1,4 @@
-"""OpenLineage's view of a load, where its provider is installed."""
+"""OpenLineage's view of a load: imported where it is asked for, by OpenLineage's provider."""
 
 from __future__ import annotations
 
@@ -6,10 +6,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from airflow.providers.openlineage.extractors import OperatorLineage  # pyright: ignore
+import pyarrow as pa
+from airflow.providers.common.compat.openlineage.facet import InputDataset, OutputDataset  # pyright: ignore
+from airflow.providers.openlineage.extractors import OperatorLineage  # pyright: ignore
+from airflow.providers.openlineage.extractors.manager import ExtractorManager  # pyright: ignore
+from openlineage.client.generated import base_subset_dataset as subset  # pyright: ignore
+from openlineage.client.generated.dataset_version_dataset import DatasetVersionDatasetFacet  # pyright: ignore
+from openlineage.client.generated.output_statistics_output_dataset import (  # pyright: ignore
+    OutputStatisticsOutputDatasetFacet,
+)
+from openlineage.client.generated.schema_dataset import (  # pyright: ignore
+    SchemaDatasetFacet,
+    SchemaDatasetFacetFields,
+)
 
+from ...committer.format.schema.hive_paths import parse_partition
+
+if TYPE_CHECKING:
     from ...committer.scan.job_inputs import TableRead
 
 #: Partitions whose epochs are in a version by name; of more it is a digest.
@@ -21,11 +34,7 @@ def named_lineage(table: str, inlets: Iterable[Any] = ()) -> OperatorLineage:
 
     :param table: its URL.
     :param inlets: the task's.
-    :raises ImportError: the OpenLineage provider is not installed.
     """
-    from airflow.providers.common.compat.openlineage.facet import OutputDataset  # pyright: ignore
-    from airflow.providers.openlineage.extractors import OperatorLineage  # pyright: ignore
-
     return OperatorLineage(inputs=_inlets(inlets), outputs=[OutputDataset(**_name(table))])
 
 
@@ -44,18 +53,7 @@ def load_lineage(
     :param schema: the table's; ``None`` where it is not known.
     :param reads: what the application has read before it committed.
     :param inlets: the task's, which are inputs too, beside what was read.
-    :raises ImportError: the OpenLineage provider is not installed.
     """
-    # On use: it is no dependency, and DAG files are parsed without it.
-    from airflow.providers.common.compat.openlineage.facet import OutputDataset  # pyright: ignore
-    from airflow.providers.openlineage.extractors import OperatorLineage  # pyright: ignore
-    from openlineage.client.generated import base_subset_dataset as subset  # pyright: ignore
-    from openlineage.client.generated.dataset_version_dataset import DatasetVersionDatasetFacet  # pyright: ignore
-    from openlineage.client.generated.output_statistics_output_dataset import (  # pyright: ignore
-        OutputStatisticsOutputDatasetFacet,
-    )
-    from openlineage.client.generated.schema_dataset import SchemaDatasetFacet  # pyright: ignore
-
     facets: dict[str, Any] = {"version": DatasetVersionDatasetFacet(datasetVersion=report["job"])}
     if schema is not None:
         facets["schema"] = SchemaDatasetFacet(fields=[_column(it.name, it.type) for it in schema])
@@ -74,9 +72,6 @@ def load_lineage(
 
 def _column(name: str, kind: pa.DataType) -> Any:
     """A column with what is nested in it, as fields: a list's element, a map's keys and values."""
-    import pyarrow as pa
-    from openlineage.client.generated.schema_dataset import SchemaDatasetFacetFields  # pyright: ignore
-
     within: dict[str, pa.DataType] = {}
     said = str(kind)
     if isinstance(kind, pa.StructType):
@@ -91,18 +86,12 @@ def _column(name: str, kind: pa.DataType) -> Any:
 
 def _inlets(inlets: Iterable[Any], read: Iterable[Any] = ()) -> list[Any]:
     """The inlets that are datasets, but for what was read: of that more is known."""
-    from airflow.providers.openlineage.extractors.manager import ExtractorManager  # pyright: ignore
-
     known = {(it.namespace, it.name) for it in read}
     found = map(ExtractorManager.convert_to_ol_dataset, inlets)
     return [it for it in found if it is not None and (it.namespace, it.name) not in known]
 
 
 def _input(read: TableRead) -> Any:
-    from airflow.providers.common.compat.openlineage.facet import InputDataset  # pyright: ignore
-    from openlineage.client.generated import base_subset_dataset as subset  # pyright: ignore
-    from openlineage.client.generated.dataset_version_dataset import DatasetVersionDatasetFacet  # pyright: ignore
-
     version = DatasetVersionDatasetFacet(datasetVersion=_version(read))
     paths = [it.partition for it in read.partitions]
     facets = {}
@@ -113,10 +102,6 @@ def _input(read: TableRead) -> Any:
 
 def _condition(paths: Sequence[str]) -> Any:
     """Which partitions of a dataset, by what their paths say."""
-    from openlineage.client.generated import base_subset_dataset as subset  # pyright: ignore
-
-    from ...committer.format.schema.hive_paths import parse_partition
-
     named = [(path, dict(parse_partition(path))) for path in paths]
     return subset.PartitionSubsetCondition([subset.Partition(it, path) for path, it in named])
 

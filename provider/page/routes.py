@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from uuid import uuid4
 
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
@@ -21,17 +23,28 @@ from ...committer import TableOverview
 from ...committer.errors import (
     InvalidInputError,
     StoreRefusedError,
+    StoreUnreachableError,
     TableNotFoundError,
     ZeroRenameError,
 )
-from ..hooks import DEFAULT_CONN_ID
+from ...committer.table import Table
+from ...orchestration.table_names import table_url
+from ..hooks import DEFAULT_CONN_ID, ZeroRenameHook
+from ..table_watch import SharedTables
 from . import pages
 from .access import NotAllowedError, Visitor
 from .addresses import relative
 from .failed_tasks import FailedTask, failed_tasks
-from .tables_read import hook_of, name_in, read, table_of
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
+#: Seconds that a visitor waits for a store.
+PATIENCE = 25.0
+#: Visitors whose tables are read at once: threads of the page's own, so that a store which does
+#: not answer keeps none of the API server's.
+_READERS = ThreadPoolExecutor(8, thread_name_prefix="zero-rename-page")
+#: Seconds for which the connections are kept: :data:`..table_watch.REFRESH`.
+_shared = SharedTables()
 _FILES = Path(__file__).parent / "files"
 _STATIC = {
     "page.css": "text/css",
@@ -243,3 +256,57 @@ _HANDLERS: dict[type[Exception], Any] = {
     StarletteHTTPException: _http,
     RequestValidationError: _unfit,
 }
+
+
+async def read(conn_id: str, work: Callable[[], T]) -> T:
+    """Carry out what asks a store, in a thread.
+
+    :raises StoreUnreachableError: it took longer than :data:`PATIENCE`.
+    :raises Exception: as the work does; the connection is then read anew next time.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        return await asyncio.wait_for(loop.run_in_executor(_READERS, work), PATIENCE)
+    except TimeoutError as error:
+        raise StoreUnreachableError(
+            f"The store of the connection {conn_id!r} has not told all within {PATIENCE:.0f} s.",
+            remedy="See whether it answers (Test in the form of the connection), and look again.",
+        ) from error
+    except Exception:
+        _shared.drop(conn_id)
+        raise
+
+
+def hook_of(conn_id: str) -> ZeroRenameHook:
+    """The hook of a connection."""
+    return _shared.hook(conn_id)
+
+
+def table_of(conn_id: str, name: str) -> Table:
+    """A table by its URL or its name below the connection's table root.
+
+    :raises InvalidInputError: the connection cannot be used, the name is none, or it leads out of
+        the table root: who may see a connection's tables may not see all that its keys can read.
+    """
+    settings = _shared.hook(conn_id).settings
+    url = table_url(name, settings.table_root, f"the connection {conn_id!r}").rstrip("/")
+    root = settings.table_root
+    if root and not f"{_plain(url)}/".startswith(f"{_plain(root)}/"):
+        raise InvalidInputError(
+            f"The table {url} does not lie below {root}, the table root of the connection "
+            f"{conn_id!r}; nothing was read.",
+            remedy="Make a connection of type zero_rename with a table root above it.",
+        )
+    return _shared.table(conn_id, url)
+
+
+def name_in(root: str | None, url: str) -> str:
+    """A table's name below the table root, or its URL where there is none."""
+    if root and url.startswith(f"{_plain(root)}/"):
+        return url.removeprefix(f"{_plain(root)}/")
+    return url
+
+
+def _plain(url: str) -> str:
+    scheme, _, rest = url.rstrip("/").partition("://")
+    return f"s3://{rest}" if scheme in ("s3a", "s3n") else f"{scheme}://{rest}"

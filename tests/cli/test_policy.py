@@ -25,7 +25,7 @@ from zero_rename.committer.store.requests import Found, Head, Step
 from zero_rename.committer.upkeep.access_policy import Role, Service, access_policy
 from zero_rename.committer.upkeep.upload_selection import Selection, UploadsPath
 from zero_rename.committer.upkeep.upload_sweep import UploadSweep
-from zero_rename.operators.loading.package_upload import _put_once
+from zero_rename.operators.loading.service_load import _put_once
 
 DATA = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})
 

@@ -12,7 +12,7 @@ from dagster_zero_rename import ZeroRenameResource, heads_sensor, observable_tab
 from dagster_zero_rename.watch.asset_reference import AssetReference
 from support.dagster_loads import DAYS, SCHEMA, Load, days, flights
 from zero_rename.committer.store.requests import ListedObject
-from zero_rename.orchestration.listing_cursor import OVERLAP, ListingCursor
+from zero_rename.orchestration.new_commits import OVERLAP, ListingCursor
 
 SPEC = dg.AssetSpec("flights", partitions_def=DAYS, metadata={"partition_expr": "day"})
 

@@ -8,13 +8,10 @@ from typing import Any
 import pytest
 
 from support.airflow import Tables, connection_variable, task_context
-from zero_rename.committer import Mode, OnRepeat
+from zero_rename.committer import OnRepeat
 from zero_rename.committer.format.handoff import Handoff
-from zero_rename.operators.loading.load import TableLoad
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 from zero_rename.orchestration.runs.task_run import TaskRun
-from zero_rename.provider.hooks import ZeroRenameHook
-from zero_rename.provider.task_context import task_run
 from zero_rename.spark.options import WriterOptions, read_writer_options
 
 
@@ -33,16 +30,8 @@ def given(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         zero_rename_conn_id="zr",
     )
     context: Any = task_context(task, try_number=2, map_index=3)
-    said = handed(task, context, tables, Mode.REPLACE)
+    said = task._table_load(context).handoff
     return replace(said, on_repeat=OnRepeat.REPLACE_OWN).encode()
-
-
-def handed(
-    task: ZeroRenameSparkSubmitOperator, context: Any, tables: Tables, mode: Mode | None
-) -> Handoff:
-    run, hook = task_run(context), ZeroRenameHook("zr")
-    partitions = task._partitions(context)
-    return task._handoff(TableLoad(run, hook, tables.table(), mode, partitions, "zero_rename"))
 
 
 def test_every_variable_is_read(given: dict[str, str]) -> None:
@@ -69,16 +58,17 @@ def test_a_load_that_adds_may_write_its_partitions_only(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(*connection_variable("zr", conn_type="zero_rename", extra={}))
-    task = ZeroRenameSparkSubmitOperator(
-        task_id="load",
-        application="job.py",
-        table=tables.url(),
-        partition="day=a;b,c",
-        zero_rename_conn_id="zr",
-    )
-    context: Any = task_context(task)
-    for mode in (None, Mode.APPEND):
-        given = handed(task, context, tables, mode).encode()
+    for mode in (None, "append"):
+        task = ZeroRenameSparkSubmitOperator(
+            task_id="load",
+            application="job.py",
+            table=tables.url(),
+            partition="day=a;b,c",
+            mode=mode,
+            zero_rename_conn_id="zr",
+        )
+        context: Any = task_context(task)
+        given = task._table_load(context).handoff.encode()
         options = read_writer_options({"path": tables.url()}, given)
         assert options.only_partitions == ("day=a;b,c",)
         assert options.replace_partitions == ()

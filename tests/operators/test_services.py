@@ -357,9 +357,19 @@ class TestRights:
 @pytest.mark.parametrize(
     ("name", "shape", "unfinished", "ended"),
     [
-        ("emr-serverless", "JobRunState", emr_serverless._UNFINISHED, "SUCCESS FAILED CANCELLED"),
+        (
+            "emr-serverless",
+            "JobRunState",
+            emr_serverless.ZeroRenameEmrServerlessOperator.unfinished,
+            "SUCCESS FAILED CANCELLED",
+        ),
         ("emr", "StepState", emr_steps._UNFINISHED, "COMPLETED FAILED CANCELLED INTERRUPTED"),
-        ("emr-containers", "JobRunState", emr_containers._UNFINISHED, "COMPLETED FAILED CANCELLED"),
+        (
+            "emr-containers",
+            "JobRunState",
+            emr_containers.ZeroRenameEmrContainerOperator.unfinished,
+            "COMPLETED FAILED CANCELLED",
+        ),
         (
             *("glue", "JobRunState", ["STARTING", "RUNNING", "STOPPING", "WAITING"]),
             " ".join(JOB_RUN_TERMINAL_STATES),

@@ -35,7 +35,7 @@ from zero_rename.committer import (
     TaskResultsError,
 )
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
-from zero_rename.orchestration.runs import living
+from zero_rename.orchestration.runs import heartbeat
 from zero_rename.provider.hooks import ZeroRenameHook
 
 ONCE = "flights/scheduled__2013-02-02/load"
@@ -215,11 +215,11 @@ class TestTries:
             elif ends == "commits":
                 table.commit(opened, [writer.close()])
             else:
-                monkeypatch.setattr(living, "PATIENCE", 0.0)
+                monkeypatch.setattr(heartbeat, "PATIENCE", 0.0)
 
-        monkeypatch.setattr(living, "sleep", goes_on)
+        monkeypatch.setattr(heartbeat, "sleep", goes_on)
         report = run(operator(tables, retries=2), try_number=2)
-        assert looks == [living.POLL] * 3
+        assert looks == [heartbeat.POLL] * 3
         assert caplog.text.count(f"its job {opened.job} sent a heartbeat") == 1
         if ends == "commits":
             assert (report["job"], report["repeated"], report["rows"]) == (opened.job, True, 5)

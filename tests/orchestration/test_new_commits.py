@@ -6,8 +6,13 @@ import time
 from typing import Any
 
 from support.airflow import Tables
-from zero_rename.orchestration.listing_cursor import OVERLAP, ListingCursor
-from zero_rename.orchestration.new_commits import LONGEST, new_commits, present
+from zero_rename.orchestration.new_commits import (
+    LONGEST,
+    OVERLAP,
+    ListingCursor,
+    new_commits,
+    present,
+)
 
 NOW = time.time()
 

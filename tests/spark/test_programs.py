@@ -14,7 +14,7 @@ import pytest
 from support.spark import environment, run_program, settings
 from support.waiting import STUCK
 from zero_rename.committer import Table
-from zero_rename.orchestration.submit.package_zip import build_zip
+from zero_rename.orchestration.submit.package_file import build_zip
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

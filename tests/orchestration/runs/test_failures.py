@@ -16,7 +16,7 @@ from zero_rename.committer import (
 )
 from zero_rename.committer.commit.failures import failures_told
 from zero_rename.committer.format.records.failure import Failure
-from zero_rename.orchestration.runs.failures import in_words, told_failure
+from zero_rename.orchestration.runs.outcomes import in_words, told_failure
 from zero_rename.orchestration.runs.task_run import TaskRun
 
 RUN = TaskRun("flights", "r", "load", -1, 2, 1, "s")

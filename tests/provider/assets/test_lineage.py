@@ -16,8 +16,6 @@ from zero_rename.committer.scan.job_inputs import TableRead, tell_inputs
 from zero_rename.operators.loading.load import TableLoad
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 from zero_rename.orchestration.runs.reports import commit_report
-from zero_rename.provider.hooks import ZeroRenameHook
-from zero_rename.provider.task_context import task_run
 
 pytestmark = pytest.mark.usefixtures("optional_providers")
 
@@ -31,7 +29,7 @@ def test_a_load(tables: Tables) -> None:
     )
     assert task.get_openlineage_facets_on_complete(None) is None
     context: Any = task_context(task)
-    load = TableLoad(task_run(context), ZeroRenameHook(), tables.table(), None, (), "zero_rename")
+    load = task._table_load(context)
     task._published_load = load, commit_report(committed)
     found = task.get_openlineage_facets_on_complete(context["ti"])
     assert (found.inputs, len(found.outputs)) == ([], 1)
@@ -96,9 +94,7 @@ class TestWhatIsNotCommitted:
     def test_a_task_that_failed_after_its_commit(self, tables: Tables) -> None:
         task = self.task(tables.url())
         committed = tables.load(1)
-        load = TableLoad(
-            task_run(task_context(task)), ZeroRenameHook(), tables.table(), None, (), "zero_rename"
-        )
+        load = task._table_load(task_context(task))
         task._published_load = load, commit_report(committed)
         (output,) = self.asked(task, "failed").outputs
         assert output.facets["version"].datasetVersion == committed.job

@@ -15,7 +15,7 @@ from support.airflow import Tables, connection_variable, migrate
 from support.airflow_runs import forget_runs
 from zero_rename.committer import Owner
 from zero_rename.committer.table import Table
-from zero_rename.provider.page import tables_read
+from zero_rename.provider.page import routes
 from zero_rename.provider.table_watch import SharedTables
 
 pytestmark = pytest.mark.airflow
@@ -63,7 +63,7 @@ class Site:
 
 @pytest.fixture
 def site(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> Site:
-    monkeypatch.setattr(tables_read, "_tables", SharedTables())
+    monkeypatch.setattr(routes, "_shared", SharedTables())
     made = Site(app)
     made.log_in("OP")
     return made
@@ -336,7 +336,7 @@ class TestErrors:
         self, site: Site, lake: Tables, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         answers = threading.Event()
-        monkeypatch.setattr(tables_read, "PATIENCE", 0.01)
+        monkeypatch.setattr(routes, "PATIENCE", 0.01)
         monkeypatch.setattr(Table, "overview", lambda self: answers.wait(60))
         try:
             assert "has not told all within" in self.told(site, 502)

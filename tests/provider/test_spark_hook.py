@@ -8,7 +8,7 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from support.airflow import connection_variable
 from zero_rename.committer import InvalidInputError
 from zero_rename.orchestration.submit.submission import Submission
-from zero_rename.provider.masking_hook import MaskingSparkSubmitHook
+from zero_rename.provider.spark_hook import MaskingSparkSubmitHook
 
 KEYS = {"AWS_ACCESS_KEY_ID": "key-id", "AWS_SECRET_ACCESS_KEY": "key-secret"}
 

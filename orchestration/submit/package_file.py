@@ -1,4 +1,5 @@
-"""The wheel of this package that services install which take no zip."""
+"""This package as a file: the zip that spark-submit hands to executors (``--py-files``), and the
+wheel that services install which take no zip."""
 
 from __future__ import annotations
 
@@ -9,10 +10,47 @@ from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 
 from ...committer.errors import InvalidInputError
-from .package_zip import build_zip
 
+#: What a Spark application needs. The sub-packages for Airflow stay at home.
+_PARTS = ("committer", "s3a", "spark")
+_DISCOVERED = "pyspark_zero_rename.py"
 _NAME = "airflow-provider-zero-rename"
+#: Fixed, so that equal sources make equal files.
 _DATE = (2020, 1, 1, 0, 0, 0)
+
+
+def build_zip(folder: Path) -> Path:
+    """Write ``zero_rename.zip`` from the installed package.
+
+    A zip given by ``--py-files`` is not searched for data sources: the application calls
+    ``zero_rename.spark.register(spark)``.
+
+    :param folder: where to write it.
+    :raises InvalidInputError: the installed package is not there as files.
+    """
+    package = Path(__file__).parent.parent.parent
+    sources = {
+        f"zero_rename/{source.relative_to(package).as_posix()}": source
+        for part in _PARTS
+        for source in sorted((package / part).rglob("*.py"))
+    }
+    root = package / "__init__.py"
+    if not root.is_file() or not all(any(f"/{part}/" in n for n in sources) for part in _PARTS):
+        raise InvalidInputError(
+            "The installed package cannot be shipped to executors: its files are not on disk.",
+            remedy="Install it there as well, and give ship_package=False.",
+        )
+    sources["zero_rename/__init__.py"] = root
+    # Beside the package where it is installed, and in it in a checkout.
+    for place in (package.parent, package):
+        if (place / _DISCOVERED).is_file():
+            sources[_DISCOVERED] = place / _DISCOVERED
+            break
+    target = folder / "zero_rename.zip"
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(sources):
+            _add(archive, name, sources[name].read_bytes())
+    return target
 
 
 def build_wheel(folder: Path) -> Path:
@@ -43,18 +81,21 @@ def build_wheel(folder: Path) -> Path:
     made = build_zip(folder).rename(folder / f"{name}-py3-none-any.whl")
     with zipfile.ZipFile(made, "a", zipfile.ZIP_DEFLATED) as archive:
         for file, lines in described.items():
-            _add(archive, f"{name}.dist-info/{file}", lines)
+            _add(archive, f"{name}.dist-info/{file}", _text(lines))
         record = f"{name}.dist-info/RECORD"
         lines = [_recorded(it, archive.read(it)) for it in archive.namelist()]
-        _add(archive, record, [*lines, f"{record},,"])
+        _add(archive, record, _text([*lines, f"{record},,"]))
     return made
 
 
-def _add(archive: zipfile.ZipFile, name: str, lines: list[str]) -> None:
-    # Fixed dates, so that equal sources make equal wheels.
+def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
     entry = zipfile.ZipInfo(name, date_time=_DATE)
     entry.compress_type = zipfile.ZIP_DEFLATED
-    archive.writestr(entry, "".join(f"{line}\n" for line in lines))
+    archive.writestr(entry, content)
+
+
+def _text(lines: list[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 def _recorded(name: str, content: bytes) -> str:

@@ -6,7 +6,7 @@ import zipfile
 from pathlib import Path
 
 from support.waiting import STUCK
-from zero_rename.orchestration.submit.package_zip import build_zip
+from zero_rename.orchestration.submit.package_file import build_zip
 
 ROOT = Path(__file__).parents[3]
 
