@@ -352,12 +352,12 @@ def task_writer(
 
 
 def attempt_writer(driver: BotoDriver, opened: OpenedJob, task: int, attempt: int) -> TaskWriter:
-    """As :func:`task_writer`, of a task that the job may not wait for."""
+    """As :func:`task_writer`, of an attempt that the job may not wait for."""
 
     def check() -> None:
         driver.run(refuse_late(opened.root, opened.job, task))
 
-    return task_writer(driver, opened, task, attempt, check)
+    return task_writer(driver, opened, task, attempt, None if opened.awaited else check)
 
 
 def this_process() -> Owner:

@@ -34,6 +34,19 @@ class Operations:
     def __exit__(self, *_: object) -> None:
         self._remove(self._tag)
 
+    @property
+    def end_for_sure(self) -> bool:
+        """Whether no task of theirs works on once they are done, or are cancelled and not running
+        any more. Spark Connect does not tell. An attempt whose thread Spark interrupts, as where
+        another one of its task overtook it, is called ended while its Python worker still works."""
+        if self._context is None:
+            return False
+        interrupts = (
+            self._context.getConf().get("spark.speculation", "false"),
+            self._context.getLocalProperty("spark.job.interruptOnCancel") or "false",
+        )
+        return "true" not in interrupts
+
     def cancel(self) -> None:
         """Cancel those that run, from any thread. What they are doing on the driver, such as the
         commit of a job, goes on."""

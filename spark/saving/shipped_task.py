@@ -34,7 +34,7 @@ def shipped_task(opened: OpenedJob, names: Sequence[str], freeze: bool) -> Shipp
     """
     version = sys.modules[__name__.partition(".")[0]].__version__
     # Tasks need not know the state of every partition.
-    needed = replace(opened, base={}, others=frozenset(), new_table=None)
+    needed = replace(opened, base={}, read={}, others=frozenset(), new_table=None)
     needed = replace(needed, spec=replace(needed.spec, base=None))
     payload, columns, unfit = pickle.dumps(needed), tuple(names), UNFIT
 

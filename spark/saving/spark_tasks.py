@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...committer.commit.state.job_state import OpenedJob
@@ -38,13 +39,14 @@ def run_tasks(frame: DataFrame, opened: OpenedJob, freeze: bool) -> list[TaskRes
     session = frame.sparkSession
     names = [f"c{number}" for number in range(len(frame.columns))]
     # As the job names them: as the table does, whatever their case in the frame.
+    operations = Operations(session, opened.job)
+    opened = replace(opened, awaited=operations.end_for_sure)
     task = shipped_task(opened, opened.spec.schema.names, freeze)
     written = frame.toDF(*names).mapInArrow(task, RESULTS)
     # The tasks of a union are those of its parts, one after the other. A row of no table has a
     # partitioning of its own, which no other is the same as: Spark 4.1 and later would otherwise
     # run the two as one task (spark.sql.unionOutputPartitioning).
     mark = session.sql("SELECT 1 AS mark").mapInArrow(end_mark(), RESULTS)
-    operations = Operations(session, opened.job)
     with _described(session, f"zero_rename: {opened.root.url}, job {opened.job}"):
         try:
             with operations:

@@ -123,6 +123,8 @@ class OpenedJob:
     :param new_table: what the table will be, when this job's commit is to make it.
     :param symlinks: whether the table has symlink manifests.
     :param index_behind: whether its commit looks after the table's index.
+    :param awaited: whether its owner commits or aborts it when all attempts of its tasks have
+        ended, so that none needs to look whether it is over.
     """
 
     job: str
@@ -141,4 +143,5 @@ class OpenedJob:
     new_table: TableRecord | None = None
     symlinks: bool = False
     index_behind: bool = False
+    awaited: bool = False
     schema_version: int = 0
