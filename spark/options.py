@@ -142,7 +142,10 @@ class WriterOptions:
         _FILES.compression,
     )
     rows_per_file: int | None = option(
-        values.count, "A new file after so many rows.", also={"maxRecordsPerFile": values.count}
+        values.count,
+        "A new file after so many rows. `save()` takes the session's "
+        "`spark.sql.files.maxRecordsPerFile` where absent.",
+        also={"maxRecordsPerFile": values.count},
     )
     bytes_per_file: int | None = option(
         texts.size, "A new file after about so many bytes, such as `256m`.", _FILES.bytes_per_file

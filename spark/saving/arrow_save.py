@@ -8,6 +8,7 @@ it visible.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...committer.commit.commit import fenced
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 logger = logging.getLogger("zero_rename.spark.saving.arrow_save")
+#: Spark's setting for its own writers; 0 is no limit.
+_ROWS_PER_FILE = "spark.sql.files.maxRecordsPerFile"
 
 
 def save_by_arrow(
@@ -48,8 +51,12 @@ def save_by_arrow(
             table=table.root.url,
             remedy="Write it by writeStream.foreachBatch, each batch with a once key of its own.",
         )
-    name = application_of(frame.sparkSession)
-    any_case = frame.sparkSession.conf.get("spark.sql.caseSensitive", None) != "true"
+    session = frame.sparkSession
+    if options.rows_per_file is None:
+        limit = int(session.conf.get(_ROWS_PER_FILE, None) or 0)
+        options = replace(options, rows_per_file=limit if limit > 0 else None)
+    name = application_of(session)
+    any_case = session.conf.get("spark.sql.caseSensitive", None) != "true"
     planned = planned_job(table, frame.schema, overwrite, options, own_once, name, any_case)
     return _carried_out(frame, planned, TableReads.of(name, table.root.url))
 

@@ -57,3 +57,16 @@ def log_commit(done: Committed) -> None:
         len(done.partitions),
         sum(partition.removed for partition in done.partitions),
     )
+    if small := done.many_small:
+        files = max(it.files for it in done.partitions if it.partition in small)
+        logger.warning(
+            "%s: job %s left up to %d files in a partition, below 1 MiB in the mean, in %d "
+            "partitions (%s); every reader opens each. Let fewer tasks write a partition, by "
+            "frame.repartition(its columns) or coalesce; what is there: zero-rename compact %s",
+            done.table,
+            done.job,
+            files,
+            len(small),
+            ", ".join(small[:5]),
+            done.table,
+        )

@@ -27,6 +27,10 @@ class JobState(StrEnum):
     UNKNOWN = "unknown"
 
 
+#: More files in a partition, of fewer bytes each, are worth a word: readers open every one.
+_MANY, _SMALL = 10, 1024**2
+
+
 @dataclass(frozen=True)
 class PartitionCommit:
     """What a job did to one partition.
@@ -89,6 +93,12 @@ class Committed:
     @property
     def bytes(self) -> int:
         return sum(p.bytes for p in self.partitions)
+
+    @property
+    def many_small(self) -> tuple[str, ...]:
+        """The partitions that the job added more than ten files to, below 1 MiB in the mean."""
+        changed = self.partitions
+        return tuple(p.partition for p in changed if p.files > _MANY and p.bytes < p.files * _SMALL)
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,30 @@ class TestModes:
         assert Table(url).schema.names == ["id"]
         assert nothing_left(s3_bucket, url)
 
+    def test_files_of_as_many_rows_as_the_session_says(
+        self, spark: Any, url: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """As for Spark's own writer; an option of the write wins. Many small files are told of."""
+        rows = spark.range(0, 250, 1, 1)
+        spark.conf.set("spark.sql.files.maxRecordsPerFile", "20")
+        try:
+            with caplog.at_level("WARNING", logger="zero_rename.spark.saving.commit_log"):
+                many = save(rows, url)
+            few = save(rows, url, options={"maxRecordsPerFile": "200"})
+        finally:
+            spark.conf.unset("spark.sql.files.maxRecordsPerFile")
+        one = save(rows, url)
+        assert [done and done.files for done in (many, few, one)] == [13, 2, 1]
+        told = [it.message for it in caplog.records if it.name.endswith("commit_log")]
+        [said] = [text for text in told if "every reader opens each" in text]
+        assert "up to 13 files in a partition" in said
+        assert f"zero-rename compact {url}" in said
+        assert [done and done.many_small for done in (many, few, one)] == [
+            ("_unpartitioned",),
+            (),
+            (),
+        ]
+
     def test_names_that_are_syntax_to_spark(self, spark: Any, url: str) -> None:
         frame = spark.createDataFrame([(1, 2, 3)], ["a.b", "c`d", "E e"])
         save(frame, url, partition_by=["c`d"])
