@@ -465,7 +465,7 @@ def closes_before_it_applies(context, decided, held=None):
     return (yield from _finish(context, decided, held))
 
 
-_finish = apply.finish
+_finish = apply.apply_all
 
 
 def writes_markers_unconditionally(context, decided, change, seen):

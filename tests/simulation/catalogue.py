@@ -541,7 +541,7 @@ BOUNDED = {
         ),
         ("reader done", "turns done"),
         switches=1,
-        most=3 * MOST,
+        most=10 * MOST,
     ),
     "two tries of one run, a crash": Scenario(
         lambda **bounds: explorer(

@@ -226,7 +226,7 @@ VARIANTS = [
         CONTINUITY,
     ),
     _variant(
-        _everywhere("finish", broken.closes_before_it_applies, *_ALL),
+        _everywhere("apply_all", broken.closes_before_it_applies, *_ALL),
         ONE_REPLACE,
         CONTINUITY,
         COMPLETENESS,
