@@ -23,6 +23,7 @@ from ..committer import (
 )
 from ..committer.commit.state.old_records import KEPT_FOR
 from ..committer.errors import counted
+from ..committer.format.records.data_file import rows_of
 from . import catalog, compact, conflicts, gc, s3a, uploads
 from .amounts import DAY, age_option
 from .output import DRY, EXIT_CODES, Apply, AsJson, Exit, Url, plain, print_rows, refusals, say
@@ -175,13 +176,12 @@ def show(table: Url, as_json: AsJson = False) -> None:
             document.append({"partition": name, **cells, "damage": str(damaged[name])})
             continue
         files = by_partition.get(name, [])
-        counted = all(not file.is_foreign for file in files)
         document.append(
             {
                 "partition": name,
                 "epoch": snapshot.epochs.get(name, 0),
                 "files": len(files),
-                "rows": sum(file.rows for file in files) if counted else None,
+                "rows": rows_of(files),
                 "bytes": sum(file.size for file in files),
                 "damage": None,
             }

@@ -75,7 +75,7 @@ def sweep(context: Context, job: str, keep: Collection[tuple[str, str]] = frozen
     :returns: how many uploads were aborted.
     :raises UnfinishedCommitError: some are still listed.
     """
-    swept: Swept = yield from sweep_jobs(context, (job,), keep)
+    swept = yield from sweep_jobs(context, (job,), keep)
     if job in swept.errors:
         raise swept.errors[job]
     return swept.aborted[job]

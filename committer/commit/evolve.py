@@ -22,12 +22,12 @@ from ..errors import CommitConflictError, TableMismatchError
 from ..format.records.head import HeadState, Slot
 from ..format.records.table_record import Evolution, TableRecord
 from ..format.schema.evolution import holding, overwritten
-from ..store.conditional_put import Uncertain, Written, put_record
-from ..store.requests import Put, Step
+from ..store.conditional_put import Uncertain
+from ..store.requests import Step
 from .others import about_other, outwait
 from .state.context import Context
 from .state.decide import not_confirmed
-from .state.found_table import FoundTable, find_table
+from .state.found_table import FoundTable, change_table, find_table
 from .state.job_state import OpenedJob
 
 
@@ -78,7 +78,7 @@ def withdraw(context: Context, opened: OpenedJob) -> Step[None]:
         decided.
     """
     while True:
-        found: FoundTable | None = yield from find_table(context)
+        found = yield from find_table(context)
         evolution = None if found is None else found.record.evolution
         if found is None or evolution is None or evolution.job != opened.job:
             return
@@ -108,7 +108,7 @@ def _undisturbed(
 
     :param by_additions: whether to wait, too, for a job that keeps the columns there are.
     """
-    found: FoundTable | None = yield from find_table(context)
+    found = yield from find_table(context)
     if found is None or not found.counts:
         raise TableMismatchError(
             "table.json is gone since this job opened. Nothing of this job is visible.",
@@ -140,13 +140,8 @@ def _propose(
     context: Context, opened: OpenedJob, found: FoundTable, evolution: Evolution | None
 ) -> Step[FoundTable | None]:
     """Write the change, or take it out; ``None``: look again."""
-    record: TableRecord = replace(
-        found.record, write_id=context.write_id(), first=None, instead=None, evolution=evolution
-    )
-    put = Put(context.root.table_key, record.encode(), if_match=found.etag)
-    outcome = yield from put_record(put, record.write_id)
-    if isinstance(outcome, Uncertain):
-        raise (yield from not_confirmed(context, opened.job, put.key, "table.json", outcome))
-    if not isinstance(outcome, Written):
-        return None
-    return FoundTable(record, outcome.etag, counts=True)
+    now = yield from change_table(context, found, evolution=evolution)
+    if isinstance(now, Uncertain):
+        key = context.root.table_key
+        raise (yield from not_confirmed(context, opened.job, key, "table.json", now))
+    return now if isinstance(now, FoundTable) else None

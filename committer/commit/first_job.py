@@ -24,7 +24,6 @@ from ..errors import (
 from ..format.job_spec import Coordination, JobSpec, Mode
 from ..format.layout import TableRoot
 from ..format.records.head import HeadState
-from ..format.records.store_facts import StoreFacts
 from ..format.records.table_record import TableRecord
 from ..format.schema.compatibility import check_same, check_types, find_column
 from ..format.schema.directory import Directory, arrange, canonical_name
@@ -74,7 +73,7 @@ def design_table(
     if directory.partitions and not _replaces_all(spec):
         files = tuple(item for items in directory.partitions.values() for item in items)
         yield from context.check_files(context.root, spec.schema, partition_by, files)
-    facts: StoreFacts = yield from probe(context.root, context.write_id)
+    facts = yield from probe(context.root, context.write_id)
     facts.require_listing(context.root)
     if spec.coordination is Coordination.STORE:
         facts.require_coordination(context.root)
@@ -108,7 +107,7 @@ def _refuse_orphans(context: Context, directory: Directory) -> Step[None]:
     try:
         refuse_orphans(context.root, directory)
     except DamagedError:
-        found: FoundTable | None = yield from find_table(context)
+        found = yield from find_table(context)
         if found is None or not found.counts:
             raise
 
@@ -128,7 +127,7 @@ def establish(
     if opened.new_table is None:
         return None
     while True:
-        found: FoundTable | None = yield from find_table(context)
+        found = yield from find_table(context)
         first = None if found is None else found.record.first
         if found is not None and found.counts and not _is_over(opened.new_table, found.record):
             check_table(context.root, found.record, _as_opened(opened))

@@ -174,7 +174,7 @@ def _look(context: Context, partitions: Collection[str] | None, known: _AskIndex
         seen = _etags(wanted) | {state.slot.name: state.etag for state in states}
         if settled and _etags(again) == seen:
             view = _View(context, table, index, indexed, states, heads, older, damaged)
-            seen_now: Survey = yield from _snapshot(view, partitions)
+            seen_now = yield from _snapshot(view, partitions)
             if not any(isinstance(it, HeadMovedError) for it in seen_now.damaged.values()):
                 return seen_now
             # What heads named was put into other lists before it was read here.

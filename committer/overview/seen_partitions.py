@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -17,7 +17,7 @@ from ..commit.state.tolerance import or_damage
 from ..commit.uncoordinated import list_files
 from ..errors import DamagedError
 from ..format.job_spec import Coordination
-from ..format.records.data_file import DataFile
+from ..format.records.data_file import DataFile, rows_of
 from ..format.records.head import HeadState
 from ..format.records.table_record import TableRecord
 from ..store.requests import All, ListedObject, Step
@@ -175,13 +175,9 @@ def _counted(
     name: str,
     state: SeenState,
     epoch: int | None,
-    files: Iterable[DataFile],
+    files: Sequence[DataFile],
     job: str | None,
     changed_at: float | None,
 ) -> SeenPartition:
-    rows: int | None = 0
-    count = size = 0
-    for file in files:
-        count, size = count + 1, size + file.size
-        rows = None if rows is None or file.is_foreign else rows + file.rows
-    return SeenPartition(name, state, epoch, count, rows, size, job, changed_at)
+    size = sum(file.size for file in files)
+    return SeenPartition(name, state, epoch, len(files), rows_of(files), size, job, changed_at)

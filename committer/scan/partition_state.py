@@ -10,7 +10,7 @@ from ..commit.state.decide import read_decision
 from ..commit.state.heads import read_head
 from ..commit.state.open_jobs import read_open
 from ..commit.state.partition_files import files_of_head
-from ..format.records.data_file import DataFile
+from ..format.records.data_file import DataFile, rows_of
 from ..format.records.head import Slot
 from ..store.requests import All, Step
 
@@ -41,9 +41,7 @@ class PartitionState:
     @property
     def rows(self) -> int | None:
         """``None`` where nobody has counted those of adopted files."""
-        if any(file.is_foreign for file in self.files):
-            return None
-        return sum(file.rows for file in self.files)
+        return rows_of(self.files)
 
     @property
     def bytes(self) -> int:

@@ -18,15 +18,14 @@ from ..commit.index.lost_heads import files_without_heads
 from ..commit.open import open_job
 from ..commit.state.context import Context
 from ..commit.state.data_listing import list_table
-from ..commit.state.found_table import FoundTable, find_table
+from ..commit.state.found_table import FoundTable, change_table, find_table
 from ..commit.state.heads import list_heads, read_head
 from ..errors import DamagedError, HeadMovedError, InvalidInputError
 from ..format.job_spec import Coordination, JobSpec, OnConflict, Owner, SuccessMarkers
 from ..format.parquet.foreign_table import ListedTable, read_listed
 from ..format.schema.directory import canonical_name
 from ..scan.current_table import current_table
-from ..store.conditional_put import Written, put_record
-from ..store.requests import All, ListedObject, Put, Step
+from ..store.requests import All, ListedObject, Step
 
 #: Partitions that one job takes: it holds their claims while it lists them.
 _AT_ONCE = 500
@@ -83,7 +82,7 @@ def adopt(
     :param schema: with ``partition_by``, of a table that is yet to be made.
     :raises InvalidInputError: a table of coordination *none*, which has no heads.
     """
-    found: FoundTable | None = yield from find_table(context)
+    found = yield from find_table(context)
     spec = _spec(context, found, owner, schema, partition_by)
     entries: dict[str, AdoptedPartition] = {}
     for _ in range(_ROUNDS):
@@ -100,7 +99,7 @@ def adopt(
         entries |= {n: replace(looked[n], action=AdoptAction.ADOPTED) for n in wanted}
         if (yield from _note(context, found, wanted, looked)):
             break
-    now: FoundTable | None = yield from find_table(context)
+    now = yield from find_table(context)
     if now is not None and now.record.adopting and apply:
         yield from confirm(context, now)  # Others were too busy.
         now = yield from find_table(context)
@@ -198,17 +197,8 @@ def _note(
     if left and note.unadopted:
         return True
     adopting = note.unadopted
-    record = replace(
-        note,
-        write_id=context.write_id(),
-        first=None,
-        instead=None,
-        unadopted=left,
-        adopting=adopting,
-    )
-    put = Put(context.root.table_key, record.encode(), if_match=found.etag)
-    outcome = yield from put_record(put, record.write_id)
-    return isinstance(outcome, Written) and not adopting
+    now = yield from change_table(context, found, unadopted=left, adopting=adopting)
+    return isinstance(now, FoundTable) and not adopting
 
 
 def adopt_current(context: Context, owner: Owner, apply: bool) -> Step[AdoptReport]:

@@ -96,7 +96,7 @@ def find_compactible(
             table=context.root.url,
             remedy="Load the partitions again, with fewer tasks.",
         )
-    snapshot: Snapshot = yield from take_snapshot(context, partitions)
+    snapshot = yield from take_snapshot(context, partitions)
     return [
         CompactionPlan(name, _of_one(snapshot, name), target_bytes)
         for name, files in snapshot.by_partition().items()

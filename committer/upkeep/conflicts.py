@@ -115,7 +115,7 @@ def find_conflicts(
     :param partition: this one only.
     :raises InvalidInputError: a table of coordination *none*, which has no heads.
     """
-    seen: Survey = yield from survey(context, None if partition is None else (partition,))
+    seen = yield from survey(context, None if partition is None else (partition,))
     return (yield from conflicts_in(context, seen, window, since))
 
 

@@ -47,7 +47,7 @@ def _strays(context: Context) -> Step[list[Problem]]:
 
 
 def _about_job(context: Context, job: str, coordination: Coordination) -> Step[list[Problem]]:
-    entry: OpenEntry | None = yield from read_open(context, job)
+    entry = yield from read_open(context, job)
     if entry is None:
         return []
     found = [] if entry.damage is None else [_unread(context, entry, entry.damage)]

@@ -267,7 +267,7 @@ def judge_job(context: Context, job: str, patience: float | None) -> Step[Judged
     :param patience: as in :func:`recover`.
     :raises DamagedError: its decision cannot be read.
     """
-    entry: OpenEntry | None = yield from read_open(context, job)
+    entry = yield from read_open(context, job)
     if entry is None:
         return None
     decided = yield from read_decision(context, job)
@@ -373,7 +373,7 @@ def give_up(context: Context, job: str) -> Step[Recovered | None]:
 
     On a store that is full its uploads go before the decision, for which there is no room.
     """
-    entry: OpenEntry | None = yield from read_open(context, job)
+    entry = yield from read_open(context, job)
     if entry is None:
         return None
     if entry.record is None:

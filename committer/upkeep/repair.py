@@ -20,7 +20,7 @@ from ..commit.state.context import Context
 from ..commit.state.decide import Decided, amend, read_decision
 from ..commit.state.found_table import read_table
 from ..commit.state.heads import read_head
-from ..commit.state.open_jobs import OpenEntry, list_open, read_open
+from ..commit.state.open_jobs import list_open, read_open
 from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError, DataLostError, InvalidInputError
 from ..format.job_spec import Coordination
@@ -118,7 +118,7 @@ def _repair_one(
 ) -> Step[Repaired]:
     job = decided.decision.job
     # Before the look for files: what a living owner completes between the two is found.
-    entry: OpenEntry | None = yield from read_open(context, job)
+    entry = yield from read_open(context, job)
     lost = yield from find_lost(context, decided)
     silent_for = None
     if entry is not None and entry.silent_for < (entry.patience if patience is None else patience):

@@ -23,11 +23,11 @@ from ..commit.state.tolerance import or_damage
 from ..errors import InvalidInputError, counted
 from ..format.job_spec import JobSpec, Mode, Owner, SuccessMarkers
 from ..format.layout import jobs_on_record
-from ..format.records.data_file import DataFile
+from ..format.records.data_file import DataFile, rows_of
 from ..store.listing import list_objects
 from ..store.requests import All, Step
 from .compaction import all_of, origins_of
-from .conflicts import ConflictReport, PartitionConflict, conflicts_in, files_of_job
+from .conflicts import PartitionConflict, conflicts_in, files_of_job
 
 
 class Keep(StrEnum):
@@ -93,8 +93,8 @@ def plan_resolution(
         former columns.
     """
     # Before the report: what comes after this look is nobody's to drop, and refuses the job.
-    snapshot: Snapshot = yield from take_snapshot(context, [partition])
-    report: ConflictReport = yield from conflicts_in(context, Survey(snapshot), window, since)
+    snapshot = yield from take_snapshot(context, [partition])
+    report = yield from conflicts_in(context, Survey(snapshot), window, since)
     conflict = next((it for it in report.conflicts if len(it.touches) > 1), None)
     if conflict is None:
         raise InvalidInputError(
@@ -153,7 +153,7 @@ def plan_undoing(context: Context, partition: str, job: str) -> Step[ResolutionP
         state is not on record, whole, or files of it are gone or of former columns.
     """
     # Before the history: what comes after this look refuses the job.
-    snapshot: Snapshot = yield from take_snapshot(context, [partition])
+    snapshot = yield from take_snapshot(context, [partition])
     changes = yield from _history(context, partition)
     last = max(changes, default=-1)
     now = snapshot.epochs.get(partition, 0)
@@ -318,7 +318,5 @@ def _plan(
     snapshot: Snapshot,
     origins: Collection[str],
 ) -> ResolutionPlan:
-    counted = all(not file.is_foreign for file in files)
-    rows = sum(file.rows for file in files) if counted else None
-    resolution = Resolution(partition, kept, tuple(dropped), len(files), rows)
+    resolution = Resolution(partition, kept, tuple(dropped), len(files), rows_of(files))
     return ResolutionPlan(resolution, tuple(files), snapshot, tuple(sorted(origins)))

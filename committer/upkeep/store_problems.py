@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..commit.state.context import Context
+from ..commit.state.found_table import table_not_confirmed
 from ..commit.state.probe import probe
 from ..commit.state.rights import FINISHING, READING, missing_rights
-from ..errors import OutcomeUnknownError, StoreRefusedError, StoreUnfitError
+from ..errors import StoreRefusedError, StoreUnfitError
 from ..format.job_spec import Coordination
 from ..format.records.store_facts import StoreFacts, other_stores
 from ..format.records.table_record import TableRecord
@@ -118,11 +119,5 @@ def renew_facts(context: Context) -> Step[StoreFacts]:
     condition = found.etag if facts.conditional_put else None
     outcome = yield from put_record(Put(key, changed.encode(), if_match=condition), write_id)
     if not isinstance(outcome, Written):
-        raise OutcomeUnknownError(
-            "The store did not confirm that table.json was written again; its former text, or "
-            "the new one, stands.",
-            table=context.root.url,
-            key=key,
-            remedy="Run it again.",
-        )
+        raise table_not_confirmed(context)
     return facts

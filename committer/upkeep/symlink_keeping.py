@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..commit.snapshot import Snapshot
 from ..commit.state.context import Context
-from ..commit.state.found_table import FoundTable, find_table, read_table
+from ..commit.state.found_table import (
+    FoundTable,
+    change_table,
+    find_table,
+    read_table,
+    table_not_confirmed,
+)
 from ..commit.state.heads import list_heads, read_head
 from ..commit.state.open_jobs import list_open
 from ..commit.state.partition_files import read_commit
@@ -16,16 +22,15 @@ from ..commit.state.tolerance import or_damage
 from ..errors import (
     DamagedError,
     InvalidInputError,
-    OutcomeUnknownError,
     UnfinishedCommitError,
     counted,
 )
 from ..format.job_spec import Coordination
 from ..format.records.table_record import TableRecord
-from ..store.conditional_put import Uncertain, Written, put_record
+from ..store.conditional_put import Uncertain
 from ..store.deletion import remove
 from ..store.listing import list_objects
-from ..store.requests import All, Found, Get, Put, Step
+from ..store.requests import All, Found, Get, Step
 
 _TRIES = 8
 
@@ -115,25 +120,15 @@ def _check(context: Context, table: TableRecord) -> None:
 
 def _note(context: Context, symlinks: bool) -> Step[None]:
     for _ in range(_TRIES):
-        found: FoundTable | None = yield from find_table(context)
+        found = yield from find_table(context)
         if found is None or found.record.symlinks is symlinks:
             return
-        record = replace(
-            found.record, write_id=context.write_id(), first=None, instead=None, symlinks=symlinks
-        )
-        put = Put(context.root.table_key, record.encode(), if_match=found.etag)
-        outcome = yield from put_record(put, record.write_id)
-        if isinstance(outcome, Written):
+        now = yield from change_table(context, found, symlinks=symlinks)
+        if isinstance(now, FoundTable):
             return
-        if isinstance(outcome, Uncertain):
+        if isinstance(now, Uncertain):
             break
-    raise OutcomeUnknownError(
-        "The store did not confirm that table.json was written again; its former text, or the "
-        "new one, stands.",
-        table=context.root.url,
-        key=context.root.table_key,
-        remedy="Run it again.",
-    )
+    raise table_not_confirmed(context)
 
 
 def stale_symlinks(

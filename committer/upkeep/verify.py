@@ -70,9 +70,9 @@ def verify(context: Context) -> Step[list[Finding]]:
             table=context.root.url,
         )
     context = replace(context, facts=table.facts)
-    before: Survey = yield from survey(context)
+    before = yield from survey(context)
     listing = yield from list_objects(f"{context.root.prefix}/")
-    after: Survey = yield from survey(context)
+    after = yield from survey(context)
     there = {item.key: item for item in visible_files(context.root, listing.objects)}
     states = before.snapshot, after.snapshot
     damaged = yield from lost_partitions(context, listing.objects)

@@ -26,7 +26,7 @@ from ...committer.format.records.success_marker import FILENAMES_LIMIT
 from ...committer.store.listing import list_objects
 from ...committer.store.requests import All, Found, Head, Step
 from ..hadoop.commit_files import JobSummary
-from ..hadoop.job_traces import Marker, find_report, read_marker, uploads_below
+from ..hadoop.job_traces import find_report, read_marker, uploads_below
 from ..hadoop.magic_paths import uuids_in_name, why_outside
 from ..hadoop.settings import MARKER_KEY, Committer
 
@@ -139,7 +139,7 @@ def _of_marker(
 
     :param failed: the job's own report, if it says that the job failed.
     """
-    marker: Marker = yield from read_marker(root.prefix)
+    marker = yield from read_marker(root.prefix)
     said, since = marker.said, expectation.since_ms / 1000
     is_new = marker.is_newer_than(since)
     is_own = said is not None and expectation.uuid in (None, marker.job)
@@ -281,7 +281,7 @@ def may_be_its(
     :param partitions: the only ones that it may have written; none for any.
     """
     came = yield from files_since(root, since_ms)
-    marker: Marker = yield from read_marker(root.prefix)
+    marker = yield from read_marker(root.prefix)
     others: set[str] = set()
     if marker.said is not None and marker.job != job:
         others = {name.removeprefix("/") for name in marker.said.marker.filenames}

@@ -27,7 +27,7 @@ from zero_rename.committer.commit import (
 from zero_rename.committer.commit import commit as job
 from zero_rename.committer.commit import open as opening
 from zero_rename.committer.commit.index import write_index
-from zero_rename.committer.commit.state import decide, old_records
+from zero_rename.committer.commit.state import decide, found_table, old_records
 from zero_rename.committer.commit.state import heads as slots
 from zero_rename.committer.commit.state import partition_files as contents
 from zero_rename.committer.upkeep import adopt, purge, recovery, resolution
@@ -116,7 +116,7 @@ VARIANTS = [
         CONSISTENCY,
     ),
     _variant(
-        [(evolve, "Put", broken.changes_the_columns_without_a_condition)],
+        [(found_table, "Put", broken.changes_the_columns_without_a_condition)],
         TWO_EVOLVE,
         COMPLETENESS,
     ),

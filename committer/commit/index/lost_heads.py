@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...errors import DamagedError, HeadMovedError
+from ...errors import DamagedError
 from ...format.layout import TableRoot, job_in_key
 from ...format.records.data_file import DataFile
 from ...format.records.head import HeadState, Slot
@@ -20,7 +20,7 @@ from ...store.requests import All, ListedObject, Step
 from ..state.context import Context
 from ..state.data_listing import foreign_file
 from ..state.decide import read_decision
-from ..state.heads import read_head
+from ..state.heads import head_moved, read_head
 from ..state.tolerance import or_damage
 from .indexed_partition import IndexedPartition
 
@@ -146,9 +146,4 @@ def _unless_moved(
     wrote = {job_in_key(item.key) for item in items} - {None}
     if not state.head.epoch and state.head.claim not in wrote:
         return damage
-    return HeadMovedError(
-        f"The head of {partition!r} has moved since it was read.",
-        table=context.root.url,
-        key=state.slot.key,
-        remedy="Read it again.",
-    )
+    return head_moved(context, state.slot)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow.types as pt
 
-from ...errors import InvalidInputError, TableNotFoundError
+from ...errors import InvalidInputError, OutcomeUnknownError, TableNotFoundError
 from ...format.layout import TableRoot, jobs_on_record
 from ...format.records.head import Slot
 from ...format.records.table_record import TableRecord
 from ...format.schema.hive_paths import unescape
+from ...store.conditional_put import NotWritten, Uncertain, Written, put_record
 from ...store.listing import list_objects
-from ...store.requests import Absent, All, Get, Step
+from ...store.requests import Absent, All, Get, Put, Step
 from .context import Context
 from .decide import read_decision
 from .heads import list_heads, read_head
@@ -62,12 +64,34 @@ def _find_made(context: Context) -> Step[FoundTable | None]:
     return FoundTable(record, found.etag, counts)
 
 
+def change_table(
+    context: Context, found: FoundTable, **changes: Any
+) -> Step[FoundTable | NotWritten | Uncertain]:
+    """Write a table's record that counts with changes, if it is still the one that was found."""
+    record = replace(found.record, write_id=context.write_id(), first=None, instead=None, **changes)
+    put = Put(context.root.table_key, record.encode(), if_match=found.etag)
+    outcome = yield from put_record(put, record.write_id)
+    if isinstance(outcome, Written):
+        return FoundTable(record, outcome.etag, counts=True)
+    return outcome
+
+
+def table_not_confirmed(context: Context) -> OutcomeUnknownError:
+    return OutcomeUnknownError(
+        "The store did not confirm that table.json was written again; its former text, or the "
+        "new one, stands.",
+        table=context.root.url,
+        key=context.root.table_key,
+        remedy="Run it again.",
+    )
+
+
 def read_table(context: Context) -> Step[TableRecord]:
     """A table's record.
 
     :raises TableNotFoundError: there is none, or none that counts.
     """
-    found: FoundTable | None = yield from find_table(context)
+    found = yield from find_table(context)
     if found is None or not found.counts:
         raise TableNotFoundError(
             "There is no zero_rename table here.",

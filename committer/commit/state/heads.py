@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...errors import DamagedError
+from ...errors import DamagedError, HeadMovedError
 from ...format.records.head import HeadState, PartitionHead, Slot, head_at, partition_of_slot_key
 from ...store.conditional_put import NotWritten, Uncertain, Written, put_record
 from ...store.listing import list_objects
@@ -61,6 +61,15 @@ def release_claim(context: Context, slot: Slot, job: str, holder: str | None = N
             return True
         if isinstance(outcome, Uncertain):
             return False
+
+
+def head_moved(context: Context, slot: Slot) -> HeadMovedError:
+    return HeadMovedError(
+        f"The head of {slot.name!r} has moved since it was read, and names something else now.",
+        table=context.root.url,
+        key=slot.key,
+        remedy="Read it again.",
+    )
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ...store.conditional_put import Written, put_record
 from ...store.requests import LIST_BYTES, Absent, All, Get, Put, Step
 from .context import Context
 from .decide import Decided, read_decision
-from .heads import read_head
+from .heads import head_moved, read_head
 from .tolerance import or_damage, undamaged
 
 
@@ -211,12 +211,7 @@ def _moved_or(context: Context, state: HeadState, damage: DamagedError) -> Step[
     now = yield from or_damage(read_head(context, state.slot))
     if isinstance(now, DamagedError) or now.etag == state.etag:
         return damage
-    return HeadMovedError(
-        f"What the head of {state.slot.name!r} named is gone, since it names something else now.",
-        table=context.root.url,
-        key=state.slot.key,
-        remedy="Read it again.",
-    )
+    return head_moved(context, state.slot)
 
 
 def fold(

@@ -86,7 +86,7 @@ def read_listed(root: TableRoot, as_spelled: bool = False) -> Step[ListedTable |
         others, or columns of one name and several types.
     :raises DamagedError: a file that is not Parquet; or as :func:`list_directory`.
     """
-    directory: Directory = yield from list_directory(root)
+    directory = yield from list_directory(root)
     if directory.contradiction is not None:
         raise _no_table(root, directory.contradiction)
     if directory.partition_by is None:

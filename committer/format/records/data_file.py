@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -31,3 +32,10 @@ class DataFile:
     def is_foreign(self) -> bool:
         """Whether the table adopted this file instead of writing it."""
         return self.rows < 0
+
+
+def rows_of(files: Collection[DataFile]) -> int | None:
+    """The rows of files; ``None`` where nobody has counted those of one."""
+    if any(file.is_foreign for file in files):
+        return None
+    return sum(file.rows for file in files)
