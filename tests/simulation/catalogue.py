@@ -142,7 +142,7 @@ EXHAUSTIVE = {
     "one replace of two partitions, a fault, a crash": Scenario(
         one(REPLACE, ONE, TWO, faults=1, crashes=1), DONE
     ),
-    "two replaces of one partition": Scenario(two(REPLACE, REPLACE), RIVALS, most=4 * MOST),
+    "two replaces of one partition": Scenario(two(REPLACE, REPLACE), RIVALS, most=8 * MOST),
     "an append and a replace of one partition": Scenario(two(APPEND, REPLACE), RIVALS),
     "two appends to one partition": Scenario(two(APPEND, APPEND), BOTH),
     "two that fail if a partition exists": Scenario(
