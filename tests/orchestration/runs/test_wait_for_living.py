@@ -6,7 +6,7 @@ import pytest
 
 from support.airflow import Tables, task_context
 from zero_rename.committer import Owner
-from zero_rename.orchestration.runs import living
+from zero_rename.orchestration.runs import heartbeat
 from zero_rename.orchestration.runs.task_run import TaskRun
 from zero_rename.provider.task_context import task_run
 
@@ -26,14 +26,14 @@ def run(monkeypatch: pytest.MonkeyPatch) -> TaskRun:
     def sleep(seconds: float) -> None:
         raise Waited
 
-    monkeypatch.setattr(living, "sleep", sleep)
+    monkeypatch.setattr(heartbeat, "sleep", sleep)
     return task_run(task_context(SimpleNamespace(task_id="load", retries=2), try_number=2))
 
 
 def test_an_earlier_trys_application_is_waited_for(tables: Tables, run: TaskRun) -> None:
     tables.undecided(1, owner=EARLIER)
     with pytest.raises(Waited):
-        living.wait_for_living(tables.table(), run)
+        heartbeat.wait_for_living(tables.table(), run)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_an_earlier_trys_application_is_waited_for(tables: Tables, run: TaskRun)
 def test_nobody_elses_is(tables: Tables, run: TaskRun, changes: dict[str, int | str]) -> None:
     """Days of one table are loaded side by side, and none waits for another."""
     tables.undecided(1, owner=Owner(**{**vars(EARLIER), **changes}))
-    living.wait_for_living(tables.table(), run)
+    heartbeat.wait_for_living(tables.table(), run)
 
 
 def test_neither_one_that_has_decided_nor_one_that_is_silent(
@@ -50,7 +50,7 @@ def test_neither_one_that_has_decided_nor_one_that_is_silent(
 ) -> None:
     """What is decided any process finishes; what is silent is fenced."""
     tables.decided(1, owner=EARLIER)
-    living.wait_for_living(tables.table(), run)
+    heartbeat.wait_for_living(tables.table(), run)
     tables.undecided(1, owner=EARLIER)
-    monkeypatch.setattr(living, "PATIENCE", 0.0)
-    living.wait_for_living(tables.table(), run)
+    monkeypatch.setattr(heartbeat, "PATIENCE", 0.0)
+    heartbeat.wait_for_living(tables.table(), run)
