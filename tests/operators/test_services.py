@@ -205,23 +205,41 @@ class TestTries:
         assert run(service, 3)["repeated"] is False
         assert len(service.jobs) == 2
 
+    @pytest.mark.parametrize("service", ["EmrServerless", "Glue"], indirect=True)
+    def test_a_job_of_another_task_is_nobody_s_to_wait_for(
+        self, service: Service, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        service.goes_on = True
+        while_it_waits(monkeypatch, killed)
+        with pytest.raises(Killed):
+            run(service)
+        while_it_waits(monkeypatch, service.end)
+        assert run(service, task_id="another")["repeated"] is False
+        assert len(service.jobs) == 2
+
+    @pytest.mark.parametrize("well", [True, False])
     @pytest.mark.parametrize("service", ["EmrServerless", "Kubernetes"], indirect=True)
     def test_a_cleared_task_waits_for_the_job_of_before_and_loads_again(
-        self, service: Service, tables: Tables, monkeypatch: pytest.MonkeyPatch
+        self, service: Service, tables: Tables, monkeypatch: pytest.MonkeyPatch, well: bool
     ) -> None:
+        """However that one ends: what became of it is not this task's any more."""
         service.goes_on = True
         while_it_waits(monkeypatch, killed)
         with pytest.raises(Killed):
             run(service)
 
         def ends() -> None:
-            service.end()
+            if well:
+                service.end()
+            else:
+                service.set_state(service.jobs[0], service.failed)
             service.goes_on = False
 
         while_it_waits(monkeypatch, ends)
         task = operator(service)
         report = run_task(task, context(task, 2, clear_number=1, max_tries=3))
-        assert (report["repeated"], report["rows"], report["epoch"]) == (False, 1, 2)
+        assert (report["repeated"], report["rows"]) == (False, 1)
+        assert report["epoch"] == (2 if well else 1)
         assert len(service.jobs) == 2
         assert sum(file.rows for file in tables.table().files()) == 1
 
@@ -269,6 +287,25 @@ class TestAKill:
             run_task(task, context(task))
         assert service.jobs[0].state == "CANCELLED"
         assert tables.table().job_state(left[0]) == "aborted"
+
+    def test_leaves_a_job_from_before_the_task_was_cleared(
+        self, service: Service, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """For which it waited only."""
+        service.goes_on = True
+        while_it_waits(monkeypatch, killed)
+        with pytest.raises(Killed):
+            run(service)
+        task = operator(service)
+
+        def on_kill() -> None:
+            task.on_kill()
+            raise Killed
+
+        while_it_waits(monkeypatch, on_kill)
+        with pytest.raises(Killed):
+            run_task(task, context(task, 2, clear_number=1, max_tries=3))
+        assert service.jobs[0].state == service.running
 
 
 def cancel(service: Service) -> None:

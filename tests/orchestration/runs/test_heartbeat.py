@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -73,3 +74,42 @@ def test_the_job_is_named_once(
 
 def test_nothing_open(tables: Tables, run: TaskRun) -> None:
     assert send_heartbeats(tables.table(), run) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "waits"),
+    [
+        ({"try_number": 1}, True),
+        ({}, False),
+        ({"try_number": 1, "run_id": "other"}, False),
+        ({"try_number": 1, "map_index": 3}, False),
+    ],
+)
+def test_an_earlier_try_of_this_run_is_waited_for_and_nobody_else(
+    tables: Tables,
+    run: TaskRun,
+    monkeypatch: pytest.MonkeyPatch,
+    changed: dict[str, Any],
+    waits: bool,
+) -> None:
+    """Not this try's own job either, which would end no sooner than its operator does."""
+    table, pauses = tables.table(), []
+    job = tables.undecided(1, owner=replace(MINE, **changed))
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        table.recover(patience=0)
+
+    assert table.send_heartbeat(job)
+    monkeypatch.setattr(heartbeat, "sleep", pause)
+    heartbeat.wait_for_living(table, run)
+    assert pauses == [heartbeat.POLL] * waits
+
+
+def test_a_decided_job_is_not_waited_for(
+    tables: Tables, run: TaskRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is decided is found, and finished by who finds it."""
+    tables.decided(1, owner=replace(MINE, try_number=1))
+    monkeypatch.setattr(heartbeat, "sleep", lambda seconds: pytest.fail("it waited"))
+    heartbeat.wait_for_living(tables.table(), run)
