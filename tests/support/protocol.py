@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from support.faults import Crash, on
 from support.memory_store import MemoryDriver, MemoryStore
 from zero_rename.committer.commit.commit import abort_job, commit_job
 from zero_rename.committer.commit.index.write_index import write_index
@@ -145,22 +146,12 @@ def memory_table(store: MemoryStore) -> Table:
     return table
 
 
-class Crash(BaseException):
-    """The process dies."""
-
-
 def die_before_applying(world: World, opened: OpenedJob, result: TaskResult) -> None:
     """Commit, and die with the decision written and no file complete.
 
     :param world: its driver fails at the first completion, and works again afterwards.
     """
-
-    def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-        if isinstance(request, CompleteUpload):
-            raise Crash
-        return apply(request)
-
-    world.driver.fault = fault
+    world.driver.fault = on(CompleteUpload, Crash)
     with pytest.raises(Crash):
         world.commit(opened, result)
     world.driver.fault = None

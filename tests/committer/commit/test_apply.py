@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from support.faults import Crash, on
 from support.memory_store import Behaviour, MemoryStore
-from support.protocol import DAY1, ROOT, Crash, World
+from support.protocol import DAY1, ROOT, World
 from zero_rename.committer import Mode, OnConflict, UnfinishedCommitError
 from zero_rename.committer.commit.apply import finish
 from zero_rename.committer.commit.state.decide import read_decision
@@ -155,13 +156,7 @@ def test_the_job_before_is_finished_before_a_marker_is_written(mode: Mode, moved
     opened = world.open(mode, on_conflict=OnConflict.LAST_WINS)
     dead = world.open(Mode.REPLACE)
     written = world.write(dead, DAY1)
-
-    def die(request: Any, apply: Callable[[Any], Any]) -> Any:
-        if isinstance(request, DeleteMany):
-            raise Crash
-        return apply(request)
-
-    world.driver.fault = die
+    world.driver.fault = on(DeleteMany, Crash)
     with pytest.raises(Crash):
         world.commit(dead, written)
     world.driver.fault = None

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from support.faults import Crash, on
 from support.memory_store import Behaviour, MemoryStore
 from support.protocol import DAY1, DAY2, DAY3, ROOT, World, rows_by_partition
 from zero_rename.committer import (
@@ -156,22 +157,14 @@ class TestFolding:
         third = world.open()
         waiting = world.write(third, DAY1)
 
-        class Dead(Exception):
-            """The third job's process, after its claim."""
-
-        def dies_deciding(request: Any, apply: Callable[[Any], Any]) -> Any:
-            if isinstance(request, Put) and request.key == ROOT.decision_key(third.job):
-                raise Dead
-            return apply(request)
-
         def claimed_before_it_is_read_back(request: Any, apply: Callable[[Any], Any]) -> Any:
             answer = apply(request)
             if not (isinstance(request, Put) and b'"manifest":{' in request.body):
                 return answer
             world.driver.fault = None
             other = world.with_context()
-            other.driver.fault = dies_deciding
-            with pytest.raises(Dead):
+            other.driver.fault = on(Put, Crash, ROOT.decision_key(third.job))
+            with pytest.raises(Crash):
                 other.commit(third, waiting)
             return Unknown("lost")
 
@@ -217,19 +210,11 @@ class TestOthersInTheWay:
     def in_the_way(world: World) -> str:
         """A job that has decided, and whose process died before it applied anything."""
 
-        class Dead(Exception):
-            pass
-
-        def dies(request: Any, apply: Callable[[Any], Any]) -> Any:
-            if isinstance(request, CompleteUpload):
-                raise Dead
-            return apply(request)
-
         opened = world.open()
         result = world.write(opened, DAY1)
         other = world.with_context()
-        other.driver.fault = dies
-        with pytest.raises(Dead):
+        other.driver.fault = on(CompleteUpload, Crash)
+        with pytest.raises(Crash):
             other.commit(opened, result)
         return opened.job
 
@@ -251,13 +236,7 @@ class TestOthersInTheWay:
         mine = world.open(mode)
         other = self.in_the_way(world)
         result = world.write(mine, DAY1)
-
-        def silent(request: Any, apply: Callable[[Any], Any]) -> Any:
-            if isinstance(request, CompleteUpload) and other in request.key:
-                return Unknown("no answer")
-            return apply(request)
-
-        world.driver.fault = silent
+        world.driver.fault = on(CompleteUpload, Unknown("no answer"), other)
         with pytest.raises(OtherJobError) as caught:
             world.commit(mine, result)
         assert is_final(caught.value, ROOT) is (mode is Mode.REPLACE)
@@ -287,13 +266,7 @@ class TestOthersInTheWay:
         world.driver.run(swap_head(world.context, state, claimed))
         mine = world.open()
         result = world.write(mine, DAY1)
-
-        def silent(request: Any, apply: Callable[[Any], Any]) -> Any:
-            if isinstance(request, Put) and request.key == ROOT.decision_key(other.job):
-                return Unknown("no answer")
-            return apply(request)
-
-        world.driver.fault = silent
+        world.driver.fault = on(Put, Unknown("no answer"), ROOT.decision_key(other.job))
         with pytest.raises(OtherJobError) as caught:
             world.commit(mine, result)
         self.check(world, mine, other.job, caught.value)
@@ -766,13 +739,7 @@ class TestLargeDecisions:
         world = World().with_context(limits=Limits(files_per_object=1))
         opened = world.open()
         result = world.write(opened, DAY1, DAY2)
-
-        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-            if isinstance(request, Put) and request.key == ROOT.decision_key(opened.job):
-                raise KeyboardInterrupt
-            return apply(request)
-
-        world.driver.fault = fault
+        world.driver.fault = on(Put, KeyboardInterrupt, ROOT.decision_key(opened.job))
         with pytest.raises(KeyboardInterrupt):
             world.commit(opened, result)
         assert len(world.store.keys(f"{ROOT.decisions_prefix}{opened.job}.")) == 2

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pytest
 from conftest import Bucket
 
+from support.faults import Crash
 from support.memory_store import MemoryStore
 from support.protocol import DAY1, DAY2, SCHEMA, World, memory_table
 from zero_rename import Table
@@ -22,10 +23,6 @@ from zero_rename.committer.store.requests import Put, Step
 
 WITH_NOTE = SCHEMA.append(pa.field("note", pa.string()))
 WITH_COUNT = SCHEMA.append(pa.field("count", pa.int32()))
-
-
-class Died(BaseException):
-    """A process that is gone."""
 
 
 @pytest.fixture
@@ -104,7 +101,7 @@ def test_of_two_that_disagree_on_a_new_column_one_is_refused(world: World) -> No
 def test_a_change_that_is_under_way_is_waited_for_and_fenced(world: World) -> None:
     """A job that died between its word in ``table.json`` and its decision."""
     dead = world.open(schema=WITH_NOTE, merge_schema=True)
-    with pytest.raises(Died):
+    with pytest.raises(Crash):
         die_before(world, dead, world.write(dead, DAY1), "/jobs/")
     assert stored(world).evolution is not None
     assert columns(world) == ["value", "day"]
@@ -117,7 +114,7 @@ def test_a_change_that_is_under_way_is_waited_for_and_fenced(world: World) -> No
 def test_a_decided_change_is_the_tables_though_its_job_died(world: World, finisher: str) -> None:
     dead = world.open(schema=WITH_NOTE, merge_schema=True)
     result = world.write(dead, DAY1)
-    with pytest.raises(Died):
+    with pytest.raises(Crash):
         die_after_decision(world, dead, result)
     assert columns(world) == ["value", "day", "note"]
     if finisher == "reader":
@@ -134,7 +131,7 @@ def test_a_decided_change_is_the_tables_though_its_job_died(world: World, finish
 
 def test_recovery_of_an_undecided_change_leaves_the_columns(world: World) -> None:
     dead = world.open(schema=WITH_NOTE, merge_schema=True)
-    with pytest.raises(Died):
+    with pytest.raises(Crash):
         die_before(world, dead, world.write(dead, DAY1), "/jobs/")
     world.recover(patience=0.0)
     assert columns(world) == ["value", "day"]
@@ -180,10 +177,10 @@ def _until(step: Any, part: str, after: bool) -> Step[None]:
         request = step.send(answer)
         meant = isinstance(request, Put) and part in request.key
         if meant and not after:
-            raise Died
+            raise Crash
         answer = yield request
         if meant:
-            raise Died
+            raise Crash
 
 
 # -- rows ----------------------------------------------------------------------------------------

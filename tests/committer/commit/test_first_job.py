@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from support.faults import Crash, on
 from support.memory_store import MemoryDriver, flatten
 from support.protocol import DAY1, DAY2, DAY3, ROOT, SCHEMA, World, write_task
 from zero_rename.committer import (
@@ -135,10 +136,6 @@ def elsewhere(world: World, step: Step[Any]) -> Any:
         return error
 
 
-class Died(Exception):
-    """The process is gone."""
-
-
 class TestTwoFirstJobs:
     @pytest.mark.parametrize("before", [(), (DAY1, DAY2)])
     def test_of_one_layout_both_count(self, before: tuple[str, ...]) -> None:
@@ -195,9 +192,9 @@ def test_a_first_job_that_dies_anywhere_leaves_no_layout_or_all_of_itself() -> N
     for at, world in interrupted(World, lambda w: job(w, DAY1)):
 
         def die() -> None:
-            raise Died
+            raise Crash
 
-        with suppress(Died):
+        with suppress(Crash):
             run_with(world, job(world, DAY1), at, die)
         with suppress(TableNotFoundError):
             elsewhere(world, recover(world.context, patience=0))
@@ -312,13 +309,7 @@ class TestRecord:
 
     def test_a_store_that_never_answers_decides_nothing(self) -> None:
         world = World()
-
-        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-            if isinstance(request, Put) and request.key == ROOT.table_key:
-                return Unknown("no answer")
-            return apply(request)
-
-        world.driver.fault = fault
+        world.driver.fault = on(Put, Unknown("no answer"), ROOT.table_key)
         with pytest.raises(StoreUnreachableError, match="Nothing is decided"):
             world.driver.run(job(world, DAY1))
         world.driver.fault = None
@@ -489,10 +480,10 @@ class TestAdoptionBesideOthers:
         for at, world in interrupted(self.world, self.adopting):
 
             def die() -> None:
-                raise Died
+                raise Crash
 
             before = [name for name, _ in seen(world)]
-            with suppress(Died):
+            with suppress(Crash):
                 run_with(world, self.adopting(world), at, die)
             assert [name for name, _ in seen(world)] == before
             elsewhere(world, recover(world.context, patience=0))
@@ -589,9 +580,9 @@ class TestLeftByAnOldVersion:
         for at, world in interrupted(self.world, self.corrected):
 
             def die() -> None:
-                raise Died
+                raise Crash
 
-            with suppress(Died):
+            with suppress(Crash):
                 run_with(world, self.corrected(world), at, die)
             elsewhere(world, recover(world.context, patience=0))
             jobs = [name for _, name in seen(world)] if record(world) else []

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from support.faults import on
 from support.protocol import DAY1, DAY2, ROOT, SCHEMA, World, write_task
 from zero_rename import JobSpec, Table
 from zero_rename.committer import (
@@ -48,10 +49,7 @@ def verdict(world: World, job: str) -> Verdict | None:
     return decided.decision.verdict if decided else None
 
 
-def refuse_markers(request: Any, apply: Callable[[Any], Any]) -> Any:
-    if isinstance(request, Put) and request.key.endswith("_SUCCESS"):
-        return Unknown("no answer")
-    return apply(request)
+refuse_markers = on(Put, Unknown("no answer"), "_SUCCESS")
 
 
 class TestIdentity:
@@ -173,13 +171,7 @@ class TestCommitAgain:
         """Conformance 50: that one aborted the job."""
         opened = world.open()
         result = world.write(opened, DAY1)
-
-        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-            if isinstance(request, Put) and "/heads/" in request.key:
-                raise StoreRefusedError("no right")
-            return apply(request)
-
-        world.driver.fault = fault
+        world.driver.fault = on(Put, StoreRefusedError("no right"), "/heads/")
         with pytest.raises(StoreRefusedError):
             world.commit(opened, result)
         world.driver.fault = None
@@ -208,13 +200,7 @@ class TestCleanUp:
         """Conformance 59, the other way round: what was not looked at is not called clean."""
         opened = world.open()
         result = world.write(opened, DAY1)
-
-        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-            if isinstance(request, ListUploads):
-                raise StoreRefusedError("no right to list")
-            return apply(request)
-
-        world.driver.fault = fault
+        world.driver.fault = on(ListUploads, StoreRefusedError("no right to list"))
         with pytest.raises(UnfinishedCommitError, match="is committed"):
             world.commit(opened, result)
         assert world.listed(DAY1) == [result.files[0].key]

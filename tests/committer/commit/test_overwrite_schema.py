@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 from conftest import Bucket
 
-from support.protocol import DAY1, DAY2, DAY3, SCHEMA, Crash, World
+from support.faults import Crash, on
+from support.protocol import DAY1, DAY2, DAY3, SCHEMA, World
 from zero_rename import Table
 from zero_rename.committer.commit.commit import commit_job
 from zero_rename.committer.commit.evolve import withdraw
@@ -225,13 +226,7 @@ def test_nobody_takes_out_the_change_of_another_job() -> None:
     world.load(DAY1)
     dead = world.open(schema=WITH_NOTE, merge_schema=True)
     result = world.write(dead, DAY1)
-
-    def die(request: Any, apply: Callable[[Any], Any]) -> Any:
-        if isinstance(request, Put) and request.key == world.context.root.decision_key(dead.job):
-            raise Crash
-        return apply(request)
-
-    world.driver.fault = die
+    world.driver.fault = on(Put, Crash, world.context.root.decision_key(dead.job))
     with pytest.raises(Crash):
         world.commit(dead, result)
     world.driver.fault = None

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from support.faults import Crash, on
 from support.memory_store import Behaviour, ManualClock, MemoryDriver, MemoryStore
 from support.protocol import DAY1, ROOT, World
 from zero_rename.committer import (
@@ -49,19 +50,9 @@ from zero_rename.committer.store.requests import (
 Apply = Callable[[Any], Any]
 
 
-class Stopped(BaseException):
-    """The process dies here."""
-
-
 def stop_before(world: World, kind: type, part: str = "") -> None:
     """Let the process die when it first asks for such a request."""
-
-    def fault(request: Any, apply: Apply) -> Any:
-        if isinstance(request, kind) and part in getattr(request, "key", ""):
-            raise Stopped
-        return apply(request)
-
-    world.driver.fault = fault
+    world.driver.fault = on(kind, Crash, part)
 
 
 def test_a_job_id_is_made_anew_every_time() -> None:
@@ -91,7 +82,7 @@ def test_a_head_s_last_job_is_finished_first() -> None:
     world.load(DAY1)
     opened = world.open(Mode.REPLACE, replace_partitions=(DAY1,))
     stop_before(world, DeleteMany)
-    with pytest.raises(Stopped):
+    with pytest.raises(Crash):
         world.commit(opened)
     assert len(world.listed(DAY1)) == 1
     later = World(world.store)
@@ -191,7 +182,7 @@ def test_no_pending_file_is_completed_where_the_claim_is_gone() -> None:
     result = world.write(opened, DAY1)
     stop_before(world, DeleteMany)
     stop_before(world, Delete, "/open/")
-    with pytest.raises(Stopped):
+    with pytest.raises(Crash):
         world.commit(opened, result)
     other = World(world.store)
     assert [r.outcome for r in other.recover()] == ["committed"]
@@ -231,13 +222,7 @@ def test_an_open_record_that_was_never_confirmed_ends_the_job() -> None:
     before = World()
     before.load(DAY1)
     world = World(before.store)
-
-    def fault(request: Any, apply: Apply) -> Any:
-        if isinstance(request, Put) and "/open/" in request.key:
-            return Unknown("no answer")
-        return apply(request)
-
-    world.driver.fault = fault
+    world.driver.fault = on(Put, Unknown("no answer"), "/open/")
     with pytest.raises(Exception, match="did not confirm"):
         world.open()
     assert not any(isinstance(request, CreateUpload) for request in world.driver.requests)

@@ -6,10 +6,10 @@ import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
+from support.faults import on
 from support.memory_store import ManualClock, MemoryStore
 from support.protocol import DAY1, DAY2, DAY3, ROOT, World, die_before_applying
 from zero_rename.committer import (
@@ -206,13 +206,7 @@ class TestUnderWay:
 
     def test_who_may_not_list_uploads_does_without(self, world: World) -> None:
         world.load(DAY1)
-
-        def refuse(request: Any, apply: Any) -> Any:
-            if isinstance(request, ListUploads):
-                raise StoreRefusedError("Access denied.", lacks_right=True)
-            return apply(request)
-
-        world.driver.fault = refuse
+        world.driver.fault = on(ListUploads, StoreRefusedError("Access denied.", lacks_right=True))
         overview = look(world)
         assert len(overview.partitions) == 1
         assert "cannot be listed" in overview.notes[0]

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from support.faults import on
 from support.faulty_server import FaultyServer, Received, Reply, s3_error
 from support.memory_store import Behaviour, MemoryDriver, MemoryStore
 from zero_rename.committer.errors import (
@@ -364,12 +365,7 @@ class TestClose:
     def test_a_failed_create_leaves_nothing(self) -> None:
         """Conformance 51."""
 
-        def refuse(request: Any, apply: Callable[[Any], Any]) -> Any:
-            if isinstance(request, CreateUpload):
-                raise StoreUnreachableError("no answer")
-            return apply(request)
-
-        driver = MemoryDriver(fault=refuse)
+        driver = MemoryDriver(fault=on(CreateUpload, StoreUnreachableError("no answer")))
         stream = small(driver)
         with pytest.raises(StreamError, match="no answer"):
             stream.write(b"x" * 25)
@@ -537,10 +533,7 @@ class TestAbort:
 
     @pytest.mark.parametrize("answer", [Unknown("503 SlowDown"), Refused("InternalError")])
     def test_an_abort_that_does_not_succeed_is_bounded_and_reported(self, answer: Any) -> None:
-        def never(request: Any, apply: Callable[[Any], Any]) -> Any:
-            return answer if isinstance(request, AbortUpload) else apply(request)
-
-        driver = MemoryDriver(fault=never)
+        driver = MemoryDriver(fault=on(AbortUpload, answer))
         stream = small(driver)
         stream.write(b"x" * 25)
         result = stream.abort()
@@ -553,24 +546,18 @@ class TestAbort:
         assert driver.store.uploads == {}
 
     def test_an_abort_without_a_store_does_not_raise(self) -> None:
-        def unreachable(request: Any, apply: Callable[[Any], Any]) -> Any:
-            if isinstance(request, (AbortUpload, ListUploads)):
-                raise StoreUnreachableError("no store")
-            return apply(request)
-
-        driver = MemoryDriver(fault=unreachable)
+        driver = MemoryDriver(
+            fault=on((AbortUpload, ListUploads), StoreUnreachableError("no store"))
+        )
         stream = small(driver)
         stream.write(b"x" * 25)
         assert isinstance(stream.abort().cleanup_error, StoreUnreachableError)
         stream.close()
 
     def test_a_failure_whose_abort_fails_says_so(self) -> None:
-        def broken(request: Any, apply: Callable[[Any], Any]) -> Any:
-            if isinstance(request, (UploadPart, AbortUpload)):
-                raise OutcomeUnknownError("gone")
-            return apply(request)
-
-        stream = small(MemoryDriver(fault=broken))
+        stream = small(
+            MemoryDriver(fault=on((UploadPart, AbortUpload), OutcomeUnknownError("gone")))
+        )
         stream.write(b"abc")
         with pytest.raises(StreamError, match=r"may be left.*gone.*Nothing of it is visible"):
             stream.close()

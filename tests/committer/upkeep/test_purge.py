@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from support.faults import Crash, on
 from support.memory_store import Behaviour, ManualClock, MemoryStore
-from support.protocol import DAY1, ROOT, Crash, World, die_before_applying
+from support.protocol import DAY1, ROOT, World, die_before_applying
 from zero_rename.committer import (
     Aborted,
     OpenedJob,
@@ -211,13 +212,7 @@ class TestWhose:
         inner = self.nested(outer.store)
         opened = inner.open()
         result = inner.write(opened, DAY1)
-
-        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-            if isinstance(request, CompleteUpload) and request.key == result.files[0].key:
-                raise Crash
-            return apply(request)
-
-        inner.driver.fault = fault
+        inner.driver.fault = on(CompleteUpload, Crash, result.files[0].key)
         with pytest.raises(Crash):
             inner.commit(opened, result)
         spark = "flights/inner/day=1/part-00000-2f9a.snappy.parquet"
@@ -350,11 +345,7 @@ class TestOldRecords:
         key = ROOT.failure_key("run 1")
         world.store.apply(Put(key, b"{}"))
         clock.advance(8 * DAY)
-
-        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-            return Unknown("500") if isinstance(request, DeleteMany) else apply(request)
-
-        world.driver.fault = fault
+        world.driver.fault = on(DeleteMany, Unknown("500"))
         report = world.purge(apply=True)
         assert report.failed == 1
         assert "(500)" in report.entries[0].reason

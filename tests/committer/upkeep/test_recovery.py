@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from support.faults import Crash, on
 from support.memory_store import Behaviour, ManualClock, MemoryStore, flatten
 from support.protocol import (
     DAY1,
@@ -16,7 +17,6 @@ from support.protocol import (
     DAY3,
     ROOT,
     SCHEMA,
-    Crash,
     World,
     die_before_applying,
     memory_table,
@@ -210,13 +210,7 @@ def test_a_commit_that_cannot_be_applied_says_that_it_is_committed() -> None:
     world = prepared()
     opened = world.open()
     result = world.write(opened, DAY1)
-
-    def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-        if isinstance(request, CompleteUpload):
-            return Unknown("no answer")
-        return apply(request)
-
-    world.driver.fault = fault
+    world.driver.fault = on(CompleteUpload, Unknown("no answer"))
     with pytest.raises(UnfinishedCommitError, match="is committed"):
         world.commit(opened, result)
     other = World(world.store)
@@ -229,11 +223,7 @@ def test_an_upload_taken_away_after_the_decision_is_named() -> None:
     world = prepared()
     opened = world.open()
     result = world.write(opened, DAY1)
-
-    def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-        return Refused("NoSuchUpload") if isinstance(request, CompleteUpload) else apply(request)
-
-    world.driver.fault = fault
+    world.driver.fault = on(CompleteUpload, Refused("NoSuchUpload"))
     with pytest.raises(ZeroRenameError, match="is lost") as caught:
         world.commit(opened, result)
     assert caught.value.key == result.files[0].key
@@ -337,13 +327,7 @@ class TestOpenJobs:
         world = World(MemoryStore(behaviour=Behaviour(server_name="VERSITYGW")))
         first = world.open(max_duration=100.0)
         result = world.write(first, DAY1)
-
-        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-            if isinstance(request, Delete) and "/open/" in request.key:
-                raise Crash
-            return apply(request)
-
-        world.driver.fault = fault
+        world.driver.fault = on(Delete, Crash, "/open/")
         end = world.commit if verdict is Verdict.COMMIT else world.abort
         with pytest.raises(Crash):
             end(first, result)
@@ -372,12 +356,8 @@ class TestBeforeThereIsATable:
         """A writer killed between its open record and table.json, on a store never probed."""
         world = World(MemoryStore(behaviour=Behaviour(lists_uploads=False)))
 
-        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-            if isinstance(request, CompleteUpload):
-                raise Crash  # Within the probe: its upload stays.
-            return apply(request)
-
-        world.driver.fault = fault
+        # Within the probe: its upload stays.
+        world.driver.fault = on(CompleteUpload, Crash)
         with pytest.raises(Crash):
             world.open()
         other = World(world.store)
@@ -572,13 +552,7 @@ class TestOnce:
         world = World()
         opened = world.open(once="run")
         result = world.write(opened, DAY1)
-
-        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-            if isinstance(request, Put) and "/jobs/" in request.key:
-                raise Crash
-            return apply(request)
-
-        world.driver.fault = fault
+        world.driver.fault = on(Put, Crash, "/jobs/")
         with pytest.raises(Crash):
             world.commit(opened, result)
         once = world.store.objects[ROOT.once_key("run")].body
@@ -780,13 +754,7 @@ def test_jobs_stay_open_where_the_uploads_cannot_be_listed() -> None:
     world = World()
     world.load(DAY1)
     jobs = sorted(world.open().job for _ in range(2))
-
-    def fault(request: Any, apply: Any) -> Any:
-        if isinstance(request, ListUploads):
-            raise StoreRefusedError("AccessDenied")
-        return apply(request)
-
-    world.driver.fault = fault
+    world.driver.fault = on(ListUploads, StoreRefusedError("AccessDenied"))
     found = world.recover(patience=0.0)
     assert [(it.job, it.outcome, it.lasting) for it in found] == [
         (job, "failed", True) for job in jobs

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+from support.faults import Crash, on
 from support.faulty_server import FaultyServer, Received, Reply, s3_error
 from support.memory_store import Behaviour, ManualClock, MemoryStore
-from support.protocol import DAY1, DAY2, ROOT, Crash, World, die_before_applying
+from support.protocol import DAY1, DAY2, ROOT, World, die_before_applying
 from zero_rename import JobSpec, Table
 from zero_rename.cli import app
 from zero_rename.committer import (
@@ -245,13 +246,7 @@ class TestRepair:
         """The head has moved: that partition's files are no longer looked for."""
         world, opened, _ = damaged(count=0)
         applied = World(world.store)
-
-        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-            if isinstance(request, Put) and request.key.endswith("_SUCCESS"):
-                raise Crash
-            return apply(request)
-
-        applied.driver.fault = fault
+        applied.driver.fault = on(Put, Crash, "_SUCCESS")
         with pytest.raises(Crash):
             applied.recover()
         for key in world.listed(DAY1):
@@ -363,11 +358,7 @@ class TestLost:
         opened = world.open()
         result = world.write(opened, DAY1)
         die_before_applying(world, opened, result)
-
-        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-            return Unknown("500") if isinstance(request, CompleteUpload) else apply(request)
-
-        world.driver.fault = fault
+        world.driver.fault = on(CompleteUpload, Unknown("500"))
         (recovered,) = world.recover()
         assert "Nothing is lost" in recovered.detail
         world.driver.fault = None
@@ -567,13 +558,7 @@ class TestDoctor:
     def test_tells_rights_one_by_one(self, kind: type, right: str) -> None:
         world = World()
         world.load(DAY1)
-
-        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-            if isinstance(request, kind):
-                raise StoreRefusedError("The store refused it.", lacks_right=True)
-            return apply(request)
-
-        world.driver.fault = fault
+        world.driver.fault = on(kind, StoreRefusedError("The store refused it.", lacks_right=True))
         assert complaints(world)["right missing"].subject == right
 
     def test_names_records_that_cannot_be_read(self) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from support.faults import Crash, on
 from support.memory_store import ManualClock, MemoryStore
-from support.protocol import DAY1, ROOT, Crash, World
+from support.protocol import DAY1, ROOT, World
 from zero_rename.committer import (
     CommitConflictError,
     InvalidInputError,
@@ -301,13 +302,7 @@ def test_a_report_names_who_is_about_to_change_a_partition(world: World) -> None
         world.load(DAY1)
     opened = world.open()
     result = world.write(opened, DAY1)
-
-    def dies(request: Any, apply: Callable[[Any], Any]) -> Any:
-        if isinstance(request, Put) and request.key == ROOT.decision_key(opened.job):
-            raise Crash
-        return apply(request)
-
-    world.driver.fault = dies
+    world.driver.fault = on(Put, Crash, ROOT.decision_key(opened.job))
     with pytest.raises(Crash):
         world.commit(opened, result)
     world.driver.fault = None

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from support.faults import Crash
 from support.memory_store import Behaviour, Fault, ManualClock, MemoryDriver, MemoryStore
-from support.protocol import DAY1, DAY2, ROOT, Crash, World, die_before_applying
+from support.protocol import DAY1, DAY2, ROOT, World, die_before_applying
 from zero_rename.committer.errors import InvalidInputError, JobFencedError
 from zero_rename.committer.format.job_spec import Coordination
 from zero_rename.committer.format.layout import TableRoot

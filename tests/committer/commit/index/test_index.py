@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.faults import Crash, on
 from support.memory_store import MemoryStore
 from support.protocol import (
     DAY1,
     DAY2,
     ROOT,
     SCHEMA,
-    Crash,
     World,
     die_before_applying,
 )
@@ -233,13 +233,7 @@ class TestWriting:
     ) -> None:
         world = World()
         world.load(*DAYS)
-
-        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-            if isinstance(request, Put) and ROOT.index_parts_prefix in request.key:
-                raise StoreRefusedError("AccessDenied")
-            return apply(request)
-
-        world.driver.fault = fault
+        world.driver.fault = on(Put, StoreRefusedError("AccessDenied"), ROOT.index_parts_prefix)
         world.load(DAY2)
         assert len(world.jobs_of(DAY2)) == 1
         world.assert_clean()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from support.faults import on
 from support.memory_store import ManualClock, MemoryStore
 from support.protocol import DAY1, DAY2, ROOT, World
 from zero_rename.committer import InvalidInputError
@@ -150,11 +151,7 @@ class TestSettling:
         world = world.with_context(limits=Limits(files_per_object=1))
         report = world.load(DAY1, DAY2)
         clock.advance(8 * DAY)
-
-        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-            return Unknown("500") if isinstance(request, DeleteMany) else apply(request)
-
-        world.driver.fault = fault
+        world.driver.fault = on(DeleteMany, Unknown("500"))
         assert len(collect(world).failed) == 2
         world.driver.fault = None
         clock.advance(8 * DAY)
