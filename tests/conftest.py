@@ -30,12 +30,13 @@ descriptions.read_once()
 # A run begun in the background ignores Ctrl-C, and so would what tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-#: Servers for a whole run; which worker runs what; the one Spark session of a worker; how far the
-#: simulation went, printed below the results.
+#: Servers for a whole run; which worker runs what; the one Spark session of a worker; the wheel of
+#: a run; how far the simulation went, printed below the results.
 pytest_plugins = (
     "support.shared_servers",
     "support.shares",
     "support.spark",
+    "support.wheel",
     "simulation.summary",
 )
 _numbers = itertools.count(1)

@@ -16,10 +16,7 @@ from typing import Any
 import pytest
 
 from support.waiting import STUCK
-from support.wheel import wheel
 from zero_rename.provider import get_provider_info
-
-__all__ = ["wheel"]
 
 ROOT = Path(__file__).resolve().parent.parent
 DISTRIBUTION = "airflow-provider-zero-rename"

@@ -13,9 +13,9 @@ from support.dagster_flights import EXAMPLE
 from support.flights import flights_csv, rows_of
 from support.moto_server import S3Server
 from support.waiting import STUCK
-from support.wheel import environment, wheel
+from support.wheel import environment
 
-__all__ = ["flights_csv", "wheel"]
+__all__ = ["flights_csv"]
 
 _PROGRAM = """
 import importlib.util, json

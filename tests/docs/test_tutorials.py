@@ -13,11 +13,8 @@ from conftest import Bucket
 from support.doc_examples import examples
 from support.moto_server import S3Server
 from support.newcomer import Newcomer, airflow_variables
-from support.wheel import wheel
 from tools.server_process import free_port
 from zero_rename import JobSpec, Table
-
-__all__ = ["wheel"]
 
 PAGES = Path(__file__).resolve().parents[2] / "docs"
 TUTORIALS = PAGES / "tutorials"

@@ -20,10 +20,8 @@ import pytest
 from support.airflow import Tables, connection_variable, migrate
 from support.moto_server import SECRET_KEY
 from support.waiting import STUCK
-from support.wheel import borrow_bytecode, wheel
+from support.wheel import borrow_bytecode
 from tools.bootstrap import LOCK, cache_dir
-
-__all__ = ["wheel"]
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]

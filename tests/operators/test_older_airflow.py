@@ -16,10 +16,7 @@ import pytest
 from support.moto_server import S3Server
 from support.older_python import older_python
 from support.waiting import STUCK
-from support.wheel import wheel
 from tools.environments import OLDER_AIRFLOW, migrated_database
-
-__all__ = ["wheel"]
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 HERE = Path(__file__).resolve().parent

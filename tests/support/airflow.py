@@ -7,7 +7,6 @@ before the first import of Airflow, which is why the folders' conftest.py import
 from __future__ import annotations
 
 import atexit
-import fcntl
 import importlib.metadata
 import json
 import os
@@ -45,7 +44,7 @@ os.environ.update(SETTINGS)
 
 from airflow.sdk.execution_time.context import OutletEventAccessors  # noqa: E402
 
-from support.shared_servers import RUN_FOLDER  # noqa: E402
+from support.shared_servers import made_once  # noqa: E402
 from support.waiting import STUCK  # noqa: E402
 from zero_rename.committer import JobSpec  # noqa: E402
 from zero_rename.committer.commit.commit import commit_job  # noqa: E402
@@ -56,6 +55,12 @@ from zero_rename.provider import table_watch  # noqa: E402
 from zero_rename.provider.hooks import ZeroRenameHook  # noqa: E402
 
 
+def _migrated(made: Path) -> None:
+    command = [sys.executable, "-m", "airflow", "db", "migrate"]
+    subprocess.run(command, env=os.environ, check=True, capture_output=True, timeout=STUCK)
+    shutil.copy(HOME / "airflow.db", made)
+
+
 @cache
 def migrate() -> Path:
     """Give the home a database: a copy of the one that is made once a run, for all its workers.
@@ -63,15 +68,7 @@ def migrate() -> Path:
     :return: the home.
     """
     (HOME / "dags").mkdir(exist_ok=True)
-    made = Path(os.environ[RUN_FOLDER], "airflow.db")
-    with made.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not made.exists():
-            command = [sys.executable, "-m", "airflow", "db", "migrate"]
-            subprocess.run(command, env=os.environ, check=True, capture_output=True, timeout=STUCK)
-            shutil.copy(HOME / "airflow.db", made)
-        else:
-            shutil.copy(made, HOME / "airflow.db")
+    shutil.copy(made_once("airflow.db", _migrated), HOME / "airflow.db")
     return HOME
 
 

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +102,18 @@ def shared_server(config: pytest.Config, name: str) -> Server:
         if in_ci():
             pytest.fail(str(error))
         pytest.skip(f"{_LACKS}: {error}")
+
+
+def made_once(name: str, make: Callable[[Path], None]) -> Path:
+    """A file or folder of the run, made at the path that is given by the first who asks for it."""
+    path = Path(os.environ[RUN_FOLDER], name)
+    with path.with_name(f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            part = path.with_name(f"{name}.part")
+            make(part)
+            part.rename(path)
+    return path
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -2,7 +2,7 @@
 
 A plugin of ``tests/conftest.py``. Tests that share a Spark session lie in a few large shares, so
 that each JVM is started once or twice a run and not once a worker; they begin first, since what
-begins last is waited for. The rest is handed out by class and module.
+begins last is waited for. The rest is handed out by class and module, or test by test.
 """
 
 from __future__ import annotations
@@ -27,8 +27,16 @@ _SHARES = {
 _FIRST = (
     *_SHARES,
     "spark/saving/test_older_spark.py",
-    *("torture", "simulation", "demo/test_airflow.py", "operators", "example_dags", "provider"),
-    *("tools/test_s3_servers.py", "test_imports.py", "test_packaging.py", "demo"),
+    *("docs/test_tutorials.py", "torture", "walk", "simulation", "demo/test_airflow.py"),
+    *("operators", "example_dags", "dagster_integration", "provider"),
+    *("test_imports.py", "test_packaging.py", "demo"),
+)
+#: Modules of long tests that share nothing: each test goes to whichever worker is free.
+_APART = (
+    "docs/test_tutorials.py",
+    "walk/",
+    "simulation/test_simulation.py",
+    "torture/test_kills.py",
 )
 
 
@@ -51,6 +59,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             path = nodeid.removeprefix("tests/")
             shares = (share for begin, share in _SHARES.items() if path.startswith(begin))
-            return next(shares, None) or super()._split_scope(nodeid)
+            own = path if path.startswith(_APART) else super()._split_scope(nodeid)
+            return next(shares, own)
 
     return SharesScheduling(config, log)

@@ -1,4 +1,7 @@
-"""The distribution as users install it: a wheel, and environments that have it and no checkout."""
+"""The distribution as users install it: a wheel, and environments that have it and no checkout.
+
+A plugin of ``tests/conftest.py``.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,22 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from support.shared_servers import made_once
+
 ROOT = Path(__file__).resolve().parents[2]
 DISTRIBUTION = "airflow-provider-zero-rename"
 
 
 @pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel that this checkout makes."""
-    return build_wheel(tmp_path_factory.mktemp("wheel"))
+def wheel() -> Path:
+    """The wheel that this checkout makes, once a run for all workers."""
+
+    def made(folder: Path) -> None:
+        folder.mkdir()
+        build_wheel(folder)
+
+    [wheel] = made_once("wheel", made).glob("*.whl")
+    return wheel
 
 
 def build_wheel(folder: Path) -> Path:

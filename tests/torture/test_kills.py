@@ -13,8 +13,6 @@ from torture.servers import Store
 
 SEED = 7
 ALL = tuple(Phase)[1:]
-#: Where no real store is at hand.
-THREE = (Phase.WRITING, Phase.CLAIMING, Phase.APPLYING)
 
 
 def torture(store: Store, proxy: Proxy, bucket: str, aims: tuple[Phase, ...]) -> Torture:
@@ -26,13 +24,7 @@ def assert_good(summary: Summary, kills: int) -> None:
     assert summary.kills.total() == kills
 
 
-def test_plain_jobs(store: Store, proxy: Proxy, s3_bucket: Any) -> None:
-    summary = torture(store, proxy, s3_bucket.name, THREE).run(len(THREE), spark=lambda _: False)
-    assert_good(summary, len(THREE))
-    assert {fate for _, fate in summary.fates} >= {"committed", "aborted"}
-
-
-def test_plain_jobs_on_a_real_store(atomic_store: Store) -> None:
+def test_plain_jobs(atomic_store: Store) -> None:
     """Conformance: no row of a committed job is lost or doubled, none of another is visible,
     and recovery by another process leaves nothing behind."""
     bucket = f"kills-{uuid.uuid4().hex}"

@@ -191,7 +191,7 @@ MUTANTS = (
         "    yield from All(tuple(release_claim(context, slot, job) for slot in slots))\n",
         "",
         ("append", "recover"),
-        3,
+        22,
     ),
     Mutant(
         "a commit decision is said to be refused after an unanswered request",

@@ -11,10 +11,7 @@ import pytest
 from support.moto_server import S3Server
 from support.older_python import older_python
 from support.spark_elsewhere import KEPT, LOADING, SAVING, passed_elsewhere
-from support.wheel import wheel
 from tools.environments import OLDER_SPARK
-
-__all__ = ["wheel"]
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 #: Set by `make test-older-spark`: every test of these modules runs there.

@@ -13,11 +13,8 @@ import pytest
 
 from support.moto_server import S3Server
 from support.spark_elsewhere import FORMAT, KEPT, LOADING, SAVING, passed_elsewhere
-from support.wheel import wheel
 from tools.environments import SPARK_4_0, SPARK_4_1
 from tools.pinned_environment import PinnedEnvironment
-
-__all__ = ["wheel"]
 
 pytestmark = [
     pytest.mark.spark,
