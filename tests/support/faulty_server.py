@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import http.client
+import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from support.waiting import STUCK
@@ -48,10 +49,15 @@ def s3_error(status: int, code: str) -> Reply:
 
 
 Answer = Callable[[Received, Callable[[], Reply]], Reply]
+#: Headers that concern one connection only, or that are made anew.
+_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "expect"}
 
 
 class FaultyServer:
     """Serves while it is entered.
+
+    Requests are passed on as they are, and answers come back so, ``Host``, ``Server`` and ``Date``
+    included: signatures stay valid, and the client sees the store it is on.
 
     :param answer: called with each request and what passes it on to ``upstream``.
     :param upstream: the URL of a real server.
@@ -59,44 +65,41 @@ class FaultyServer:
 
     def __init__(self, answer: Answer, upstream: str | None = None) -> None:
         self._answer = answer
-        self._upstream = upstream
+        self._upstream = urlsplit(upstream or "")
+        self._idle: queue.LifoQueue[http.client.HTTPConnection] = queue.LifoQueue()
         self.received: list[Received] = []
         server = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+            wbufsize = -1  # One packet for head and body of an answer.
 
             def _serve(self) -> None:
-                length = int(self.headers.get("Content-Length") or 0)
-                headers = {name.lower(): value for name, value in self.headers.items()}
-                body = self.rfile.read(length)
-                got = Received(self.command, self.path, headers, body, self.client_address[1])
-                server.received.append(got)
-                reply = server._answer(got, lambda: server._pass_on(got))
-                if reply.status == 0:
-                    self.close_connection = True
-                    return
-                if "Server" in reply.headers:
-                    self.send_response_only(reply.status)  # Without a name and date of its own.
-                else:
-                    self.send_response(reply.status)
-                sent = {"Content-Length": str(len(reply.body)), **reply.headers}
-                for name, value in sent.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                if self.command != "HEAD":
-                    self.wfile.write(reply.body)
+                server._handle(self)
 
             do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _serve
+
+            def handle_expect_100(self) -> bool:
+                answered = super().handle_expect_100()
+                # Java's client sends no body before it has seen this, or a second has passed.
+                self.wfile.flush()
+                return answered
 
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._http.daemon_threads = True
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+            request_queue_size = 128
+
+            def handle_error(self, request: object, client_address: object) -> None:
+                pass  # The client is gone.
+
+        self._http = Server(("127.0.0.1", 0), Handler)
         self.endpoint = f"http://127.0.0.1:{self._http.server_port}"
 
-    def __enter__(self) -> FaultyServer:
+    def __enter__(self) -> Self:
         threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True).start()
         return self
 
@@ -104,19 +107,54 @@ class FaultyServer:
         self._http.shutdown()
         self._http.server_close()
 
+    def _handle(self, handler: BaseHTTPRequestHandler) -> None:
+        length = int(handler.headers.get("Content-Length") or 0)
+        headers = {name.lower(): value for name, value in handler.headers.items()}
+        body = handler.rfile.read(length)
+        if len(body) < length:
+            # The client was killed in the middle: no store carries such a request out.
+            handler.close_connection = True
+            return
+        port = handler.client_address[1]
+        got = Received(handler.command, handler.path, headers, body, port)
+        self._note(got)
+        reply = self._answer(got, lambda: self._pass_on(got))
+        if reply.status == 0:
+            handler.close_connection = True
+            return
+        if "Server" in reply.headers:
+            handler.send_response_only(reply.status)  # Without a name and date of its own.
+        else:
+            handler.send_response(reply.status)
+        for name, value in {"Content-Length": str(len(reply.body)), **reply.headers}.items():
+            handler.send_header(name, value)
+        handler.end_headers()
+        if handler.command != "HEAD":
+            handler.wfile.write(reply.body)
+
+    def _note(self, got: Received) -> None:
+        self.received.append(got)
+
     def _pass_on(self, got: Received) -> Reply:
-        assert self._upstream is not None
-        to = urlsplit(self._upstream)
-        connection = http.client.HTTPConnection(to.hostname or "", to.port, timeout=STUCK)
-        headers = {name: value for name, value in got.headers.items() if name != "expect"}
-        connection.request(got.method, got.path, got.body, headers)
+        try:
+            connection = self._idle.get_nowait()
+        except queue.Empty:
+            host, port = self._upstream.hostname, self._upstream.port
+            connection = http.client.HTTPConnection(host or "", port, timeout=STUCK)
+        connection.putrequest(got.method, got.path, True, True)
+        sent = {name: value for name, value in got.headers.items() if name not in _HOP}
+        for name, value in {**sent, "Content-Length": str(len(got.body))}.items():
+            connection.putheader(name, value)
+        connection.endheaders(got.body)
         answer = connection.getresponse()
         body = answer.read()
-        drop = {"transfer-encoding", "connection", "content-length", "date", "server"}
-        kept = {name: value for name, value in answer.getheaders() if name.lower() not in drop}
+        kept = {name: value for name, value in answer.getheaders() if name.lower() not in _HOP}
         if got.method == "HEAD":
             kept["Content-Length"] = answer.getheader("Content-Length") or "0"
-        connection.close()
+        if answer.will_close:
+            connection.close()
+        else:
+            self._idle.put(connection)
         return Reply(answer.status, body, kept)
 
 

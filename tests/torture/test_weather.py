@@ -6,11 +6,12 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from torture.proxy import Answer, Proxy, Seen
+from torture.proxy import Proxy, Seen
 from torture.servers import Store
 from torture.storms import completes, decides, rows_of
-from torture.weather import Outage, Throttling, s3_error
+from torture.weather import Outage, Throttling
 
+from support.faulty_server import Reply, s3_error
 from zero_rename import FileOptions, Table
 from zero_rename.committer import (
     CommitStateUnknownError,
@@ -123,7 +124,7 @@ def test_a_store_that_throttles_gets_fewer_requests_at_once(
     under_way = most_answered = 0
     lock = threading.Lock()
 
-    def weather(seen: Seen, carry_out: Callable[[], Answer]) -> Answer:
+    def weather(seen: Seen, carry_out: Callable[[], Reply]) -> Reply:
         nonlocal under_way, most_answered
         with lock:
             under_way += 1

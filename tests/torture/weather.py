@@ -8,27 +8,17 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from email.utils import formatdate
 from random import Random
 
-from torture.proxy import Answer, Seen
+from torture.proxy import Seen
+
+from support.faulty_server import DROPPED, Reply, s3_error
 
 #: Of the requests that are throttled so many per cent were carried out all the same: what a proxy
 #: or a store in the middle of its work answers.
 _CARRIED_OUT = 25
 #: Seconds that a request's date may be off, as S3 has it.
 _MOST_SKEW = 15 * 60
-
-
-def s3_error(status: int, code: str) -> Answer:
-    """An S3 error document, dated as a store dates its answers."""
-    body = f"<Error><Code>{code}</Code><Message>weather</Message></Error>".encode()
-    headers = [
-        ("Content-Type", "application/xml"),
-        ("Content-Length", str(len(body))),
-        ("Date", formatdate(time.time(), usegmt=True)),
-    ]
-    return status, headers, body
 
 
 @dataclass
@@ -47,7 +37,7 @@ class Throttling:
         self._random = Random(self.seed)
         self._lock = threading.Lock()
 
-    def __call__(self, seen: Seen, carry_out: Callable[[], Answer]) -> Answer | None:
+    def __call__(self, seen: Seen, carry_out: Callable[[], Reply]) -> Reply:
         with self._lock:
             struck = self._random.random() < self.share
             late = self._random.randrange(100) < _CARRIED_OUT
@@ -79,7 +69,7 @@ class Outage:
         self._lock = threading.Lock()
         self._until: float | None = None
 
-    def __call__(self, seen: Seen, carry_out: Callable[[], Answer]) -> Answer | None:
+    def __call__(self, seen: Seen, carry_out: Callable[[], Reply]) -> Reply:
         with self._lock:
             if self._until is None and self.begins(seen):
                 self._until = time.monotonic() + self.seconds
@@ -89,7 +79,7 @@ class Outage:
             return carry_out()
         if self.silent:
             time.sleep(left)
-        return None
+        return DROPPED
 
 
 @dataclass
@@ -98,7 +88,7 @@ class StrictClock:
 
     refused: int = 0
 
-    def __call__(self, seen: Seen, carry_out: Callable[[], Answer]) -> Answer | None:
+    def __call__(self, seen: Seen, carry_out: Callable[[], Reply]) -> Reply:
         if seen.dated:
             dated = datetime.strptime(seen.dated, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
             if abs(dated.timestamp() - time.time()) > _MOST_SKEW:
