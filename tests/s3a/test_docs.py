@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 
-from support.s3a_docs import DOCUMENT, updated
+from docs.extensions.tables import S3A, updated
 from zero_rename.s3a.checks import CHECKS
 from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
 
 
 def test_the_tables_are_up_to_date() -> None:
-    text = DOCUMENT.read_text("utf-8")
-    assert updated(text) == text
+    assert updated(S3A) == S3A.read_text("utf-8")
 
 
 def test_nothing_is_left_out() -> None:
-    text = DOCUMENT.read_text("utf-8")
+    text = S3A.read_text("utf-8")
     documented = re.findall(r"\*\*`([a-z0-9-]+)`\*\* \((\w+);", text)
     assert documented == [(check.id, check.severity) for check in CHECKS]
     for committer in Committer:

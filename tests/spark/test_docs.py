@@ -7,17 +7,16 @@ from typing import Any
 
 import pytest
 
+from docs.extensions.tables import SPARK, updated
 from support.doc_examples import examples
-from support.spark_docs import DOCUMENT, updated
 from zero_rename.committer import Table
 from zero_rename.spark import save
 
-EXAMPLES = examples(DOCUMENT)
+EXAMPLES = examples(SPARK)
 
 
 def test_the_option_tables_are_up_to_date() -> None:
-    text = DOCUMENT.read_text("utf-8")
-    assert updated(text) == text
+    assert updated(SPARK) == SPARK.read_text("utf-8")
 
 
 @pytest.mark.spark

@@ -3,7 +3,7 @@ asked."""
 
 from __future__ import annotations
 
-from support.stores_docs import DOCUMENT, page, row
+from docs.extensions.stores import DOCUMENT, page, row
 from zero_rename.committer.format.records.store_facts import StoreFacts
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from support import conformance
-from support.conformance import ITEMS, Side
+from docs.extensions import conformance
+from docs.extensions.conformance import ITEMS, Side
 
 
 def test_the_document_is_up_to_date() -> None:
-    """Write it anew: python tests/support/conformance.py > docs/conformance.md"""
+    """Write it anew: python -m docs.extensions.conformance > docs/conformance.md"""
     assert conformance.DOCUMENT.read_text("utf-8") == conformance.document()
 
 

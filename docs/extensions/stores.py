@@ -1,6 +1,6 @@
 """docs/stores.md: what each store keeps, by the probe that a table's first job sends to it.
 
-``PYTHONPATH=tests:. python tests/support/stores_docs.py > docs/stores.md`` asks moto, S3Mock and
+``PYTHONPATH=tests python -m docs.extensions.stores > docs/stores.md`` asks moto, S3Mock and
 Ceph, and MinIO and versitygw where they are on PATH. A store that cannot be started here keeps the
 row that the page has of it, where it was asked before; others have rows by their documentation.
 """
@@ -23,7 +23,7 @@ from zero_rename.committer.format.layout import TableRoot, new_write_id
 from zero_rename.committer.format.records.store_facts import StoreFacts
 from zero_rename.committer.store.driver import connect
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "stores.md"
+DOCUMENT = Path(__file__).resolve().parents[1] / "stores.md"
 ASKED = ("moto", "s3mock", "ceph", "minio", "versitygw")
 
 
@@ -93,7 +93,7 @@ _HEAD = """\
 
 What each store keeps of what the protocol asks for, as the probe finds it that a table's first job
 sends, and that `zero-rename doctor` sends again; else by documentation or source. Written by
-`PYTHONPATH=tests:. python tests/support/stores_docs.py > docs/stores.md`.
+`PYTHONPATH=tests python -m docs.extensions.stores > docs/stores.md`.
 """
 _TAIL = """\
 What a request gets where the store is throttled, away or full: [protocol.md](protocol.md#weather).

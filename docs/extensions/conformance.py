@@ -1,6 +1,6 @@
 """docs/conformance.md: what Hadoop's own tests ask of a committer, and which tests of ours ask it.
 
-``python tests/support/conformance.py > docs/conformance.md`` writes it anew; the items are in
+``python -m docs.extensions.conformance > docs/conformance.md`` writes it anew; the items are in
 conformance.toml. A test covers an item by naming its number in its docstring or in a comment:
 "Conformance 15, 16" says that it asks it of the native committer, "S3A conformance 15, 16" that it
 asks it of Hadoop's S3A committers as this project configures them, or of what checks, verifies
@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parent.parent
-DOCUMENT = TESTS.parent / "docs" / "conformance.md"
+DOCUMENT = Path(__file__).resolve().parents[1] / "conformance.md"
+TESTS = DOCUMENT.parents[1] / "tests"
 _NAMED = re.compile(
     r"\b(S3A )?conformance(?: items?)? (\d+(?:(?:, and |, | and )\d+)*)", re.IGNORECASE
 )
@@ -85,8 +85,8 @@ project that ask the same: of the native committer, and of Hadoop's S3A committe
 configures them, with what checks, verifies and recovers their jobs. Tests in `s3a/real/` run
 Hadoop's own code, from its released jars on a real S3 server; the others ask it of ours, on the
 records that Hadoop's code writes. The numbers are those under which this project keeps the list;
-gaps mean nothing. Written by `python tests/support/conformance.py`; a test sees that it is up to
-date.
+gaps mean nothing. Written by `python -m docs.extensions.conformance`; a test sees that it is up
+to date.
 """
 
 Covered = dict[Side, dict[int, list[str]]]

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from zero_rename import Table
 from zero_rename.cli import app
 
-PAGE = Path(__file__).resolve().parent.parent / "docs/catalogs.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs/catalogs.md"
 FLIGHTS = pa.table(
     {
         "day": ["2013-01-01", "2013-01-01", "2013-01-02"],

@@ -12,7 +12,7 @@ from conftest import Bucket
 
 from zero_rename import Table
 
-PAGE = Path(__file__).resolve().parent.parent / "docs/schema-evolution.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs/schema-evolution.md"
 
 
 def test_the_examples_for_plain_python_run(

@@ -1,0 +1,59 @@
+"""The tables in docs/spark.md and docs/s3a.md: options and settings, as the code has them.
+
+``python -m docs.extensions.tables`` writes them anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
+from zero_rename.spark.option_table import markdown
+from zero_rename.spark.options import ReaderOptions, WriterOptions
+
+_DOCS = Path(__file__).resolve().parents[1]
+SPARK, S3A = _DOCS / "spark.md", _DOCS / "s3a.md"
+
+
+def updated(document: Path) -> str:
+    """A page with what the code has now between its marks."""
+    text = document.read_text("utf-8")
+    for name, table in _TABLES[document].items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+        head, rest = text.split(begin)
+        text = f"{head}{begin}{table()}\n{end}{rest.split(end)[1]}"
+    return text
+
+
+def _settings() -> str:
+    """One row per key, one column per committer; class names without their packages."""
+    rendered = {committer: S3ASettings(committer).spark_conf() for committer in Committer}
+    keys = sorted({key for conf in rendered.values() for key in conf})
+    rows = [(f"`{key}`", *(_code(conf.get(key, "")) for conf in rendered.values())) for key in keys]
+    return _table(("setting", *Committer), rows)
+
+
+def _code(value: str) -> str:
+    short = value.rpartition(".")[2] if value.startswith("org.apache.") else value
+    return f"`{short}`" if value else ""
+
+
+def _table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    lines = [f"| {' | '.join(columns)} |"]
+    lines.append("|" + "---|" * (lines[0].count("|") - 1))
+    lines += [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join(lines)
+
+
+_TABLES = {
+    SPARK: {
+        "options for writing": lambda: markdown(WriterOptions),
+        "options for reading": lambda: markdown(ReaderOptions),
+    },
+    S3A: {"settings": _settings},
+}
+
+if __name__ == "__main__":
+    for page in _TABLES:
+        page.write_text(updated(page), "utf-8")
