@@ -25,7 +25,6 @@ from zero_rename.committer import (
     VerificationError,
 )
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
-from zero_rename.orchestration.s3a import tries as tries_module
 from zero_rename.s3a.runs import ledger, try_record
 from zero_rename.s3a.runs.try_record import Known, TryRecord
 from zero_rename.sensors.success_manifest import SuccessManifestSensor
@@ -384,18 +383,6 @@ class TestTries:
         report = run(operator(tables), try_number=2)
         assert (report["repeated"], report["files"], report["partition"]) == (True, 1, "day=1")
         assert (len(spark.calls()), rows(tables)) == (1, ["1"])
-
-    def test_one_that_was_killed_a_moment_ago(
-        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Waited for, until it is known not to send another heartbeat."""
-        monkeypatch.setenv("TEST_STAGE", "begun")
-        killed(operator(tables))
-        monkeypatch.setattr(try_record, "HEARTBEAT_TIMEOUT", 3.0)
-        monkeypatch.setattr(tries_module, "_LOOK_EVERY", 0.2)
-        monkeypatch.setenv("TEST_STAGE", "written")
-        assert run(operator(tables), try_number=2)["repeated"] is False
-        assert (len(spark.calls()), rows(tables)) == (2, ["2"])
 
     @pytest.mark.parametrize("fails", [True, False])
     def test_a_try_that_left_nothing(

@@ -102,7 +102,6 @@ def test_what_the_service_is_asked_to_run(service: Service, tables: Tables) -> N
     assert not any(secret in text for secret in (ACCESS_KEY, SECRET_KEY, "an-id", "a-secret"))
 
 
-@pytest.mark.parametrize("service", ["EmrSteps"], indirect=True)
 @pytest.mark.parametrize(
     ("words", "in_cluster"),
     [
@@ -115,15 +114,19 @@ def test_what_the_service_is_asked_to_run(service: Service, tables: Tables) -> N
         (["--name", "x", "j.py", "--deploy-mode=cluster"], False),
     ],
 )
-def test_a_driver_on_the_cluster_has_a_variable(
-    service: Service, words: list[str], in_cluster: bool
-) -> None:
+def test_where_a_step_s_driver_runs(words: list[str], in_cluster: bool) -> None:
+    assert emr_steps._in_cluster_mode(["spark-submit", *words]) == in_cluster
+
+
+@pytest.mark.parametrize("service", ["EmrSteps"], indirect=True)
+@pytest.mark.parametrize("mode", ["cluster", "client"])
+def test_a_driver_on_the_cluster_has_a_variable(service: Service, mode: str) -> None:
     (step,) = service.operator(task_id="t", table="s3://b/t").steps
-    jar = {**step["HadoopJarStep"], "Args": ["spark-submit", *words]}
+    jar = {**step["HadoopJarStep"], "Args": ["spark-submit", "--deploy-mode", mode, "j.py"]}
     run(service, steps=[{**step, "HadoopJarStep": jar}])
     (request,) = service.requests
     named = {word.partition("=")[0] for word in service.words(request)}
-    assert ("spark.yarn.appMasterEnv.ZERO_RENAME_HANDOFF" in named) == in_cluster
+    assert ("spark.yarn.appMasterEnv.ZERO_RENAME_HANDOFF" in named) == (mode == "cluster")
     assert "spark.zero_rename.handoff" in named
 
 
@@ -344,8 +347,11 @@ class TestRights:
     """What ``zero-rename policy airflow`` grants, against what botocore was asked; the calls of a
     service's own are held against it in every test that has one."""
 
-    @every_service
-    @pytest.mark.parametrize("elsewhere", [False, True])
+    @pytest.mark.parametrize(
+        ("service", "elsewhere"),
+        [*((name, False) for name in SERVICES), ("EmrServerless", True)],
+        indirect=["service"],
+    )
     def test_are_enough(self, service: Service, tables: Tables, elsewhere: bool) -> None:
         location = place = None
         if elsewhere:

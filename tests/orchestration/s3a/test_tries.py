@@ -242,6 +242,15 @@ class TestWhoIsAtWork:
             Tries(run.table, ONCE, run.report, pause=goes_on).settle()
         assert len(waited) == 1
 
+    def test_one_that_was_killed_a_moment_ago(self) -> None:
+        """Waited for, until it is known not to send another heartbeat."""
+        run = Run(write(state=WRITING))
+        now = run.world.clock()
+        run.table.run(ledger.change(ROOT, run.record, lambda it, _: replace(it, beat_at=now)))
+        Tries(run.table, ONCE, run.report, pause=run.world.clock.advance).settle()
+        assert run.first().record.state == UNDONE
+        assert run.world.clock() - now >= HEARTBEAT_TIMEOUT
+
     def test_a_heartbeat_while_it_is_settled(self) -> None:
         """It is not closed over the head of an application that has just woken up."""
         run = Run(write())
