@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ..committer.errors import InvalidInputError
 from ..orchestration.runs.reports import text_table
 from ..orchestration.runs.task_run import once_key
-from ..provider.compat import asks_states
+from ..provider.compat import asks_states, states_of_tasks
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
-from ..provider.task_states import states_of_tasks
 from ..s3a.recovery.liveness import State
 from ..s3a.recovery.plan import Action, RecoveryOptions
 from ..s3a.recovery.recover import UNSETTLED, RecoveredJob, recover_jobs
