@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import tracemalloc
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -91,6 +92,37 @@ def put_marker(world: World, job: str, names: Iterable[str] = ()) -> None:
 
 def changing(world: World) -> list[Any]:
     return [request for request in world.driver.requests if isinstance(request, WRITES)]
+
+
+@contextmanager
+def dying_at(
+    world: World, kind: type, first: Callable[[Any, Any], Any] | None = None
+) -> Iterator[None]:
+    """The recovery in the block ends at its first request of a kind, once it has done that."""
+
+    def fault(request: Any, apply: Any) -> Any:
+        if not isinstance(request, kind):
+            return apply(request)
+        if first is not None:
+            first(request, apply)
+        raise KeyboardInterrupt
+
+    world.driver.fault = fault
+    with pytest.raises(KeyboardInterrupt):
+        yield
+    world.driver.fault = None
+
+
+def meanwhile(world: World, kind: type, do: Callable[[Any], object], key: str = "") -> None:
+    """Before the next request of a kind, for a key that ends so, somebody else does something."""
+
+    def fault(request: Any, apply: Any) -> Any:
+        if isinstance(request, kind) and getattr(request, "key", "").endswith(key):
+            world.driver.fault = None
+            do(request)
+        return apply(request)
+
+    world.driver.fault = fault
 
 
 class TestForward:
@@ -307,8 +339,7 @@ class TestBack:
 
     def test_because_the_caller_wants_it(self, world: World) -> None:
         halfway(world)
-        options = RecoveryOptions(apply=True, dead={JOB}, direction=Action.BACK)
-        found = recover(world, options)
+        found = recover(world, ROLL_BACK)
         assert (found.outcome, found.removed) == (JobOutcome.ROLLED_BACK, 1)
         assert world.visible() == []
 
@@ -438,14 +469,7 @@ class TestMarker:
 
     def test_it_is_not_written_over_one_that_comes_meanwhile(self, world: World) -> None:
         halfway(world)
-
-        def fault(request: Any, apply: Any) -> Any:
-            if isinstance(request, Put) and request.key.endswith("_SUCCESS"):
-                world.driver.fault = None
-                put_marker(world, OTHER)
-            return apply(request)
-
-        world.driver.fault = fault
+        meanwhile(world, Put, lambda _: put_marker(world, OTHER), "_SUCCESS")
         assert recover(world).marker == "another job's was kept"
         assert marker(world).job == OTHER
 
@@ -516,16 +540,8 @@ class TestUntrusted:
 
     def test_a_set_that_is_damaged_since_the_decision(self, world: World) -> None:
         job = halfway(world)
-
-        def fault(request: Any, apply: Any) -> Any:
-            if isinstance(request, CompleteUpload):
-                raise KeyboardInterrupt
-            return apply(request)
-
-        world.driver.fault = fault
-        with pytest.raises(KeyboardInterrupt):
+        with dying_at(world, CompleteUpload):
             recover(world)
-        world.driver.fault = None
         job.put(job.set_key(1), b"{")
         found = recover(world)
         assert found.outcome is JobOutcome.ROLLED_BACK
@@ -582,14 +598,7 @@ class TestLeft:
     def test_one_that_goes_on_while_it_is_looked_at(self, world: World) -> None:
         job = halfway(world)
         world.clock.advance(7200)
-
-        def fault(request: Any, apply: Any) -> Any:
-            if isinstance(request, Put):
-                world.driver.fault = None
-                job.task(2)
-            return apply(request)
-
-        world.driver.fault = fault
+        meanwhile(world, Put, lambda _: job.task(2))
         found = recover(world, RecoveryOptions(apply=True, force=True))
         assert found.outcome is JobOutcome.LEFT
         assert "changed while it was looked at" in found.reason
@@ -601,18 +610,13 @@ class TestLeft:
         job = halfway(world)
         world.clock.advance(7200)
 
-        def fault(request: Any, apply: Any) -> Any:
-            if isinstance(request, Put):
-                world.driver.fault = None
-                world.clock.advance(1)
-                job.put(job.tree)
-                apply(request)
-                raise KeyboardInterrupt
-            return apply(request)
+        def change_below(request: Any, apply: Any) -> None:
+            world.clock.advance(1)
+            world.store.apply(Put(job.tree, b""))
+            apply(request)
 
-        world.driver.fault = fault
         options = RecoveryOptions(apply=True, patience=3600)
-        with pytest.raises(KeyboardInterrupt):
+        with dying_at(world, Put, change_below):
             recover(world, options)
         assert recover(world, options).outcome is JobOutcome.ROLLED_FORWARD
 
@@ -747,13 +751,10 @@ class TestAnswers:
         """Its repeat finds that it cannot be whole, and takes it back."""
         halfway(world)
 
-        def fault(request: Any, apply: Any) -> Any:
-            if isinstance(request, CompleteUpload):
-                world.driver.fault = None
-                apply(AbortUpload(request.key, request.upload_id))
-            return apply(request)
+        def lose(request: Any) -> None:
+            world.store.apply(AbortUpload(request.key, request.upload_id))
 
-        world.driver.fault = fault
+        meanwhile(world, CompleteUpload, lose)
         found = recover(world)
         assert found.outcome is JobOutcome.FAILED
         assert "1 file is lost" in found.reason
@@ -787,7 +788,7 @@ class TestAnswers:
             return Done() if isinstance(request, AbortUpload) else answer
 
         world.driver.fault = fault
-        found = recover(world, RecoveryOptions(apply=True, dead={JOB}, direction=Action.BACK))
+        found = recover(world, ROLL_BACK)
         assert (found.outcome, found.removed, found.aborted) == (JobOutcome.ROLLED_BACK, 1, 3)
         assert world.visible() == []
         world.assert_clean()
@@ -899,10 +900,7 @@ class TestRecords:
         options = RecoveryOptions(apply=True, dead={JOB}, jobs={f"{JOB[:-4]}0001"})
         assert recover(world, options).outcome is JobOutcome.ROLLED_BACK
         assert len(world.driver.run(open_tries(ROOT)).known) == 1
-        assert (
-            recover(world, RecoveryOptions(apply=True, dead={JOB})).outcome
-            is JobOutcome.ROLLED_BACK
-        )
+        assert recover(world).outcome is JobOutcome.ROLLED_BACK
         assert world.driver.run(open_tries(ROOT)).known == ()
 
 
@@ -940,23 +938,13 @@ class TestDoubt:
     def test_a_recovery_that_was_interrupted_before_a_later_commit(self, world: World) -> None:
         """It had published the job; a file that went since takes the others along only if asked."""
         job = halfway(world)
-
-        def fault(request: Any, apply: Any) -> Any:
-            if isinstance(request, DeleteMany):
-                raise KeyboardInterrupt
-            return apply(request)
-
-        world.driver.fault = fault
-        with pytest.raises(KeyboardInterrupt):
+        with dying_at(world, DeleteMany):
             recover(world)
-        world.driver.fault = None
         put_marker(world, OTHER)
         world.store.apply(Delete(job.keys[0]))
         assert recover(world).outcome is JobOutcome.NEEDS_DECISION
         assert world.visible() == job.keys[1:]
-        assert (
-            recover(world, RecoveryOptions(**{**vars(DEAD), "direction": Action.BACK})).removed == 3
-        )
+        assert recover(world, ROLL_BACK).removed == 3
         world.assert_clean()
 
     @pytest.mark.parametrize("lost", [True, False])
