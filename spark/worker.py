@@ -39,7 +39,11 @@ def freeze_worker() -> None:
     was ever imported (``pyspark/daemon.py``): 40 ms with pandas, pyarrow and boto3. Does nothing in
     other processes, in a worker of one task, nor where somebody has frozen objects before.
     """
-    if in_worker() and os.environ.get("SPARK_REUSE_WORKER") and not gc.get_freeze_count():
+    from pyspark import TaskContext
+
+    # Spark before 4 does not call a worker what in_worker() goes by.
+    is_used_again = TaskContext.get() is not None and os.environ.get("SPARK_REUSE_WORKER")
+    if is_used_again and not gc.get_freeze_count():
         gc.collect()  # What is garbage now would stay for good.
         gc.freeze()
 
