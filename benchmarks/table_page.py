@@ -102,7 +102,7 @@ def loaded(days: Sequence[date]) -> None:
 
 def served_partition(table: Table, name: str) -> str:
     overview = table.overview()
-    history = table.history(name, overview.jobs)
+    history = table.partition_history(name, overview.jobs)
     return pages.partition(VISITOR, "lake", "flights", overview, history)
 
 

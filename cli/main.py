@@ -91,6 +91,35 @@ def jobs(table: Url, as_json: AsJson = False) -> None:
 
 
 @app.command()
+def history(
+    table: Url,
+    most: Annotated[int, typer.Option(help="Jobs at the most.", min=1)] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Show who changed which partition, when, and by how much: the jobs decided last."""
+    with refusals():
+        found = Table(table).history(most).to_pylist()
+    rows = [
+        (
+            it["decided_at"] and f"{it['decided_at']:%Y-%m-%d %H:%M:%S}",
+            it["job"],
+            it["verdict"] if it["change"] is None else it["change"],
+            it["partition"],
+            it["version"],
+            it["rows"],
+            it["files"],
+            it["files_removed"],
+            it["dag_id"] or it["application"],
+            it["run_id"],
+        )
+        for it in found
+    ]
+    columns = ("decided, UTC", "job", "change", "partition", "version", "rows", "files")
+    columns = (*columns, "files removed", "DAG or application", "run")
+    print_rows(as_json, columns, rows, found, "No job of this table is decided yet.")
+
+
+@app.command()
 def recover(
     table: Url,
     patience: Patience = None,

@@ -25,6 +25,7 @@ from .format.records.data_file import DataFile
 from .format.records.head import Slot
 from .format.records.success_marker import SuccessMarker
 from .format.records.table_record import TableRecord
+from .overview.history import history
 from .overview.left_overs import LeftOvers, find_left_overs
 from .overview.partition_history import PartitionHistory, look_back
 from .overview.recent_jobs import JobManifest, SeenJob, read_job_manifest
@@ -185,7 +186,20 @@ class ReadableTable:
         """
         return self.driver.run(look_over(self._context, most_jobs))
 
-    def history(self, partition: str, recent: Sequence[SeenJob] = ()) -> PartitionHistory:
+    def history(self, most_jobs: int = 100) -> pa.Table:
+        """Who changed what, when, and by how much, newest first: a row for each partition that a
+        job changed, one for a job that was aborted. Changes nothing; a request for each job.
+
+        :param most_jobs: how many of the jobs decided last.
+        :returns: ``decided_at``, ``job``, ``verdict``, ``partition``, ``change`` (append, replace
+            or adopt), ``version`` of the partition since, ``files``, ``rows``, ``bytes``,
+            ``files_removed``, and the run: ``application``, ``dag_id``, ``run_id``, ``task_id``,
+            ``try_number``, ``once``.
+        :raises TableNotFoundError: no table, and no job.
+        """
+        return self.driver.run(history(self._context, most_jobs))
+
+    def partition_history(self, partition: str, recent: Sequence[SeenJob] = ()) -> PartitionHistory:
         """The jobs that changed a partition, as far as records lead back, and what it holds.
 
         :param partition: a name as :meth:`overview` gives it.

@@ -161,7 +161,7 @@ async def _partition(visitor: VisitorDep, conn: str, table: str, partition: str)
     def look() -> str:
         asked = table_of(conn, table)
         overview = asked.overview()
-        history = asked.history(partition, overview.jobs)
+        history = asked.partition_history(partition, overview.jobs)
         return pages.partition(visitor, conn, table, overview, history)
 
     return await _read(visitor, conn, look)

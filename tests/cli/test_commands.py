@@ -120,6 +120,17 @@ def test_an_open_job_is_listed_and_recovered(table: Table, s3_bucket: Any) -> No
     assert s3_bucket.uploads() == []
 
 
+def test_history_shows_the_last_jobs_first(table: Table) -> None:
+    with table.job(DATA.schema, mode="replace", replace_partitions=["day=1"]) as job:
+        job.write(DATA.slice(0, 2))
+    first = as_json("history", table.root.url)[0]
+    assert (first["job"], first["change"], first["partition"]) == (job.job, "replace", "day=1")
+    assert (first["rows"], first["files_removed"]) == (2, 1)
+    shown = invoke("history", table.root.url, "--most", "1").stdout
+    assert str(job.job) in shown
+    assert "day=2" not in shown
+
+
 def test_purge_names_each_upload_and_why(table: Table, s3_bucket: Any) -> None:
     key = "flights/day=1/part-00000-2f9a.parquet"
     s3_bucket.client.create_multipart_upload(Bucket=s3_bucket.name, Key=key)

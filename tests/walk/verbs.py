@@ -351,7 +351,7 @@ def look_after(world: World, process: Process, operation: Operation) -> Told:
         table.survey,
         table.verify,
         table.overview,
-        lambda: table.history(names[0]),
+        lambda: table.partition_history(names[0]),
         table.conflicts,
         table.left_overs,
         table.plan_recovery,

@@ -1,0 +1,100 @@
+"""History of a table: who changed what, when, and by how much, as its decisions tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from ..commit.state.context import Context
+from ..commit.state.found_table import read_table
+from ..errors import InvalidInputError
+from ..format.layout import jobs_on_record
+from ..store.listing import list_objects
+from ..store.requests import Step
+from .recent_jobs import PartitionChange, SeenJob, recent_jobs
+
+#: A row is a partition that a job changed; of a job that changed none, the job.
+HISTORY = pa.schema(
+    [
+        ("decided_at", pa.timestamp("us", "UTC")),
+        ("job", pa.string()),
+        ("verdict", pa.string()),
+        ("partition", pa.string()),
+        ("change", pa.string()),
+        ("version", pa.int64()),
+        ("files", pa.int64()),
+        ("rows", pa.int64()),
+        ("bytes", pa.int64()),
+        ("files_removed", pa.int64()),
+        ("application", pa.string()),
+        ("dag_id", pa.string()),
+        ("run_id", pa.string()),
+        ("task_id", pa.string()),
+        ("try_number", pa.int64()),
+        ("once", pa.string()),
+    ]
+)
+
+
+def history(context: Context, most: int) -> Step[pa.Table]:
+    """The jobs that were decided last, newest first, with what each did to each partition.
+
+    One request a job, and a few listings.
+
+    :param most: jobs at the most.
+    :returns: a table of the columns of :data:`HISTORY`. Of a decision that cannot be read it has
+        the job alone, ``damaged``.
+    :raises InvalidInputError: ``most`` is below 1.
+    :raises TableNotFoundError: no table here, and no job.
+    """
+    if most < 1:
+        raise InvalidInputError(
+            f"A history of {most} jobs; nothing was read.",
+            table=context.root.url,
+            remedy="Ask for one job or more.",
+        )
+    opened = yield from list_objects(context.root.open_prefix)
+    jobs, damaged = yield from recent_jobs(context, opened.date, most)
+    if not jobs and not damaged:
+        yield from read_table(context)
+    rows = [row for job in jobs for row in _rows(job)]
+    unread = jobs_on_record(context.root.decisions_prefix, [error.key or "" for error in damaged])
+    rows += [{"job": job, "verdict": "damaged"} for job in unread]
+    return pa.Table.from_pylist(rows, schema=HISTORY)
+
+
+def _rows(job: SeenJob) -> Iterator[Mapping[str, Any]]:
+    owner = job.owner
+    told = {
+        # Nanoseconds of a float's seconds would be invented.
+        "decided_at": round(job.decided_at * 1_000_000),
+        "job": job.job,
+        "verdict": str(job.verdict),
+        "application": owner.application,
+        "dag_id": owner.dag_id,
+        "run_id": owner.run_id,
+        "task_id": owner.task_id,
+        "try_number": owner.try_number,
+        "once": job.once,
+    }
+    if not job.changes:
+        yield told
+    for change in job.changes:
+        yield {
+            **told,
+            "partition": change.partition,
+            "change": _kind(change),
+            "version": change.base_epoch + 1,
+            "files": change.files,
+            "rows": change.rows,
+            "bytes": change.bytes,
+            "files_removed": change.removed,
+        }
+
+
+def _kind(change: PartitionChange) -> str:
+    if change.replaced:
+        return "replace"
+    return "adopt" if change.adopted and not change.files else "append"
