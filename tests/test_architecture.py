@@ -92,7 +92,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
     "provider": {
         "assets": {"compat", "hooks", "table_watch"},
         "hooks": {"connection"},
-        "table_watch": {"compat", "hooks", "task_states"},
+        "table_watch": {"compat", "hooks"},
         "triggers": {"table_watch"},
         "page": {"hooks", "table_watch"},
     },
