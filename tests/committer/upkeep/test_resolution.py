@@ -159,7 +159,7 @@ class TestUndoing:
 
     def test_an_ordinary_replace(self, world: World) -> None:
         world.load(DAY1)
-        with pytest.raises(InvalidInputError, match="are gone"):
+        with pytest.raises(InvalidInputError, match="1 is gone"):
             undoing(world, world.load(DAY1, mode=Mode.REPLACE).job)
 
     @pytest.mark.parametrize("spoil", ["gone", "damaged"])
