@@ -11,7 +11,10 @@ from tools.environments import OPTIONAL_PROVIDERS
 from tools.s3_servers import in_ci
 
 #: What imports them.
-OF_THEM = ("zero_rename.operators.spark_kubernetes", "zero_rename.operators.databricks")
+OF_THEM = (
+    *("zero_rename.operators.spark_kubernetes", "zero_rename.operators.databricks"),
+    "zero_rename.provider.assets.lineage",
+)
 
 
 @pytest.fixture
