@@ -46,9 +46,10 @@ nitpicky = True
 nitpick_ignore_regex = [
     (r"py:.*", r"(?!(dagster_)?zero_rename\b).*"),
     # Types of members that only the package itself uses.
-    (r"py:class", r"zero_rename\.committer\.(records\.(marks|head)|s3|parquet\.file_writer)\..*"),
+    (r"py:class", r"zero_rename\.committer\.(store|format\.parquet\.file_writer)\..*"),
+    (r"py:class", r"zero_rename\.committer\.format\.records\.(marks|head)\..*"),
     (r"py:class", r"dagster_zero_rename\.registration\.Registration"),
-    (r"py:class", r"zero_rename\..*\.(Beats|JobOutcome|Kind|State|TableAccess|Touch|Whose)"),
+    (r"py:class", r"zero_rename\..*\.(Beats|JobOutcome|Kind|State|T|TableAccess|Touch|Whose)"),
 ]
 
 myst_enable_extensions = ["colon_fence"]
