@@ -69,7 +69,7 @@ class TestWalking:
         assert walked("1") == walked("2")
         assert make_plan(3) == make_plan(3) != make_plan(4)
 
-    @pytest.mark.parametrize("seed", [10_001_673, 10_001_957])
+    @pytest.mark.parametrize("seed", [10_001_673, 10_001_957, 50_000_368])
     def test_seeds_that_have_failed(self, seed: int) -> None:
         walk(make_plan(seed))
 

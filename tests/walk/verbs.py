@@ -364,9 +364,9 @@ def look_after(world: World, process: Process, operation: Operation) -> Told:
         lambda: table.partition_states(names),
         table.open_jobs,
     ]
-    before = len(world.oracle.commits)
+    before, alone = len(world.oracle.commits), operation.is_undisturbed and not world.late
     looks[(operation.choice * 5 + operation.number) % len(looks)]()
-    if operation.is_undisturbed and len(world.oracle.commits) != before and not world.late:
+    if alone and len(world.oracle.commits) != before:
         raise Violation("somebody who only looked has decided a job")
     return None
 
