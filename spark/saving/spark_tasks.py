@@ -39,10 +39,10 @@ def run_tasks(frame: DataFrame, opened: OpenedJob, freeze: bool) -> list[TaskRes
     session = frame.sparkSession
     names = [f"c{number}" for number in range(len(frame.columns))]
     # As the job names them: as the table does, whatever their case in the frame.
+    named = frame.toDF(*names)
     operations = Operations(session, opened.job)
     opened = replace(opened, awaited=operations.end_for_sure)
-    task = shipped_task(opened, opened.spec.schema.names, freeze)
-    written = frame.toDF(*names).mapInArrow(task, RESULTS)
+    written = named.mapInArrow(shipped_task(opened, opened.spec.schema.names, freeze), RESULTS)
     # The tasks of a union are those of its parts, one after the other. A row of no table has a
     # partitioning of its own, which no other is the same as: Spark 4.1 and later would otherwise
     # run the two as one task (spark.sql.unionOutputPartitioning).

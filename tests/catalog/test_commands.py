@@ -85,7 +85,7 @@ def test_compact(table: Table) -> None:
     )
 
 
-@pytest.mark.parametrize("size", ["0", "x", "1T", "-5M"])
+@pytest.mark.parametrize("size", ["0", "x", "1X", "-5M"])
 def test_what_is_no_size(table: Table, size: str) -> None:
     invoke("compact", table.root.url, "--target-size", size, code=2)
 

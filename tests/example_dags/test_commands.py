@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from support.airflow import migrate
+from support.airflow import migrate, partitions_of
 from support.airflow_runs import forget_runs
 
 ROOT = Path(__file__).parents[2]
@@ -111,7 +111,7 @@ def test_the_backfills_load_the_days_they_name(known_dags: None) -> None:
                 "logical_date": run.logical_date,
                 "dag_run": run,
             }
-            (partition,) = load._partitions(context)
+            (partition,) = partitions_of(load, context)
             seen.append((partition.rsplit("=")[-1], (run.conf or {}).get("csv", "")))
     assert sorted(seen) == [("1", ""), ("2", ""), ("2", "/data/mended.csv"), ("3", "")]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support.airflow import Tables, run_task, task_context
+from support.airflow import Tables, partitions_of, run_task, task_context
 from support.waiting import STUCK
 
 EXAMPLES = Path(__file__).parents[2] / "example_dags"
@@ -89,7 +89,7 @@ def test_the_load_of_a_day(dags: dict[str, Any]) -> None:
     load.render_template_fields(context)
     assert load.application_args == ["--csv", "/data/f.csv", "--day", "2013-02-01"]
     assert (load.table, load.committer) == ("flights", "magic")
-    assert load._partitions(context) == ("year=2013/month=2/day=1",)
+    assert partitions_of(load, context) == ("year=2013/month=2/day=1",)
 
 
 def test_the_purge(dags: dict[str, Any], tables: Tables) -> None:

@@ -153,6 +153,7 @@ EXHAUSTIVE = {
             writer("a", REPLACE, ONE, TWO, **UNMARKED), writer("b", REPLACE, TWO, **UNMARKED)
         ),
         RIVALS,
+        most=4 * MOST,
     ),
     "two replaces of a partition each": Scenario(
         lambda: explorer(writer("a", REPLACE, ONE), writer("b", REPLACE, TWO)), BOTH

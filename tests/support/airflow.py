@@ -11,11 +11,13 @@ import importlib.metadata
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import tomllib
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -53,12 +55,17 @@ from zero_rename.committer.format.records.decision import Decision  # noqa: E402
 from zero_rename.committer.store.requests import Put  # noqa: E402
 from zero_rename.provider import table_watch  # noqa: E402
 from zero_rename.provider.hooks import ZeroRenameHook  # noqa: E402
+from zero_rename.provider.task_context import resolve_partitions  # noqa: E402
 
 
 def _migrated(made: Path) -> None:
+    """In a home of its own: where this process has a connection to the database, what another one
+    writes stays in SQLite's log beside the file."""
     command = [sys.executable, "-m", "airflow", "db", "migrate"]
-    subprocess.run(command, env=os.environ, check=True, capture_output=True, timeout=STUCK)
-    shutil.copy(HOME / "airflow.db", made)
+    with tempfile.TemporaryDirectory() as home:
+        environment = {**os.environ, "AIRFLOW_HOME": home}
+        subprocess.run(command, env=environment, check=True, capture_output=True, timeout=STUCK)
+        shutil.copy(Path(home, "airflow.db"), made)
 
 
 @cache
@@ -68,7 +75,9 @@ def migrate() -> Path:
     :return: the home.
     """
     (HOME / "dags").mkdir(exist_ok=True)
-    shutil.copy(made_once("airflow.db", _migrated), HOME / "airflow.db")
+    made, mine = made_once("airflow.db", _migrated), HOME / "airflow.db"
+    with closing(sqlite3.connect(made)) as whole, closing(sqlite3.connect(mine)) as copy:
+        whole.backup(copy)
     return HOME
 
 
@@ -265,3 +274,9 @@ def tables(s3_bucket: Any, aws_connection: str, monkeypatch: pytest.MonkeyPatch)
     """Tables in an empty bucket; triggers have not read a connection yet."""
     monkeypatch.setattr(table_watch, "_tables", table_watch.SharedTables())
     return Tables(s3_bucket)
+
+
+def partitions_of(load: Any, context: dict[str, Any]) -> tuple[str, ...]:
+    """The partitions that a load's arguments name, in a run."""
+    said = (load.partition, load.partition_format, load.partition_timezone)
+    return resolve_partitions(context, *said)

@@ -125,7 +125,7 @@ class TestModes:
             spark.conf.unset("spark.sql.files.maxRecordsPerFile")
         one = save(rows, url)
         assert [done and done.files for done in (many, few, one)] == [13, 2, 1]
-        told = [it.message for it in caplog.records if it.name.endswith("commit_log")]
+        told = [it.getMessage() for it in caplog.records if it.name.endswith("commit_log")]
         [said] = [text for text in told if "every reader opens each" in text]
         assert "up to 13 files in a partition" in said
         assert f"zero-rename compact {url}" in said
