@@ -175,7 +175,7 @@ MUTANTS = (
         "        yield from _finish_last_job(context, opened, request, state)\n",
         "",
         ("append", "replace"),
-        147,
+        205,
     ),
     Mutant(
         "a purge aborts the uploads of open jobs",
