@@ -19,7 +19,7 @@ from ...committer.format.layout import PACKAGES
 from ...orchestration.runs.heartbeat import heartbeats
 from ...orchestration.runs.outcomes import log_what_is_left, settle_killed
 from ...orchestration.submit.job_mark import JobMark, MarkedJob
-from ...orchestration.submit.package_file import build_zip
+from ...orchestration.submit.package_file import build_zip, put_once
 from ...orchestration.submit.service_words import refuse_in_request
 from ...provider.failures import explained, final_where_refused
 from ...s3a.hadoop.settings import NATIVE
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from ...committer import Table
-    from ...committer.store.requests import Step
     from ...orchestration.runs.task_run import TaskRun
     from ...provider.hooks import ZeroRenameHook
 
@@ -288,19 +287,10 @@ def uploaded_package(
     if bucket != table.root.bucket:
         # No table: whatever is below this bucket is reached by it.
         table = Table(f"s3://{bucket}/packages", client=hook.get_conn())
-    if not table.run(_put_once(key, content)):
+    if not table.run(put_once(key, content)):
         raise OutcomeUnknownError(
             f"Whether the package is at {url} is not known; nothing was submitted.",
             remedy="Let the task be retried; or install the package where the job runs, and give "
             "ship_package=False.",
         )
     return url
-
-
-def _put_once(key: str, content: bytes) -> Step[bool]:
-    """Write an object unless it is there; whether it is there now."""
-    from ...committer.store.requests import Done, Found, Head, Put
-
-    if isinstance((yield from Head(key)), Found):
-        return True
-    return isinstance((yield from Put(key, content, content_type="application/zip")), Done)

@@ -8,8 +8,12 @@ import zipfile
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...committer.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from ...committer.store.requests import Step
 
 #: What a Spark application needs. The sub-packages for Airflow stay at home.
 _PARTS = ("committer", "s3a", "spark")
@@ -101,3 +105,12 @@ def _text(lines: list[str]) -> bytes:
 def _recorded(name: str, content: bytes) -> str:
     digest = base64.urlsafe_b64encode(sha256(content).digest()).rstrip(b"=").decode()
     return f"{name},sha256={digest},{len(content)}"
+
+
+def put_once(key: str, content: bytes) -> Step[bool]:
+    """Write an object unless it is there; whether it is there now."""
+    from ...committer.store.requests import Done, Found, Head, Put
+
+    if isinstance((yield from Head(key)), Found):
+        return True
+    return isinstance((yield from Put(key, content, content_type="application/zip")), Done)

@@ -25,7 +25,7 @@ from zero_rename.committer.store.requests import Found, Head, Step
 from zero_rename.committer.upkeep.access_policy import Role, Service, access_policy
 from zero_rename.committer.upkeep.upload_selection import Selection, UploadsPath
 from zero_rename.committer.upkeep.upload_sweep import UploadSweep
-from zero_rename.operators.loading.service_load import _put_once
+from zero_rename.orchestration.submit.package_file import put_once
 
 DATA = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})
 
@@ -141,10 +141,10 @@ def submit(table: Table, owner: Table) -> None:
     """Where there is no package, and where somebody else has put it."""
     place = {"Bucket": table.root.bucket, "Key": PACKAGE}
     owner.driver.clients.client.delete_object(**place)
-    assert table.run(_put_once(PACKAGE, b"zip"))
+    assert table.run(put_once(PACKAGE, b"zip"))
     owner.driver.clients.client.delete_object(**place)
     owner.driver.clients.client.put_object(**place, Body=b"zip")
-    assert table.run(_put_once(PACKAGE, b"zip"))
+    assert table.run(put_once(PACKAGE, b"zip"))
     write(table, owner)
 
 

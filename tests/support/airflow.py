@@ -42,6 +42,8 @@ SETTINGS = {
     "AIRFLOW__LOGGING__LOGGING_LEVEL": "INFO",
     "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
 }
+if "airflow" in sys.modules:
+    raise ImportError("A test imports Airflow before its settings, which are here.")
 os.environ.update(SETTINGS)
 
 from airflow.sdk.execution_time.context import OutletEventAccessors  # noqa: E402
