@@ -5,7 +5,7 @@ PY := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help environment setup demo docs servers s3a-jars s3a-archive older-spark older-airflow optional-providers test tests test-s3a test-older-spark other-sparks screenshots torture proof airflow-life dagster-life dagster-peers growth lint lock clean
+.PHONY: help environment setup demo docs servers s3a-jars s3a-archive older-spark older-airflow optional-providers test tests test-s3a test-older-spark other-sparks screenshots torture proof airflow-life dagster-life growth lint lock clean
 
 help:            ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## */make \1\t/p' $(MAKEFILE_LIST)
@@ -66,9 +66,6 @@ airflow-life: setup ## The examples in a whole Airflow: kills, restarts, clears,
 
 dagster-life: setup ## The examples in a whole Dagster: dg, a backfill with a hole, kills. SCENES="components backfill"
 	@PYTHONPATH=tests $(PY) -m dagster_life $(SCENES)
-
-dagster-peers: setup ## What Dagster's I/O managers for Delta and Iceberg do on empty days and retries, beside ours
-	@PYTHONPATH=tests $(PY) -m dagster_life.peers
 
 proof: setup     ## What is too long for make test; writes docs/proof.md. PARTS="simulation walk torture weather s3a airflow"
 	@PYTHONPATH=tests $(PY) -m proof $(PARTS)

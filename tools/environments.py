@@ -53,15 +53,10 @@ OPTIONAL_PROVIDERS = PinnedEnvironment(
 #: Dagster's page, daemon and ``dg``, 140 MB. They pin protobuf and graphql-core to older versions
 #: than Airflow has.
 DAGSTER_WEB = PinnedEnvironment("dagster-web", "dagster-webserver", _lock("dagster-web"))
-#: Dagster's I/O managers for Delta and Iceberg, 600 MB.
-DAGSTER_PEERS = PinnedEnvironment("dagster-peers", "dagster-iceberg", _lock("dagster-peers"))
 
 ENVIRONMENTS = {
     it.lock.stem: it
-    for it in (
-        *(OLDER_SPARK, SPARK_4_0, SPARK_4_1),
-        *(OLDER_AIRFLOW, OPTIONAL_PROVIDERS, DAGSTER_WEB, DAGSTER_PEERS),
-    )
+    for it in (OLDER_SPARK, SPARK_4_0, SPARK_4_1, OLDER_AIRFLOW, OPTIONAL_PROVIDERS, DAGSTER_WEB)
 }
 
 
