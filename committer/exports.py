@@ -42,6 +42,7 @@ from .format.job_spec import (
     OnConflict,
     OnRepeat,
     Owner,
+    SchemaMode,
     SuccessMarkers,
 )
 from .format.layout import UNPARTITIONED, TableRoot
@@ -128,6 +129,7 @@ __all__ = [
     "RepairAction",
     "Repaired",
     "RunFailure",
+    "SchemaMode",
     "SeenJob",
     "SeenPartition",
     "SeenState",

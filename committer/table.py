@@ -26,6 +26,7 @@ from .format.job_spec import (
     OnConflict,
     OnRepeat,
     Owner,
+    SchemaMode,
     SuccessMarkers,
 )
 from .format.parquet.foreign_columns import check_footers
@@ -98,8 +99,7 @@ class Table(ReadableTable):
         success_markers: SuccessMarkers | str = SuccessMarkers.PARTITION_AND_TABLE,
         once: str | None = None,
         on_repeat: OnRepeat | str = OnRepeat.SKIP,
-        merge_schema: bool = False,
-        overwrite_schema: bool = False,
+        schema_mode: SchemaMode | str = SchemaMode.KEEP,
         coordination: Coordination | str = Coordination.STORE,
         max_duration: float = MAX_DURATION,
         owner: Owner | None = None,
@@ -124,6 +124,7 @@ class Table(ReadableTable):
             "on_conflict": on_conflict,
             "success_markers": success_markers,
             "on_repeat": on_repeat,
+            "schema_mode": schema_mode,
             "coordination": coordination,
         }
         spec = JobSpec(
@@ -133,8 +134,6 @@ class Table(ReadableTable):
             replace_table=replace_table,
             only_partitions=tuple(only_partitions),
             base=base.base if isinstance(base, Snapshot) else base,
-            merge_schema=merge_schema,
-            overwrite_schema=overwrite_schema,
             once=once,
             max_duration=max_duration,
             owner=owner or this_process(),

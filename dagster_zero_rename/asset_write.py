@@ -12,7 +12,14 @@ import pyarrow as pa
 from zero_rename.committer.commit.snapshot import Snapshot
 from zero_rename.committer.commit.state.job_state import Committed, PartitionCommit
 from zero_rename.committer.errors import InvalidInputError, TableNotFoundError
-from zero_rename.committer.format.job_spec import FileOptions, Mode, OnConflict, OnRepeat, choice
+from zero_rename.committer.format.job_spec import (
+    FileOptions,
+    Mode,
+    OnConflict,
+    OnRepeat,
+    SchemaMode,
+    choice,
+)
 from zero_rename.committer.format.layout import UNPARTITIONED
 from zero_rename.committer.format.read_base import ReadBase
 from zero_rename.committer.format.records.success_marker import COMMITTER as NATIVE
@@ -41,7 +48,7 @@ class WritePolicy:
         any; or ``append`` to them.
     :param partition_expr: as :mod:`.key_paths` says.
     :param base: the state of the table that the rows were computed from.
-    :param merge_schema: columns that only the rows have, and wider types, become the table's.
+    :param schema_mode: what becomes of the table's columns where the rows bring others.
     :param registration: where the table is registered afterwards.
     """
 
@@ -50,7 +57,7 @@ class WritePolicy:
     on_conflict: str = OnConflict.FAIL
     base: Snapshot | ReadBase | None = None
     files: FileOptions | None = None
-    merge_schema: bool = False
+    schema_mode: SchemaMode = SchemaMode.KEEP
     registration: Registration | None = None
 
     def __post_init__(self) -> None:
@@ -186,7 +193,7 @@ def _write(job: _Job, rows: Rows) -> Committed:
         on_repeat=OnRepeat.REPLACE_OWN,
         owner=job.step.owner,
         files=policy.files,
-        merge_schema=policy.merge_schema,
+        schema_mode=policy.schema_mode,
     )
     with write:
         for batch in rows.batches:
@@ -216,12 +223,11 @@ def _write_spark(job: _Job, frame: Any) -> Committed:
         "task": owner.task_id,
         "tryNumber": str(owner.try_number),
         "series": owner.series,
+        "schemaMode": policy.schema_mode,
         **_file_options(policy.files),
     }
     if replacing and not job.paths:
         options["replaceTable"] = "true"
-    if policy.merge_schema:
-        options["mergeSchema"] = "true"
     committed = save(
         frame,
         job.table.root.url,

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_v
 
 from zero_rename.catalog.glue import glue_client
 from zero_rename.committer.errors import InvalidInputError
-from zero_rename.committer.format.job_spec import OnConflict, choice
+from zero_rename.committer.format.job_spec import OnConflict, SchemaMode, choice
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.format.read_base import ReadBase
 from zero_rename.committer.format.records.success_marker import COMMITTER as NATIVE
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 #: Members of an asset's metadata that say how it is written.
 TABLE, PARTITION_EXPR, MODE = "table", "partition_expr", "mode"
-MERGE_SCHEMA, CATALOG = "merge_schema", "catalog"
+SCHEMA_MODE, CATALOG = "schema_mode", "catalog"
 #: The variables by which boto3 elsewhere reaches what the resource reaches.
 _VARIABLES = {
     "endpoint_url": "AWS_ENDPOINT_URL",
@@ -172,7 +172,7 @@ class ZeroRenameResource(dg.ConfigurableResource):
         partition_expr: PartitionExpr | None = None,
         base: Snapshot | ReadBase | None = None,
         files: FileOptions | None = None,
-        merge_schema: bool | None = None,
+        schema_mode: SchemaMode | str | None = None,
         catalog: str | None = None,
     ) -> dg.MaterializeResult:
         """Write an asset's rows into its table by one job, however many partitions the run has.
@@ -193,8 +193,8 @@ class ZeroRenameResource(dg.ConfigurableResource):
         :param base: the state of the table that the rows were computed from: under
             ``on_conflict="fail"`` nothing that has changed since is written over.
         :param files: compression, sizes and tags of the files; ``None``: the usual ones.
-        :param merge_schema: make columns that only the rows have, and wider types, the table's.
-            ``None``: that of the asset's metadata, else not.
+        :param schema_mode: ``"merge"`` makes columns that only the rows have, and wider types, the
+            table's; ``"keep"`` refuses them. ``None``: that of the asset's metadata, else not.
         :param catalog: where the table is registered once the job is committed:
             ``glue://database/table``, or without the table's name. ``None``: that of the asset's
             metadata, else the resource's; empty: none.
@@ -207,8 +207,8 @@ class ZeroRenameResource(dg.ConfigurableResource):
             step, target, policy = self._asked(
                 context, table, asset_key, mode, partition_expr, catalog, base=base, files=files
             )
-            if merge_schema is not None:
-                policy = replace(policy, merge_schema=merge_schema)
+            if schema_mode is not None:
+                policy = replace(policy, schema_mode=choice(SCHEMA_MODE, SchemaMode, schema_mode))
             self._check_committer(data)
             committed = write_asset(step, target, data, policy)
         return dg.MaterializeResult(asset_key=step.asset, data_version=data_version(committed))
@@ -270,7 +270,7 @@ class ZeroRenameResource(dg.ConfigurableResource):
             mode=mode or meta.get(MODE) or "overwrite",
             partition_expr=partition_expr or meta.get(PARTITION_EXPR),
             on_conflict=self.on_conflict,
-            merge_schema=bool(meta.get(MERGE_SCHEMA)),
+            schema_mode=choice(SCHEMA_MODE, SchemaMode, meta.get(SCHEMA_MODE) or SchemaMode.KEEP),
             registration=self.registration(meta.get(CATALOG) if catalog is None else catalog),
             **more,
         )

@@ -6,11 +6,12 @@ from typing import Any
 import dagster as dg
 
 from zero_rename.committer.errors import InvalidInputError
+from zero_rename.committer.format.job_spec import SchemaMode
 from zero_rename.orchestration.table_names import check_catalog
 
 from .asset_write import WritePolicy
 from .key_paths import PartitionExpr
-from .resource import CATALOG, MERGE_SCHEMA, MODE, PARTITION_EXPR, TABLE
+from .resource import CATALOG, MODE, PARTITION_EXPR, SCHEMA_MODE, TABLE
 
 
 def zero_rename_asset(
@@ -18,7 +19,7 @@ def zero_rename_asset(
     table: str | None = None,
     partition_expr: PartitionExpr | None = None,
     mode: str | None = None,
-    merge_schema: bool | None = None,
+    schema_mode: SchemaMode | str | None = None,
     catalog: str | None = None,
     metadata: Mapping[str, Any] | None = None,
     **given: Any,
@@ -35,7 +36,7 @@ def zero_rename_asset(
     :param table: the table's name, as :meth:`.resource.ZeroRenameResource.write` takes it.
     :param partition_expr: which partition a key is, as it takes it.
     :param mode: ``overwrite`` or ``append``.
-    :param merge_schema: whether columns that only the rows have become the table's.
+    :param schema_mode: ``"merge"``: columns that only the rows have become the table's.
     :param catalog: where the table is registered, as it takes it. These five become the asset's
         metadata.
     :param metadata: more of that.
@@ -57,7 +58,7 @@ def zero_rename_asset(
         TABLE: table,
         PARTITION_EXPR: partition_expr,
         MODE: mode,
-        MERGE_SCHEMA: merge_schema,
+        SCHEMA_MODE: schema_mode,
         CATALOG: catalog,
     }
     said = {name: value for name, value in said.items() if value is not None}

@@ -24,6 +24,7 @@ from ..committer.format.job_spec import (
     OnConflict,
     OnRepeat,
     Owner,
+    SchemaMode,
     SuccessMarkers,
 )
 from ..committer.format.layout import TableRoot
@@ -124,17 +125,19 @@ class WriterOptions:
         OnRepeat.SKIP,
         "on_repeat",
     )
-    merge_schema: bool = option(
-        values.flag,
-        "Make columns that only the frame has, and wider types, the table's; columns that it lacks "
-        "are null.",
-        False,
-    )
-    overwrite_schema: bool = option(
-        values.flag,
-        "With `replaceTable`: the frame's columns take the place of the table's, whatever they "
-        "are.",
-        False,
+    schema_mode: SchemaMode = option(
+        partial(texts.choice, SchemaMode),
+        "What becomes of the table's columns where the frame brings others. `keep`: refused. "
+        "`merge` (`mergeSchema` is `true`): columns that only the frame has, and wider types, "
+        "become the table's; columns that it lacks are null. `overwrite` (`overwriteSchema` is "
+        "`true`), with `replaceTable`: the frame's take the place of the table's.",
+        SchemaMode.KEEP,
+        also={
+            "mergeSchema": lambda text: SchemaMode.MERGE if values.flag(text) else SchemaMode.KEEP,
+            "overwriteSchema": lambda text: (
+                SchemaMode.OVERWRITE if values.flag(text) else SchemaMode.KEEP
+            ),
+        },
     )
     compression: str = option(
         values.text,

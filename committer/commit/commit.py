@@ -11,7 +11,7 @@ from ..errors import (
     JobFencedError,
     ZeroRenameError,
 )
-from ..format.job_spec import Coordination
+from ..format.job_spec import Coordination, SchemaMode
 from ..format.layout import UNPARTITIONED
 from ..format.records.decision import Decision
 from ..format.records.head import HeadState, Slot
@@ -98,7 +98,7 @@ def _ready(
         made = yield from establish(context, opened, [target.partition for target in targets])
         if made is not None:
             return held, decision, made
-        if not (opened.spec.merge_schema or opened.spec.overwrite_schema):
+        if opened.spec.schema_mode is SchemaMode.KEEP:
             yield from see_columns(context, opened, held)
             return held, decision, None
         made, version = yield from evolve(context, opened)
@@ -112,7 +112,7 @@ def _come_beside(
     context: Context, opened: OpenedJob, held: Mapping[Slot, HeadState]
 ) -> Step[list[str]]:
     """The partitions that came before everybody could see that this job overwrites the columns."""
-    if not opened.spec.overwrite_schema:
+    if opened.spec.schema_mode is not SchemaMode.OVERWRITE:
         return []
     return (yield from _come_meanwhile(context, opened, held))
 

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ..errors import CommitConflictError, TableMismatchError
+from ..format.job_spec import SchemaMode
 from ..format.records.head import HeadState, Slot
 from ..format.records.table_record import Evolution, TableRecord
 from ..format.schema.evolution import holding, overwritten
@@ -47,7 +48,7 @@ def evolve(context: Context, opened: OpenedJob) -> Step[tuple[FoundTable | None,
         if found is None:
             continue
         record = found.record
-        overwrites = opened.spec.overwrite_schema
+        overwrites = opened.spec.schema_mode is SchemaMode.OVERWRITE
         if not overwrites:
             _refuse_overwritten(context, opened, record)
             if record.evolution is not None:

@@ -21,7 +21,7 @@ from ..errors import (
     StoreUnreachableError,
     TableMismatchError,
 )
-from ..format.job_spec import Coordination, JobSpec, Mode
+from ..format.job_spec import Coordination, JobSpec, Mode, SchemaMode
 from ..format.layout import TableRoot
 from ..format.records.head import HeadState
 from ..format.records.table_record import TableRecord
@@ -190,7 +190,9 @@ def confirm(context: Context, made: FoundTable | None) -> Step[None]:
 
 def in_its_case(found: FoundTable | None, spec: JobSpec) -> JobSpec:
     """The job with its columns named as the table's, where case does not tell them apart."""
-    if not spec.any_case or found is None or not found.counts or spec.overwrite_schema:
+    if not spec.any_case or found is None or not found.counts:
+        return spec
+    if spec.schema_mode is SchemaMode.OVERWRITE:
         return spec
     theirs = found.record.schema.names
     own = {name: find_column(name, theirs) or name for name in spec.schema.names}
@@ -227,10 +229,10 @@ def check_table(root: TableRoot, table: TableRecord, spec: JobSpec) -> None:
             table=root.url,
             remedy=f"Write with partitionBy={','.join(table.partition_by)!r}, or leave it out.",
         )
-    if spec.overwrite_schema:
+    if spec.schema_mode is SchemaMode.OVERWRITE:
         check_types(spec.schema, table.partition_by)
         overwritten(table.schema, spec.schema, table.partition_by, url=root.url)
-    elif spec.merge_schema:
+    elif spec.schema_mode is SchemaMode.MERGE:
         evolved(table.schema, spec.schema, table.partition_by, url=root.url)
     else:
         check_same(table.schema, spec.schema, table=root.url)

@@ -16,7 +16,7 @@ from ..errors import (
     TableMismatchError,
     ZeroRenameError,
 )
-from ..format.job_spec import Coordination, JobSpec, OnRepeat, check_options
+from ..format.job_spec import Coordination, JobSpec, OnRepeat, SchemaMode, check_options
 from ..format.records.head import HeadState, Slot
 from ..format.records.open_record import OpenRecord
 from ..format.records.store_facts import StoreFacts, other_stores
@@ -212,9 +212,9 @@ def _table_for(
 
 def _schema(context: Context, table: TableRecord, spec: JobSpec) -> pa.Schema:
     """The columns of the job's files."""
-    if not (spec.merge_schema or spec.overwrite_schema):
+    if spec.schema_mode is SchemaMode.KEEP:
         return table.schema
-    changed = overwritten if spec.overwrite_schema else evolved
+    changed = overwritten if spec.schema_mode is SchemaMode.OVERWRITE else evolved
     return changed(table.schema, spec.schema, table.partition_by, url=context.root.url)
 
 

@@ -19,7 +19,7 @@ from ..errors import (
     UnfinishedCommitError,
     ZeroRenameError,
 )
-from ..format.job_spec import JobSpec, Mode
+from ..format.job_spec import JobSpec, Mode, SchemaMode
 from ..format.layout import UNPARTITIONED, TableRoot
 from ..format.records.data_file import DataFile
 from ..format.records.decision import Decision
@@ -59,12 +59,12 @@ def check_uncoordinated(root: TableRoot, spec: JobSpec) -> None:
             table=root.url,
             remedy="Leave base out, and let one job write at a time.",
         )
-    if spec.merge_schema or spec.overwrite_schema:
+    if spec.schema_mode is not SchemaMode.KEEP:
         raise InvalidInputError(
             "The columns of a table of coordination=none cannot change: its writers do not notice "
             "each other. Nothing was sent.",
             table=root.url,
-            remedy="Leave merge_schema and overwrite_schema out, or write to another table.",
+            remedy="Leave schema_mode out, or write to another table.",
         )
     if spec.once is not None:
         raise InvalidInputError(

@@ -85,6 +85,18 @@ class OnRepeat(StrEnum):
     APPEND = "append"
 
 
+class SchemaMode(StrEnum):
+    """What becomes of a table's columns where a job brings others."""
+
+    #: They stay; other columns are refused.
+    KEEP = "keep"
+    #: Columns that only the job has, and wider types, become the table's; columns that the job
+    #: lacks are null in its files.
+    MERGE = "merge"
+    #: The job's take their place, whatever they are. Only in a replace of the whole table.
+    OVERWRITE = "overwrite"
+
+
 class Coordination(StrEnum):
     """How a table's writers notice each other."""
 
@@ -193,11 +205,8 @@ class JobSpec:
         through the heads do not see it and those that list do, until the next replace removes it.
     :param merges: by partition, the jobs whose rows this one writes again, among others': a later
         try of theirs that replaces its own is refused there.
-    :param merge_schema: make columns that only the job has, and wider types, the table's; columns
-        that it lacks are null in its files.
+    :param schema_mode: what becomes of the table's columns where the job brings others.
     :param any_case: columns that differ from the table's by case alone are those, as Spark has it.
-    :param overwrite_schema: the job's columns take the place of the table's, whatever they are.
-        Only in a replace of the whole table.
     :param on_conflict: what to do where another job changed a partition since this one opened.
     :param success_markers: where ``_SUCCESS`` goes.
     :param coordination: of a new table; a job on a table of the other kind is refused.
@@ -218,9 +227,8 @@ class JobSpec:
     adopt_partitions: tuple[str, ...] = ()
     keep_replaced: bool = False
     merges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    merge_schema: bool = False
+    schema_mode: SchemaMode = SchemaMode.KEEP
     any_case: bool = False
-    overwrite_schema: bool = False
     on_conflict: OnConflict = OnConflict.FAIL
     base: ReadBase | None = None
     success_markers: SuccessMarkers = SuccessMarkers.PARTITION_AND_TABLE
@@ -250,14 +258,12 @@ class JobSpec:
                 remedy="Name that partition among those it may write, or do not replace it.",
             )
         whole = self.replace_table and self.mode is Mode.REPLACE
-        if self.overwrite_schema and (self.merge_schema or not whole):
-            why = "without replacing the whole table: files of the former columns would stay"
-            if self.merge_schema:
-                why = "and merge_schema: either the table's columns stay, or they do not"
+        if self.schema_mode is SchemaMode.OVERWRITE and not whole:
             raise InvalidInputError(
-                f"The job asks for overwrite_schema {why}. Nothing was sent.",
-                remedy="Ask for mode overwrite with replace_table (option replaceTable) and "
-                "overwrite_schema (overwriteSchema), or for merge_schema (mergeSchema) alone.",
+                "The job asks for schema_mode=overwrite without replacing the whole table: files "
+                "of the former columns would stay. Nothing was sent.",
+                remedy="Ask for mode overwrite with replace_table (option replaceTable) as well, "
+                "or for schema_mode=merge (option mergeSchema).",
             )
 
     def emptied(self, every: Iterable[str]) -> set[str]:
@@ -304,6 +310,7 @@ _CHOICES: dict[str, type[StrEnum]] = {
     "on_conflict": OnConflict,
     "success_markers": SuccessMarkers,
     "on_repeat": OnRepeat,
+    "schema_mode": SchemaMode,
     "coordination": Coordination,
 }
 

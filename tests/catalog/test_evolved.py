@@ -36,7 +36,7 @@ def table(s3_bucket: Bucket, glue: Any) -> Table:
         job.write(OLD)
     table.keep_symlinks()
     assert sync(table).added == 2
-    with table.job(NEW.schema, merge_schema=True) as job:
+    with table.job(NEW.schema, schema_mode="merge") as job:
         job.write(NEW)
     return table
 
@@ -106,7 +106,7 @@ def test_every_reader_and_registration_follows_an_overwrite_of_the_columns(
     sync(table)
     rows = pa.table({"n": ["one", "two"], "day": ["a", "c"]})
     whole: dict[str, Any] = {"mode": "overwrite", "replace_table": True}
-    with table.job(rows.schema, overwrite_schema=True, **whole) as job:
+    with table.job(rows.schema, schema_mode="overwrite", **whole) as job:
         job.write(rows)
     assert sorted(table.scan().to_polars()["n"].to_list()) == ["one", "two"]
     assert table.scan(filter=[("n", "=", "one")]).count() == 1

@@ -36,7 +36,7 @@ def fill(table: Table, *days: str, mode: str = "append") -> None:
 def load(table: Table, day: str, column: str) -> None:
     """Bring a day, and a column."""
     rows = pa.table({"value": [1], column: [1], "day": [day]})
-    with table.job(rows.schema, merge_schema=True) as job:
+    with table.job(rows.schema, schema_mode="merge") as job:
         job.write(rows)
 
 

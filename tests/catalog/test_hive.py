@@ -108,7 +108,7 @@ def test_a_column_that_widened_is_named_with_the_way_out(table: Table) -> None:
     first = pa.table({"delay": [1.0], "n": pa.array([1], pa.int32()), "day": ["a"]})
     wide = pa.table({"delay": [1.0], "n": [2**40], "day": ["a"]})
     for rows in (first, wide):
-        with table.job(rows.schema, merge_schema=True) as job:
+        with table.job(rows.schema, schema_mode="merge") as job:
             job.write(rows)
         if rows is first:
             sync_catalog(table, CATALOG, spark=metastore)

@@ -171,10 +171,10 @@ def test_dynamic_partitions(zero: ZeroRenameResource, instance: dg.DagsterInstan
 def test_columns_that_only_the_rows_have_become_the_tables(zero: ZeroRenameResource) -> None:
     materialise(written_by(pd.DataFrame(TWO)), zero, partition_key=DAY)
     wider = pd.DataFrame([{**TWO[0], "delay": 7}])
-    with pytest.raises(dg.Failure, match="merge_schema"):
+    with pytest.raises(dg.Failure, match="schema_mode=merge"):
         materialise(written_by(wider), zero, partition_key=DAY)
 
-    @zero_rename_asset(partitions_def=DAYS, partition_expr="day", merge_schema=True)
+    @zero_rename_asset(partitions_def=DAYS, partition_expr="day", schema_mode="merge")
     def flights(context: dg.AssetExecutionContext, zero: ZeroRenameResource):
         return zero.write(context, wider)
 

@@ -11,7 +11,7 @@ from simulation.columns import OVERWRITES
 from simulation.invariants import ROOT, Violation, changes, decision_of, is_head
 from simulation.sim_store import Store, body_of
 
-from zero_rename.committer import JobSpec, Mode, OnConflict
+from zero_rename.committer import JobSpec, Mode, OnConflict, SchemaMode
 from zero_rename.committer.format.layout import job_in_key
 from zero_rename.committer.format.records.open_record import OpenRecord
 from zero_rename.committer.format.records.partition_decision import PartitionDecision
@@ -21,7 +21,7 @@ from zero_rename.committer.format.records.table_record import TableRecord
 def base_note(spec: JobSpec, etag: str | None, columns: Collection[str]) -> str:
     """What a file of a simulation carries in the place of its checksum: what its job knew of the
     partition when it opened, whether it overwrites the columns, and the file's."""
-    does = OVERWRITES if spec.overwrite_schema else ""
+    does = OVERWRITES if spec.schema_mode is SchemaMode.OVERWRITE else ""
     return f"{spec.on_conflict}|{etag or ''}|{does}|{' '.join(columns)}"
 
 

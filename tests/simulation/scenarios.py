@@ -37,7 +37,7 @@ from zero_rename.committer.errors import (
     TaskLateError,
     TaskResultsError,
 )
-from zero_rename.committer.format.job_spec import Coordination
+from zero_rename.committer.format.job_spec import Coordination, SchemaMode
 from zero_rename.committer.format.records.pending_file import PendingFile, TaskResult
 from zero_rename.committer.format.records.table_record import TableRecord
 from zero_rename.committer.store.requests import (
@@ -244,13 +244,13 @@ def _late_attempt(opened: OpenedJob, partition: str) -> Step[None]:
 def evolver(name: str, *partitions: str, **policy: Any) -> Participant:
     """An append that brings a column, named as the job."""
     schema = SCHEMA.append(pa.field(name, pa.int64()))
-    return writer(name, Mode.APPEND, *partitions, schema=schema, merge_schema=True, **policy)
+    return writer(name, Mode.APPEND, *partitions, schema=schema, schema_mode="merge", **policy)
 
 
 def overwriter(name: str, *partitions: str, **policy: Any) -> Participant:
     """A replace of the whole table that leaves it a column named as the job, and no other."""
     schema = pa.schema([pa.field(name, pa.int64()), SCHEMA.field("day")])
-    policy = {"replace_table": True, "overwrite_schema": True, **policy}
+    policy = {"replace_table": True, "schema_mode": "overwrite", **policy}
     return writer(name, Mode.REPLACE, *partitions, schema=schema, **policy)
 
 
@@ -526,7 +526,7 @@ def firsts(
             Mode.APPEND,
             ("day",),
             success_markers=SuccessMarkers.NONE,
-            merge_schema=schemas[0] is not schemas[1],
+            schema_mode=SchemaMode.KEEP if schemas[0] is schemas[1] else SchemaMode.MERGE,
         )
         begun: list[Any] = []
 

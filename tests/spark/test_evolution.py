@@ -71,7 +71,7 @@ def test_a_frame_that_was_loaded_before_a_column_came_reads_its_own(spark, s3_bu
     write(spark.sql("select 1 n"), url)
     stale = read(spark, url)
     extra = pa.table({"n": pa.array([2], pa.int32()), "more": [[{"u": 1}]]})
-    with Table(url).job(extra.schema, merge_schema=True) as job:
+    with Table(url).job(extra.schema, schema_mode="merge") as job:
         job.write(extra)
     assert [row["n"] for row in rows(stale)] == [1, 2]
     assert stale.columns == ["n"]

@@ -14,6 +14,7 @@ from zero_rename.committer.format.job_spec import (
     Mode,
     OnConflict,
     OnRepeat,
+    SchemaMode,
     SuccessMarkers,
 )
 from zero_rename.spark import option_values as values
@@ -63,8 +64,7 @@ def test_every_option_is_read():
         "successMarkers": "table",
         "once": "dag/run",
         "onRepeat": "replace_own",
-        "mergeSchema": "true",
-        "overwriteSchema": "true",
+        "schemaMode": "overwrite",
         "compression": "snappy",
         "rowsPerFile": "10",
         "bytesPerFile": "64 MiB",
@@ -101,8 +101,7 @@ def test_every_option_is_read():
         success_markers=SuccessMarkers.TABLE,
         once="dag/run",
         on_repeat=OnRepeat.REPLACE_OWN,
-        merge_schema=True,
-        overwrite_schema=True,
+        schema_mode=SchemaMode.OVERWRITE,
         compression="snappy",
         rows_per_file=10,
         bytes_per_file=64 * 1024 * 1024,

@@ -89,7 +89,7 @@ def _write(world: World, table: Table, operation: Operation, verb: str) -> _Want
     if named and operation.choice:
         rows.pop(names[-1], None)
     words |= {"mode": mode, "replace_table": whole, "replace_partitions": named}
-    words |= {"merge_schema": verb == "evolve", "overwrite_schema": verb == "overwrite schema"}
+    words["schema_mode"] = {"evolve": "merge", "overwrite schema": "overwrite"}.get(verb, "keep")
     for name in ("on_conflict", "once", "on_repeat", "success_markers"):
         if name in options:
             words[name] = options[name]

@@ -116,9 +116,9 @@ def check_same(
             table=table,
             job=job,
             remedy="Select and cast the columns to the table's, or write to another table. New "
-            "columns and wider types become the table's by merge_schema (option mergeSchema); a "
-            "replace of the whole table drops and retypes columns by overwrite_schema (option "
-            "overwriteSchema).",
+            "columns and wider types become the table's by schema_mode=merge (option mergeSchema); "
+            "a replace of the whole table drops and retypes columns by schema_mode=overwrite "
+            "(option overwriteSchema).",
         )
 
 

@@ -54,7 +54,7 @@ def evolved(
             "Nothing was written.",
             table=url,
             remedy="Cast or rename the columns named, or write to another table. A replace of the "
-            "whole table changes them by overwrite_schema (option overwriteSchema).",
+            "whole table changes them by schema_mode=overwrite (option overwriteSchema).",
         )
     schema = pa.schema(fields, metadata=table.metadata)
     if schema.equals(table):

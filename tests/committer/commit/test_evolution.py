@@ -34,7 +34,7 @@ def world() -> World:
 
 
 def evolve(world: World, schema: pa.Schema, partition: str = DAY1) -> None:
-    opened = world.open(schema=schema, merge_schema=True)
+    opened = world.open(schema=schema, schema_mode="merge")
     world.commit(opened, world.write(opened, partition))
 
 
@@ -50,7 +50,7 @@ def stored(world: World) -> TableRecord:
 
 
 def test_a_column_is_added_by_the_commit(world: World) -> None:
-    opened = world.open(schema=WITH_NOTE, merge_schema=True)
+    opened = world.open(schema=WITH_NOTE, schema_mode="merge")
     result = world.write(opened, DAY1)
     assert columns(world) == ["value", "day"]
     world.commit(opened, result)
@@ -60,14 +60,14 @@ def test_a_column_is_added_by_the_commit(world: World) -> None:
 
 
 def test_an_aborted_job_changes_nothing(world: World) -> None:
-    opened = world.open(schema=WITH_NOTE, merge_schema=True)
+    opened = world.open(schema=WITH_NOTE, schema_mode="merge")
     world.abort(opened, world.write(opened, DAY1))
     assert columns(world) == ["value", "day"]
 
 
 def test_two_that_evolve_at_once_both_leave_their_columns(world: World) -> None:
-    first = world.open(schema=WITH_NOTE, merge_schema=True)
-    second = world.open(schema=WITH_COUNT, merge_schema=True)
+    first = world.open(schema=WITH_NOTE, schema_mode="merge")
+    second = world.open(schema=WITH_COUNT, schema_mode="merge")
     one, two = world.write(first, DAY1), world.write(second, DAY2)
     world.commit(second, two)
     world.commit(first, one)
@@ -77,8 +77,8 @@ def test_two_that_evolve_at_once_both_leave_their_columns(world: World) -> None:
 
 def test_two_that_add_one_column_agree_on_the_wider_type(world: World) -> None:
     wide = SCHEMA.append(pa.field("count", pa.int64()))
-    first = world.open(schema=WITH_COUNT, merge_schema=True)
-    second = world.open(schema=wide, merge_schema=True)
+    first = world.open(schema=WITH_COUNT, schema_mode="merge")
+    second = world.open(schema=wide, schema_mode="merge")
     one, two = world.write(first, DAY1), world.write(second, DAY1)
     world.commit(second, two)
     world.commit(first, one)
@@ -88,8 +88,8 @@ def test_two_that_add_one_column_agree_on_the_wider_type(world: World) -> None:
 
 def test_of_two_that_disagree_on_a_new_column_one_is_refused(world: World) -> None:
     other = SCHEMA.append(pa.field("note", pa.int64()))
-    first = world.open(schema=WITH_NOTE, merge_schema=True)
-    second = world.open(schema=other, merge_schema=True)
+    first = world.open(schema=WITH_NOTE, schema_mode="merge")
+    second = world.open(schema=other, schema_mode="merge")
     one, two = world.write(first, DAY1), world.write(second, DAY1)
     world.commit(first, one)
     with pytest.raises(TableMismatchError, match="note is int64, in the table string"):
@@ -100,7 +100,7 @@ def test_of_two_that_disagree_on_a_new_column_one_is_refused(world: World) -> No
 
 def test_a_change_that_is_under_way_is_waited_for_and_fenced(world: World) -> None:
     """A job that died between its word in ``table.json`` and its decision."""
-    dead = world.open(schema=WITH_NOTE, merge_schema=True)
+    dead = world.open(schema=WITH_NOTE, schema_mode="merge")
     with pytest.raises(Crash):
         die_before(world, dead, world.write(dead, DAY1), "/jobs/")
     assert stored(world).evolution is not None
@@ -112,7 +112,7 @@ def test_a_change_that_is_under_way_is_waited_for_and_fenced(world: World) -> No
 
 @pytest.mark.parametrize("finisher", ["reader", "recovery", "next job"])
 def test_a_decided_change_is_the_tables_though_its_job_died(world: World, finisher: str) -> None:
-    dead = world.open(schema=WITH_NOTE, merge_schema=True)
+    dead = world.open(schema=WITH_NOTE, schema_mode="merge")
     result = world.write(dead, DAY1)
     with pytest.raises(Crash):
         die_after_decision(world, dead, result)
@@ -130,7 +130,7 @@ def test_a_decided_change_is_the_tables_though_its_job_died(world: World, finish
 
 
 def test_recovery_of_an_undecided_change_leaves_the_columns(world: World) -> None:
-    dead = world.open(schema=WITH_NOTE, merge_schema=True)
+    dead = world.open(schema=WITH_NOTE, schema_mode="merge")
     with pytest.raises(Crash):
         die_before(world, dead, world.write(dead, DAY1), "/jobs/")
     world.recover(patience=0.0)
@@ -159,7 +159,7 @@ def test_a_table_that_was_put_back_is_not_read(world: World) -> None:
 
 def test_uncoordinated_tables_do_not_evolve() -> None:
     with pytest.raises(InvalidInputError, match="cannot change"):
-        World().open(coordination=Coordination.NONE, merge_schema=True)
+        World().open(coordination=Coordination.NONE, schema_mode="merge")
 
 
 def die_before(world: World, opened: Any, result: Any, part: str) -> None:
@@ -222,7 +222,7 @@ def test_old_files_are_read_with_nulls_and_widened(table: Table) -> None:
     )
     load(table, old)
     before = table.snapshot()
-    load(table, new, merge_schema=True)
+    load(table, new, schema_mode="merge")
     assert table.schema.names == [*old.schema.names, "note"]
     assert table.schema.field("n").type == pa.int64()
     rows = sorted(table.to_arrow().to_pylist(), key=lambda row: row["n"])
@@ -241,7 +241,7 @@ def test_old_files_are_read_with_nulls_and_widened(table: Table) -> None:
 def test_a_job_of_the_old_columns_goes_on(table: Table) -> None:
     old = pa.table({"n": pa.array([1], pa.int32()), "day": [1]})
     load(table, old)
-    load(table, pa.table({"n": [2**40], "day": [1], "note": ["x"]}), merge_schema=True)
+    load(table, pa.table({"n": [2**40], "day": [1], "note": ["x"]}), schema_mode="merge")
     load(table, old)
     rows = sorted(table.to_arrow().to_pylist(), key=repr)
     assert rows == [
@@ -255,8 +255,8 @@ def test_a_column_that_was_there_from_the_first_may_not_be_missing(table: Table)
     load(table, pa.table({"n": [1], "s": ["x"], "day": [1]}))
     with pytest.raises(TableMismatchError, match="s is missing") as caught:
         load(table, pa.table({"n": [1], "day": [1]}))
-    assert "merge_schema" in str(caught.value.remedy)
-    load(table, pa.table({"n": [1], "day": [1]}), merge_schema=True)
+    assert "schema_mode=merge" in str(caught.value.remedy)
+    load(table, pa.table({"n": [1], "day": [1]}), schema_mode="merge")
     assert table.to_arrow(columns=["s"]).column("s").null_count == 1
 
 
@@ -267,7 +267,7 @@ def test_first_jobs_that_evolve_leave_files_that_can_be_read(more: list[str]) ->
     table = memory_table(MemoryStore())
     one = pa.table({"n": [1], "s": ["x"], "day": [1]})
     two = pa.table({"n": [2], **{name: ["y"] for name in more}, "day": [1]})
-    with table.job(two.schema, partition_by=("day",), merge_schema=True) as later:
+    with table.job(two.schema, partition_by=("day",), schema_mode="merge") as later:
         later.write(two)
         load(table, one)
     nulls: dict[str, Any] = {name: None for name in more}
@@ -290,7 +290,7 @@ def test_first_jobs_that_evolve_leave_files_that_can_be_read(more: list[str]) ->
 def test_what_would_lose_something_is_refused(table: Table, given: pa.Array, words: str) -> None:
     load(table, pa.table({"n": [1], "day": [1]}))
     with pytest.raises(TableMismatchError) as caught:
-        load(table, pa.table({"n": given, "day": [1]}), merge_schema=True)
+        load(table, pa.table({"n": given, "day": [1]}), schema_mode="merge")
     assert words in caught.value.message
     assert table.schema.names == ["n", "day"]
 
@@ -298,7 +298,7 @@ def test_what_would_lose_something_is_refused(table: Table, given: pa.Array, wor
 def test_a_partition_column_keeps_its_type(table: Table) -> None:
     load(table, pa.table({"n": [1], "day": pa.array([1], pa.int32())}))
     with pytest.raises(TableMismatchError, match=r"day is int64.*its type stays"):
-        load(table, pa.table({"n": [1], "day": pa.array([1], pa.int64())}), merge_schema=True)
+        load(table, pa.table({"n": [1], "day": pa.array([1], pa.int64())}), schema_mode="merge")
 
 
 def test_the_requests_of_a_change(table: Table, s3_bucket: Bucket) -> None:
@@ -309,7 +309,7 @@ def test_the_requests_of_a_change(table: Table, s3_bucket: Bucket) -> None:
     load(table, old)
     plain = s3_bucket.counter.total()
     s3_bucket.counter.reset()
-    load(table, new, merge_schema=True)
+    load(table, new, schema_mode="merge")
     assert s3_bucket.counter.total() == plain + 3
     s3_bucket.counter.reset()
     load(table, old)

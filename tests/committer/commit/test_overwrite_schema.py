@@ -41,7 +41,7 @@ def world() -> World:
 
 
 def begin(world: World, schema: pa.Schema = NAMED, **policy: Any) -> OpenedJob:
-    policy = {"replace_table": True, "overwrite_schema": True, **policy}
+    policy = {"replace_table": True, "schema_mode": "overwrite", **policy}
     return world.open(Mode.REPLACE, schema=schema, **policy)
 
 
@@ -109,7 +109,7 @@ def test_what_opened_before_comes_with_none_of_the_former_columns(
     world.assert_clean()
 
 
-@pytest.mark.parametrize("policy", [{"merge_schema": True, "schema": WITH_NOTE}, {}])
+@pytest.mark.parametrize("policy", [{"schema_mode": "merge", "schema": WITH_NOTE}, {}])
 def test_a_new_partition_that_comes_at_the_last_moment_is_emptied_too(
     world: World, policy: Any
 ) -> None:
@@ -179,7 +179,6 @@ def test_without_other_columns_it_is_a_replace_of_the_whole_table(world: World) 
     ("policy", "words"),
     [
         ({"replace_table": False}, "without replacing the whole table"),
-        ({"merge_schema": True}, "and merge_schema"),
         ({"coordination": Coordination.NONE}, "cannot change"),
     ],
 )
@@ -209,8 +208,8 @@ def test_columns_are_dropped_and_retyped(s3_bucket: Bucket) -> None:
         job.write(old)
     with pytest.raises(TableMismatchError) as caught, table.job(new.schema, **whole):
         pass
-    assert "overwrite_schema" in str(caught.value.remedy)
-    with table.job(new.schema, overwrite_schema=True, **whole) as job:
+    assert "schema_mode=overwrite" in str(caught.value.remedy)
+    with table.job(new.schema, schema_mode="overwrite", **whole) as job:
         job.write(new)
     assert table.to_arrow().select(new.schema.names).to_pylist() == new.to_pylist()
     assert table.schema.names == new.schema.names
@@ -224,7 +223,7 @@ def test_nobody_takes_out_the_change_of_another_job() -> None:
     """One that overwrites takes out its own word alone, to claim more."""
     world = World()
     world.load(DAY1)
-    dead = world.open(schema=WITH_NOTE, merge_schema=True)
+    dead = world.open(schema=WITH_NOTE, schema_mode="merge")
     result = world.write(dead, DAY1)
     world.driver.fault = on(Put, Crash, world.context.root.decision_key(dead.job))
     with pytest.raises(Crash):
@@ -233,7 +232,11 @@ def test_nobody_takes_out_the_change_of_another_job() -> None:
     key = world.context.root.table_key
     before = world.store.objects[key]
     other = world.open(
-        Mode.REPLACE, schema=TEXTS, replace_table=True, overwrite_schema=True, partition_by=("day",)
+        Mode.REPLACE,
+        schema=TEXTS,
+        replace_table=True,
+        schema_mode="overwrite",
+        partition_by=("day",),
     )
     world.driver.run(withdraw(world.context, other))
     assert world.store.objects[key] is before

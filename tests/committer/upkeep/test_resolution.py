@@ -214,7 +214,9 @@ class TestFormerColumns:
             return apply(request)
 
         columns = pa.schema([("name", pa.string()), ("day", pa.int32())])
-        opened = world.open(Mode.REPLACE, schema=columns, replace_table=True, overwrite_schema=True)
+        opened = world.open(
+            Mode.REPLACE, schema=columns, replace_table=True, schema_mode="overwrite"
+        )
         result = world.write(opened, DAY1)
         world.driver.fault = keep
         with pytest.raises(UnfinishedCommitError):

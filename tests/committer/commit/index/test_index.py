@@ -94,7 +94,7 @@ class TestReading:
             answer = apply(request)
             if isinstance(request, Get) and request.key == ROOT.table_key:
                 world.driver.fault = None
-                opened = other.open(schema=wider, merge_schema=True)
+                opened = other.open(schema=wider, schema_mode="merge")
                 other.commit(opened, other.write(opened, DAYS[0]))
                 assert other.write_index()
             return answer
