@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf
 from typing import Any
 
 #: A bucket without lifecycle rules, or a store that has no such thing.
@@ -57,12 +56,6 @@ class LifecycleRule:
     def concerns(self, folder: str) -> bool:
         """Whether keys below ``folder``, which ends with a slash, are among the rule's."""
         return folder.startswith(self.prefix) or self.prefix.startswith(folder)
-
-
-def least_abort_days(rules: Iterable[LifecycleRule], folder: str) -> float:
-    """Days after which the first of the rules aborts uploads below a folder; infinite: none."""
-    days = [rule.abort_days for rule in rules if rule.concerns(folder)]
-    return min((found for found in days if found is not None), default=inf)
 
 
 def rules_of(client: Any, bucket: str) -> list[dict[str, Any]]:

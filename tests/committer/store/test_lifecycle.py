@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from math import inf
 from typing import Any
 
 import pytest
 
 from support.faulty_server import FaultyServer, s3_error
 from zero_rename.committer.store.driver import BotoDriver, connect
-from zero_rename.committer.store.lifecycle import LifecycleRule, least_abort_days
+from zero_rename.committer.store.lifecycle import LifecycleRule
 from zero_rename.committer.store.requests import LifecycleRules, ListLifecycleRules, Unknown
 
 FOLDER = "tables/flights/"
@@ -21,18 +20,19 @@ def rule(days: int | None, **where: object) -> LifecycleRule:
 
 
 @pytest.mark.parametrize(
-    ("rules", "days"),
+    ("found", "days", "concerned"),
     [
-        ([], inf),
-        ([rule(7, Prefix="")], 7),
-        ([rule(7, Filter={}), rule(2, Filter={"Prefix": "tables/"})], 2),
-        ([rule(1, Filter={"And": {"Prefix": "tables/flights/day=1"}})], 1),
-        ([rule(1, Filter={"Prefix": "tables/flights_old/"}), rule(9, Prefix="other/")], inf),
-        ([rule(None, Prefix="")], inf),
+        (rule(7, Prefix=""), 7, True),
+        (rule(7, Filter={}), 7, True),
+        (rule(2, Filter={"Prefix": "tables/"}), 2, True),
+        (rule(1, Filter={"And": {"Prefix": "tables/flights/day=1"}}), 1, True),
+        (rule(1, Filter={"Prefix": "tables/flights_old/"}), 1, False),
+        (rule(9, Prefix="other/"), 9, False),
+        (rule(None, Prefix=""), None, True),
     ],
 )
-def test_the_least_days_of_a_folder(rules: list[LifecycleRule], days: float) -> None:
-    assert least_abort_days(rules, FOLDER) == days
+def test_the_days_of_a_folder(found: LifecycleRule, days: int | None, concerned: bool) -> None:
+    assert (found.abort_days, found.concerns(FOLDER)) == (days, concerned)
 
 
 def test_a_rule_without_a_name_is_named_by_its_prefix() -> None:
