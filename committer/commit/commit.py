@@ -23,7 +23,7 @@ from .changes import Target, compose_decision, targets_of
 from .claim import ClaimRequest, claim_all, tell_overtaken
 from .evolve import evolve, see_columns, withdraw
 from .first_job import confirm, establish
-from .index.write_index import look_after_index
+from .index.write_index import Moved, look_after_index
 from .state.context import Context
 from .state.data_listing import list_table
 from .state.decide import decide, read_decision
@@ -77,8 +77,9 @@ def commit_job(
         raise error
     moved = yield from finish_own(context, decided, held)
     yield from confirm(context, made)
-    if opened.index_behind:
-        yield from look_after_index(context, "the job is committed", moved)
+    if opened.index_behind or len(moved) >= context.limits.heads_without_index:
+        done = Moved(decided, moved)
+        yield from look_after_index(context, "the job is committed", done, bool(opened.base))
     return committed(context, decided)
 
 

@@ -87,6 +87,31 @@ def test_the_job_that_writes_the_index_reads_no_head_that_it_has_moved() -> None
     assert len(heads) == 365
 
 
+def opened(world: TickingWorld) -> int:
+    """How many requests open the whole table."""
+    world.driver.requests.clear()
+    world.snapshot()
+    return len(world.driver.requests)
+
+
+def test_a_table_of_many_partitions_that_one_job_made_opens_in_a_few_requests() -> None:
+    """Its record, the heads twice, the index and what it consists of. The job writes the index of
+    what it holds, with two requests."""
+    few, many = TickingWorld(), TickingWorld()
+    costs = [cost(world, 1, days).requests for world, days in ((few, 15), (many, 365))]
+    assert costs[1] - costs[0] == (365 - 15) * 8 + 2
+    assert opened(few) == 3 + 15 + 2
+    assert opened(many) == 5
+
+
+def test_a_job_that_moves_many_heads_of_a_table_with_an_index_writes_it_anew() -> None:
+    """Six requests: heads, the index and its part, and both written; the former part goes."""
+    world = made(365)
+    few, many = cost(made(365), 1, 15), cost(world, 1, 365)
+    assert many.requests - few.requests == (365 - 15) * 8 + 6
+    assert opened(world) == 5
+
+
 def test_64_files() -> None:
     assert cost(made(), 64) == Cost(204, 2, 2 * 64 // SLOTS, 8)
 

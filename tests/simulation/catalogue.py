@@ -53,6 +53,8 @@ RESURRECTS = Behaviour(complete_again="resurrect", conditional_delete=False)
 MINIO = Behaviour(conditional_delete=False, lists_uploads=False)
 UNMARKED: dict[str, Any] = {"success_markers": SuccessMarkers.NONE}
 INDEXED: dict[str, Any] = {"limits": Limits(heads_besides_index=0)}
+#: Whoever moves heads writes the index; of the first heads, without a look.
+FIRST: dict[str, Any] = {"limits": Limits(heads_without_index=1, heads_besides_index=0)}
 SMALL: dict[str, Any] = {"limits": Limits(decisions_per_head=1, files_per_object=1)}
 #: No list of files is ever merged into another.
 LISTS: dict[str, Any] = {"limits": Limits(decisions_per_head=1, merged_below=0)}
@@ -592,6 +594,17 @@ BOUNDED = {
             **bounds,
         ),
         BOTH,
+        switches=1,
+    ),
+    "two appends that write the first index, and a reader": Scenario(
+        lambda **bounds: explorer(
+            writer("a", APPEND, ONE, **FIRST, **UNMARKED),
+            writer("b", APPEND, ONE, TWO, **FIRST, **UNMARKED),
+            reader(ONE, TWO, **INDEXED),
+            before=(),
+            **bounds,
+        ),
+        (*BOTH, "reader done"),
         switches=1,
     ),
     "two appends that fold, a fault": Scenario(

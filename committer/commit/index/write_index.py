@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import groupby
 
 from ...errors import DamagedError, ZeroRenameError
@@ -12,6 +13,7 @@ from ...format.records.head import HeadState
 from ...store.conditional_put import NotWritten, Written, put_record
 from ...store.requests import All, Delete, Done, Put, Step
 from ..state.context import Context, Limits
+from ..state.decide import Decided
 from ..state.found_table import read_table
 from ..state.heads import HeadListing, ListedHead, list_heads_and_index, read_head
 from ..state.partition_files import files_of_heads
@@ -36,14 +38,31 @@ def is_behind(listing: HeadListing, limits: Limits) -> bool:
     return changed >= max(limits.heads_besides_index, len(listing.heads) // _ONE_IN)
 
 
-def look_after_index(context: Context, done: str, moved: Collection[HeadState] = ()) -> Step[None]:
+@dataclass(frozen=True)
+class Moved:
+    """What a process has just done, so that it need not read it.
+
+    :param decided: a job's commit decision.
+    :param heads: those of its partitions that the process has moved.
+    """
+
+    decided: Decided
+    heads: Collection[HeadState]
+
+
+def look_after_index(
+    context: Context, done: str, moved: Moved | None = None, has_heads: bool = True
+) -> Step[None]:
     """Write the table's index, which nothing depends on, after all that anything depends on; where
     it is behind, and another process has not just done it.
 
     :param done: what stands, whatever becomes of the index.
-    :param moved: heads that were just written: they are not read where the listing shows the same.
+    :param has_heads: whether there were any before; where there were none, the index of those that
+        were moved is written without a look, unless somebody else has written one.
     """
     try:
+        if moved is not None and not has_heads and (yield from _write_first(context, moved)):
+            return
         listing = yield from list_heads_and_index(context)
         if is_behind(listing, context.limits):
             yield from write_index(context, listing, moved)
@@ -56,6 +75,17 @@ def look_after_index(context: Context, done: str, moved: Collection[HeadState] =
         )
 
 
+def _write_first(context: Context, moved: Moved) -> Step[bool]:
+    """The index of a table's first heads, in two requests. Heads that others made meanwhile are
+    for the next who finds it behind."""
+    heads = {
+        state.slot.name: ListedHead(state.slot, state.etag, 0.0)
+        for state in moved.heads
+        if state.etag is not None
+    }
+    return (yield from write_index(context, HeadListing(heads, None, 0.0), moved))
+
+
 def write_index_now(context: Context) -> Step[bool]:
     """As :func:`write_index`, however few heads have changed.
 
@@ -65,9 +95,7 @@ def write_index_now(context: Context) -> Step[bool]:
     return (yield from write_index(context, (yield from list_heads_and_index(context))))
 
 
-def write_index(
-    context: Context, listing: HeadListing, moved: Collection[HeadState] = ()
-) -> Step[bool]:
+def write_index(context: Context, listing: HeadListing, moved: Moved | None = None) -> Step[bool]:
     """Put what the heads name into the index; objects of it whose partitions have not changed
     stay.
 
@@ -80,11 +108,10 @@ def write_index(
     """
     if not listing.heads:
         return True
-    old = yield from read_index(context)
+    old = FoundIndex(None, {}) if listing.index is None else (yield from read_index(context))
     entries = old.entries
     known = still_true(entries, listing.heads)
-    written = {state.slot.name: state for state in moved}
-    read = yield from _read(context, listing, entries, known, written)
+    read = yield from _read(context, listing, entries, known, moved)
     # Of a head that is gone, or was made anew since, the index alone may tell.
     kept, made = _arranged(old, entries | read, context.limits.files_per_object)
     if old.parts and not made:
@@ -124,17 +151,19 @@ def _read(
     listing: HeadListing,
     old: Mapping[str, IndexedPartition],
     known: Mapping[str, IndexedPartition],
-    moved: Mapping[str, HeadState],
+    moved: Moved | None,
 ) -> Step[dict[str, IndexedPartition]]:
     """What the heads name that the index does not know.
 
     :param old: all that it says; ``known``: what of it is still so.
     """
     changed = [head for name, head in listing.heads.items() if name not in known]
-    steps = [or_damage(_read_unless_known(context, head, moved)) for head in changed]
+    written = {} if moved is None else {state.slot.name: state for state in moved.heads}
+    steps = [or_damage(_read_unless_known(context, head, written)) for head in changed]
     states = _unclaimed((yield from All(tuple(steps))))
     before = {name: it.files for name, it in old.items()}
-    named = yield from files_of_heads(context, states, before)
+    held = () if moved is None else (moved.decided,)
+    named = yield from files_of_heads(context, states, before, held)
     return {
         state.slot.name: IndexedPartition(
             state.slot.name, state.etag, state.head.epoch, of_it, state.head.schema_version
@@ -147,9 +176,9 @@ def _read(
 
 
 def _read_unless_known(
-    context: Context, head: ListedHead, moved: Mapping[str, HeadState]
+    context: Context, head: ListedHead, written: Mapping[str, HeadState]
 ) -> Step[HeadState]:
-    state = moved.get(head.slot.name)
+    state = written.get(head.slot.name)
     if state is not None and state.etag == head.etag:
         return state
     return (yield from read_head(context, head.slot))

@@ -175,31 +175,34 @@ def files_of_heads(
     context: Context,
     states: Sequence[HeadState],
     before: Mapping[str, Iterable[DataFile]] | None = None,
+    held: Collection[Decided] = (),
 ) -> Step[NamedFiles]:
     """The files of each of several partitions, each decision read once.
 
     :param before: what heads named in a former state, by partition: decisions behind that need
         not be read.
+    :param held: decisions that need not be read.
     """
     before = before or {}
+    own = {decided.decision.job: decided for decided in held}
     known = [_by_job(before.get(state.slot.name, ())) for state in states]
     asked = [
-        [job for job in state.head.decisions if job not in own]
-        for state, own in zip(states, known, strict=True)
+        [job for job in state.head.decisions if job not in of_before]
+        for state, of_before in zip(states, known, strict=True)
     ]
-    named = sorted({job for jobs in asked for job in jobs})
+    named = sorted({job for jobs in asked for job in jobs} - own.keys())
     folded, found = yield from All(
         (
             All(tuple(or_damage(read_manifests(context, state.head)) for state in states)),
             All(tuple(or_damage(read_commit(context, job)) for job in named)),
         )
     )
-    decisions = dict(zip(named, found, strict=True))
+    decisions = {**own, **dict(zip(named, found, strict=True))}
     files: list[tuple[DataFile, ...] | DamagedError] = []
-    for state, manifest, own, jobs in zip(states, folded, known, asked, strict=True):
+    for state, manifest, of_before, jobs in zip(states, folded, known, asked, strict=True):
         try:
             read = {job: undamaged(decisions[job]) for job in jobs}
-            files.append(assemble(state.head, undamaged(manifest), read, own))
+            files.append(assemble(state.head, undamaged(manifest), read, of_before))
         except DamagedError as damage:
             files.append((yield from _moved_or(context, state, damage)))
     return NamedFiles(files, tuple(it for it in found if isinstance(it, Decided)))

@@ -15,7 +15,6 @@ from support.faults import Crash, on
 from support.memory_store import MemoryStore
 from support.protocol import (
     DAY1,
-    DAY2,
     ROOT,
     SCHEMA,
     World,
@@ -184,9 +183,34 @@ def test_no_answer_depends_on_it(history: list[tuple[str, list[str]]]) -> None:
 
 
 class TestWriting:
-    def test_a_job_does_it_where_many_heads_have_changed(self) -> None:
+    def test_the_job_that_makes_many_heads_does_it(self) -> None:
         world = World()
         world.load(*DAYS)
+        assert len(parts(world)) == 1
+        assert requests_of_a_reader(world) == READ + INDEX
+        assert_true(world)
+
+    def test_of_two_that_make_many_heads_the_later_one_does_it_for_both(self) -> None:
+        world = World()
+        other, days = World(world.store), [f"day={number}" for number in range(200, 216)]
+
+        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+            if isinstance(request, Put) and request.key == ROOT.index_key:
+                world.driver.fault = None
+                other.load(*days)
+            return apply(request)
+
+        world.driver.fault = fault
+        world.load(*DAYS)
+        index = TableIndex.decode(world.store.objects[ROOT.index_key].body, ROOT)
+        assert parts(world) == [part.key for part in index.parts]
+        assert requests_of_a_reader(world) == READ + INDEX
+        assert_true(world)
+
+    def test_a_job_does_it_where_many_heads_have_changed(self) -> None:
+        world = World()
+        world.load(*DAYS[:-2])
+        world.load(*DAYS[-2:])
         assert parts(world) == []
         world.store.clock.advance(1)  # type: ignore[attr-defined]
         world.load(DAY1)
@@ -232,10 +256,9 @@ class TestWriting:
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
         world = World()
-        world.load(*DAYS)
         world.driver.fault = on(Put, StoreRefusedError("AccessDenied"), ROOT.index_parts_prefix)
-        world.load(DAY2)
-        assert len(world.jobs_of(DAY2)) == 1
+        world.load(*DAYS)
+        assert len(world.jobs_of(DAYS[0])) == 1
         world.assert_clean()
         assert "index was not written; the job is committed" in caplog.text
 
