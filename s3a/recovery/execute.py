@@ -35,10 +35,8 @@ from ...committer.store.requests import (
 )
 from ..hadoop.job_traces import read_marker, uploads_below
 from ..runs.ledger import note_recovered
-from .direction import Direction, StandingDirection, decide, direction_key, withdraw
-from .job_files import PlannedFile, Presence
-from .leftovers import LeftoverJob, activity
-from .plan import Action, Plan
+from .leftovers import LeftoverJob, NamedFile, Presence, activity
+from .plan import Action, Case, Direction, StandingDirection, decide, direction_key, withdraw
 
 _TRIES = Backoff(tries=16, first=0.5, cap=8.0)
 _MARKER_UNKNOWN = "unknown"
@@ -99,16 +97,16 @@ class Execution:
 NOTHING_DONE = Execution()
 
 
-def carry_out(plan: Plan) -> Step[Execution]:
+def carry_out(case: Case) -> Step[Execution]:
     """Do what a plan says.
 
     :raises OutcomeUnknownError: the direction may be written; no file was touched.
     """
-    forward = plan.action is Action.FORWARD
-    job, stands = plan.case.job, None
+    forward = case.action is Action.FORWARD
+    job, stands = case.job, None
     if job.tree is not None:
-        wanted = Direction(job.uuid, forward, plan.reason)
-        stands = yield from decide(job.tree, wanted, plan.case.decided)
+        wanted = Direction(job.uuid, forward, case.reason)
+        stands = yield from decide(job.tree, wanted, case.decided)
         if stands.said.forward != forward:
             why = f"another recovery decided otherwise: {stands.said.reason}"
             return Execution(problem=f"{why}; run this again to help it")
@@ -119,15 +117,15 @@ def carry_out(plan: Plan) -> Step[Execution]:
                 yield from withdraw(job.tree, stands)
             return Execution(moved=True)
     treat = _complete if forward else _undo
-    done = Execution(tuple((yield from All(tuple(treat(file) for file in plan.case.files)))))
+    done = Execution(tuple((yield from All(tuple(treat(file) for file in case.files)))))
     if left := [file for file in done.files if file[1] in _OPEN]:
         key, outcome, detail = left[0]
         why = f"{counted(len(left), 'file is', 'files are')} {outcome}, as {key!r}: {detail}"
         unsure = any(outcome is FileOutcome.UNKNOWN for _, outcome, _ in left)
         return replace(done, problem=why, unsure=unsure)
     if forward:
-        done = yield from _published(plan, done)
-    return done if done.problem else (yield from _clean_up(plan, done, stands))
+        done = yield from _published(case, done)
+    return done if done.problem else (yield from _clean_up(case, done, stands))
 
 
 def _has_moved(job: LeftoverJob) -> Step[bool]:
@@ -141,9 +139,9 @@ def _has_moved(job: LeftoverJob) -> Step[bool]:
     return is_newer or not {one.key for one in job.sets} <= set(listing.keys)
 
 
-def _published(plan: Plan, done: Execution) -> Step[Execution]:
+def _published(case: Case, done: Execution) -> Step[Execution]:
     """Say that a job whose files are all there is committed."""
-    case, job, record = plan.case, plan.case.job, plan.case.judgement.record
+    job, record = case.job, case.judgement.record
     if job.sets:  # Else an earlier recovery wrote it, before it deleted them.
         # Its name in Hadoop's settings; of the staging ones, the store does not say which it was.
         unsaid = "magic" if job.staged is None else "staging"
@@ -199,7 +197,7 @@ def _job_of(body: bytes) -> str | None:
     return read.job if read else None
 
 
-def _complete(file: PlannedFile) -> Step[_Treated]:
+def _complete(file: NamedFile) -> Step[_Treated]:
     """Complete one upload, or see that it is done: NoSuchUpload is the answer, too, of one that
     was completed before, by the job itself or by another recoverer."""
     key, answer = file.commit.key, None
@@ -222,7 +220,7 @@ def _complete(file: PlannedFile) -> Step[_Treated]:
     return key, FileOutcome.UNKNOWN, answer.cause if answer else ""
 
 
-def _undo(file: PlannedFile) -> Step[_Treated]:
+def _undo(file: NamedFile) -> Step[_Treated]:
     """Abort one upload; where it was completed, remove the object if it is provably the job's.
 
     In this order: an upload that is gone is never completed by anybody afterwards.
@@ -262,13 +260,13 @@ def _sent(request: AbortUpload | Delete) -> Step[Done | Refused | Unknown]:
     return answer
 
 
-def _clean_up(plan: Plan, done: Execution, stands: StandingDirection | None) -> Step[Execution]:
+def _clean_up(case: Case, done: Execution, stands: StandingDirection | None) -> Step[Execution]:
     """Abort what no task committed, then delete the magic tree, the direction last."""
-    root, job = plan.case.root, plan.case.job
+    root, job = case.root, case.job
     # Of a job that is rolled forward, nothing else is outstanding any more; of one that is rolled
     # back, a part that came late may have left some of them listed.
     doomed = {(upload.key, upload.upload_id) for upload in job.extra}
-    doomed |= job.listed if plan.action is Action.BACK else set()
+    doomed |= job.listed if case.action is Action.BACK else set()
     listed = partial(uploads_below, f"{root.prefix}/")
     there = [u for u in (yield from listed()) if (u.key, u.upload_id) in doomed]
     left = yield from abort_until_gone(there, listed)

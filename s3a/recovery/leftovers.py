@@ -1,4 +1,4 @@
-"""Traces of S3A jobs below a table, put together to one leftover job each.
+"""What lies of each S3A job below a table: its pending sets, its uploads, its files.
 
 A job leaves its magic tree, or pending sets in a staging folder, and its uploads. Nothing in a
 listing of uploads says whose they are, so an upload is a job's by, in this order: its pending sets
@@ -12,10 +12,11 @@ Where to look: the table's root, the folders the caller names, and every folder 
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -28,6 +29,7 @@ from ...committer.store.requests import (
     All,
     Found,
     Get,
+    Head,
     ListedObject,
     ListedUpload,
     Step,
@@ -66,7 +68,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class LeftoverSet:
-    """One pending set: ``read`` is ``None`` where it cannot be read, and ``damage`` says why.
+    """One pending set: one that cannot be read has no commits, and ``damage`` says why.
 
     :param attempt: the application's.
     :param last_modified: by the store's clock.
@@ -75,7 +77,7 @@ class LeftoverSet:
     key: str
     attempt: str
     last_modified: float
-    read: PendingSet | None
+    read: PendingSet
     damage: str = ""
 
 
@@ -108,7 +110,7 @@ class LeftoverJob:
     @property
     def commits(self) -> tuple[PendingCommit, ...]:
         """All that the readable pending sets name."""
-        return tuple(c for found in self.sets if found.read for c in found.read.commits)
+        return tuple(commit for one in self.sets for commit in one.read.commits)
 
     @property
     def listed(self) -> frozenset[tuple[str, str]]:
@@ -133,9 +135,9 @@ class LeftoverJob:
         seen: dict[str, str] = {}
         for one in self.sets:
             name = one.key.rsplit("/", 1)[-1]
-            if one.read is not None and one.read.job not in ("", self.uuid):
+            if one.read.job not in ("", self.uuid):
                 found.append(f"{name} is of another job, {one.read.job!r}")
-            for commit in one.read.commits if one.read else ():
+            for commit in one.read.commits:
                 whose = commit.job or self._named_in(commit.key)
                 if whose not in ("", self.uuid):
                     found.append(f"{name} names a file of another job, {whose!r}")
@@ -162,22 +164,14 @@ class LeftoverJob:
         return self.uuid if named == self.uuid.lower() else named
 
 
-@dataclass(frozen=True)
-class Leftovers:
-    """All jobs found, oldest first; ``now`` by the store's clock."""
-
-    jobs: tuple[LeftoverJob, ...]
-    now: float
-
-
 def find_jobs(
     root: TableRoot,
     folders: Collection[str] = (),
     deep: bool = False,
     staging: StagingFolder | None = None,
     clock: Callable[[], float] = time.time,
-) -> Step[Leftovers]:
-    """Look for jobs.
+) -> Step[tuple[list[LeftoverJob], float]]:
+    """Look for jobs. Returns them, the oldest first, and the time by the store's clock.
 
     :param folders: further destinations below the root, as prefixes without slashes at the end:
         a job that wrote to a partition's folder and has no upload left shows nowhere else.
@@ -212,8 +206,7 @@ def find_jobs(
             c.bucket == root.bucket and c.key.startswith(f"{root.prefix}/") for c in job.commits
         ):
             jobs.append(job)
-    jobs = _with_uploads(root, jobs, uploads)
-    return Leftovers(tuple(sorted(jobs, key=lambda job: (job.oldest, job.uuid))), now)
+    return sorted(_with_uploads(root, jobs, uploads), key=lambda it: (it.oldest, it.uuid)), now
 
 
 def activity(items: Iterable[ListedObject]) -> list[float]:
@@ -249,7 +242,7 @@ def _read(key: str, attempt: str, made: float, body: Callable[[], bytes]) -> Lef
     try:
         return LeftoverSet(key, attempt, made, PendingSet.parse(body(), key))
     except (OSError, RecordDamagedError) as error:
-        return LeftoverSet(key, attempt, made, None, str(error))
+        return LeftoverSet(key, attempt, made, PendingSet(()), str(error))
 
 
 def _staged_job(
@@ -266,10 +259,9 @@ def _staged_job(
     for file in (file for file in trace.files if file.is_committed):
         found = _read(file.path, file.attempt, 0.0, partial(trace.folder.read, file.path))
         # What it says itself holds of a copy too. The store's times are whole seconds.
-        created = [c.created_ms / 1000 for c in (found.read.commits if found.read else ())]
-        made = math.floor((max(created, default=0.0) or file.mtime) + ahead)
-        sets.append(replace(found, last_modified=made))
-    keys = [commit.key for one in sets if one.read for commit in one.read.commits]
+        said = max((commit.created_ms / 1000 for commit in found.read.commits), default=0.0)
+        sets.append(replace(found, last_modified=math.floor((said or file.mtime) + ahead)))
+    keys = [commit.key for one in sets for commit in one.read.commits]
     holding = [f for f in folders if keys and all(key.startswith(f"{f}/") for key in keys)]
     times = [*(one.last_modified for one in sets), math.floor(trace.mtime + ahead)]
     parent, _, name = root.prefix.rpartition("/")
@@ -314,3 +306,95 @@ def _joined(job: LeftoverJob, uploads: list[ListedUpload]) -> LeftoverJob:
     times = [upload.initiated for upload in uploads]
     oldest, newest = min([job.oldest, *times]), max([job.newest, *times])
     return replace(job, uploads=tuple(uploads), oldest=oldest, newest=newest)
+
+
+class Presence(StrEnum):
+    """Where a file that a pending set names is."""
+
+    WRITTEN = "written"
+    OUTSTANDING = "outstanding"
+    #: Neither an upload nor an object.
+    MISSING = "missing"
+    #: No upload, and an object at its key that is another's.
+    FOREIGN = "foreign"
+    #: No upload, and an object at its key of which only a person can say that it is this file:
+    #: size and time speak for it, and its ETag neither for nor against.
+    UNSURE = "unsure"
+
+
+@dataclass(frozen=True)
+class NamedFile:
+    """A file that a pending set names; ``since``: when that was written, by the store's clock."""
+
+    commit: PendingCommit
+    presence: Presence
+    since: float
+
+    def whose(self, found: Found) -> Presence:
+        """What an object at its key is: written, unsure or foreign. An ETag made of the parts'
+        proves it. Another one proves nothing: under SSE-KMS and SSE-C ETags are no checksums (S3
+        User Guide, "Checking object integrity"), though they look like some, and other stores
+        make them as they like.
+        """
+        if found.size != self.commit.length:
+            return Presence.FOREIGN
+        if found.etag == composite_etag(self.commit.etags):
+            return Presence.WRITTEN
+        return Presence.UNSURE if found.last_modified >= self.since else Presence.FOREIGN
+
+
+def composite_etag(etags: Sequence[str]) -> str | None:
+    """The ETag S3 gives an object made of parts, where the parts' ETags are MD5 sums; ``None``
+    where they do not look like it."""
+    try:
+        digests = b"".join(bytes.fromhex(etag) for etag in etags)
+    except ValueError:
+        return None
+    if not etags or len(digests) != 16 * len(etags):
+        return None
+    return f"{hashlib.md5(digests, usedforsecurity=False).hexdigest()}-{len(etags)}"
+
+
+def look_at_files(job: LeftoverJob) -> Step[tuple[NamedFile, ...]]:
+    """Where each file is that the job's pending sets name: one HEAD for each not outstanding."""
+    under_way = {(upload.key, upload.upload_id) for upload in job.uploads}
+
+    def look(commit: PendingCommit, since: float) -> Step[NamedFile]:
+        file = NamedFile(commit, Presence.OUTSTANDING, since)
+        if (commit.key, commit.upload_id) in under_way:
+            return file
+        found = yield from Head(commit.key)
+        presence = file.whose(found) if isinstance(found, Found) else Presence.MISSING
+        return replace(file, presence=presence)
+
+    looks = [look(commit, one.last_modified) for one in job.sets for commit in one.read.commits]
+    return tuple((yield from All(tuple(looks))))
+
+
+def unclaimed_files(job: LeftoverJob) -> Step[tuple[str, ...] | None]:
+    """Keys of complete files that no readable pending set names and that carry the UUID of a job
+    whose sets do not name all it wrote; ``None`` where nothing says what its files are called.
+
+    A staging committer's driver that dies in its job commit leaves some files complete and the
+    uploads of the others; a pending set that cannot be read may have named some. Names are easily
+    made: such files are told, and never removed.
+    """
+    alone = {upload.key for upload in job.uploads}
+    named = {commit.key for commit in job.commits}
+    if job.kind is Kind.UPLOADS:
+        uuids, direct = {job.uuid.lower()} - {""}, not any(map(is_staged_name, alone))
+    else:
+        direct = False
+        uuids = {uuid for key in alone.union(job.running, named) for uuid in uuids_in_name(key)}
+        # The names of a magic job's files carry Spark's UUID alone.
+        uuids |= {job.uuid.lower()} if job.kind is Kind.STAGING else set()
+    if not uuids:
+        return () if job.kind is Kind.UPLOADS else None
+
+    def is_its(item: ListedObject) -> bool:
+        return not is_magic(item.key) and not uuids.isdisjoint(uuids_in_name(item.key))
+
+    # What a staging job completed may be anywhere; else it is asked whether other attempts won.
+    places = {f"{key.rpartition('/')[0]}/" for key in alone} if direct else {f"{job.destination}/"}
+    listed = yield from All(tuple(list_objects(place, direct, is_its) for place in sorted(places)))
+    return tuple(sorted({key for one in listed for key in one.keys} - named))

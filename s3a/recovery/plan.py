@@ -9,19 +9,23 @@ ended: it is rolled back, which harms nobody, and can be loaded again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Annotated
 
-from ...committer.errors import InvalidInputError, counted
-from ...committer.format.layout import TableRoot
-from ...committer.store.requests import Step
+from ...committer.errors import InvalidInputError, OutcomeUnknownError, counted
+from ...committer.format.layout import TableRoot, new_write_id
+from ...committer.format.records.codec import decode, encode
+from ...committer.format.records.marks import DEFAULTED
+from ...committer.store.conditional_put import NotWritten, Written, put_record
+from ...committer.store.requests import Delete, Found, Get, Put, Step, Unknown
 from ..hadoop.job_traces import Marker, read_marker
-from ..hadoop.magic_paths import is_staged_name
-from .direction import StandingDirection, read_direction
-from .job_files import PlannedFile, Presence, look_at_files, unclaimed_files
-from .leftovers import Kind, LeftoverJob
+from ..hadoop.magic_paths import DIRECTION_NAME, is_staged_name
+from .leftovers import Kind, LeftoverJob, NamedFile, Presence, look_at_files, unclaimed_files
 from .liveness import Judgement, State
+
+_KIND = "s3a-recovery"
 
 
 class Action(StrEnum):
@@ -82,8 +86,79 @@ REPORT = RecoveryOptions()
 
 
 @dataclass(frozen=True)
+class Direction:
+    """Direction of a recovery, written into a dead job's tree before anything is done; ``reason``
+    is for people. The first recoverer to write it wins (a conditional PUT); a second one, or a
+    repeat after a crash, reads it and goes the same way. It is deleted last of all."""
+
+    job: str
+    forward: bool
+    reason: Annotated[str, DEFAULTED] = ""
+
+
+@dataclass(frozen=True)
+class StandingDirection:
+    """One that stands. ``is_own``: this recovery wrote it; on any other, others may be acting."""
+
+    said: Direction
+    etag: str
+    is_own: bool = False
+
+
+def direction_key(tree: str) -> str:
+    return f"{tree}{DIRECTION_NAME}"
+
+
+def read_direction(tree: str) -> Step[StandingDirection | None]:
+    """:raises RecordDamagedError: what is there cannot be read."""
+    found = yield from Get(direction_key(tree))
+    return _decoded(found) if isinstance(found, Found) else None
+
+
+def _decoded(found: Found) -> StandingDirection:
+    return StandingDirection(decode(found.body, _KIND, found.key).read(Direction), found.etag)
+
+
+def decide(
+    tree: str,
+    wanted: Direction,
+    before: StandingDirection | None,
+    write_id: Callable[[], str] = new_write_id,
+) -> Step[StandingDirection]:
+    """Write a direction in the place of the one before, or learn which other one stands.
+
+    :raises OutcomeUnknownError: the store does not say whether it was written; nothing was done.
+    """
+    if before is not None and before.said.forward == wanted.forward:
+        return before
+    made = write_id()
+    body, etag = encode(_KIND, made, wanted), before.etag if before else None
+    put = Put(direction_key(tree), body, if_none_match=etag is None, if_match=etag)
+    outcome = yield from put_record(put, made)
+    if isinstance(outcome, Written):
+        return StandingDirection(wanted, outcome.etag, is_own=True)
+    if isinstance(outcome, NotWritten) and isinstance(outcome.current, Found):
+        return _decoded(outcome.current)
+    raise OutcomeUnknownError(
+        "Whether this recovery's direction was written is not known; no file was touched.",
+        job=wanted.job,
+        key=put.key,
+        remedy="Run the recovery again.",
+    )
+
+
+def withdraw(tree: str, direction: StandingDirection) -> Step[bool]:
+    """Delete a direction, unless another took its place. Returns whether it is gone."""
+    request = Delete(direction_key(tree), if_match=direction.etag)
+    answer = yield from request
+    if isinstance(answer, Unknown):
+        answer = yield from request
+    return not isinstance(answer, Unknown)
+
+
+@dataclass(frozen=True)
 class Case:
-    """What is known of a job when it is chosen what becomes of it.
+    """What is known of a job when it is chosen what becomes of it, and what that is.
 
     :param now: by the store's clock.
     :param rival: a job that lives and began after this one's last task: the retry, perhaps. Its
@@ -91,6 +166,7 @@ class Case:
     :param files: where those are that its pending sets name.
     :param decided: what an earlier recovery began to do.
     :param unclaimed: :func:`unclaimed_files`, where its pending sets do not name all it wrote.
+    :param reason: why this action and not the other, sentences.
     """
 
     root: TableRoot
@@ -99,10 +175,12 @@ class Case:
     options: RecoveryOptions
     now: float
     rival: str | None = None
-    files: tuple[PlannedFile, ...] = ()
+    files: tuple[NamedFile, ...] = ()
     marker: Marker = field(default_factory=Marker)
     decided: StandingDirection | None = None
     unclaimed: tuple[str, ...] | None = ()
+    action: Action = Action.ASK
+    reason: str = ""
 
     def keys(self, *presences: Presence) -> tuple[str, ...]:
         """Of its files that are so."""
@@ -136,16 +214,7 @@ class Case:
         return () if self.others_won or self.is_committed else self.unclaimed or ()
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What is to become of a job; ``reason``: why this and not the other, sentences."""
-
-    case: Case
-    action: Action
-    reason: str
-
-
-def plan_job(case: Case) -> Step[Plan]:
+def plan_job(case: Case) -> Step[Case]:
     """Look at what the store shows of a job, and choose.
 
     :raises RecordDamagedError: an earlier recovery's direction cannot be read.
@@ -153,9 +222,9 @@ def plan_job(case: Case) -> Step[Plan]:
     job = case.job
     if refusals := job.refusals(case.root):  # Nothing that untrusted metadata name is asked for.
         why = f"its metadata cannot be trusted: {'; '.join(refusals[:3])}. Nothing was asked of "
-        return Plan(case, Action.REFUSE, f"{why}the store for it")
+        return replace(case, action=Action.REFUSE, reason=f"{why}the store for it")
     case = replace(case, marker=(yield from read_marker(job.destination)))
-    if job.kind is Kind.UPLOADS or any(one.read is None for one in job.sets):
+    if job.kind is Kind.UPLOADS or any(one.damage for one in job.sets):
         case = replace(case, unclaimed=(yield from unclaimed_files(job)))
     if job.tree is not None:
         decided = yield from read_direction(job.tree)
@@ -164,13 +233,11 @@ def plan_job(case: Case) -> Step[Plan]:
     if case.options.direction is not None or went_forward:
         # The caller vouches for files that cannot be compared; or an earlier recovery, which had
         # compared what was there, completed them.
-        case = replace(case, files=tuple(map(_vouched_for, case.files)))
-    choose = _uploads_only if job.kind is Kind.UPLOADS else _choose
-    return Plan(case, *choose(case))
-
-
-def _vouched_for(file: PlannedFile) -> PlannedFile:
-    return replace(file, presence=Presence.WRITTEN) if file.presence is Presence.UNSURE else file
+        vouched = {Presence.UNSURE: Presence.WRITTEN}
+        files = (replace(f, presence=vouched.get(f.presence, f.presence)) for f in case.files)
+        case = replace(case, files=tuple(files))
+    action, reason = (_uploads_only if job.kind is Kind.UPLOADS else _choose)(case)
+    return replace(case, action=action, reason=reason)
 
 
 def _choose(case: Case) -> tuple[Action, str]:
@@ -291,7 +358,7 @@ def _uploads_only(case: Case) -> tuple[Action, str]:
 
 def _unreadable(job: LeftoverJob) -> str:
     """What is wrong with the pending sets themselves; ``""`` for nothing."""
-    damaged = [one for one in job.sets if one.read is None]
+    damaged = [one for one in job.sets if one.damage]
     if damaged:
         return (
             f"of {counted(len(job.sets), 'pending set')} {len(damaged)} cannot be read "

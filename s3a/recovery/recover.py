@@ -24,10 +24,9 @@ from ..hadoop.staging_dir import StagingFolder
 from ..runs.ledger import forget_try, open_tries
 from ..runs.try_record import TryRecord
 from .execute import NOTHING_DONE, Execution, FileOutcome, carry_out
-from .job_files import Presence
-from .leftovers import Kind, LeftoverJob, find_jobs
+from .leftovers import Kind, LeftoverJob, Presence, find_jobs
 from .liveness import Judgement, Knowledge, State, judge
-from .plan import REPORT, Action, Case, Plan, RecoveryOptions, named_files, plan_job
+from .plan import REPORT, Action, Case, RecoveryOptions, named_files, plan_job
 
 _log = logging.getLogger(__name__)
 
@@ -125,17 +124,17 @@ def recover_jobs(
     options.check(root)
     folders = tuple(f"{root.prefix}/{folder.strip('/')}" for folder in options.folders)
     staging = StagingFolder(options.staging) if options.staging is not None else None
-    found = yield from find_jobs(root, folders, options.deep, staging)
+    found, now = yield from find_jobs(root, folders, options.deep, staging)
     # Tries after jobs: a try says that it begins before its job leaves anything.
     tries = yield from open_tries(root)
     known = Knowledge(tries, options.dead, ask, options.patience)
-    judged = [(job, judge(job, found.now, known)) for job in found.jobs]
+    judged = [(job, judge(job, now, known)) for job in found]
     results = []
     for job, judgement in judged:
         if options.jobs is not None and job.uuid not in options.jobs:
             continue
         rival = _rival_of(job, judged)
-        result = yield from _settled(Case(root, job, judgement, options, found.now, rival))
+        result = yield from _settled(Case(root, job, judgement, options, now, rival))
         results.append(result)
         _log.info(
             "S3A job %s at %s: %s (%s: %s): %s",
@@ -176,12 +175,12 @@ def _settled(case: Case) -> Step[RecoveredJob]:
     if case.judgement.state is State.LIVE:
         return _result(case, JobOutcome.LEFT, "it lives; nothing is done to it")
     try:
-        plan = yield from plan_job(case)
-        outcome, reason = _unless_it_acts(plan)
+        planned = yield from plan_job(case)
+        outcome, reason = _unless_it_acts(planned)
         if outcome is not None:
-            return _result(plan.case, outcome, reason, looked=True)
-        done = yield from carry_out(plan)
-        return _result(plan.case, *_acted(plan, done), done, looked=True)
+            return _result(planned, outcome, reason, looked=True)
+        done = yield from carry_out(planned)
+        return _result(planned, *_acted(planned, done), done, looked=True)
     except RecordDamagedError as error:
         return _result(case, JobOutcome.REFUSED, str(error))
     except OutcomeUnknownError as error:
@@ -190,29 +189,29 @@ def _settled(case: Case) -> Step[RecoveredJob]:
         return _result(case, JobOutcome.FAILED, str(error))
 
 
-def _unless_it_acts(plan: Plan) -> tuple[JobOutcome | None, str]:
+def _unless_it_acts(case: Case) -> tuple[JobOutcome | None, str]:
     """The outcome where nothing is done, and why; ``None`` where the plan is to be carried out."""
-    case, options, acts = plan.case, plan.case.options, plan.action in _DONE
+    options, acts = case.options, case.action in _DONE
     if acts and case.judgement.state is State.UNKNOWN and not options.force:
         is_seen = options.apply and case.keys(Presence.WRITTEN)
         outcome = JobOutcome.NEEDS_DECISION if is_seen else JobOutcome.LEFT
         why = "whether it lives is not known, so it is left unless that is forced, which would"
-        return outcome, f"{why} {plan.action.replace('-', ' it ')}: {plan.reason}"
-    return None if acts and options.apply else _SAID[plan.action], plan.reason
+        return outcome, f"{why} {case.action.replace('-', ' it ')}: {case.reason}"
+    return None if acts and options.apply else _SAID[case.action], case.reason
 
 
-def _acted(plan: Plan, done: Execution) -> tuple[JobOutcome, str]:
+def _acted(case: Case, done: Execution) -> tuple[JobOutcome, str]:
     if done.moved:
         why = "it changed while it was looked at: it may live, or be recovered by somebody else"
         return JobOutcome.LEFT, why
     if done.problem:
         outcome = JobOutcome.UNKNOWN if done.unsure else JobOutcome.FAILED
-        why = f"{done.problem}. It is kept for a repeat. Meant to {plan.action}: {plan.reason}"
+        why = f"{done.problem}. It is kept for a repeat. Meant to {case.action}: {case.reason}"
         return outcome, why
-    kept = plan.case.visible
-    if plan.action is Action.FORWARD or not kept:
-        return _DONE[plan.action], plan.reason
-    why = f"{plan.reason}. {named_files(kept)}, so all such are left to you to remove"
+    kept = case.visible
+    if case.action is Action.FORWARD or not kept:
+        return _DONE[case.action], case.reason
+    why = f"{case.reason}. {named_files(kept)}, so all such are left to you to remove"
     return JobOutcome.FILES_LEFT, why
 
 

@@ -14,7 +14,7 @@ from support.stored import without_additions
 from zero_rename.committer import RecordDamagedError
 from zero_rename.committer.format.job_spec import Owner
 from zero_rename.committer.store.requests import Put
-from zero_rename.s3a.recovery.direction import (
+from zero_rename.s3a.recovery.plan import (
     Direction,
     StandingDirection,
     decide,
