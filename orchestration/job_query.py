@@ -179,7 +179,7 @@ class JobQuery:
         :raises ZeroRenameError: the store refused or did not answer, or a record is damaged.
         """
         # On use: DAG files are parsed by processes that ask nothing.
-        from .s3a.load_report import report_of_job, report_of_run
+        from .s3a.load import report_of_job, report_of_run
 
         if self.job is not None and _is_uuid(self.job):
             return self._of_s3a(table, report_of_job(table, self.job, self.partition))
@@ -249,7 +249,7 @@ class JobQuery:
 
     def _of_s3a(self, table: Table, found: dict[str, Any] | None) -> QueryResult:
         """The same for a job of one of Hadoop's committers."""
-        from .s3a.load_report import only
+        from .s3a.load import only
 
         if found is None:
             quiet = self.once is not None and not self._is_claimed(table)

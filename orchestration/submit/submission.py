@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from typing import Any
 from ...committer.errors import InvalidInputError
 from ...s3a.hadoop.effective_settings import read_properties
 from ...spark.startup.preflight import warn_of_jars
+from .credentials import refuse_in_arguments, refuse_in_settings, refuse_values
 from .package_file import build_zip
 from .preflight import check_python, choose_python, find_spark
 from .properties import (
@@ -159,3 +160,41 @@ def secret_values(variables: Mapping[str, str]) -> tuple[str, ...]:
     names: Iterable[str] = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID")
     *secrets, key_id = (variables.get(name) or "" for name in names)
     return tuple(filter(None, (*secrets, key_id if len(key_id) >= SHORTEST_KEY_ID else "")))
+
+
+def spark_submit(
+    cluster: Cluster,
+    submission: Submission,
+    application: str,
+    arguments: Sequence[str] = (),
+    *,
+    name: str | None = None,
+    conf: Mapping[str, Any] | None = None,
+    packages: Sequence[str] = (),
+) -> list[str]:
+    """The words that start an application.
+
+    :param arguments: the application's own.
+    :param conf: Spark's settings; those of ``submission`` win.
+    :param packages: Maven coordinates.
+    :raises InvalidInputError: ``conf`` or ``arguments`` hold a credential: the words of a command
+        are every user's to read.
+    """
+    refuse_in_settings(conf, "conf")
+    refuse_in_arguments(arguments, "application_args")
+    words = [cluster.binary, "--master", cluster.master]
+    if cluster.deploy_mode:
+        words += ["--deploy-mode", cluster.deploy_mode]
+    for key, value in {**(conf or {}), **submission.conf}.items():
+        words += ["--conf", f"{key}={value}"]
+    given = {
+        "--packages": ",".join(packages),
+        "--py-files": submission.py_files,
+        "--properties-file": submission.properties_file,
+        "--name": name,
+    }
+    for option, value in given.items():
+        words += [option, value] if value else []
+    words += [application, *map(str, arguments)]
+    refuse_values(words, submission.secrets)
+    return words

@@ -1,20 +1,135 @@
-"""Traces of jobs in the store: ``_SUCCESS``, a job's own summary
-(``fs.s3a.committer.summary.report.directory``), and the uploads under way.
+"""Traces of a job in the store: its magic tree, names with its UUID, its reports, its uploads.
+
+::
+
+    dest/__magic_job-<uuid>/job-<uuid>/<NN>/<task id>.pendingset          committed tasks
+    dest/__magic_job-<uuid>/job-<uuid>/<NN>/tasks/<attempt>/__base/…      files of running ones
+
+``NN`` is the application's attempt, ``00`` in Spark. A file written below the last ``__base``
+appears, when its upload is completed, in the parent of the magic element: sources are Hadoop's
+``CommitUtilsWithMR`` and ``MagicCommitPaths``. It is so since Hadoop 3.4.0 (HADOOP-18797), which
+is older than the oldest Spark that is supported; earlier releases' ``__magic/`` is not read.
+
+The staging committers keep their pending sets on the cluster's file system: in the store they
+leave nothing but uploads, whose keys are those of the finished files.
 
 ``_SUCCESS`` is whichever job's that committed last, and each job deletes it when it begins: of two
-that load days of one table side by side, one finds none, or the other's. A report stays.
+that load days of one table side by side, one finds none, or the other's. A job's own summary
+(``fs.s3a.committer.summary.report.directory``) stays.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from ...committer.errors import RecordDamagedError, VerificationError
-from ...committer.format.layout import TableRoot
+from ...committer.format.layout import CONTROL, TableRoot, job_in_key
 from ...committer.store.listing import list_objects, list_uploads
 from ...committer.store.requests import All, Found, Get, ListedUpload, ServerName, Step
-from .commit_files import JobSummary
-from .magic_paths import is_native
+from .commit_files import PENDING_SET_SUFFIX, PENDING_SUFFIX, JobSummary
+
+MAGIC_JOB = "__magic_job-"
+_PATH = re.compile(
+    rf"(?P<tree>(?P<destination>.*?)/{MAGIC_JOB}(?P<job>[^/]+)/)"
+    r"(?:job-(?P=job)/(?P<attempt>\d{2,})/(?P<rest>.*))?",
+    re.DOTALL,
+)
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+#: What this package puts into a magic tree to say what becomes of the job.
+DIRECTION_NAME = "zero_rename_recovery.json"
+
+
+@dataclass(frozen=True)
+class MagicPath:
+    """A key below a magic element, taken apart.
+
+    :param tree: the prefix of all that belongs to the job, ending with a slash: what its
+        clean-up deletes.
+    :param destination: the job's output, a prefix without a slash at its end.
+    :param attempt: the application's attempt, ``00``; ``""`` above it.
+    :param rest: the path below the attempt's directory, or what there is of it.
+    """
+
+    tree: str
+    destination: str
+    job: str
+    attempt: str
+    rest: str
+
+    @property
+    def is_set(self) -> bool:
+        """A committed task's: directly in the attempt's directory, as the job commit lists. It has
+        the name of the task, not the attempt: the attempt that commits last overwrites the set of
+        an earlier one (HADOOP-17258)."""
+        return "/" not in self.rest and self.rest.endswith(PENDING_SET_SUFFIX)
+
+    @property
+    def final_key(self) -> str | None:
+        """For a ``.pending`` of a running task, the key its file will have; else ``None``."""
+        if not self.rest.endswith(PENDING_SUFFIX) or not self.rest.startswith("tasks/"):
+            return None
+        path = self.rest.removesuffix(PENDING_SUFFIX)
+        _above, base, below = path.rpartition("/__base/")
+        name = below if base else path.rpartition("/")[2]
+        return f"{self.destination}/{name}" if name else None
+
+
+def is_magic(key: str) -> bool:
+    return f"/{MAGIC_JOB}" in key
+
+
+def parse(key: str) -> MagicPath | None:
+    """Take a key below a magic element apart; ``None`` for other keys."""
+    found = _PATH.match(key)
+    return None if found is None else MagicPath(**found.groupdict(""))
+
+
+def uuids_in_name(key: str) -> tuple[str, ...]:
+    """The UUIDs in a key's last component, in lower case: Spark puts one of its own into the
+    names of all files of one write, the staging committers add the job's."""
+    return tuple(found.lower() for found in _UUID.findall(key.rsplit("/", 1)[-1]))
+
+
+def staging_job(key: str) -> str:
+    """The job in the name of a staging committer's file, ``""`` for none: it adds its UUID behind
+    Spark's, so the last is the job's."""
+    return (uuids_in_name(key) or ("",))[-1]
+
+
+def is_staged_name(key: str) -> bool:
+    """Whether a file has the name that a staging committer gives it: Spark's UUID of the write,
+    and the job's (``fs.s3a.committer.staging.unique-filenames``, which is on)."""
+    return len(uuids_in_name(key)) > 1
+
+
+def is_native(key: str) -> bool:
+    """Whether this package's own committer makes the file; its own recovery sees to that."""
+    return job_in_key(key) is not None or f"/{CONTROL}/" in key
+
+
+def why_outside(bucket: str, key: str, root: TableRoot, destination: str) -> str | None:
+    """Why a commit record's bucket and key are refused; ``None`` where they are not.
+
+    Whoever may write below a destination may write its pending sets, and whoever carries them
+    out may have more rights than that: the S3A architecture text's confused deputy.
+
+    :param destination: the job's own, within the table at ``root``.
+    """
+    if bucket != root.bucket:
+        return f"names the bucket {bucket!r}"
+    if not key.startswith(f"{destination}/"):
+        return f"names the key {key!r}, which is outside the job's destination"
+    parts = key[len(destination) + 1 :].split("/")
+    wrong = {
+        "which has an empty, '.' or '..' component": not {"", ".", ".."}.isdisjoint(parts),
+        "among the records of committers": any(p.startswith((CONTROL, "__magic")) for p in parts),
+        "a marker": parts[-1] == "_SUCCESS",
+        "a file of this package's own committer": is_native(key),
+        "which has control characters": not key.isprintable(),
+    }
+    return next((f"names the key {key!r}, {why}" for why, is_so in wrong.items() if is_so), None)
+
 
 #: A store that lists uploads by prefix as it should; others may show none, as MinIO does.
 _LISTS_BY_PREFIX = "AmazonS3"

@@ -1,6 +1,6 @@
-"""What lies of each S3A job below a table: its pending sets, its uploads, its files.
+"""Traces of S3A jobs below a table, put together to one leftover job each.
 
-A job leaves its magic tree, or pending sets in a staging folder, and its uploads. Nothing in a
+A job leaves its magic tree, or pending sets in a staging folder; uploads; and files. Nothing in a
 listing of uploads says whose they are, so an upload is a job's by, in this order: its pending sets
 name it; its key is that of one of the job's files; its name carries a UUID that the names of that
 job's files carry (Spark gives all files of one write the same). Those that no job claims are
@@ -35,8 +35,7 @@ from ...committer.store.requests import (
     Step,
 )
 from ..hadoop.commit_files import PendingCommit, PendingSet
-from ..hadoop.job_traces import uploads_below
-from ..hadoop.magic_paths import (
+from ..hadoop.job_traces import (
     DIRECTION_NAME,
     MAGIC_JOB,
     MagicPath,
@@ -44,6 +43,7 @@ from ..hadoop.magic_paths import (
     is_staged_name,
     parse,
     staging_job,
+    uploads_below,
     uuids_in_name,
     why_outside,
 )

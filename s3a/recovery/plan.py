@@ -20,8 +20,7 @@ from ...committer.format.records.codec import decode, encode
 from ...committer.format.records.marks import DEFAULTED
 from ...committer.store.conditional_put import NotWritten, Written, put_record
 from ...committer.store.requests import Delete, Found, Get, Put, Step, Unknown
-from ..hadoop.job_traces import Marker, read_marker
-from ..hadoop.magic_paths import DIRECTION_NAME, is_staged_name
+from ..hadoop.job_traces import DIRECTION_NAME, Marker, is_staged_name, read_marker
 from .leftovers import Kind, LeftoverJob, NamedFile, Presence, look_at_files, unclaimed_files
 from .liveness import Judgement, State
 

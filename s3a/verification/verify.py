@@ -26,8 +26,7 @@ from ...committer.format.records.success_marker import FILENAMES_LIMIT
 from ...committer.store.listing import list_objects
 from ...committer.store.requests import All, Found, Head, Step
 from ..hadoop.commit_files import JobSummary
-from ..hadoop.job_traces import find_report, read_marker, uploads_below
-from ..hadoop.magic_paths import uuids_in_name, why_outside
+from ..hadoop.job_traces import find_report, read_marker, uploads_below, uuids_in_name, why_outside
 from ..hadoop.settings import MARKER_KEY, Committer
 
 _SHOWN = 5

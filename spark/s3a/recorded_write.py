@@ -36,8 +36,7 @@ from ...s3a.write_plan import (
 )
 from ..job_tags import Operations
 from ..write_target import WriteTarget
-from .hadoop_client import client_of
-from .session import SessionView, check_session
+from .session import SessionView, check_session, client_of
 from .written_rows import RowCount, check_timestamps, rows_of
 
 if TYPE_CHECKING:

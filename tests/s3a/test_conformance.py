@@ -28,7 +28,7 @@ from zero_rename.committer.store.requests import (
     UploadPart,
 )
 from zero_rename.s3a.checks import JobFacts, inspect, refuse
-from zero_rename.s3a.hadoop import magic_paths as layout
+from zero_rename.s3a.hadoop import job_traces as layout
 from zero_rename.s3a.hadoop.commit_files import JobSummary, PendingSet
 from zero_rename.s3a.hadoop.effective_settings import DAG_CONF, effective
 from zero_rename.s3a.hadoop.settings import Committer, S3ASettings

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zero_rename.committer import InvalidInputError
-from zero_rename.orchestration.submit.command import spark_submit
-from zero_rename.orchestration.submit.submission import Cluster, Submission
+from zero_rename.orchestration.submit.submission import Cluster, Submission, spark_submit
 
 YARN = Cluster("yarn", "client", "spark3-submit")
 

@@ -8,7 +8,7 @@ import pytest
 
 from zero_rename.committer import SeenPartition, SeenState
 from zero_rename.provider.page.day_calendar import calendar_of, day_of
-from zero_rename.provider.page.drawing import BARS, drawn
+from zero_rename.provider.page.pages import BARS, drawn
 
 COMMITTED, FAILED = SeenState.COMMITTED, SeenState.FAILED
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from zero_rename.committer.format.layout import TableRoot
-from zero_rename.s3a.hadoop import magic_paths as layout
+from zero_rename.s3a.hadoop import job_traces as layout
 
 ROOT = TableRoot("bucket", "wh/flights")
 UUID = "6f1d2c3b-4a59-4e8f-9b7a-0c1d2e3f4a5b"

@@ -8,8 +8,7 @@ import pytest
 
 from support.session_stand_in import session
 from zero_rename.committer.store.clients import S3Clients
-from zero_rename.spark.s3a.hadoop_client import client_of
-from zero_rename.spark.s3a.session import SessionView
+from zero_rename.spark.s3a.session import SessionView, client_of
 
 SIMPLE = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
 TEMPORARY = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
