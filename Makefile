@@ -72,7 +72,7 @@ proof: setup     ## What is too long for make test; writes docs/proof.md. PARTS=
 
 growth: setup    ## How a table's records grow, in bytes, requests and memory; writes docs/performance.md
 	@$(PY) benchmarks/growth.py > build/performance.md
-	@sed -n '/^# What a task costs/,$$p' docs/performance.md >> build/performance.md
+	@sed -n '/^# Few files/,$$p' docs/performance.md >> build/performance.md
 	@mv build/performance.md docs/performance.md
 
 lint: environment ## ruff and pyright

@@ -19,6 +19,7 @@ from ..committer.format import text_values as texts
 from ..committer.format.handoff import Handoff
 from ..committer.format.job_spec import (
     Coordination,
+    Distribute,
     FileOptions,
     Mode,
     OnConflict,
@@ -161,6 +162,14 @@ class WriterOptions:
     )
     part_bytes: int = option(
         texts.size, "Size of an upload's first parts, at least `5m`.", _FILES.part_bytes
+    )
+    distribute: Distribute = option(
+        partial(texts.choice, Distribute),
+        "`partition`: bring the rows of a partition together first, by a shuffle, so that it gets "
+        "as few files as `bytesPerFile` allows, and not one of each task. `save()` and `stream()` "
+        "only, and not of a frame that is sorted.",
+        Distribute.NONE,
+        "distribute",
     )
     storage_class: str | None = option(
         values.text, "The objects' storage class, such as `STANDARD_IA`."

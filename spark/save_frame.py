@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from ..committer.commit.failures import failures_told
 from ..committer.format.handoff import Handoff
+from ..committer.format.job_spec import Distribute
 from ..committer.format.read_base import ReadBase
 from ..s3a.hadoop.settings import NATIVE
 from .pipes import pipes_session, report_commit
@@ -42,6 +43,7 @@ def save(
     partitions: Sequence[str] | None = None,
     committer: str | None = None,
     base: Snapshot | ReadBase | str | None = None,
+    distribute: str | None = None,
     options: Mapping[str, str] | None = None,
 ) -> Committed | None:
     """Write a frame into a table, as one job (magic and directory: one for each
@@ -62,6 +64,9 @@ def save(
     :param base: natively, the state of the table that the frame was computed from, taken by
         ``Table(…).snapshot()`` before the table was loaded; ``"now"`` where it was not computed
         from the table. ``None``: an overwrite goes by what this application has read of the table.
+    :param distribute: ``partition`` brings the rows of a partition together first, by a shuffle, so
+        that it gets few files; ``none`` leaves them in the tasks that they are in. A frame that is
+        sorted keeps its order. ``None`` for what the operator says, else ``none``.
     :param options: further options of the writer: ``format("zero_rename")``'s natively, else
         Parquet's, such as ``compression``.
     :returns: natively, what the job did: its id, and of each partition its epoch, the files, rows
@@ -79,7 +84,15 @@ def save(
     handoff = Handoff.decode(os.environ)
     with failures_told(handoff.table, handoff.once, handoff.owner, handoff.partitions):
         target = resolve(
-            table, partition_by, mode, partitions, committer, base, options or {}, handoff
+            table,
+            partition_by,
+            mode,
+            partitions,
+            committer,
+            base,
+            distribute,
+            options or {},
+            handoff,
         )
         if target.committer == NATIVE:
             session = pipes_session()
@@ -88,7 +101,11 @@ def save(
                 report_commit(session, committed, is_asset=handoff.table in (None, target.root))
             return committed
         from .s3a.recorded_write import save_by_s3a
+        from .saving.distribution import distributed
 
+        asked = target.distribute or handoff.about(target.root).distribute
+        if asked is Distribute.PARTITION:
+            frame = distributed(frame, target.partition_by, None, target.root.url)
         save_by_s3a(frame, target, handoff)
         return None
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import InvalidInputError
 from ..committer.format.handoff import HANDOFF, HANDOFF_SETTING, Handoff
-from ..committer.format.job_spec import Mode
+from ..committer.format.job_spec import Distribute, Mode, choice
 from ..committer.format.layout import TableRoot
 from ..committer.format.read_base import ReadBase
 from ..s3a.hadoop.settings import NATIVE, check_committer
@@ -28,6 +28,7 @@ class WriteTarget:
     :param partition_by: partition columns, outermost first.
     :param partitions: the only ones that may be written, as Hive-escaped paths; none for any.
     :param base: what the rows were computed from, where that is no text among the options.
+    :param distribute: as the call says; ``None`` for what the options and the submitter do.
     :param options: of Spark's writer, as texts.
     """
 
@@ -37,6 +38,7 @@ class WriteTarget:
     partition_by: tuple[str, ...]
     partitions: tuple[str, ...]
     base: ReadBase | None = None
+    distribute: Distribute | None = None
     options: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -53,6 +55,7 @@ class WriteTarget:
             "fail_if_exists": self.mode is Mode.FAIL_IF_EXISTS,
             "replace_partitions" if self.replaces else "only_partitions": self.partitions,
             "base": self.base,
+            "distribute": self.distribute,
         }
         return {name: value for name, value in named.items() if value}
 
@@ -64,6 +67,7 @@ def resolve(
     partitions: Sequence[str] | None,
     committer: str | None,
     base: Snapshot | ReadBase | str | None,
+    distribute: str | None,
     options: Mapping[str, str],
     handoff: Handoff,
 ) -> WriteTarget:
@@ -97,6 +101,7 @@ def resolve(
         partition_by=_listed("partition_by", "columns", partition_by),
         partitions=_partitions(partitions, said.partitions),
         base=state,
+        distribute=None if distribute is None else choice("distribute", Distribute, distribute),
         options=dict(options),
     )
 

@@ -31,6 +31,7 @@ from ..committer.errors import (
     ZeroRenameError,
     counted,
 )
+from ..committer.format.job_spec import Distribute
 from ..committer.format.records.pending_file import TaskResult
 from ..committer.table import Table
 from ..committer.write_job import log_retries
@@ -70,13 +71,22 @@ def open_writer(schema: StructType, overwrite: bool, given: Mapping[str, str]) -
             'table"). Spark hands Python data sources no options by insertInto, INSERT INTO, '
             "CREATE TABLE … AS SELECT or saveAsTable without a path.",
         )
+    if options.distribute is not Distribute.NONE:
+        raise InvalidInputError(
+            "distribute=partition reached a write by df.write (as an option or from the operator), "
+            "which Spark lets no Python data source do; nothing was written.",
+            table=options.path,
+            remedy="Write by zero_rename.spark.save(), or leave it out and hand over "
+            "frame.repartition(the partition columns).",
+        )
     table, name = Table(options.path), application()
     named = (*options.replace_partitions, *options.only_partitions)
     with failures_told(table.root, options.once, options.owner(name), named):
-        return _opened(planned_job(table, schema, overwrite, options, names_once(given), name))
+        planned = planned_job(table, schema, overwrite, options, names_once(given), name)
+        return _opened(planned, options.freeze_workers)
 
 
-def _opened(planned: PlannedJob) -> TableWriter:
+def _opened(planned: PlannedJob, freeze: bool) -> TableWriter:
     table = planned.table
     opened = table.open_job(planned.spec)
     base = planned.base(opened, TableReads.here(table.root.url))
@@ -93,7 +103,7 @@ def _opened(planned: PlannedJob) -> TableWriter:
     else:
         heartbeat.announce(opened.job, table.root.url)
         logger.info("%s: job %s opened, mode %s", table.root.url, opened.job, planned.spec.mode)
-    return TableWriter(opened, planned.freeze, by_reads=base is not None)
+    return TableWriter(opened, freeze, by_reads=base is not None)
 
 
 class TableWriter(DataSourceArrowWriter):

@@ -29,7 +29,7 @@ from .removal import remove_listed
 from .state.context import Context, Count
 from .state.decide import Decided, changed_store_remedy, why_refused
 from .state.heads import Swapped, head_state, read_head, release_claim, swap_head
-from .state.job_state import Committed, PartitionCommit
+from .state.job_state import SMALL, Committed, PartitionCommit
 from .state.partition_files import files_now, fold
 from .state.symlink_manifest import decisions_named, write_symlinks
 from .state.tolerance import or_error
@@ -111,6 +111,7 @@ def committed(context: Context, decided: Decided, repeated: bool = False) -> Com
             partition=change.partition,
             epoch=change.base_epoch + 1,
             **asdict(change.sums),
+            small=sum(file.size < SMALL for file in change.files),
         )
         for change in decided.decision.partitions
     )

@@ -29,7 +29,7 @@ from typing import Any
 
 from ..errors import InvalidInputError
 from . import text_values as values
-from .job_spec import Mode, OnConflict, OnRepeat, Owner, SuccessMarkers
+from .job_spec import Distribute, Mode, OnConflict, OnRepeat, Owner, SuccessMarkers
 from .layout import TableRoot
 
 #: Names the folder of notes on open jobs in the environment of Spark's workers.
@@ -103,6 +103,11 @@ class Handoff:
         "ZERO_RENAME_SUCCESS_MARKERS",
         partial(values.choice, SuccessMarkers),
         "Where _SUCCESS goes.",
+    )
+    distribute: Distribute | None = _variable(
+        "ZERO_RENAME_DISTRIBUTE",
+        partial(values.choice, Distribute),
+        "Whether the rows of a partition are brought together first.",
     )
     once: str | None = _variable(
         "ZERO_RENAME_ONCE", _text, "The key that makes the write happen once."

@@ -74,6 +74,15 @@ class SuccessMarkers(StrEnum):
     NONE = "none"
 
 
+class Distribute(StrEnum):
+    """Which of a Spark application's tasks write a partition's rows."""
+
+    #: As few as its bytes take: Spark brings its rows together first, by a shuffle.
+    PARTITION = "partition"
+    #: Those that have some of them.
+    NONE = "none"
+
+
 class OnRepeat(StrEnum):
     """What a job does whose ``once`` key an earlier job has already moved."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseOperator
 
 from ...committer.errors import ZeroRenameError
-from ...committer.format.job_spec import Mode, OnConflict, OnRepeat, choice
+from ...committer.format.job_spec import Distribute, Mode, OnConflict, OnRepeat, choice
 from ...orchestration.runs.heartbeat import wait_for_living
 from ...orchestration.runs.outcomes import (
     check_partitions,
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 POLICIES: Mapping[str, Callable[[str], Any]] = {
     "mode": Mode.parse,
     "on_conflict": partial(choice, "on_conflict", OnConflict),
+    "distribute": partial(choice, "distribute", Distribute),
 }
 #: Arguments that are texts once they are rendered.
 _TEXTS = (
@@ -99,6 +100,8 @@ class LoadOperator(BaseOperator):
         ``None`` leaves it to the application. (templated)
     :param on_conflict: ``fail`` or ``last_wins``, when another job changed a partition since
         this one began; ``None`` takes the connection's. (templated)
+    :param distribute: ``partition`` lets ``save()`` bring the rows of a partition together first,
+        for few files; or ``none``; ``None`` leaves it to the application. (templated)
     :param on_repeat: when this run has committed before. ``auto``: report that commit after a
         retry; replace it after the task was cleared or its run made anew. Or always ``skip``,
         ``replace_own`` or ``append``. (templated)
@@ -120,6 +123,7 @@ class LoadOperator(BaseOperator):
         "partition_format",
         "mode",
         "on_conflict",
+        "distribute",
         "on_repeat",
         "committer",
         "catalog",
@@ -146,6 +150,7 @@ class LoadOperator(BaseOperator):
         partition_timezone: str = "UTC",
         mode: str | None = None,
         on_conflict: str | None = None,
+        distribute: str | None = None,
         on_repeat: str = "auto",
         committer: str | None = None,
         catalog: str | None = None,
@@ -163,6 +168,7 @@ class LoadOperator(BaseOperator):
         self.partition_timezone = partition_timezone
         self.mode = mode
         self.on_conflict = on_conflict
+        self.distribute = distribute
         self.on_repeat = on_repeat
         self.committer = committer
         self.catalog = catalog

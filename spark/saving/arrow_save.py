@@ -58,10 +58,12 @@ def save_by_arrow(
     name = application_of(session)
     any_case = session.conf.get("spark.sql.caseSensitive", None) != "true"
     planned = planned_job(table, frame.schema, overwrite, options, own_once, name, any_case)
-    return _carried_out(frame, planned, TableReads.of(name, table.root.url))
+    return _carried_out(frame, planned, options, TableReads.of(name, table.root.url))
 
 
-def _carried_out(frame: DataFrame, planned: PlannedJob, reads: TableReads) -> Committed:
+def _carried_out(
+    frame: DataFrame, planned: PlannedJob, options: WriterOptions, reads: TableReads
+) -> Committed:
     job = planned.table.tasks_job(planned.spec, CommitProgress(planned.table.root.url))
     base = None
     try:
@@ -72,7 +74,7 @@ def _carried_out(frame: DataFrame, planned: PlannedJob, reads: TableReads) -> Co
                 job.go_by(base)
             planned.refuse_second_use(opened)
             if opened.repeated is None:
-                _write(frame, job, planned.freeze)
+                _write(frame, job, options)
             else:
                 log_skipped(opened.repeated, planned.spec.once)
     except CommitConflictError as error:
@@ -88,11 +90,11 @@ def _carried_out(frame: DataFrame, planned: PlannedJob, reads: TableReads) -> Co
     return done
 
 
-def _write(frame: DataFrame, job: WriteJob, freeze: bool) -> None:
+def _write(frame: DataFrame, job: WriteJob, options: WriterOptions) -> None:
     opened = job.opened
     logger.info("%s: job %s opened, mode %s", opened.root.url, opened.job, opened.spec.mode)
     try:
-        results = run_tasks(frame, opened, freeze)
+        results = run_tasks(frame, opened, options)
     except Exception as error:
         ours = error_of_task(error, opened.root.url, opened.job)
         if isinstance(ours, TaskLateError):

@@ -58,14 +58,13 @@ def log_commit(done: Committed) -> None:
         sum(partition.removed for partition in done.partitions),
     )
     if small := done.many_small:
-        files = max(it.files for it in done.partitions if it.partition in small)
         logger.warning(
-            "%s: job %s left up to %d files in a partition, below 1 MiB in the mean, in %d "
+            "%s: job %s left up to %d files below 1 MiB in a partition, and more than ten in %d "
             "partitions (%s); every reader opens each. Let fewer tasks write a partition, by "
-            "frame.repartition(its columns) or coalesce; what is there: zero-rename compact %s",
+            "save(distribute='partition'); what is there: zero-rename compact %s",
             done.table,
             done.job,
-            files,
+            max(it.small for it in done.partitions),
             len(small),
             ", ".join(small[:5]),
             done.table,

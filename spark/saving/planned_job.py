@@ -46,13 +46,11 @@ class PlannedJob:
 
     :param spec: what it will do.
     :param own_once: its ``once`` key was given to the write, not to the whole application.
-    :param freeze: freeze its tasks' workers (:func:`..worker.freeze_worker`).
     """
 
     table: Table
     spec: JobSpec
     own_once: bool
-    freeze: bool
 
     def base(self, opened: OpenedJob, reads: TableReads) -> ReadBase | None:
         """What its rows were computed from, where that is what this application has read.
@@ -129,7 +127,7 @@ def planned_job(
         any_case=any_case,
         **policy,
     )
-    return PlannedJob(table, spec, own_once, options.freeze_workers)
+    return PlannedJob(table, spec, own_once)
 
 
 def advise(error: CommitConflictError, opened: OpenedJob, base: ReadBase) -> None:

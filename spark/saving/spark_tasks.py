@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...committer.commit.state.job_state import OpenedJob
 from ...committer.errors import TaskResultsError
+from ...committer.format.job_spec import Distribute
 from ...committer.format.records.pending_file import TaskResult
 from ..job_tags import Operations
+from ..options import WriterOptions
+from .distribution import distributed
 from .shipped_task import RESULTS, end_mark, shipped_task
 
 if TYPE_CHECKING:
@@ -26,13 +29,13 @@ _DESCRIPTION = "spark.job.description"
 _PATIENCE = 10.0
 
 
-def run_tasks(frame: DataFrame, opened: OpenedJob, freeze: bool) -> list[TaskResult]:
+def run_tasks(frame: DataFrame, opened: OpenedJob, options: WriterOptions) -> list[TaskResult]:
     """Let Spark's tasks write a frame's rows, each into pending uploads of an open job.
 
     Spark may run a task several times, at once too: of each, the attempt that Spark takes for the
     one that counts reports here, and no other. They are cancelled where this is interrupted.
 
-    :param freeze: freeze their workers (:func:`..worker.freeze_worker`).
+    :param options: whether the rows are distributed first, and the workers frozen.
     :returns: a result for each task there was.
     :raises TaskResultsError: not every task has reported.
     """
@@ -40,9 +43,15 @@ def run_tasks(frame: DataFrame, opened: OpenedJob, freeze: bool) -> list[TaskRes
     names = [f"c{number}" for number in range(len(frame.columns))]
     # As the job names them: as the table does, whatever their case in the frame.
     named = frame.toDF(*names)
+    if options.distribute is Distribute.PARTITION:
+        places = map(opened.spec.schema.names.index, opened.partition_by)
+        columns = [names[place] for place in places]
+        named = distributed(named, columns, options.bytes_per_file, opened.root.url)
     operations = Operations(session, opened.job)
     opened = replace(opened, awaited=operations.end_for_sure)
-    written = named.mapInArrow(shipped_task(opened, opened.spec.schema.names, freeze), RESULTS)
+    written = named.mapInArrow(
+        shipped_task(opened, opened.spec.schema.names, options.freeze_workers), RESULTS
+    )
     # The tasks of a union are those of its parts, one after the other. A row of no table has a
     # partitioning of its own, which no other is the same as: Spark 4.1 and later would otherwise
     # run the two as one task (spark.sql.unionOutputPartitioning).

@@ -622,6 +622,7 @@ class TestTheCall:
             ({"s3a_options": {"endpoint": "http://x"}}, "'endpoint'] is said otherwise"),
             ({"mode": "ignore"}, "mode='ignore'"),
             ({"on_conflict": "wait"}, "on_conflict is 'wait'"),
+            ({"distribute": "hash"}, "distribute is 'hash'"),
             ({"on_repeat": "never"}, "on_repeat='never'"),
             ({"partition": "2013-02-01"}, "not a partition path"),
             ({"table": ""}, "names no table"),

@@ -10,6 +10,7 @@ from zero_rename.committer import InvalidInputError, ReadBase
 from zero_rename.committer.format import text_values as texts
 from zero_rename.committer.format.job_spec import (
     Coordination,
+    Distribute,
     FileOptions,
     Mode,
     OnConflict,
@@ -71,6 +72,7 @@ def test_every_option_is_read():
         "rowGroupRows": "5",
         "maxOpenPartitions": "3",
         "partBytes": "8m",
+        "distribute": "partition",
         "storageClass": "STANDARD_IA",
         "encryption": "SSE-KMS",
         "encryptionKey": "alias/lake",
@@ -108,6 +110,7 @@ def test_every_option_is_read():
         row_group_rows=5,
         max_open_partitions=3,
         part_bytes=8 * 1024 * 1024,
+        distribute=Distribute.PARTITION,
         storage_class="STANDARD_IA",
         encryption="SSE-KMS",
         encryption_key="alias/lake",

@@ -143,6 +143,25 @@ def test_a_new_checkpoint_is_a_new_query(
     assert numbers(url) == [2, 3]  # of each partition, its last batch
 
 
+def test_few_files_of_each_batch(spark: Any, source: Path, url: str, checkpoint: str) -> None:
+    """Spark has no rebalance in a stream's batches."""
+    rows = frame(spark, source).selectExpr("explode(sequence(1L, 60)) n", "p").repartition(6)
+    files = {}
+    for way in ("none", "partition"):
+        place = f"{checkpoint}-{way}"
+        query = stream(
+            rows,
+            f"{url}-{way}",
+            checkpoint=place,
+            partition_by=["p"],
+            trigger=AVAILABLE,
+            options={"distribute": way},
+        )
+        query.awaitTermination()
+        files[way] = len(Table(f"{url}-{way}").files())
+    assert files == {"none": 3 * 6, "partition": 3}
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

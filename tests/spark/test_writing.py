@@ -214,6 +214,13 @@ def test_more_partitions_than_may_be_open(spark, url):
     assert len(Table(url).files()) == 20
 
 
+def test_spark_lets_no_data_source_distribute_rows(s3_bucket, spark, url, frame):
+    with pytest.raises(Exception, match=r"(?s)no Python data source.*save\(\)"):
+        write(frame, url, distribute="partition")
+    assert s3_bucket.keys() == []
+    write(frame, url, distribute="none")
+
+
 def test_once_per_run(spark, url, frame):
     run = {"once": "dag/run/task", "partitionBy": "p"}
     write(frame, url, **run)

@@ -18,12 +18,14 @@ KEPT = (
     *("test_append_overwrite_and_named_partitions", "test_types", "test_the_flights_pipeline"),
     *("test_a_retried_task_counts_once", "test_a_stage_that_is_run_again", "test_a_killed_worker"),
     *("test_an_error_of_ours_keeps_its_class", "test_a_job_group"),
+    *("test_rows_of_a_partition_come_together", "test_a_frame_with_an_order_of_its_own"),
+    "test_a_large_partition_is_of_several_tasks",
     *("test_while_its_tasks_write", "test_while_its_files_become_visible"),
     *("test_the_state_is_the_one_that_was_there", "test_a_view_shows_the_state"),
 )
 #: Tests of the Python data source, from 4.1.
 FORMAT = ("reading/test_load.py::test_an_empty_table",)
-SAVING = ("saving/test_save.py", "saving/test_killed_driver.py")
+SAVING = ("saving/test_save.py", "saving/test_distribution.py", "saving/test_killed_driver.py")
 #: Tests of ``load()`` that need no Python data source.
 LOADING = tuple(
     f"reading/test_load.py::test_{name}"

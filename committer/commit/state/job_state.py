@@ -28,7 +28,7 @@ class JobState(StrEnum):
 
 
 #: More files in a partition, of fewer bytes each, are worth a word: readers open every one.
-_MANY, _SMALL = 10, 1024**2
+_MANY, SMALL = 10, 1024**2
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class PartitionCommit:
     :param rows: rows in these.
     :param bytes: bytes of these.
     :param removed: files removed.
+    :param small: of the files added, those below 1 MiB, as far as they are on record one by one.
     """
 
     partition: str
@@ -49,6 +50,7 @@ class PartitionCommit:
     rows: int
     bytes: int
     removed: int
+    small: int = 0
 
 
 @dataclass(frozen=True)
@@ -96,9 +98,8 @@ class Committed:
 
     @property
     def many_small(self) -> tuple[str, ...]:
-        """The partitions that the job added more than ten files to, below 1 MiB in the mean."""
-        changed = self.partitions
-        return tuple(p.partition for p in changed if p.files > _MANY and p.bytes < p.files * _SMALL)
+        """The partitions that the job added more than ten files below 1 MiB to."""
+        return tuple(p.partition for p in self.partitions if p.small > _MANY)
 
 
 @dataclass(frozen=True)

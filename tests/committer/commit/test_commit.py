@@ -91,6 +91,16 @@ class TestAppend:
         assert (report.files, report.rows, report.partitions) == (0, 0, ())
         world.assert_clean()
 
+    def test_more_than_ten_small_files_are_told_of_whatever_is_beside_them(
+        self, world: World
+    ) -> None:
+        opened = world.open()
+        result = world.write(opened, *[DAY1] * 12, *[DAY2] * 10)
+        large = replace(result.files[0], size=100 * 1024**2)
+        report = world.commit(opened, replace(result, files=(large, *result.files[1:])))
+        assert [change.small for change in report.partitions] == [11, 10]
+        assert report.many_small == (DAY1,)
+
     def test_files_that_were_there_are_adopted_once(self, world: World) -> None:
         put(world, "flights/day=1/old.parquet")
         put(world, "flights/day=1/_hidden")

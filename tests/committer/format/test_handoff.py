@@ -24,6 +24,7 @@ from zero_rename.committer import (
     TableRoot,
 )
 from zero_rename.committer.format.handoff import HANDOFF, LONGEST, Handoff
+from zero_rename.committer.format.job_spec import Distribute
 
 ROOT = TableRoot("bucket", "wh/flights")
 #: Whatever an environment can hold, and what is read with care more often than the rest.
@@ -40,6 +41,7 @@ HANDOFFS = st.builds(
     partitions=st.lists(st.text(min_size=1)).map(tuple),
     on_conflict=st.none() | st.sampled_from(OnConflict),
     success_markers=st.none() | st.sampled_from(SuccessMarkers),
+    distribute=st.none() | st.sampled_from(Distribute),
     once=st.none() | TEXT,
     on_repeat=st.none() | st.sampled_from(OnRepeat),
     dag=st.none() | TEXT,
@@ -58,6 +60,7 @@ FULL = Handoff(
     partitions=("day=1", "day=a;b,c", 'p="$x'),
     on_conflict=OnConflict.LAST_WINS,
     success_markers=SuccessMarkers.TABLE,
+    distribute=Distribute.PARTITION,
     once="dag/run/task/3",
     on_repeat=OnRepeat.REPLACE_OWN,
     dag="dag",
@@ -133,6 +136,7 @@ def test_variables_a_person_reads() -> None:
         "ZERO_RENAME_SERIES": "2013-02-02T00:00:00+00:00 0 2",
         "ZERO_RENAME_S3A_RUN": "5b1e",
         "ZERO_RENAME_REPLACE_TABLE": "true",
+        "ZERO_RENAME_DISTRIBUTE": "partition",
     }
 
 

@@ -36,6 +36,7 @@ _BY_CONNECT = (
         "test_another_job_meanwhile",
         "test_another_version",
     ),
+    *("test_rows_of_a_partition_come_together", "test_a_frame_with_an_order_of_its_own"),
     *("test_the_state_is_the_one", "test_an_overwrite_is_held", "test_a_view_shows_the_state"),
 )
 

@@ -127,7 +127,7 @@ class TestModes:
         assert [done and done.files for done in (many, few, one)] == [13, 2, 1]
         told = [it.getMessage() for it in caplog.records if it.name.endswith("commit_log")]
         [said] = [text for text in told if "every reader opens each" in text]
-        assert "up to 13 files in a partition" in said
+        assert "up to 13 files below 1 MiB in a partition" in said
         assert f"zero-rename compact {url}" in said
         assert [done and done.many_small for done in (many, few, one)] == [
             ("_unpartitioned",),
