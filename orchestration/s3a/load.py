@@ -29,7 +29,7 @@ from ...s3a.runs.try_record import (
     WriteRecord,
     run_uuid,
 )
-from ...s3a.verification.contents import CommittedWrite, Contents, marker_job, verified
+from ...s3a.verification.verify import CommittedWrite, Contents, verified
 from ..runs.reports import one_line, summary
 from .configuration import Load
 from .tries import Tries, check_come_back, raw_write
@@ -197,7 +197,8 @@ def described(table: Table, write: WriteRecord) -> CommittedWrite:
     try:
         return verified(table, table.root, write)
     except VerificationError:
-        if table.run(marker_job(TableRoot.parse(write.destination))) in (None, write.uuid):
+        marker = table.run(read_marker(TableRoot.parse(write.destination).prefix))
+        if marker.committed_job in (None, write.uuid):
             raise
     report = table.run(ledger.read_report(table.root, write))
     if report is None:
@@ -257,10 +258,10 @@ def report_of_job(table: Table, job: str, partition: str | None) -> dict[str, An
 
 def _by_marker(table: Table, job: str, place: str | None) -> dict[str, Any] | None:
     folder = table.root.url if place is None else f"{table.root.url}/{place}"
-    said = table.run(read_marker(TableRoot.parse(folder).prefix)).said
-    if said is None or said.marker.job != job or not said.marker.success:
+    marker = table.run(read_marker(TableRoot.parse(folder).prefix))
+    if marker.said is None or marker.committed_job != job:
         return None
-    committer, at = said.marker.committer, said.marker.timestamp_ms / 1000
+    committer, at = marker.said.marker.committer, marker.said.marker.timestamp_ms / 1000
     write = WriteRecord(job, 0, committer, folder, "", place, ended_at=at)
     try:
         found = verified(table, table.root, write)

@@ -37,8 +37,7 @@ from ...s3a.runs.try_record import (
     TryRecord,
     WriteRecord,
 )
-from ...s3a.verification.contents import is_proved
-from ...s3a.verification.verify import files_since, may_be_its
+from ...s3a.verification.verify import files_since, is_proved, may_be_its
 
 if TYPE_CHECKING:
     from ...committer import Table

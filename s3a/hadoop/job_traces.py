@@ -153,6 +153,11 @@ class Marker:
     def job(self) -> str | None:
         return self.said.marker.job if self.said else None
 
+    @property
+    def committed_job(self) -> str | None:
+        """The job that it says has committed."""
+        return self.job if self.said is not None and self.said.marker.success else None
+
     def is_newer_than(self, moment: float) -> bool:
         """Whether it is there and was not written before a moment, by the store's clock."""
         return bool(self.etag) and int(self.last_modified) >= int(moment)

@@ -11,23 +11,30 @@ over is a warning, since a task that fails for it would load the rows again.
   and no sizes. The others are found by the write's own UUID, which Spark puts into the names of
   all files of one write.
 * An upload under way of a file of that write may be rows lost, if the file is not there.
+* Spark names a file by task and folder alone: of two partitions whose folders have one name, a
+  file replaces the other, and every committer reports it as committed. So rows are counted.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...committer.errors import InvalidInputError, VerificationError, counted
 from ...committer.format.layout import UNPARTITIONED, TableRoot
+from ...committer.format.parquet.footers import count_rows
 from ...committer.format.records.success_marker import COMMITTER as NATIVE
 from ...committer.format.records.success_marker import FILENAMES_LIMIT
 from ...committer.store.listing import list_objects
 from ...committer.store.requests import All, Found, Head, Step
+from ...committer.table import Table
 from ..hadoop.commit_files import JobSummary
 from ..hadoop.job_traces import find_report, read_marker, uploads_below, uuids_in_name, why_outside
 from ..hadoop.settings import MARKER_KEY, Committer
+from ..runs.ledger import read_report, report_dir
+from ..runs.try_record import WriteRecord
 
 _SHOWN = 5
 _NOT_AGAIN = "Compare the table's rows with the source before loading anything again."
@@ -44,6 +51,14 @@ _LOOK = (
     "Look at the application's log and its settings (`zero-rename checks` names what "
     "half-configures a committer), and for files with this job's UUID, before anything reads the "
     "table or the rows are loaded again: they may all be there."
+)
+_SETTING = (
+    "Its files are committed. Find out which setting won: `zero-rename checks` names those that "
+    "decide, and a setting in the application wins over the operator's."
+)
+_REPLACED = (
+    "Nothing should read this load. An overwrite can be loaded again once the cause is mended; "
+    "after an append, remove the job's files first: its report or its _SUCCESS names them."
 )
 
 
@@ -120,12 +135,12 @@ def verify_job(
         report = yield from find_report(root, expectation.uuid, folder[1])
     if report_dir and report is None:
         warnings.append(f"There is no report of the job in {report_dir} that can be read.")
-    if report is not None and report.marker.success:
-        summary = report
-    else:
-        summary = yield from _of_marker(root, expectation, report)
-    if summary.marker.committer != asked:
-        raise _another_ran(root, summary.marker.committer, expectation)
+    committed = report if report is not None and report.marker.success else None
+    summary = committed or (yield from _of_marker(root, expectation, report))
+    if (ran := summary.marker.committer) != asked:
+        own = ", this project's own" if ran == NATIVE else ""
+        what = f"The committer {ran!r} ran{own}, and {asked!r} was asked for."
+        raise _wrong(root, expectation.uuid, what, remedy=_SETTING)
     sizes = yield from committed_files(root, summary, expectation)
     warnings += yield from left_uploads(root, summary.marker.job, sizes)
     return Verified(summary.marker.job, asked, sizes, tuple(warnings))
@@ -144,13 +159,10 @@ def _of_marker(
     is_own = said is not None and expectation.uuid in (None, marker.job)
     if said is not None and is_new and is_own and said.marker.success and failed is None:
         return said
-    remedy = _LOOK
+    remedy = _LOOK if is_new else _NO_MARKER
     if not marker.etag:
         came = yield from files_since(root, expectation.since_ms)
-        what, remedy = (
-            f"it left no _SUCCESS marker, and {counted(len(came), 'file')} came since",
-            _NO_MARKER,
-        )
+        what = f"it left no _SUCCESS marker, and {counted(len(came), 'file')} came since"
     elif marker.is_empty:
         what = f"_SUCCESS is empty: the classic rename committer ran, not {expectation.committer}"
     elif said is None:
@@ -160,7 +172,7 @@ def _of_marker(
     else:
         what = "_SUCCESS is of this UUID"
     if marker.etag and not is_new:
-        what, remedy = f"{what}, and older than this job, which left none", _NO_MARKER
+        what += ", and older than this job, which left none"
     if is_own and is_new:
         clean_up = ", as of a commit that failed in its clean-up"
         what += ", and says that the job failed" if failed is None else clean_up
@@ -168,24 +180,8 @@ def _of_marker(
         reason = failed.exception.splitlines()[0][:300] if failed.exception else "no reason"
         stage = failed.stage or "unknown"
         what += f". The job's own report says that it failed at stage {stage!r}: {reason}"
-    raise VerificationError(
-        f"The job is not known to have committed: {what}.",
-        table=root.url,
-        job=expectation.uuid,
-        key=root.marker_key(UNPARTITIONED),
-        remedy=remedy,
-    )
-
-
-def _another_ran(root: TableRoot, ran: str, expectation: Expectation) -> VerificationError:
-    own = ", this project's own" if ran == NATIVE else ""
-    return VerificationError(
-        f"The committer {ran!r} ran{own}, and {expectation.committer!r} was asked for.",
-        table=root.url,
-        job=expectation.uuid,
-        remedy="Its files are committed. Find out which setting won: `zero-rename checks` names "
-        "those that decide, and a setting in the application wins over the operator's.",
-    )
+    what = f"The job is not known to have committed: {what}."
+    raise _wrong(root, expectation.uuid, what, root.marker_key(UNPARTITIONED), remedy)
 
 
 def committed_files(
@@ -204,10 +200,8 @@ def committed_files(
     if not named and not summary.files:
         yield from _check_empty(root, job, expectation)
         return {}
-    if len(named) < FILENAMES_LIMIT or summary.files == len(named):
-        files = yield from _sizes(named)
-    else:
-        files = yield from _of_the_write(root, job, named)
+    is_all = len(named) < FILENAMES_LIMIT or summary.files == len(named)
+    files = yield from (_sizes(named) if is_all else _of_the_write(root, job, named))
     if missing := sorted(set(named) - files.keys()):
         gone = f"{counted(len(missing), 'file')} of the job not there any more: {_some(missing)}"
         raise _wrong(root, job, f"{gone}. Another job may have replaced them since.", missing[0])
@@ -222,13 +216,12 @@ def committed_files(
 
 def _check_empty(root: TableRoot, job: str, expectation: Expectation) -> Step[None]:
     """A committer without files to commit: nothing was written, or tasks went past it."""
-    if expectation.rows == 0:
+    rows = expectation.rows
+    if rows == 0:
         return  # Whatever came since is of jobs beside this one.
     came = yield from may_be_its(root, job, expectation.since_ms, expectation.partitions)
-    if came or expectation.rows:
-        wrote = (
-            f", though Spark wrote {counted(expectation.rows, 'row')}" if expectation.rows else ""
-        )
+    if came or rows:
+        wrote = f", though Spark wrote {counted(rows, 'row')}" if rows else ""
         files = f"{len(came)} came since the job began: {_some(sorted(came))}" if came else "none"
         why = (
             f"The committer committed no file{wrote}; of files, {files}. Tasks wrote directly into "
@@ -262,11 +255,8 @@ def files_since(root: TableRoot, since_ms: int) -> Step[dict[str, int]]:
     """Keys and sizes of the data files that the store wrote since then, by its own clock, whose
     times have whole seconds."""
     listing = yield from list_objects(f"{root.prefix}/", wanted=root.is_data)
-    return {
-        item.key: item.size
-        for item in listing.objects
-        if int(item.last_modified) >= since_ms // 1000
-    }
+    since = since_ms // 1000
+    return {it.key: it.size for it in listing.objects if int(it.last_modified) >= since}
 
 
 def may_be_its(
@@ -281,9 +271,8 @@ def may_be_its(
     """
     came = yield from files_since(root, since_ms)
     marker = yield from read_marker(root.prefix)
-    others: set[str] = set()
-    if marker.said is not None and marker.job != job:
-        others = {name.removeprefix("/") for name in marker.said.marker.filenames}
+    named = marker.said.marker.filenames if marker.said and marker.job != job else ()
+    others = {name.removeprefix("/") for name in named}
     # Spark's own UUID of that write, which its unnamed files have in their names as well.
     writes = _common_uuids(others)
     return {
@@ -320,7 +309,7 @@ def left_uploads(root: TableRoot, job: str, files: Collection[str]) -> Step[list
 
 
 def _wrong(
-    root: TableRoot, job: str, what: str, key: str | None = None, remedy: str = _NOT_AGAIN
+    root: TableRoot, job: str | None, what: str, key: str | None = None, remedy: str = _NOT_AGAIN
 ) -> VerificationError:
     return VerificationError(what, table=root.url, job=job, key=key, remedy=remedy)
 
@@ -328,3 +317,83 @@ def _wrong(
 def _some(keys: Sequence[str]) -> str:
     shown = ", ".join(keys[:_SHOWN])
     return shown if len(keys) <= _SHOWN else f"{shown} and {len(keys) - _SHOWN} more"
+
+
+_log = logging.getLogger("zero_rename.s3a.verification.verify")
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Files of one partition; ``rows`` is ``None`` where they were not counted."""
+
+    files: int = 0
+    rows: int | None = 0
+    bytes: int = 0
+
+    def __add__(self, other: Contents) -> Contents:
+        either = self.rows, other.rows
+        rows = None if None in either else sum(filter(None, either))
+        return Contents(self.files + other.files, rows, self.bytes + other.bytes)
+
+
+@dataclass(frozen=True)
+class CommittedWrite:
+    """One committed job of a try.
+
+    :param files: how many it committed, of ``bytes`` in all; ``None``: not known any more.
+    :param partitions: what it wrote to each, as far as known.
+    """
+
+    uuid: str
+    files: int | None
+    bytes: int | None
+    rows: int | None = None
+    partitions: Mapping[str, Contents] = field(default_factory=dict)
+
+
+def verified(table: Table, records: TableRoot, write: WriteRecord) -> CommittedWrite:
+    """Verify a write that has ended, and see that its files hold the rows that Spark wrote.
+
+    :param records: the table beside which the try is on record.
+    :raises VerificationError: it is not what a committed job leaves.
+    """
+    expected = Expectation(write.committer, write.uuid, write.since_ms, write.rows, write.among)
+    reports = report_dir(records, write)
+    found = table.run(verify_job(TableRoot.parse(write.destination), expected, report_dir=reports))
+    for warning in found.warnings:
+        _log.warning("Job %s: %s", write.uuid, warning)
+    partitions = {name: Contents() for name in (write.partition, *write.emptied) if name}
+    rows = count_rows(table.driver, found.sizes)
+    for key, size in found.sizes.items():
+        name = table.root.partition_of_data_key(key)
+        if name is not None:
+            one = Contents(1, None if rows is None else rows[key], size)
+            partitions[name] = partitions.get(name, Contents()) + one
+    hold = None if rows is None else sum(rows.values())
+    check_rows(table.root, write.uuid, write.rows, hold)
+    return CommittedWrite(write.uuid, found.files, found.bytes, hold, partitions)
+
+
+def check_rows(root: TableRoot, job: str, wrote: int | None, hold: int | None) -> None:
+    """See that no row is missing.
+
+    :param wrote: rows that Spark wrote, ``hold`` those that the job's files hold; ``None``:
+        nobody could count them.
+    :raises VerificationError: the numbers differ.
+    """
+    if wrote is not None and hold is not None and hold != wrote:
+        what = (
+            f"Spark wrote {counted(wrote, 'row')}, and the files of the job hold {hold:,}. Where "
+            "rows are missing, two partition values have shared a folder's name, and one file has "
+            "replaced another."
+        )
+        raise _wrong(root, job or None, what, remedy=_REPLACED)
+
+
+def is_proved(records: TableRoot, write: WriteRecord) -> Step[bool]:
+    """Whether the store itself says that a write committed: its ``_SUCCESS``, or its report."""
+    marker = yield from read_marker(TableRoot.parse(write.destination).prefix)
+    if marker.committed_job == write.uuid:
+        return True
+    report = yield from read_report(records, write)
+    return report is not None and report.marker.success

@@ -18,7 +18,7 @@ from support.recorded import recorded
 from zero_rename.committer.errors import InvalidInputError, VerificationError
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.store.requests import CompleteUpload, CreateUpload, Put, UploadPart
-from zero_rename.s3a.verification.verify import Expectation, Verified, verify_job
+from zero_rename.s3a.verification.verify import Expectation, Verified, check_rows, verify_job
 
 S3A = ("magic", "directory", "partitioned")
 WRITE = "539536d7-c129-4939-8566-cdda9f8740fe"
@@ -414,3 +414,15 @@ class TestReport:
     def test_none(self, folder: str) -> None:
         (warning,) = World().verify(folder).warnings
         assert folder in warning
+
+
+class TestRows:
+    @pytest.mark.parametrize(("wrote", "hold"), [(3, 3), (0, 0), (None, 3), (3, None)])
+    def test_none_is_missing(self, wrote: int | None, hold: int | None) -> None:
+        check_rows(TableRoot("bucket", "t"), "job", wrote, hold)
+
+    @pytest.mark.parametrize(("wrote", "hold"), [(240, 230), (3, 4)])
+    def test_the_numbers_differ(self, wrote: int, hold: int) -> None:
+        with pytest.raises(VerificationError, match=f"wrote {wrote} rows, .* hold {hold}") as e:
+            check_rows(TableRoot("bucket", "t"), "job", wrote, hold)
+        assert (e.value.table, e.value.job) == ("s3://bucket/t", "job")
