@@ -4,7 +4,8 @@ what of it only a person can mend."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -44,9 +45,13 @@ class Upkeep:
     again: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def met(self, error: ZeroRenameError) -> None:
-        """An error that ended a step."""
-        (self.person if is_lasting(error) else self.again).append(escaped(str(error)))
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """One that fails is told of, and does not keep the next from it."""
+        try:
+            yield
+        except ZeroRenameError as error:
+            (self.person if is_lasting(error) else self.again).append(escaped(str(error)))
 
     def capped(self) -> dict[str, Any]:
         """As XCom takes it."""
@@ -64,39 +69,25 @@ def look_after(
     patience: float | None,
     register: Callable[[Table], dict[str, Any]] | None = None,
 ) -> Upkeep:
-    """Recover, purge, gc, index and verify a table; a step that fails does not keep the next from
-    it.
+    """Recover, purge, gc, index and verify a table.
 
     :param foreign_age: seconds from which foreign uploads are aborted; ``None`` leaves them.
     :param register: tells a catalog what the table is, once its jobs are settled; returns what it
         told.
     """
     done = Upkeep(table.root.url)
-    try:
+    with done.step():
         _purge(table, done, apply, foreign_age, patience)
-    except ZeroRenameError as error:
-        done.met(error)
-    try:
+    with done.step():
         done.catalog = {} if register is None else register(table)
-    except ZeroRenameError as error:
-        done.met(error)
-    try:
+    with done.step():
         _gc(table, done, apply)
-    except ZeroRenameError as error:
-        done.met(error)
-    try:
+    with done.step():
         if apply and not table.write_index():
-            done.notes.append(
-                "the index was not written: another process did, or the store refused"
-            )
-    except ZeroRenameError as error:
-        done.met(error)
-    try:
+            why = "the index was not written: another process did, or the store refused"
+            done.notes.append(why)
+    with done.step():
         _verify(table, done)
-    except InvalidInputError as error:
-        done.notes.append(f"not verified: {escaped(error.message)}")  # No heads: coordination none.
-    except ZeroRenameError as error:
-        done.met(error)
     return done
 
 
@@ -131,7 +122,11 @@ def _sort(job: Recovered, done: Upkeep) -> None:
 
 
 def _verify(table: Table, done: Upkeep) -> None:
-    found = table.verify()
+    try:
+        found = table.verify()
+    except InvalidInputError as error:
+        done.notes.append(f"not verified: {escaped(error.message)}")  # No heads: coordination none.
+        return
     done.findings = dict(Counter(str(it.kind) for it in found))
     for it in found:
         said = f"{it.kind}: {escaped(it.key)} ({escaped(it.detail)})"

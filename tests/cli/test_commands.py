@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 import typer
 from rich.console import Console
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
+from support.command_line import as_json, invoke
 from zero_rename import JobSpec, Table
 from zero_rename.cli import app
 from zero_rename.cli.output import Exit, sheet_of
@@ -56,16 +57,6 @@ def commands() -> dict[str, Any]:
                 yield " ".join((*words, name)), command
 
     return dict(walk(typer.main.get_command(app), ()))
-
-
-def invoke(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments))
-
-
-def as_json(*arguments: str, code: int = 0) -> Any:
-    result = invoke(*arguments, "--json")
-    assert result.exit_code == code, result.output
-    return json.loads(result.stdout)
 
 
 @pytest.mark.parametrize("library", ["typer", "rich"])

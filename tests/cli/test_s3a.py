@@ -6,15 +6,9 @@ import json
 import subprocess
 import sys
 
-from typer.testing import CliRunner, Result
-
-from zero_rename.cli import app
+from support.command_line import invoke
 from zero_rename.s3a.checks import CHECKS
 from zero_rename.s3a.hadoop.settings import COMMITTERS, Committer, S3ASettings
-
-
-def invoke(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments))
 
 
 def test_checks_lists_every_check() -> None:

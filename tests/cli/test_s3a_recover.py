@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from typer.testing import CliRunner, Result
 
+from support.command_line import as_json, invoke
 from support.faulty_server import FaultyServer, Received, Reply, s3_error
 from support.s3a_jobs import JOB, MagicJob, StagingJob
-from zero_rename.cli import app
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.store.backoff import Backoff
 from zero_rename.committer.store.driver import connect
@@ -28,16 +26,6 @@ def job(s3_bucket: Any) -> MagicJob:
     made.task(1)
     made.complete(made.files[0])
     return made
-
-
-def invoke(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments))
-
-
-def as_json(*arguments: str, code: int = 0) -> Any:
-    result = invoke(*arguments, "--json")
-    assert result.exit_code == code, result.output
-    return json.loads(result.stdout)
 
 
 def test_jobs_are_listed(job: MagicJob, s3_bucket: Any) -> None:

@@ -12,25 +12,11 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from jinja2 import UndefinedError
 
-from support.airflow import JOB_FILE, Tables, connection_variable, run_task, task_context
+from support.airflow import JOB_FILE, Tables, connection_variable, task_context
 from support.fake_spark import IDLE, WRITES, FakeSpark
+from support.spark_loads import operator, run
 from zero_rename.committer import InvalidInputError, RefusedError
 from zero_rename.operators.loading.load import LoadOperator
-from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
-
-
-def operator(tables: Tables | None = None, **arguments: Any) -> ZeroRenameSparkSubmitOperator:
-    given: dict[str, Any] = {
-        "task_id": "load",
-        "application": str(JOB_FILE),
-        "table": tables.url() if tables else "s3://bucket/flights",
-        "partition": "*",
-    }
-    return ZeroRenameSparkSubmitOperator(**given | arguments)
-
-
-def run(task: ZeroRenameSparkSubmitOperator, **context: Any) -> dict[str, Any]:
-    return run_task(task, task_context(task, **context))
 
 
 class TestWhileADagFileIsParsed:

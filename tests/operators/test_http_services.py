@@ -15,7 +15,7 @@ import yaml
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from support.airflow import Tables, run_task, task_context
-from support.aws_services import Killed, killed, while_it_waits
+from support.aws_services import while_it_waits, worker_dies
 from support.http_services import TOKEN, Databricks, Job, Kubernetes
 from support.moto_server import ACCESS_KEY, SECRET_KEY
 from zero_rename.committer import InvalidInputError
@@ -156,24 +156,13 @@ class TestAnotherTryS_Application:
         assert len(service.jobs) == 1
 
     def left(self, service: Kubernetes, monkeypatch: pytest.MonkeyPatch) -> None:
-        service.goes_on = True
-        while_it_waits(monkeypatch, killed)
-        with pytest.raises(Killed):
-            run(service)
+        worker_dies(service, monkeypatch, lambda: run(service))
 
 
 @pytest.mark.parametrize("service", ["Kubernetes", "Databricks"], indirect=True)
 def test_a_killed_task_cancels_its_job(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    service.goes_on = True
     task = operator(service)
-
-    def on_kill() -> None:
-        task.on_kill()
-        raise Killed
-
-    while_it_waits(monkeypatch, on_kill)
-    with pytest.raises(Killed):
-        run_task(task, context(task))
+    worker_dies(service, monkeypatch, lambda: run_task(task, context(task)), task.on_kill)
     assert [it.state for it in service.jobs] == ["CANCELLED"]
 
 
@@ -259,10 +248,7 @@ class TestTheRun:
     def test_of_another_try_is_found_on_whatever_page(
         self, service: Databricks, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        service.goes_on = True
-        while_it_waits(monkeypatch, killed)
-        with pytest.raises(Killed):
-            run(service)
+        worker_dies(service, monkeypatch, lambda: run(service))
         others = [Job(str(number), {"run_name": "of others"}, "RUNNING") for number in (2, 3)]
         service.jobs += others
         while_it_waits(monkeypatch, lambda: service.end(0))

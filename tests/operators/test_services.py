@@ -24,10 +24,9 @@ from support.aws_services import SERVICES as OF_AWS
 from support.aws_services import (
     EmrServerless,
     EmrSteps,
-    Killed,
     Service,
-    killed,
     while_it_waits,
+    worker_dies,
 )
 from support.http_services import SERVICES
 from support.moto_server import ACCESS_KEY, SECRET_KEY
@@ -183,10 +182,7 @@ class TestTries:
     def test_a_worker_that_is_killed_leaves_its_job_to_the_next_try(
         self, service: Service, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        service.goes_on = True
-        while_it_waits(monkeypatch, killed)
-        with pytest.raises(Killed):
-            run(service)
+        worker_dies(service, monkeypatch, lambda: run(service))
         pauses = while_it_waits(monkeypatch, lambda: None, service.end)
         report = run(service, 2)
         assert (report["repeated"], report["rows"]) == (True, 1)
@@ -197,10 +193,7 @@ class TestTries:
     def test_a_job_that_fails_then_fails_the_try_that_waits_for_it(
         self, service: Service, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        service.goes_on = True
-        while_it_waits(monkeypatch, killed)
-        with pytest.raises(Killed):
-            run(service)
+        worker_dies(service, monkeypatch, lambda: run(service))
         while_it_waits(monkeypatch, lambda: service.set_state(service.jobs[0], service.failed))
         with pytest.raises(AirflowException, match=service.said):
             run(service, 2)
@@ -212,10 +205,7 @@ class TestTries:
     def test_a_job_of_another_task_is_nobody_s_to_wait_for(
         self, service: Service, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        service.goes_on = True
-        while_it_waits(monkeypatch, killed)
-        with pytest.raises(Killed):
-            run(service)
+        worker_dies(service, monkeypatch, lambda: run(service))
         while_it_waits(monkeypatch, service.end)
         assert run(service, task_id="another")["repeated"] is False
         assert len(service.jobs) == 2
@@ -226,10 +216,7 @@ class TestTries:
         self, service: Service, tables: Tables, monkeypatch: pytest.MonkeyPatch, well: bool
     ) -> None:
         """However that one ends: what became of it is not this task's any more."""
-        service.goes_on = True
-        while_it_waits(monkeypatch, killed)
-        with pytest.raises(Killed):
-            run(service)
+        worker_dies(service, monkeypatch, lambda: run(service))
 
         def ends() -> None:
             if well:
@@ -274,7 +261,6 @@ class TestAKill:
     def test_cancels_the_job_and_aborts_what_it_writes(
         self, service: Service, tables: Tables, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        service.goes_on = True
         task = operator(service)
         left: list[str] = []
 
@@ -283,11 +269,8 @@ class TestAKill:
             owner = Owner(**names, map_index=-1, try_number=1)
             left.append(tables.undecided(1, once=ONCE, owner=owner))
             task.on_kill()
-            raise Killed
 
-        while_it_waits(monkeypatch, on_kill)
-        with pytest.raises(Killed):
-            run_task(task, context(task))
+        worker_dies(service, monkeypatch, lambda: run_task(task, context(task)), on_kill)
         assert service.jobs[0].state == "CANCELLED"
         assert tables.table().job_state(left[0]) == "aborted"
 
@@ -295,19 +278,10 @@ class TestAKill:
         self, service: Service, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """For which it waited only."""
-        service.goes_on = True
-        while_it_waits(monkeypatch, killed)
-        with pytest.raises(Killed):
-            run(service)
+        worker_dies(service, monkeypatch, lambda: run(service))
         task = operator(service)
-
-        def on_kill() -> None:
-            task.on_kill()
-            raise Killed
-
-        while_it_waits(monkeypatch, on_kill)
-        with pytest.raises(Killed):
-            run_task(task, context(task, 2, clear_number=1, max_tries=3))
+        cleared = context(task, 2, clear_number=1, max_tries=3)
+        worker_dies(service, monkeypatch, lambda: run_task(task, cleared), task.on_kill)
         assert service.jobs[0].state == service.running
 
 
@@ -385,10 +359,7 @@ class TestRights:
                 applicationId=service.id
             )
             service.calls.clear()
-        service.goes_on = True
-        while_it_waits(monkeypatch, killed)
-        with pytest.raises(Killed):
-            run(service, **given)
+        worker_dies(service, monkeypatch, lambda: run(service, **given))
         while_it_waits(monkeypatch, service.end)
         run(service, 2, **given)
         cancel(service)

@@ -15,16 +15,14 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from support.airflow import (
-    JOB_FILE,
     SCHEMA,
     Tables,
     connection_variable,
     day_rows,
-    run_task,
-    task_context,
 )
 from support.fake_spark import FAILS, FAILS_AFTERWARDS, IDLE, FakeSpark
 from support.moto_server import ACCESS_KEY, SECRET_KEY
+from support.spark_loads import operator, run
 from zero_rename.committer import (
     InvalidInputError,
     JobSpec,
@@ -34,25 +32,10 @@ from zero_rename.committer import (
     StoreUnreachableError,
     TaskResultsError,
 )
-from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 from zero_rename.orchestration.runs import heartbeat
 from zero_rename.provider.hooks import ZeroRenameHook
 
 ONCE = "flights/scheduled__2013-02-02/load"
-
-
-def operator(tables: Tables | None = None, **arguments: Any) -> ZeroRenameSparkSubmitOperator:
-    given: dict[str, Any] = {
-        "task_id": "load",
-        "application": str(JOB_FILE),
-        "table": tables.url() if tables else "s3://bucket/flights",
-        "partition": "*",
-    }
-    return ZeroRenameSparkSubmitOperator(**given | arguments)
-
-
-def run(task: ZeroRenameSparkSubmitOperator, **context: Any) -> dict[str, Any]:
-    return run_task(task, task_context(task, **context))
 
 
 class TestALoad:

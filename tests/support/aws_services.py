@@ -377,5 +377,22 @@ def _waited_too_long() -> None:
     raise AssertionError("it waits on, though nothing more will happen")
 
 
-def killed() -> None:
-    raise Killed
+def worker_dies(
+    service: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    load: Callable[[], object],
+    first: Callable[[], object] = lambda: None,
+) -> None:
+    """The worker of a load is killed while it waits for its job, which goes on.
+
+    :param first: what it does before, as Airflow gives it time to.
+    """
+    service.goes_on = True
+
+    def dies() -> None:
+        first()
+        raise Killed
+
+    while_it_waits(monkeypatch, dies)
+    with pytest.raises(Killed):
+        load()

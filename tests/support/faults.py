@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 from support.memory_store import Fault
@@ -30,5 +31,27 @@ def on(
         if isinstance(answer, BaseException) or answer in (Crash, KeyboardInterrupt):
             raise answer
         return answer
+
+    return fault
+
+
+def at(
+    number: int, happens: type[BaseException] | Callable[[], object], *, applied: bool = False
+) -> Fault:
+    """Something happens at one request of all, which are numbered from 1.
+
+    :param happens: an exception's class is raised.
+    :param applied: the store has carried the request out before; else it does so after.
+    """
+    numbers = count(1)
+
+    def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+        if next(numbers) != number:
+            return apply(request)
+        answer = apply(request) if applied else None
+        if isinstance(happens, type) and issubclass(happens, BaseException):
+            raise happens
+        happens()
+        return answer if applied else apply(request)
 
     return fault

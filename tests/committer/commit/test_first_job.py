@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from support import faults
 from support.faults import Crash, on
 from support.memory_store import MemoryDriver, flatten
 from support.protocol import DAY1, DAY2, DAY3, ROOT, SCHEMA, World, write_task
@@ -110,16 +111,7 @@ def _counted(world: World, step: Callable[[World], Step[Any]]) -> list[Any]:
 
 def run_with(world: World, step: Step[Any], at: int, meanwhile: Callable[[], None]) -> Any:
     """Run a step; before its request number ``at`` something else happens."""
-    count = -1
-
-    def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-        nonlocal count
-        count += 1
-        if count == at:
-            meanwhile()
-        return apply(request)
-
-    world.driver.fault = fault
+    world.driver.fault = faults.at(at + 1, meanwhile)
     try:
         return world.driver.run(step)
     except RefusedError as error:

@@ -26,7 +26,7 @@ from zero_rename.committer.store.clients import (
     client_at,
     making_clients,
 )
-from zero_rename.committer.store.driver import BotoDriver, connect
+from zero_rename.committer.store.driver import connect
 from zero_rename.committer.store.requests import (
     CompleteUpload,
     Delete,
@@ -44,17 +44,6 @@ CONDITIONAL = [
     Delete("key", if_match="0" * 32),
     CompleteUpload("key", "upload", ("0" * 32,)),
 ]
-
-
-@pytest.fixture
-def at(s3_env: S3Server, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Makes a driver on another endpoint."""
-
-    def make(endpoint: str) -> BotoDriver:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-        return connect("bucket")
-
-    return make
 
 
 @pytest.mark.parametrize("request_", CONDITIONAL, ids=lambda r: type(r).__name__)

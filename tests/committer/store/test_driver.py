@@ -468,17 +468,6 @@ class TestParallel:
             other.join(60)
 
 
-@pytest.fixture
-def at(s3_env: S3Server, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Makes a driver on another endpoint."""
-
-    def make(endpoint: str) -> BotoDriver:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-        return connect("bucket")
-
-    return make
-
-
 REFUSALS = {
     (403, "InvalidAccessKeyId"): "AWS_ACCESS_KEY_ID",
     (403, "SignatureDoesNotMatch"): "AWS_SECRET_ACCESS_KEY",

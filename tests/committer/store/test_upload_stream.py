@@ -8,7 +8,8 @@ import io
 import pickle
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -57,6 +58,24 @@ def small(driver: Any, key: str = KEY, part_bytes: int = 10, **options: Any) -> 
     return DelayedOutputStream(
         driver, key, part_bytes=part_bytes, limits=options.pop("limits", SMALL), **options
     )
+
+
+@contextmanager
+def parts_held(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[threading.Semaphore, threading.Event]]:
+    """Every part waits before the store: a token for each that does, and what lets them go on."""
+    waiting, release = threading.Semaphore(0), threading.Event()
+
+    def hold_parts(got: Received, pass_on: Callable[[], Reply]) -> Reply:
+        if "partNumber" in got.path:
+            waiting.release()
+            release.wait(120)
+        return pass_on()
+
+    with FaultyServer(hold_parts, upstream=store) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
+        yield waiting, release
 
 
 def complete(driver: Any, upload: UploadedParts) -> bytes:
@@ -405,16 +424,7 @@ class TestClose:
     def test_close_waits_for_all_parts(
         self, s3_env: Any, bucket: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        release, waiting = threading.Event(), threading.Semaphore(0)
-
-        def hold_parts(got: Received, pass_on: Callable[[], Reply]) -> Reply:
-            if "partNumber" in got.path:
-                waiting.release()
-                release.wait(120)
-            return pass_on()
-
-        with FaultyServer(hold_parts, upstream=s3_env.endpoint) as server:
-            monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
+        with parts_held(s3_env.endpoint, monkeypatch) as (waiting, release):
             driver = connect(bucket)
             stream = small(driver, limits=PartLimits(smallest=1))
             stream.write(b"x" * 35)
@@ -566,16 +576,7 @@ class TestAbort:
         self, s3_env: Any, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """An abort that overtook a part would leave that part behind."""
-        release, waiting = threading.Event(), threading.Semaphore(0)
-
-        def hold_parts(got: Received, pass_on: Callable[[], Reply]) -> Reply:
-            if "partNumber" in got.path:
-                waiting.release()
-                release.wait(120)
-            return pass_on()
-
-        with FaultyServer(hold_parts, upstream=s3_env.endpoint) as server:
-            monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
+        with parts_held(s3_env.endpoint, monkeypatch) as (waiting, release):
             stream = small(connect(s3_bucket.name), limits=PartLimits(smallest=1))
             stream.write(b"x" * 25)
             assert waiting.acquire(timeout=120)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.faults import Crash, on
+from support.faults import Crash, at, on
 from support.memory_store import Behaviour, ManualClock, MemoryStore, flatten
 from support.protocol import (
     DAY1,
@@ -64,22 +64,6 @@ from zero_rename.committer.store.requests import (
 from zero_rename.committer.upkeep.recovery import open_jobs
 
 
-def crash_at(world: World, number: int, applied: bool) -> None:
-    """Die at request ``number``, before it reaches the store or after."""
-    count = 0
-
-    def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-        nonlocal count
-        count += 1
-        if count == number:
-            if applied:
-                apply(request)
-            raise Crash
-        return apply(request)
-
-    world.driver.fault = fault
-
-
 def prepared() -> World:
     world = World()
     world.load(DAY1, DAY2)
@@ -103,7 +87,7 @@ def crashes(policy: dict[str, Any]) -> Iterator[tuple[World, list[str], str | No
             world = prepared()
             before = world.jobs_of(DAY1)
             job = None
-            crash_at(world, number, applied)
+            world.driver.fault = at(number, Crash, applied=applied)
             try:
                 opened = world.open(**policy)
                 job = opened.job

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from support.faults import Crash, on
+from support.faults import Crash, at, on
 from support.faulty_server import FaultyServer, Received, Reply, s3_error
 from support.memory_store import Behaviour, ManualClock, MemoryStore
 from support.protocol import DAY1, DAY2, ROOT, World, die_before_applying
@@ -218,16 +218,7 @@ class TestRepair:
         while True:
             number += 1
             world, _, result = damaged()
-            count = 0
-
-            def fault(request: Any, apply: Callable[[Any], Any], at: int = number) -> Any:
-                nonlocal count
-                count += 1
-                if count == at:
-                    raise Crash
-                return apply(request)
-
-            world.driver.fault = fault
+            world.driver.fault = at(number, Crash)
             try:
                 repaired(world, accept_loss=True)
             except Crash:

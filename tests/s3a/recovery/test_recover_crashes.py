@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from support.faults import Crash, at
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore, flatten
 from support.s3a_jobs import JOB, ROOT, MagicJob, World, a_try
 from zero_rename.committer.format.job_spec import Owner
@@ -30,10 +31,6 @@ from zero_rename.s3a.runs.ledger import open_tries, open_try
 DEAD = RecoveryOptions(apply=True, dead={JOB})
 BACK = replace(DEAD, direction=Action.BACK)
 SETTLED = {JobOutcome.ROLLED_FORWARD, JobOutcome.ROLLED_BACK}
-
-
-class Died(BaseException):
-    """The process has ended: nothing catches it."""
 
 
 def halfway() -> World:
@@ -117,20 +114,8 @@ def test_it_dies_at_any_request(
     assert total > 20
     for last in range(total):
         world = made()
-        count = -1
-
-        def fault(request: Any, apply: Any, last: int = last) -> Any:
-            nonlocal count
-            count += 1
-            if count == last and not after:
-                raise Died
-            answer = apply(request)
-            if count == last:
-                raise Died
-            return answer
-
-        with pytest.raises(Died):
-            run(world.store, options, fault)
+        with pytest.raises(Crash):
+            run(world.store, options, at(last + 1, Crash, applied=after))
         seen = world.visible()
         run(world.store, options)
         assert_settled(world, forward)
@@ -187,22 +172,17 @@ def test_two_at_once(
     # S3A conformance 100
     total = requests_of(made(), first)
     directions = set()
-    for at in range(total):
+    for number in range(1, total + 1):
         world = made()
-        count = -1
         others: list[RecoveredJob] = []
 
-        def fault(request: Any, apply: Any, at: int = at, world: World = world) -> Any:
-            nonlocal count
-            count += 1
-            if count == at:
-                others.extend(run(world.store, second))  # noqa: B023
-            return apply(request)
+        def other(world: World = world, others: list[RecoveredJob] = others) -> None:
+            others.extend(run(world.store, second))
 
-        mine = run(world.store, first, fault)
+        mine = run(world.store, first, at(number, other))
         run(world.store, first)
         visible = world.visible()
-        assert visible in ([], files_of(world)), f"half a job is visible after request {at}"
+        assert visible in ([], files_of(world)), f"half a job is visible before request {number}"
         assert_settled(world, bool(visible))
         told = {job.outcome for job in (*mine, *others)} & SETTLED
         assert told <= {JobOutcome.ROLLED_FORWARD if visible else JobOutcome.ROLLED_BACK}
@@ -276,10 +256,10 @@ def test_it_withdraws_a_direction_only_if_it_wrote_it(whose: str) -> None:
         def dying(request: Any, apply: Any) -> Any:
             answer = apply(request)
             if isinstance(request, Put) and request.key == written:
-                raise Died
+                raise Crash
             return answer
 
-        with pytest.raises(Died):
+        with pytest.raises(Crash):
             run(world.store, DEAD, dying)
 
     if whose == "an earlier one's":
@@ -316,10 +296,10 @@ def test_it_dies_while_its_tree_is_being_deleted() -> None:
                 answer = apply(request) if not isinstance(request, DeleteMany) else None
                 if isinstance(request, DeleteMany):
                     apply(DeleteMany(request.items[::order][kept:]))
-                    raise Died
+                    raise Crash
                 return answer
 
-            with pytest.raises(Died):
+            with pytest.raises(Crash):
                 run(world.store, DEAD, fault)
             name = "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1"
             body = f'{{"name": "{name}", "jobId": "another"}}'.encode()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from support.faults import Crash, at
 from support.memory_store import MemoryDriver
 from support.s3a_jobs import JOB, OTHER, ROOT, StagingJob, World
 from zero_rename.committer.errors import InvalidInputError
@@ -311,20 +312,10 @@ def test_a_recovery_that_dies_is_finished(world: World, folder: Path, after: boo
         copy = store.copy()
         shutil.rmtree(folder)
         shutil.copytree(kept, folder)
-        asked = 0
-
-        def die(request: Any, apply: Any, number: int = number) -> Any:
-            nonlocal asked
-            asked += 1
-            if asked == number + 1:
-                if after:
-                    apply(request)
-                raise KeyboardInterrupt
-            return apply(request)
-
         options = dataclasses.replace(DEAD, staging=str(folder))
-        with pytest.raises(KeyboardInterrupt):
-            MemoryDriver(copy, fault=die).run(recover_jobs(ROOT, options))
+        dies = at(number + 1, Crash, applied=after)
+        with pytest.raises(Crash):
+            MemoryDriver(copy, fault=dies).run(recover_jobs(ROOT, options))
         MemoryDriver(copy).run(recover_jobs(ROOT, options))
         assert list(copy.keys(f"{ROOT.prefix}/day=")) == whole.keys
         assert copy.uploads == {}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.memory_store import ManualClock, MemoryDriver, MemoryStore
+from support.memory_store import ManualClock, MemoryDriver
 from zero_rename.committer import RecordDamagedError
 from zero_rename.committer.format.job_spec import Owner
 from zero_rename.committer.format.layout import TableRoot
@@ -31,16 +31,6 @@ from zero_rename.s3a.runs.try_record import (
 
 ROOT = TableRoot.parse("s3://bkt/wh/flights")
 ONCE = "flights/scheduled__2013-02-02/load"
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def store(clock: ManualClock) -> MemoryDriver:
-    return MemoryDriver(MemoryStore(clock))
 
 
 def a_try(run: str, once: str = ONCE, state: str = SUBMITTED, number: int = 1) -> TryRecord:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import pytest
 
-from support.memory_store import ManualClock, MemoryDriver, MemoryStore
+from support import faults
+from support.memory_store import ManualClock, MemoryDriver
 from support.recorded import recorded
 from support.s3a_jobs import JOB, OTHER, ROOT, a_try
 from zero_rename.committer import RecordDamagedError
@@ -19,16 +20,6 @@ from zero_rename.s3a.runs.try_record import COMMITTED, FAILED, UNDONE
 
 TRY = a_try(owner=Owner("flights", "r", "load", -1, 1), mode="append")
 OPEN, CLOSED = (key(ROOT, TRY.once, JOB) for key in (ledger.open_key, ledger.closed_key))
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def store(clock: ManualClock) -> MemoryDriver:
-    return MemoryDriver(MemoryStore(clock))
 
 
 def states(store: MemoryDriver) -> list[str]:
@@ -112,16 +103,9 @@ def test_a_closed_one_counts_where_its_open_record_was_left(store: MemoryDriver)
 def test_a_try_never_vanishes_while_it_is_closed(store: MemoryDriver, read: str, at: int) -> None:
     """Closed before any request of a reader."""
     store.run(ledger.open_try(ROOT, TRY))
-    closer, seen = MemoryDriver(store.store), 0
-
-    def fault(request: Any, apply: Any) -> Any:
-        nonlocal seen
-        seen += 1
-        if seen == at:
-            closer.run(ledger.close_try(ROOT, TRY, state=COMMITTED))
-        return apply(request)
-
-    store.fault = fault
+    closer = MemoryDriver(store.store)
+    closed = partial(closer.run, ledger.close_try(ROOT, TRY, state=COMMITTED))
+    store.fault = faults.at(at, closed)
     if read == "of its run":
         assert len(states(store)) == 1
     else:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.faults import Crash, on
+from support.faults import Crash, at, on
 from support.memory_store import MemoryStore
 from support.protocol import (
     DAY1,
@@ -265,16 +265,7 @@ class TestWriting:
     def test_one_that_dies_while_it_writes_harms_nobody(self, world: World) -> None:
         world.load(DAYS[0])
         for last in range(1, 30):
-            sent = 0
-
-            def fault(request: Any, apply: Callable[[Any], Any], last: int = last) -> Any:
-                nonlocal sent
-                sent += 1
-                if sent == last:
-                    raise Crash
-                return apply(request)
-
-            world.driver.fault = fault
+            world.driver.fault = at(last, Crash)
             try:
                 world.write_index()
                 break

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from support.faults import at
 from support.memory_store import ManualClock, MemoryStore
 from support.protocol import DAY1, DAY2, DAY3, ROOT, SCHEMA, World, die_before_applying
 from zero_rename.committer import DamagedError, Mode, TableNotFoundError, UnfinishedCommitError
@@ -132,37 +134,14 @@ class TestReaders:
         for made in range(60):
             world = loaded(DAY1)
             reader = World(world.store)
-            sent = 0
 
-            def fault(
-                request: Any,
-                apply: Callable[[Any], Any],
-                reader: World = reader,
-                made: int = made,
-            ) -> Any:
-                nonlocal sent
-                sent += 1
-                if sent == made:
-                    assert len(reader.snapshot().files) in (1, 3)
-                return apply(request)
+            def reads(reader: World = reader) -> None:
+                assert len(reader.snapshot().files) in (1, 3)
 
-            world.driver.fault = fault
+            world.driver.fault = at(made, reads)
             world.load(DAY2, DAY3)
-            other, sent = World(world.store), 0
-
-            def writes(
-                request: Any,
-                apply: Callable[[Any], Any],
-                other: World = other,
-                made: int = made,
-            ) -> Any:
-                nonlocal sent
-                sent += 1
-                if sent == made:
-                    other.load("day=4", "day=5")
-                return apply(request)
-
-            reader.driver.fault = writes
+            other = World(world.store)
+            reader.driver.fault = at(made, partial(other.load, "day=4", "day=5"))
             assert len(reader.snapshot().files) in (3, 5)
 
 
