@@ -5,7 +5,7 @@ PY := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help environment setup demo docs servers s3a-jars s3a-archive older-spark older-airflow optional-providers test tests test-s3a test-older-spark other-sparks screenshots torture proof airflow-life dagster-life growth lint lock clean
+.PHONY: help environment setup demo docs servers s3a-jars s3a-archive older-spark older-airflow optional-providers test tests test-s3a test-older-spark other-sparks screenshots torture proof airflow-life dagster-life growth bench bench-quick lint lock clean
 
 help:            ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## */make \1\t/p' $(MAKEFILE_LIST)
@@ -71,9 +71,14 @@ proof: setup     ## What is too long for make test; writes docs/proof.md. PARTS=
 	@PYTHONPATH=tests $(PY) -m proof $(PARTS)
 
 growth: setup    ## How a table's records grow, in bytes, requests and memory; writes docs/performance.md
-	@$(PY) benchmarks/growth.py > build/performance.md
-	@sed -n '/^# Few files/,$$p' docs/performance.md >> build/performance.md
-	@mv build/performance.md docs/performance.md
+	@PYTHONPATH=tests:. $(PY) benchmarks/growth.py --write
+
+BENCH = PYTHONPATH=benchmarks:tests:. $(PY) -m bench
+bench: setup     ## Loads and reads beside their peers', 30 minutes; writes docs/performance.md. ONLY="one-file replace"
+	@$(BENCH) $(if $(ONLY),--workloads $(ONLY),--write) $(if $(SERVER),--server $(SERVER))
+
+bench-quick: setup ## A part of it in five minutes; a line of JSON with the ratios at its end
+	@$(BENCH) --quick --rounds 1 --minutes 4
 
 lint: environment ## ruff and pyright
 	@$(PY) -m ruff check .

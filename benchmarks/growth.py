@@ -1,7 +1,7 @@
-"""How a table's records grow: bytes, requests and memory, on a store in memory, written as
-docs/performance.md::
+"""How a table's records grow: bytes, requests and memory, on a store in memory; ``make growth``
+writes it into docs/performance.md::
 
-    .venv/bin/python benchmarks/growth.py > docs/performance.md
+    PYTHONPATH=tests:. .venv/bin/python benchmarks/growth.py
 
 Times are those of 32 connections whose every answer is 30 ms late, and of CPU; nothing
 waits for real. Four minutes, and 700 MB of memory, nearly all of it the store's;
@@ -11,27 +11,26 @@ waits for real. Four minutes, and 700 MB of memory, nearly all of it the store's
 from __future__ import annotations
 
 import argparse
-import sys
+import io
 import time
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT_FOLDER = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT_FOLDER / "tests"), str(ROOT_FOLDER)]
+from docs.extensions.tables import between
+from support.memory_store import ManualClock, MemoryDriver, MemoryStore
+from support.protocol import ROOT, World
+from zero_rename.committer.commit.state.heads import read_head
+from zero_rename.committer.format.job_spec import Owner
+from zero_rename.committer.format.records.head import Slot
+from zero_rename.committer.store.scheduler import Scheduler
+from zero_rename.committer.upkeep.gc.collect import gc
 
-from support.memory_store import ManualClock, MemoryDriver, MemoryStore  # noqa: E402
-from support.protocol import ROOT, World  # noqa: E402
-from zero_rename.committer.commit.state.heads import read_head  # noqa: E402
-from zero_rename.committer.format.job_spec import Owner  # noqa: E402
-from zero_rename.committer.format.records.head import Slot  # noqa: E402
-from zero_rename.committer.store.scheduler import Scheduler  # noqa: E402
-from zero_rename.committer.upkeep.gc.collect import gc  # noqa: E402
-
+_CHECKOUT = Path(__file__).resolve().parent.parent
 DAY = 24 * 3600.0
 LATENCY = 0.03
 CONNECTIONS = 32
@@ -147,7 +146,7 @@ def many_partitions(jobs: int, partitions: int) -> None:
     after, maintained = table.control(), opened(table)
     later = [table.append(names[n]) for n in range(100)]
     with_moved = opened(table)
-    print(f"## {jobs:,} appends of one file over {partitions} partitions\n")
+    print(f"### {jobs:,} appends of one file over {partitions} partitions\n")
     print("| | after the jobs | after maintenance |")
     print("|---|---:|---:|")
     for folder in sorted(before | after):
@@ -165,7 +164,7 @@ def many_partitions(jobs: int, partitions: int) -> None:
 
 
 def one_partition(jobs: int) -> None:
-    print(f"## {jobs:,} appends of one file to one partition\n")
+    print(f"### {jobs:,} appends of one file to one partition\n")
     print(
         "| appends | bytes of records a file | lists of files that the head names | "
         "bytes of all lists ever written, a file |"
@@ -199,7 +198,7 @@ def large_table(files: int, partitions: int) -> None:
     few = table.measured()
     with few as some:
         table.snapshot(names[100:110])
-    print(f"## {files:,} files in {partitions:,} partitions\n")
+    print(f"### {files:,} files in {partitions:,} partitions\n")
     print("| | |\n|---|---:|")
     print(f"| bytes of records a file | {sum(control.values()) / files:,.0f} |")
     print(f"| requests of a reader that opens the whole table | {cost.requests} |")
@@ -221,15 +220,13 @@ def dead_jobs(count: int) -> None:
     with table.measured() as cost:
         table.recover(patience=0.0)
     left = len(table.store.upload_keys())
-    print(f"## {count} jobs that died while they wrote\n")
+    print(f"### {count} jobs that died while they wrote\n")
     print("| | requests | seconds |\n|---|---:|---:|")
     print(f"| an append beside them | {beside.requests} | {beside.seconds:.1f} |")
     print(f"| recovery of all, {left} uploads left | {cost.requests:,} | {cost.seconds:.1f} |\n")
 
 
 _HEAD = """\
-# Performance: how a table grows
-
 `make growth` writes this part (`benchmarks/growth.py`): requests and bytes are counted on a store
 in memory, with the very code that boto3 carries out. Seconds are those of 32 connections whose
 answers come 30 ms late, and of CPU on the machine that wrote the page; memory is what Python's
@@ -243,12 +240,19 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--files", type=int, default=100_000, help="of the large table")
+    parser.add_argument("--write", action="store_true", help="docs/performance.md, not the screen")
     given = parser.parse_args()
-    print(_HEAD)
-    many_partitions(1100, 365)
-    one_partition(1100)
-    large_table(given.files, given.files // 20)
-    dead_jobs(300)
+    page = _CHECKOUT / "docs" / "performance.md"
+    told = io.StringIO()
+    with redirect_stdout(told) if given.write else nullcontext():
+        print(_HEAD)
+        many_partitions(1100, 365)
+        one_partition(1100)
+        large_table(given.files, given.files // 20)
+        dead_jobs(300)
+    if given.write:
+        text = between(page.read_text("utf-8"), "growth", told.getvalue().rstrip())
+        page.write_text(text, "utf-8")
 
 
 if __name__ == "__main__":

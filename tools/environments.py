@@ -53,10 +53,16 @@ OPTIONAL_PROVIDERS = PinnedEnvironment(
 #: Dagster's page, daemon and ``dg``, 140 MB. They pin protobuf and graphql-core to older versions
 #: than Airflow has.
 DAGSTER_WEB = PinnedEnvironment("dagster-web", "dagster-webserver", _lock("dagster-web"))
+#: Whom ``make bench`` measures beside this package, without Spark, 700 MB: they want an older
+#: pyarrow than it.
+BENCH_PEERS = PinnedEnvironment("bench-peers", "deltalake", _lock("bench-peers"))
 
 ENVIRONMENTS = {
     it.lock.stem: it
-    for it in (OLDER_SPARK, SPARK_4_0, SPARK_4_1, OLDER_AIRFLOW, OPTIONAL_PROVIDERS, DAGSTER_WEB)
+    for it in (
+        *(OLDER_SPARK, SPARK_4_0, SPARK_4_1, OLDER_AIRFLOW, OPTIONAL_PROVIDERS, DAGSTER_WEB),
+        BENCH_PEERS,
+    )
 }
 
 

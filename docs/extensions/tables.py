@@ -20,10 +20,15 @@ def updated(document: Path) -> str:
     """A page with what the code has now between its marks."""
     text = document.read_text("utf-8")
     for name, table in _TABLES[document].items():
-        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-        head, rest = text.split(begin)
-        text = f"{head}{begin}{table()}\n{end}{rest.split(end)[1]}"
+        text = between(text, name, table())
     return text
+
+
+def between(text: str, name: str, part: str) -> str:
+    """A page with another part between the marks of that name."""
+    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+    head, rest = text.split(begin)
+    return f"{head}{begin}{part}\n{end}{rest.split(end)[1]}"
 
 
 def _settings() -> str:

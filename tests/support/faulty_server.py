@@ -108,10 +108,9 @@ class FaultyServer:
         self._http.server_close()
 
     def _handle(self, handler: BaseHTTPRequestHandler) -> None:
-        length = int(handler.headers.get("Content-Length") or 0)
         headers = {name.lower(): value for name, value in handler.headers.items()}
-        body = handler.rfile.read(length)
-        if len(body) < length:
+        body = _body(handler, headers)
+        if body is None:
             # The client was killed in the middle: no store carries such a request out.
             handler.close_connection = True
             return
@@ -156,6 +155,23 @@ class FaultyServer:
         else:
             self._idle.put(connection)
         return Reply(answer.status, body, kept)
+
+
+def _body(handler: BaseHTTPRequestHandler, headers: Mapping[str, str]) -> bytes | None:
+    """The whole of a request's body, or ``None`` where the connection ended within it."""
+    if "chunked" not in headers.get("transfer-encoding", ""):
+        length = int(headers.get("content-length") or 0)
+        body = handler.rfile.read(length)
+        return body if len(body) == length else None
+    chunks = []
+    while length := int(handler.rfile.readline().split(b";")[0].strip() or b"-1", 16):
+        chunk = handler.rfile.read(length + 2) if length > 0 else b""
+        if len(chunk) != length + 2:
+            return None
+        chunks.append(chunk[:-2])
+    while handler.rfile.readline().strip():
+        pass  # Trailers of HTTP's own; S3's are within the body.
+    return b"".join(chunks)
 
 
 def always(reply: Reply, after: float = 0.0) -> Answer:

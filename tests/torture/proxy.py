@@ -133,6 +133,8 @@ class Proxy(FaultyServer):
         url = urlsplit(got.path)
         path = unquote(url.path)
         asked = {"REQUEST_METHOD": got.method, "QUERY_STRING": url.query, "PATH_INFO": path}
+        if source := got.headers.get("x-amz-copy-source"):
+            asked["HTTP_X_AMZ_COPY_SOURCE"] = source
         key = path.lstrip("/").partition("/")[2]
         seen = Seen(operation(asked), key, got.port, got.headers.get("x-amz-date", ""))
         with self._changed:

@@ -1,0 +1,76 @@
+"""What is asked of this project, beside its peers in the same run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from bench.measure import Run, Table
+from bench.workloads import LOCAL, OURS
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One ratio.
+
+    :param workload: of the peer above the line, ``below`` of the one below it, where that differs.
+    :param least: whether ``wanted`` is a lower bound, else an upper one.
+    """
+
+    title: str
+    workload: str
+    above: str
+    below: str
+    of: Callable[[Run], float]
+    wanted: float
+    least: bool = False
+    other_workload: str = ""
+
+    def value(self, tables: Mapping[str, Table]) -> float | None:
+        """``None`` where one of the two was not measured."""
+        above, below = (
+            tables[name].row(peer) if name in tables else None
+            for name, peer in (
+                (self.workload, self.above),
+                (self.other_workload or self.workload, self.below),
+            )
+        )
+        return above.ratio(below, self.of) if above and below else None
+
+    def met(self, value: float) -> bool:
+        return value >= self.wanted if self.least else value <= self.wanted
+
+    @property
+    def bound(self) -> str:
+        return f"at {'least' if self.least else 'most'} {self.wanted}"
+
+
+def seconds(run: Run) -> float:
+    return run.seconds
+
+
+def cpu(run: Run) -> float:
+    return run.all_cpu
+
+
+def _memory(group: str) -> Goal:
+    return Goal(
+        f"memory of {'the driver' if group == 'driver' else 'a worker'}, 365 partitions, twice "
+        "the rows",
+        "365 partitions",
+        OURS,
+        OURS,
+        lambda run: run.memory.get(group, 0),
+        1.1,
+        other_workload="half of 365 partitions",
+    )
+
+
+GOALS = (
+    Goal("64 files: seconds of magic", "64 files", "magic", OURS, seconds, 4, True),
+    Goal("64 files: seconds of directory", "64 files", "directory", OURS, seconds, 1.3, True),
+    Goal("8 files: our seconds in those of a local disk", "8 files", OURS, LOCAL, seconds, 1.3),
+    Goal("8 files: our CPU in that of a local disk", "8 files", OURS, LOCAL, cpu, 1.3),
+    _memory("driver"),
+    _memory("workers"),
+)

@@ -1,0 +1,96 @@
+"""The hosts of a run: with which Python, on which path, with which variables; and their ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from torture.servers import Store
+
+from bench.processes import Host, HostError
+from bench.store import MODULES
+from support.hadoop_committers import environment, static_settings
+from tools import fetch_s3a_jars
+from tools.bootstrap import SetupError
+from tools.environments import BENCH_PEERS
+from tools.maven_jars import FetchError
+
+#: Seconds for a JVM on a busy machine.
+_START = 180.0
+
+
+class HostProcesses:
+    """One warm host of each kind, started when it is first asked for; entered, ends them.
+
+    :param store: as the hosts reach it.
+    :param folder: for their logs.
+    """
+
+    def __init__(self, store: Store, folder: Path) -> None:
+        self._store = store
+        self._folder = folder
+        self._catalog = tempfile.TemporaryDirectory(prefix="zero-rename-bench-")
+        self._warm: dict[str, Host] = {}
+        self._broken: dict[str, HostError] = {}
+
+    def __enter__(self) -> HostProcesses:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for host in self._warm.values():
+            host.end()
+        self._catalog.cleanup()
+
+    def get(self, kind: str) -> Host:
+        """The warm host; a new one where the last one ended.
+
+        :raises HostError: it does not start; tried once.
+        """
+        if kind in self._broken:
+            raise self._broken[kind]
+        if kind not in self._warm or not self._warm[kind].alive:
+            try:
+                self._warm[kind] = self.start(kind)
+            except HostError as error:
+                self._broken[kind] = error
+                raise
+        return self._warm[kind]
+
+    def start(self, kind: str) -> Host:
+        """A host of its own.
+
+        :raises HostError: it does not start, or its packages are not to be had.
+        """
+        python, variables = self._variables(kind)
+        command = [python, "-m", "bench.host", kind]
+        return Host(command, variables, self._folder / f"{kind}.log", _START)
+
+    def _variables(self, kind: str) -> tuple[str, Mapping[str, str]]:
+        variables = {**environment(self._store), "ZERO_RENAME_LOG_LEVEL": "WARNING"}
+        # rclone comes with the peers, where it is not there.
+        variables["PATH"] += f":{BENCH_PEERS.python.parent}"
+        if kind == "arrow":
+            try:
+                BENCH_PEERS.ensure()
+            except (SetupError, subprocess.SubprocessError, OSError) as error:
+                raise HostError(f"not installed: {error}") from error
+            catalog = f"sqlite:///{self._catalog.name}/catalog.db"
+            given = {"PYTHONPATH": MODULES.split(os.pathsep)[0], "CATALOG": catalog}
+            return str(BENCH_PEERS.python), variables | given
+        if kind == "spark":
+            variables["S3A_SETTINGS"] = json.dumps(self._s3a())
+        return sys.executable, variables | {"PYTHONPATH": MODULES}
+
+    def _s3a(self) -> Mapping[str, str]:
+        """Settings with Hadoop's jars; where they are not to be had, their peers' rows say so."""
+        try:
+            jars = fetch_s3a_jars.fetch_jars()
+        except FetchError as error:
+            print(f"bench: without Hadoop's committers: {error}", file=sys.stderr)
+            jars = ()
+        return static_settings(self._store, jars, self._folder)

@@ -1,0 +1,278 @@
+"""One run: every peer in turn, round after round, on one store; what each took."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Protocol
+
+from bench.peers import BY_NAME, PEERS, Peer
+from bench.processes import Host, HostError, cpu_between
+from bench.store import DelayedStore, price
+from bench.workloads import Workload, slug
+
+#: A peer that took so many seconds is not asked again.
+_LONG = 25.0
+#: Files from which on what a peer takes goes by their number.
+_MANY = 32
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a peer took once.
+
+    :param cpu: seconds of the process tree, by group; ``memory``: bytes at the most.
+    :param throttled: answers that asked to slow down: the run counts for nothing.
+    """
+
+    round: int
+    seconds: float
+    cpu: dict[str, float]
+    memory: dict[str, int]
+    requests: dict[str, int]
+    throttled: int = 0
+
+    @property
+    def all_cpu(self) -> float:
+        return sum(self.cpu.values())
+
+    @property
+    def dollars(self) -> float:
+        return price(self.requests)
+
+
+@dataclass
+class Row:
+    """A peer at a workload.
+
+    :param runs: the first of them is cold.
+    :param files: data files that are there after the last run, and their bytes.
+    :param found: rows that a reader found.
+    :param why: that there are no runs, or no more of them.
+    """
+
+    peer: str
+    runs: list[Run] = field(default_factory=list)
+    files: int = 0
+    bytes: int = 0
+    found: int | None = None
+    why: str = ""
+
+    @property
+    def counted(self) -> list[Run]:
+        """Warm runs that nothing disturbed; the cold one where there is no other."""
+        calm = [run for run in self.runs if not run.throttled]
+        return calm[1:] if len(self.runs) > 1 and calm[:1] == self.runs[:1] else calm
+
+    @property
+    def throttled(self) -> int:
+        """Runs that count for nothing."""
+        return sum(1 for run in self.runs if run.throttled)
+
+    def median(self, of: Callable[[Run], float]) -> float | None:
+        values = [of(run) for run in self.counted]
+        return statistics.median(values) if values else None
+
+    def ratio(self, to: Row, of: Callable[[Run], float]) -> float | None:
+        """The median of the ratios to another peer, round by round: of one run, so that a machine
+        that grows slower disturbs both."""
+        theirs = {run.round: of(run) for run in to.counted}
+        pairs = [of(run) / theirs[run.round] for run in self.counted if theirs.get(run.round)]
+        if not pairs:  # Too slow to be asked again: its first beside the other's first.
+            theirs = {run.round: of(run) for run in to.runs if not run.throttled}
+            pairs = [of(run) / theirs[run.round] for run in self.counted if theirs.get(run.round)]
+        return statistics.median(pairs) if pairs else None
+
+
+@dataclass
+class Table:
+    """A workload, and what came of it."""
+
+    workload: Workload
+    rows: list[Row]
+
+    def row(self, peer: str) -> Row | None:
+        found = [row for row in self.rows if row.peer == peer and row.counted]
+        return found[0] if found else None
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"workload": asdict(self.workload), "rows": [asdict(row) for row in self.rows]}
+
+    @classmethod
+    def of(cls, data: dict[str, Any]) -> Table:
+        rows = [Row(**{**it, "runs": [Run(**run) for run in it["runs"]]}) for it in data["rows"]]
+        return cls(Workload(**data["workload"]), rows)
+
+
+class Hosts(Protocol):
+    """Where peers run, started when the first one asks."""
+
+    def start(self, kind: str) -> Host:
+        """A new host, nobody else's.
+
+        :raises HostError: it does not start.
+        """
+        ...
+
+    def get(self, kind: str) -> Host:
+        """The warm one.
+
+        :raises HostError: it does not start.
+        """
+        ...
+
+
+@dataclass
+class Bench:
+    """A run.
+
+    :param rounds: that count, after a first one.
+    :param longest: seconds a single run may take.
+    """
+
+    store: DelayedStore
+    hosts: Hosts
+    rounds: int
+    longest: float
+    _filled: dict[str, Workload] = field(default_factory=dict)
+    _pace: dict[str, tuple[int, float]] = field(default_factory=dict)
+
+    def measure(self, workload: Workload, peers: Sequence[Peer] = PEERS) -> Table:
+        """All peers that know the workload, in turns, each round beginning with the next one."""
+        taking = [peer for peer in peers if peer.takes(workload)]
+        if not taking:
+            return Table(workload, [])
+        rows = {peer.name: Row(peer.name) for peer in taking}
+        act = self._cold if workload.verb == "cold" else self._warm
+        began = time.monotonic()
+        for number in range(1 if workload.verb == "cold" else self.rounds + 1):
+            for peer in taking[number % len(taking) :] + taking[: number % len(taking)]:
+                row = rows[peer.name]
+                over = time.monotonic() - began > workload.seconds
+                if not self._begins(peer, workload, row, over):
+                    continue
+                try:
+                    act(peer, workload, row, number)
+                except HostError as error:
+                    row.why = f"failed: {error}"
+                told(workload, row)
+        self._compare(list(rows.values()))
+        for peer in taking:
+            self._look(peer, workload, rows[peer.name])
+        return Table(workload, list(rows.values()))
+
+    def _warm(self, peer: Peer, workload: Workload, row: Row, number: int) -> None:
+        host, url = self.hosts.get(peer.host), _url(peer, workload)
+        self.store.make_bucket(peer.bucket)
+        self.store.delay(0)
+        self._ask(host, peer, workload, "prepare", url)
+        if "prime" in peer.verbs:
+            self._ask(host, peer, workload, "prime", f"{url}-prime")
+        if workload.verb == "read":
+            self._fill(peer, workload)
+        elif workload.verb == "replace" and not number:
+            self._ask(host, peer, workload, "append", url)
+        elif workload.verb == "abort":
+            self.store.upload(peer.bucket, url, workload.tasks)
+        elif workload.verb == "recover":
+            self._ask(host, peer, workload, "die", url)
+        self._time(host, peer, workload, workload.verb, number, row)
+
+    def _cold(self, peer: Peer, workload: Workload, row: Row, _: int) -> None:
+        """Three runs of a new process on a table that is there: start, first and second save."""
+        self.store.make_bucket(peer.bucket)
+        self.store.delay(0)
+        self._ask(self.hosts.get(peer.host), peer, workload, "append", _url(peer, workload))
+        self.store.delay(workload.latency)
+        began = time.monotonic()
+        host = self.hosts.start(peer.host)
+        try:
+            took, seen = round(time.monotonic() - began, 3), self.store.traffic()
+            row.runs.append(Run(0, took, cpu_between({}, host.cpu()), host.memory(), seen.requests))
+            for save in (1, 2):
+                self._time(host, peer, workload, "append", save, row)
+        finally:
+            host.end()
+
+    def _time(
+        self, host: Host, peer: Peer, workload: Workload, verb: str, number: int, row: Row
+    ) -> None:
+        self.store.delay(workload.latency)
+        host.forget_memory()
+        before = host.cpu()
+        answer = self._ask(host, peer, workload, verb, _url(peer, workload))
+        cpu, seen = cpu_between(before, host.cpu()), self.store.traffic()
+        seconds = round(answer["seconds"], 3)
+        row.found = answer["rows"]
+        if workload.verb == "append" and workload.latency and workload.files >= _MANY:
+            self._pace[peer.name] = (workload.files, seconds)
+        row.runs.append(Run(number, seconds, cpu, host.memory(), seen.requests, seen.throttled))
+
+    def _ask(
+        self, host: Host, peer: Peer, workload: Workload, verb: str, url: str
+    ) -> dict[str, Any]:
+        given = {"peer": peer.name, "verb": verb, "workload": workload.as_dict(), "url": url}
+        answer = host.ask(self.longest, **given)
+        if "error" in answer:
+            raise HostError(answer["error"])
+        return answer
+
+    def _fill(self, peer: Peer, workload: Workload) -> None:
+        """Make the table to read, for the first that reads it."""
+        filler = BY_NAME[peer.table or peer.name]
+        shape = replace(workload, name="", title="", query="", latency=0)
+        if self._filled.get(filler.name) != shape:
+            self.store.make_bucket(filler.bucket)
+            host = self.hosts.get(filler.host)
+            self._ask(host, filler, workload, "append", _url(filler, workload))
+            self._filled[filler.name] = shape
+
+    def _begins(self, peer: Peer, workload: Workload, row: Row, over: bool) -> bool:
+        """Whether a peer has another run; where it has none at all, its row says why."""
+        if row.why or row.runs:
+            return not (row.why or over or row.runs[-1].seconds > _LONG)
+        if over:
+            row.why = "left out: the time was up"
+        elif workload.verb == "append" and workload.latency and peer.name in self._pace:
+            known, seconds = self._pace[peer.name]
+            expected = seconds * workload.files / known
+            if expected > self.longest:
+                took = f"{known} files took {seconds:.0f} s"
+                row.why = f"left out: {took}, so that some {expected:.0f} s are to be expected"
+        return not row.why
+
+    @staticmethod
+    def _compare(rows: Sequence[Row]) -> None:
+        """Who finds other rows than the first one is not measured."""
+        found = [row for row in rows if row.found is not None]
+        for row in found:
+            if row.found != found[0].found:
+                row.why = f"failed: {row.found} rows, not {found[0].found}"
+                row.runs = []
+
+    def _look(self, peer: Peer, workload: Workload, row: Row) -> None:
+        """How many files are there, and make room."""
+        if workload.verb == "read" or not row.runs:
+            return
+        prefix = _url(peer, workload).split("/", 3)[3]
+        sizes = self.store.files(peer.bucket, prefix)
+        row.files, row.bytes = len(sizes), sum(sizes)
+        self.store.empty(peer.bucket, prefix)
+        if workload.verb == "abort" and (left := self.store.uploads(peer.bucket)):
+            row.why = f"failed: {left} uploads are left"
+
+
+def _url(peer: Peer, workload: Workload) -> str:
+    """Of a peer's table, or of the one it reads. Its own in each workload: catalogs remember."""
+    name = workload.verb if workload.verb == "read" else workload.name
+    bucket = (BY_NAME[peer.table] if peer.table else peer).bucket
+    return f"s3://{bucket}/{slug(name)}"
+
+
+def told(workload: Workload, row: Row) -> None:
+    """Say how it goes."""
+    took = f"{row.runs[-1].seconds:.2f} s" if row.runs else ""
+    print(f"  {workload.name}: {row.peer}: {row.why or took}", file=sys.stderr, flush=True)

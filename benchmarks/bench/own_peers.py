@@ -1,0 +1,92 @@
+"""This project without Spark, and what cleans up after the dead."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+from bench.workloads import Workload
+
+
+def append(side: Any, workload: Workload, url: str, mode: str = "append") -> None:
+    from zero_rename import Table
+
+    rows = side.rows(workload)
+    with Table(url).job(rows.schema, mode=mode, partition_by=side.by(workload)) as job:
+        job.write(rows)
+
+
+def replace(side: Any, workload: Workload, url: str) -> None:
+    append(side, workload, url, "replace")
+
+
+def die(_: Any, workload: Workload, url: str) -> None:
+    """Leave a job that is decided, and of which no file is visible."""
+    given = json.dumps({"url": url, "workload": workload.as_dict()})
+    subprocess.run([sys.executable, "-m", "bench.own_peers", given], check=False)
+
+
+def _until_the_first_complete(url: str, workload: Workload) -> None:
+    """Load, and end this process at the first Complete of a data file, which is never sent."""
+    from torture.proxy import Proxy, Trap, When
+
+    from bench.arrow_peers import ArrowSide
+    from zero_rename import Table
+
+    def wanted(_: int, seen: Any) -> bool:
+        return seen.operation == "CompleteMultipartUpload" and "/_" not in seen.key
+
+    side = ArrowSide()
+    with Proxy(os.environ["AWS_ENDPOINT_URL"]) as proxy:
+        proxy.watch(Trap(wanted, When.BEFORE, lambda: os._exit(0)))
+        os.environ["AWS_ENDPOINT_URL"] = proxy.endpoint
+        rows = side.rows(workload)
+        with Table(url).job(rows.schema, partition_by=side.by(workload)) as job:
+            job.write(rows)
+
+
+def recover(_: Any, workload: Workload, url: str) -> None:
+    from zero_rename import Table
+
+    done = Table(url).recover(patience=0.0)
+    if len(done) != 1:
+        raise LookupError(f"{len(done)} jobs recovered: {done}")
+
+
+def abort(_: Any, workload: Workload, url: str) -> None:
+    command = [sys.executable, "-c", "from zero_rename.cli import main; main()", "uploads"]
+    _run([*command, "abort", url, "--older-than", "0", "--apply", "--json"], {})
+
+
+def rclone(_: Any, workload: Workload, url: str) -> None:
+    settings = {
+        "RCLONE_CONFIG": os.devnull,
+        "RCLONE_CONFIG_STORE_TYPE": "s3",
+        "RCLONE_CONFIG_STORE_PROVIDER": "Other",
+        "RCLONE_CONFIG_STORE_ENV_AUTH": "true",
+        "RCLONE_CONFIG_STORE_REGION": os.environ["AWS_REGION"],
+        "RCLONE_CONFIG_STORE_ENDPOINT": os.environ["AWS_ENDPOINT_URL"],
+    }
+    command = ["rclone", "backend", "cleanup"]
+    _run([*command, f"store:{url.removeprefix('s3://')}", "-o", "max-age=0s"], settings)
+
+
+def _run(command: list[str], variables: dict[str, str]) -> None:
+    done = subprocess.run(
+        command,
+        env={**os.environ, **variables},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"exit {done.returncode}: {done.stderr[-200:]}")
+
+
+if __name__ == "__main__":
+    asked = json.loads(sys.argv[1])
+    _until_the_first_complete(asked["url"], Workload(**asked["workload"]))

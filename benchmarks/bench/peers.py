@@ -1,0 +1,129 @@
+"""Who is measured: names, and by verb the one function that does it.
+
+The functions are called in a host (:mod:`.host`), with what the host keeps for them, the workload
+and the table's URL; they import what they need when they are called, since no host has all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bench import arrow_peers, own_peers, spark_peers
+from bench.workloads import LOCAL, OURS, Workload, slug
+
+Act = Callable[[Any, Workload, str], "int | None"]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A way to do what workloads ask.
+
+    :param host: ``spark``; ``arrow``, the environment of the peers; ``python``, the checkout's.
+    :param verbs: what it can: ``append``, ``replace``, ``read`` (returns how many rows),
+        ``recover``, ``abort``; ``die``, which leaves a job for ``recover``; ``prime``, which has
+        Python workers ready, since Spark ends those that were idle for a minute.
+    :param table: whose table it reads; its own where left out.
+    :param only: the workloads it is for; empty for all.
+    """
+
+    name: str
+    host: str
+    verbs: Mapping[str, Act]
+    table: str = ""
+    only: tuple[str, ...] = ()
+
+    @property
+    def quick(self) -> bool:
+        """Whether ``make bench-quick`` has it."""
+        return self.name in _QUICK
+
+    def takes(self, workload: Workload) -> bool:
+        verb = "append" if workload.verb == "cold" else workload.verb
+        named = workload.name in self.only or not self.only
+        wanted = self.name in workload.peers or not workload.peers
+        return verb in self.verbs and named and wanted
+
+    @property
+    def bucket(self) -> str:
+        """Where its tables are: S3A keeps a file system for each bucket."""
+        return f"bench-{slug(self.name)}"
+
+
+def _reader(name: str, act: Act) -> Peer:
+    return Peer(name, "spark", {"read": act}, table=OURS)
+
+
+def _arrow(name: str, **verbs: Act) -> Peer:
+    return Peer(name, "arrow", verbs)
+
+
+def _spark(name: str, *only: str, **verbs: Act) -> Peer:
+    return Peer(name, "spark", verbs, only=only)
+
+
+_committer, _rename = spark_peers.by_committer, spark_peers.rename
+_QUICK = (OURS, "magic", "directory", "rename v2", LOCAL, "delta-rs", "pyarrow write_dataset")
+PEERS = (
+    _spark(OURS, append=spark_peers.save, replace=spark_peers.overwrite, prime=spark_peers.prime),
+    _spark("zero-rename, format()", append=spark_peers.by_format, prime=spark_peers.prime),
+    _spark(
+        "zero-rename, workers not frozen",
+        "64 files",
+        append=spark_peers.save_unfrozen,
+        prime=spark_peers.prime_unfrozen,
+    ),
+    _spark(
+        "tasks that do nothing", "64 files", append=spark_peers.nothing, prime=spark_peers.nothing
+    ),
+    _spark("magic", append=_committer("magic")),
+    _spark("directory", append=_committer("directory")),
+    _spark(
+        "partitioned",
+        append=_committer("partitioned"),
+        replace=_committer("partitioned", conflict_mode="replace"),
+    ),
+    _spark("rename v2", append=_rename(2), replace=_rename(2, dynamic=True)),
+    _spark("rename v1", append=_rename(1), replace=_rename(1, dynamic=True)),
+    _spark(LOCAL, append=spark_peers.locally),
+    Peer(
+        "zero-rename, plain Python",
+        "python",
+        {
+            "append": own_peers.append,
+            "replace": own_peers.replace,
+            "die": own_peers.die,
+            "recover": own_peers.recover,
+            "abort": own_peers.abort,
+        },
+    ),
+    Peer("rclone cleanup", "python", {"abort": own_peers.rclone}),
+    _arrow(
+        "pyarrow write_dataset", append=arrow_peers.dataset, replace=arrow_peers.dataset_replace
+    ),
+    _arrow(
+        "awswrangler",
+        append=arrow_peers.wrangler,
+        replace=arrow_peers.wrangler_replace,
+        read=arrow_peers.wrangler_read,
+    ),
+    _arrow(
+        "delta-rs",
+        append=arrow_peers.delta,
+        replace=arrow_peers.delta_replace,
+        read=arrow_peers.delta_read,
+    ),
+    _arrow(
+        "pyiceberg",
+        append=arrow_peers.iceberg,
+        replace=arrow_peers.iceberg_replace,
+        read=arrow_peers.iceberg_read,
+    ),
+    _reader("load(), by Spark", spark_peers.load_by("spark")),
+    _reader("load(), by zero_rename", spark_peers.load_by("zero_rename")),
+    _reader('spark.read.format("zero_rename")', spark_peers.read_format),
+    _reader("spark.read.parquet", spark_peers.read_parquet),
+    Peer("pyarrow dataset", "arrow", {"read": arrow_peers.dataset_read}, table=OURS),
+)
+BY_NAME = {peer.name: peer for peer in PEERS}

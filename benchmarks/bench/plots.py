@@ -1,0 +1,46 @@
+"""A picture of each table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.goals import seconds
+from bench.measure import Table
+from bench.workloads import slug
+
+
+def draw(tables: Sequence[Table], folder: Path) -> None:
+    """Write ``<workload>.svg`` into a folder; pictures of other runs go."""
+    import pygal
+    from pygal.style import CleanStyle
+
+    folder.mkdir(exist_ok=True)
+    for old in folder.glob("*.svg"):
+        old.unlink()
+    style = CleanStyle(background="white", plot_background="white", value_font_size=11)
+    for table in tables:
+        measured = [row for row in table.rows if row.counted]
+        if table.workload.verb == "cold" or len(measured) < 2:
+            continue
+        chart = pygal.HorizontalBar(
+            style=style,
+            js=(),
+            title=f"{table.workload.title}: seconds",
+            height=90 + 26 * len(measured),
+            width=760,
+            show_legend=False,
+            print_values=True,
+            value_formatter=lambda value: f"{value:.2f}",
+        )
+        slowest_first = sorted(measured, key=lambda it: -(it.median(seconds) or 0))
+        chart.x_labels = [row.peer for row in slowest_first]
+        ours = [row.peer.startswith(("zero-rename", "load()")) for row in slowest_first]
+        chart.add(
+            "",
+            [
+                {"value": row.median(seconds), "color": "#2a6f97" if own else "#adb5bd"}
+                for row, own in zip(slowest_first, ours, strict=True)
+            ],
+        )
+        chart.render_to_file(str(folder / f"{slug(table.workload.name)}.svg"))

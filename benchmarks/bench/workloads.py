@@ -1,0 +1,102 @@
+"""What is done: rows, files, partitions, how late answers are, and how long it may all take."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One table of the report.
+
+    :param verb: of :class:`.peers.Peer`.
+    :param tasks: of Spark; each writes a file into every partition it has rows of.
+    :param partitions: 0 for none. Rows come in no order of them unless ``ordered``, which makes
+        one file of each.
+    :param latency: seconds every answer is late.
+    :param query: of the verb ``read``.
+    :param seconds: for all peers and rounds, in proportion to the other workloads: what is under
+        way then is finished, and no more is begun.
+    :param peers: only these; empty for all that can.
+    :param quick: whether ``make bench-quick`` has it.
+    """
+
+    name: str
+    title: str
+    verb: str = "append"
+    rows: int = 1000
+    tasks: int = 1
+    partitions: int = 0
+    ordered: bool = False
+    latency: float = 0.03
+    query: str = ""
+    seconds: float = 60
+    peers: tuple[str, ...] = ()
+    quick: bool = False
+
+    @property
+    def files(self) -> int:
+        """That an append writes."""
+        each = max(1, self.partitions)
+        return max(self.tasks, each) if self.ordered else self.tasks * each
+
+    def scaled(self, by: float) -> Self:
+        """A rehearsal: fewer rows, tasks and partitions."""
+        fewer = {
+            "tasks": max(1, round(self.tasks * by)),
+            "partitions": max(2, round(self.partitions * by)) if self.partitions else 0,
+        }
+        return replace(self, rows=max(1000, round(self.rows * by)), **fewer)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+OURS = "zero-rename"
+#: The queries of ``read``: a condition, and the only column wanted.
+QUERIES: dict[str, tuple[tuple[str, str, int] | None, str]] = {
+    "a few rows": (("id", "<", 1000), ""),
+    "one partition": (("day", "=", 3), ""),
+    "one column": (None, "d"),
+    "all columns": (None, ""),
+}
+LOCAL = "Spark to local disk"
+_WITHOUT_SPARK = (
+    *("zero-rename, plain Python", "pyarrow write_dataset"),
+    *("awswrangler", "delta-rs", "pyiceberg"),
+)
+_FEW = (OURS, "magic", "directory", "rename v2", LOCAL, *_WITHOUT_SPARK)
+_COLD = "A process and its first two small saves into a table that is there"
+_HALF = {
+    "name": "half of 365 partitions",
+    "title": "365 partitions, rows in no order, half as many of them",
+}
+_PARTITIONS = Workload(
+    "365 partitions", "365 partitions, rows in no order", "append", 1_000_000, 1, 365
+)
+_LARGE = Workload("8 files", "8 million rows in 8 files", "append", 8_000_000, 8, latency=0)
+_ABORT = Workload("abort", "Abort of what a dead job uploaded", "abort", tasks=1000)
+_DIED = "Recovery of a job that died as it committed"
+_READ = Workload("read", "", "read", 1_000_000, 1, 365, ordered=True, seconds=35)
+
+WORKLOADS = (
+    Workload("cold", _COLD, "cold", seconds=130, peers=_FEW),
+    Workload("one file", "One file", seconds=50, quick=True),
+    Workload("64 files", "64 files", "append", 640_000, 64, seconds=330, quick=True),
+    Workload("1,000 files", "1,000 files", "append", 1_000_000, 1000, seconds=280, peers=_FEW),
+    replace(_PARTITIONS, rows=500_000, latency=0, seconds=25, peers=(OURS,), **_HALF),
+    replace(_PARTITIONS, seconds=240, peers=(*_FEW, "partitioned")),
+    replace(_LARGE, seconds=200, quick=True),
+    Workload("replace", "31 partitions replaced", "replace", 124_000, 4, 31, seconds=120),
+    Workload("recovery", _DIED, "recover", tasks=1000, seconds=45),
+    _ABORT,
+    replace(_ABORT, name="abort without latency", title="The same without latency", latency=0),
+    *(replace(_READ, name=f"read {it}", title=f"Read {it}", query=it) for it in QUERIES),
+)
+
+
+def slug(name: str) -> str:
+    """A name as a part of a path or of a bucket's name."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")

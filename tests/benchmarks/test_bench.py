@@ -1,0 +1,163 @@
+"""``make bench`` without its clock: who is left out and why, what ratios are of, the page."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from torture.servers import of_moto
+
+from bench import hosts as hosts_module
+from bench.goals import GOALS, seconds
+from bench.hosts import HostProcesses
+from bench.measure import Bench, Row, Run, Table
+from bench.peers import BY_NAME, PEERS
+from bench.processes import _Used, cpu_between
+from bench.profiles import digest
+from bench.report import markdown, missed, ratios
+from bench.store import behind_proxy, price
+from bench.workloads import LOCAL, OURS, WORKLOADS, Workload
+from docs.extensions.tables import between
+from support.faulty_server import FaultyServer, always, s3_error
+from support.moto_server import S3Server
+from tools.bootstrap import SetupError
+from tools.environments import BENCH_PEERS
+from tools.pinned_environment import PinnedEnvironment
+
+
+def run(number: int, took: float, throttled: int = 0, **more: float) -> Run:
+    return Run(number, took, {"driver": took}, {"workers": 100}, {"PutObject": 1000}, throttled)
+
+
+def row(peer: str, *took: float, throttled: int | None = None) -> Row:
+    """Its runs, one a round; one of them throttled."""
+    return Row(peer, [run(n, it, int(n == throttled)) for n, it in enumerate(took)])
+
+
+def table(name: str, *rows: Row) -> Table:
+    return Table(next(it for it in WORKLOADS if it.name == name), list(rows))
+
+
+class TestRatios:
+    def test_they_are_of_one_round_so_that_a_slower_machine_is_nobodys(self) -> None:
+        ours, theirs = row(OURS, 9, 1, 10, 100), row("magic", 9, 3, 30, 300)
+        ours.runs.pop(2)  # Round 2 has nobody to be compared with.
+
+        assert theirs.ratio(ours, seconds) == 3
+
+    def test_the_first_run_is_cold_and_counts_where_there_is_no_other(self) -> None:
+        slow = row("rename v1", 40)
+
+        assert slow.ratio(row(OURS, 8, 2, 2), seconds) == 5
+        assert row("magic", 40, 6).ratio(row(OURS, 8, 2, 2), seconds) == 3
+
+    def test_a_throttled_run_is_not_averaged(self) -> None:
+        theirs = row("magic", 9, 4, 400, throttled=2)
+
+        assert theirs.ratio(row(OURS, 9, 2, 2), seconds) == 2
+        shown = markdown([table("64 files", row(OURS, 9, 2, 2), theirs)], "", {})
+        assert "magic (1 of 3 runs throttled, not counted)" in shown
+
+    def test_the_line_of_json_has_those_of_the_run_and_the_goals(self) -> None:
+        of = table("64 files", row(OURS, 9, 2), row("magic", 9, 6), row("delta-rs"))
+
+        said = json.loads(ratios([of]))
+
+        assert said["ratios"] == {"64 files": {"magic": {"seconds": 3, "cpu": 3, "requests": 1}}}
+        assert said["goals"] == {"64 files: seconds of magic": 3}
+        assert [goal.title for goal in missed([of])] == ["64 files: seconds of magic"]
+
+
+class TestPage:
+    def test_it_is_written_between_its_marks(self) -> None:
+        page = "above\n<!-- bench -->\nold\n<!-- end of bench -->\nbelow\n"
+        of = table("8 files", row(OURS, 9, 13, 13), row(LOCAL, 9, 10, 10))
+
+        written = between(page, "bench", markdown([of], "On a machine.", {}))
+
+        assert written.startswith("above\n<!-- bench -->\nOn a machine.\n")
+        assert written.endswith("<!-- end of bench -->\nbelow\n")
+        assert "old" not in written
+        assert "| at most 1.3 | 1.30 | met |" in written
+        assert between(written, "bench", "x") == between(page, "bench", "x")
+
+    def test_a_missed_goal_has_its_profile_there(self) -> None:
+        stacks = "main (a.py:1);write (committer/b.py:2);compress (c.py:3) 30\nmain (a.py:1) 10\n"
+
+        page = markdown([], "", {GOALS[0].title: "\n".join(digest(stacks))})
+
+        assert "| 75% | `compress (c.py)` | `write (committer/b.py)` |" in page
+
+    def test_the_real_page_has_the_marks(self) -> None:
+        page = Path(__file__).parents[2] / "docs" / "performance.md"
+
+        for name in ("bench", "growth"):
+            assert between(page.read_text("utf-8"), name, "what was measured")
+
+    def test_dear_requests_and_free_ones(self) -> None:
+        assert price({"UploadPart": 1000, "GetObject": 1000}) == pytest.approx(0.0054)
+        assert price({"AbortMultipartUpload": 1000, "DeleteObjects": 9}) == 0
+
+
+class TestPeers:
+    def test_one_that_cannot_be_installed_and_one_that_fails_are_rows(
+        self, s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def nowhere(_: object) -> None:
+            raise SetupError("deltalake is not to be had")
+
+        monkeypatch.setattr(PinnedEnvironment, "ensure", nowhere)
+        monkeypatch.setattr(hosts_module, "BENCH_PEERS", replace(BENCH_PEERS, title="nobody's"))
+        monkeypatch.setenv("PATH", str(tmp_path))
+        ours, delta = BY_NAME["zero-rename, plain Python"], BY_NAME["delta-rs"]
+        rclone = BY_NAME["rclone cleanup"]
+        with (
+            behind_proxy(of_moto(s3_server)) as store,
+            HostProcesses(store.behind, tmp_path) as hosts,
+        ):
+            bench = Bench(store, hosts, rounds=1, longest=60)
+            saved = bench.measure(Workload("few", "Few"), [delta, ours])
+            aborted = bench.measure(Workload("abort", "Abort", "abort", tasks=3), [rclone, ours])
+
+        by_name = {row.peer: row for row in saved.rows}
+        assert "not installed: deltalake is not to be had" in by_name["delta-rs"].why
+        assert len(by_name[ours.name].runs) == 2
+        assert by_name[ours.name].files == 2
+        assert by_name[ours.name].runs[1].requests["CompleteMultipartUpload"] == 1
+        page = markdown([saved, aborted], "", {})
+        assert "| delta-rs | failed: not installed" in page
+        assert "| rclone cleanup | failed: FileNotFoundError" in page
+        assert aborted.row(ours.name)
+
+    def test_answers_that_ask_to_slow_down_are_counted(self) -> None:
+        with (
+            FaultyServer(always(s3_error(503, "SlowDown"))) as throttling,
+            behind_proxy(of_moto(S3Server(throttling.endpoint))) as store,
+        ):
+            store.delay(0)
+            with pytest.raises(urllib.error.HTTPError):
+                urllib.request.urlopen(f"{store.behind.endpoint}/bucket/key", timeout=60)
+
+            seen = store.traffic()
+        assert (seen.throttled, seen.requests) == (1, {"GetObject": 1})
+
+    def test_each_workload_has_somebody_and_each_peer_something(self) -> None:
+        taken = {(w.name, p.name) for w in WORKLOADS for p in PEERS if p.takes(w)}
+
+        assert {workload for workload, _ in taken} == {it.name for it in WORKLOADS}
+        assert {peer for _, peer in taken} == set(BY_NAME)
+
+
+class TestProcesses:
+    def test_a_process_that_ended_is_counted_once(self) -> None:
+        """It was counted until then; who waited for it has inherited all it used."""
+        before = {1: _Used("jvm", 0, 5, 0), 2: _Used("workers", 1, 3, 0)}
+        after = {1: _Used("jvm", 0, 6, 4)}
+
+        assert cpu_between(before, after) == {"jvm": 2}
+        nobody_waited = {1: _Used("jvm", 0, 6, 0)}
+        assert cpu_between(before, nobody_waited) == {"jvm": 1}
