@@ -42,6 +42,7 @@ from .format.job_spec import (
     OnConflict,
     OnRepeat,
     Owner,
+    Readers,
     SchemaMode,
     SuccessMarkers,
 )
@@ -121,6 +122,7 @@ __all__ = [
     "PurgeEntry",
     "PurgeReport",
     "ReadBase",
+    "Readers",
     "RebuildAction",
     "RebuiltHead",
     "RecordDamagedError",

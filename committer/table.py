@@ -26,6 +26,7 @@ from .format.job_spec import (
     OnConflict,
     OnRepeat,
     Owner,
+    Readers,
     SchemaMode,
     SuccessMarkers,
 )
@@ -101,6 +102,7 @@ class Table(ReadableTable):
         on_repeat: OnRepeat | str = OnRepeat.SKIP,
         schema_mode: SchemaMode | str = SchemaMode.KEEP,
         coordination: Coordination | str = Coordination.STORE,
+        readers: Readers | str | None = None,
         max_duration: float = MAX_DURATION,
         owner: Owner | None = None,
         files: FileOptions | None = None,
@@ -119,14 +121,9 @@ class Table(ReadableTable):
         :raises TableNotFoundError: no schema given and no table here.
         :raises InvalidInputError: a word that is none of a parameter's choices.
         """
-        words: dict[str, Any] = {  # JobSpec makes choices of them.
-            "mode": mode,
-            "on_conflict": on_conflict,
-            "success_markers": success_markers,
-            "on_repeat": on_repeat,
-            "schema_mode": schema_mode,
-            "coordination": coordination,
-        }
+        words: dict[str, Any] = {"mode": mode, "on_conflict": on_conflict, "on_repeat": on_repeat}
+        words |= {"success_markers": success_markers, "coordination": coordination}
+        words |= {"readers": readers, "schema_mode": schema_mode}  # JobSpec makes choices of them.
         spec = JobSpec(
             schema or self.schema,
             partition_by=tuple(partition_by) if partition_by is not None else None,

@@ -31,7 +31,7 @@ from .errors import (
     UnfinishedCommitError,
     ZeroRenameError,
 )
-from .format.job_spec import JobSpec, Owner
+from .format.job_spec import JobSpec, Owner, Readers
 from .format.parquet.task_writer import TaskWriter
 from .format.read_base import ReadBase
 from .format.records.pending_file import TaskResult
@@ -40,6 +40,7 @@ from .sigterm import JobTerminated, Termination
 from .store.driver import BotoDriver, Driver
 from .store.requests import Delete, ObjectSettings
 from .store.upload_stream import DelayedOutputStream
+from .store.whole_stream import WholeOutputStream
 
 logger = logging.getLogger("zero_rename.committer.write_job")
 #: Seconds between heartbeats.
@@ -256,6 +257,7 @@ class WriteJob:
             # A heartbeat that is checked before the close and carried out after it would bring the
             # open record back; and where one writer is allowed at a time nobody looks for any.
             self._heartbeats.close()
+        opened = replace(opened, sole=self._taken is None)
         with alone(opened):
             done = self._driver.run(commit_job(self._context, opened, self._reported, expected))
         retries = self._driver.retries - self._retries
@@ -332,9 +334,11 @@ def task_writer(
 ) -> TaskWriter:
     """The writer of one task attempt of an open job; ``at_end`` as :class:`TaskWriter` takes it."""
     spec = opened.spec
+    by_heads = opened.readers is Readers.HEADS
+    kind = WholeOutputStream if by_heads else DelayedOutputStream
 
     def stream(key: str, settings: ObjectSettings) -> DelayedOutputStream:
-        return DelayedOutputStream(driver, key, settings, part_bytes=spec.files.part_bytes)
+        return kind(driver, key, settings, part_bytes=spec.files.part_bytes)
 
     return TaskWriter(
         opened.root,
@@ -347,7 +351,9 @@ def task_writer(
         stream,
         spec.allowed_partitions,
         absent=frozenset(opened.schema.names).difference(spec.schema.names),
-        at_end=at_end,
+        # What an attempt writes late lies at keys of its own, which nobody reads.
+        at_end=None if by_heads else at_end,
+        by_heads=by_heads,
     )
 
 

@@ -55,6 +55,7 @@ class WritePolicy:
     mode: str = "overwrite"
     partition_expr: PartitionExpr | None = None
     on_conflict: str = OnConflict.FAIL
+    readers: str | None = None
     base: Snapshot | ReadBase | None = None
     files: FileOptions | None = None
     schema_mode: SchemaMode = SchemaMode.KEEP
@@ -188,6 +189,7 @@ def _write(job: _Job, rows: Rows) -> Committed:
         replace_table=replacing and not paths,
         only_partitions=paths,
         on_conflict=policy.on_conflict,
+        readers=policy.readers,
         base=policy.base,
         once=job.step.once,
         on_repeat=OnRepeat.REPLACE_OWN,
@@ -228,6 +230,8 @@ def _write_spark(job: _Job, frame: Any) -> Committed:
     }
     if replacing and not job.paths:
         options["replaceTable"] = "true"
+    if policy.readers is not None:
+        options["readers"] = policy.readers
     committed = save(
         frame,
         job.table.root.url,

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_v
 
 from zero_rename.catalog.glue import glue_client
 from zero_rename.committer.errors import InvalidInputError
-from zero_rename.committer.format.job_spec import OnConflict, SchemaMode, choice
+from zero_rename.committer.format.job_spec import OnConflict, Readers, SchemaMode, choice
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.format.read_base import ReadBase
 from zero_rename.committer.format.records.success_marker import COMMITTER as NATIVE
@@ -52,6 +52,7 @@ _CHECKS: dict[str, Callable[[str], object]] = {
     "table_root": UploadsPath.parse,
     "committer": check_committer,
     "on_conflict": partial(choice, "on_conflict", OnConflict),
+    "readers": partial(choice, "readers", Readers),
     "catalog": check_catalog,
 }
 
@@ -85,6 +86,10 @@ class ZeroRenameResource(dg.ConfigurableResource):
         default="fail",
         description="What a write does when another job changed a partition meanwhile: fail, or "
         "last_wins.",
+    )
+    readers: str | None = Field(
+        default=None,
+        description="How readers find the files of tables that writes make: listing, or heads.",
     )
     catalog: str | None = Field(
         default=None,
@@ -270,6 +275,7 @@ class ZeroRenameResource(dg.ConfigurableResource):
             mode=mode or meta.get(MODE) or "overwrite",
             partition_expr=partition_expr or meta.get(PARTITION_EXPR),
             on_conflict=self.on_conflict,
+            readers=self.readers,
             schema_mode=choice(SCHEMA_MODE, SchemaMode, meta.get(SCHEMA_MODE) or SchemaMode.KEEP),
             registration=self.registration(meta.get(CATALOG) if catalog is None else catalog),
             **more,

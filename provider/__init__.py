@@ -119,6 +119,12 @@ def _connection_type() -> dict[str, Any]:
                 enum=["partition_and_table", "table", "none"],
                 default="partition_and_table",
             ),
+            "readers": _field(
+                "Readers",
+                "How readers find the tables' files: listing, or by the tables' records alone "
+                "(heads). Fixed by a table's first job",
+                enum=["listing", "heads"],
+            ),
             "s3a_options": _field(
                 "S3A options",
                 "For Hadoop's committers, as a JSON object: threads, encryption, encryption_key, "

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from ..committer.errors import InvalidInputError
-from ..committer.format.job_spec import OnConflict, SuccessMarkers
+from ..committer.format.job_spec import OnConflict, Readers, SuccessMarkers
 from ..orchestration.submit.credentials import looks_like_credential
 from ..orchestration.submit.submission import SHORTEST_KEY_ID
 from ..orchestration.table_names import check_catalog, table_url
@@ -22,6 +22,7 @@ _ROOT = re.compile(r"s3[an]?://[^/\s]")
 _POLICIES: Mapping[str, type[StrEnum]] = {
     "on_conflict": OnConflict,
     "success_markers": SuccessMarkers,
+    "readers": Readers,
 }
 
 
@@ -35,6 +36,7 @@ class ConnectionSettings:
     :param committer: the default committer.
     :param on_conflict: the default conflict policy, ``None`` when the connection says nothing.
     :param success_markers: where ``_SUCCESS`` goes, ``None`` when the connection says nothing.
+    :param readers: how readers find the tables' files, ``None`` when the connection says nothing.
     :param s3a_options: for Hadoop's committers, unless the operator says otherwise: members of
         :class:`~..s3a.settings.S3ASettings`, such as ``encryption`` and ``storage_class``.
     :param catalog: where loaded tables are registered, ``glue://database``.
@@ -48,6 +50,7 @@ class ConnectionSettings:
     committer: str = "zero_rename"
     on_conflict: OnConflict | None = None
     success_markers: SuccessMarkers | None = None
+    readers: Readers | None = None
     s3a_options: Mapping[str, Any] | None = None
     purge_older_than_hours: float | None = None
     catalog: str | None = None

@@ -25,6 +25,7 @@ from ..committer.format.job_spec import (
     OnConflict,
     OnRepeat,
     Owner,
+    Readers,
     SchemaMode,
     SuccessMarkers,
 )
@@ -201,6 +202,13 @@ class WriterOptions:
         partial(texts.choice, Coordination),
         "Of a new table: `store`, or `none` where the store lacks conditional writes.",
         Coordination.STORE,
+    )
+    readers: Readers | None = option(
+        partial(texts.choice, Readers),
+        "Of a new table: `listing`, files in the partitions' directories; or `heads`, files that "
+        "the table's records alone name. A table keeps what its first job said.",
+        None,
+        "readers",
     )
     dag: str | None = option(values.text, "Who runs the job: the DAG's id.", None, "dag")
     run: str | None = option(values.text, "… the DAG run's id.", None, "run")

@@ -22,7 +22,7 @@ from ..format.schema.lost_records import PAGE
 from ..store.backoff import Backoff
 from ..store.conditional_put import NotWritten, Uncertain
 from ..store.requests import Absent, All, Delete, Done, Found, Refused, Step, Unknown
-from .close import delete_open_record, sweep
+from .close import delete_open_record, sweep_losers
 from .complete import Absence, complete_file, lost
 from .markers import look_at_marker, write_partition_marker, write_table_marker
 from .removal import remove_listed
@@ -46,19 +46,23 @@ def finish(
 
 
 def apply_all(
-    context: Context, decided: Decided, held: Mapping[Slot, HeadState] | None = None
+    context: Context,
+    decided: Decided,
+    held: Mapping[Slot, HeadState] | None = None,
+    sole: bool = False,
 ) -> Step[list[HeadState]]:
     """Apply a commit decision and close its job.
 
     :param held: the heads as their owner claimed them; ``None`` for anybody else, who reads
         them first.
+    :param sole: nothing was written but what the decision names.
     :returns: the heads of partitions that this process has moved.
     :raises DataLostError: a decided file's upload and object are both gone.
     :raises UnfinishedCommitError: the store's answers leave something open; the job *is*
         committed and any process can finish it.
     """
     decision = decided.decision
-    if context.facts.complete_resurrects:
+    if context.facts.complete_resurrects and not decision.is_whole:
         held = None  # The owner looks at the heads too: a Complete of a file that is gone harms.
     count = Count(context, decision.job, len(decision.files))
     known: tuple[Decided, ...] = ()
@@ -70,18 +74,22 @@ def apply_all(
     )
     run = () if decision.once is None else (_move_once(context, decided, held),)
     # What the decision does not name is swept beside; where that fails, markers do not wait for it.
-    sweeping = or_error(sweep(context, decision.job, decision.upload_ids))
-    moved, _, swept = yield from All((All(tuple(partitions)), All(run), sweeping))
+    sweeping = () if sole else (or_error(sweep_losers(context, decision)),)
+    moved, _, swept = yield from All((All(tuple(partitions)), All(run), All(sweeping)))
     if wants_table_marker(decided):
         yield from write_table_marker(context, decided)
-    if isinstance(swept, ZeroRenameError):
-        raise swept
+    for error in swept:
+        if isinstance(error, ZeroRenameError):
+            raise error
     yield from delete_open_record(context, decision.job)
     return [state for state in moved if state is not None]
 
 
 def finish_own(
-    context: Context, decided: Decided, held: Mapping[Slot, HeadState] | None = None
+    context: Context,
+    decided: Decided,
+    held: Mapping[Slot, HeadState] | None = None,
+    sole: bool = False,
 ) -> Step[list[HeadState]]:
     """Apply the commit decision of the caller's own job; as :func:`apply_all`.
 
@@ -90,7 +98,7 @@ def finish_own(
     :raises DataLostError: as :func:`finish`.
     """
     try:
-        return (yield from apply_all(context, decided, held))
+        return (yield from apply_all(context, decided, held, sole))
     except DataLostError:
         raise
     except (RefusedError, DamagedError) as error:
@@ -189,6 +197,9 @@ def _complete(
 ) -> Step[None]:
     """Complete one pending file, unless another applier moved the head: the file then was done,
     and may be replaced since."""
+    if file.is_whole:
+        count.one_more()
+        return
 
     def is_seen_to(answer: Refused | Unknown, found: Found | Absent) -> Step[bool]:
         # Still claimed: the answer was lost, or another applier is in the middle of it.

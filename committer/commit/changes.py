@@ -6,11 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..errors import CommitConflictError, HeadMovedError
-from ..format.job_spec import Mode, OnConflict
+from ..format.job_spec import Mode, OnConflict, Readers
 from ..format.layout import job_in_key
 from ..format.read_base import listing_digest
 from ..format.records.decision import Decision
-from ..format.records.partition_decision import PartitionDecision, StoredFile
+from ..format.records.head import HeadState
+from ..format.records.partition_decision import NO_HEAD, PartitionDecision, StoredFile
 from ..format.records.pending_file import PendingFile, TaskResult
 from ..format.schema.directory import is_data_file
 from ..store.requests import All, ListedObject, Step
@@ -19,6 +20,7 @@ from .state.context import Context
 from .state.data_listing import list_data
 from .state.decide import read_decision
 from .state.job_state import OpenedJob
+from .state.partition_files import files_of_head
 from .state.task_results import destination_exists
 
 
@@ -57,31 +59,30 @@ def compose_decision(
     context: Context,
     opened: OpenedJob,
     targets: Sequence[Target],
-    epochs: Mapping[str, int],
+    held: Mapping[str, HeadState],
     once_epoch: int = 0,
 ) -> Step[Decision]:
     """The text of a job's commit decision; partitions are listed where it matters what is there.
 
-    :param epochs: by partition, the epoch that the job claimed, or :data:`.decision.NO_HEAD`.
+    :param held: by partition, the head that the job claimed; none of a table that has no heads.
     :raises DestinationExistsError: mode fail-if-exists met files.
     :raises DamagedError: a partition to which files are added has lost its head.
     """
     changes = yield from All(
-        tuple(_change(context, opened, target, epochs[target.partition]) for target in targets)
+        tuple(_change(context, opened, target, held.get(target.partition)) for target in targets)
     )
     decision = Decision.commit(
         opened.job, context.write_id(), opened.spec, tuple(changes), once_epoch, opened.symlinks
     )
-    return replace(decision, schema_version=opened.schema_version)
+    return replace(decision, schema_version=opened.schema_version, readers=opened.readers)
 
 
 def _change(
-    context: Context, opened: OpenedJob, target: Target, epoch: int
+    context: Context, opened: OpenedJob, target: Target, state: HeadState | None
 ) -> Step[PartitionDecision]:
-    first = epoch == 0
     change = PartitionDecision(
         partition=target.partition,
-        base_epoch=epoch,
+        base_epoch=NO_HEAD if state is None else state.head.epoch,
         replace=target.replaces,
         files=target.files,
         dropped_job=target.drops,
@@ -89,6 +90,11 @@ def _change(
     )
     # A cleared run that empties a partition of what it wrote there may find others' files.
     exclusive = opened.spec.mode is Mode.FAIL_IF_EXISTS and bool(target.files)
+    if state is not None and opened.readers is Readers.HEADS:
+        if target.drops or exclusive:
+            yield from _refuse_named(context, opened, target, state, exclusive)
+        return change
+    first = change.base_epoch == 0
     if not (first or target.replaces or target.drops or exclusive):
         return change
     listed = yield from list_data(context.root, target.partition)
@@ -99,7 +105,8 @@ def _change(
         if job_in_key(item.key) != opened.job
     )
     if target.drops:
-        yield from _refuse_merged(context, opened, target, there)
+        jobs = {job for file in there if (job := job_in_key(file.key)) is not None}
+        yield from _refuse_merged(context, opened, target, jobs)
     if target.replaces:
         if first:
             _refuse_unread(opened, target, listed)
@@ -107,7 +114,7 @@ def _change(
     own = tuple(f for f in there if target.drops and job_in_key(f.key) == target.drops)
     others = tuple(f for f in there if f not in own)
     if exclusive and others:
-        raise destination_exists(opened, target.partition, others)
+        raise destination_exists(opened, target.partition, [file.key for file in others])
     foreign: set[str] = set()
     if first:
         theirs = [item for item in listed if job_in_key(item.key) != opened.job]
@@ -118,6 +125,23 @@ def _change(
         foreign = {file.key for of_it in files.values() for file in of_it}
     adopted = tuple(f for f in others if f.key in foreign or f in target.keeps)
     return replace(change, removals=own, adopted=adopted)
+
+
+def _refuse_named(
+    context: Context, opened: OpenedJob, target: Target, state: HeadState, exclusive: bool
+) -> Step[None]:
+    """Of a table that is read by heads: refuse what the files that its head names stand against.
+
+    :param exclusive: whether any file does, but those that the job drops.
+    :raises DestinationExistsError: there are files.
+    :raises CommitConflictError: as :func:`_refuse_merged`.
+    """
+    files = yield from files_of_head(context, state)
+    others = [file for file in files if file.job != target.drops]
+    if target.drops:
+        yield from _refuse_merged(context, opened, target, {file.job for file in others})
+    if exclusive and others:
+        raise destination_exists(opened, target.partition, [file.key for file in others])
 
 
 def _refuse_unread(opened: OpenedJob, target: Target, listed: Sequence[ListedObject]) -> None:
@@ -142,15 +166,16 @@ def _refuse_unread(opened: OpenedJob, target: Target, listed: Sequence[ListedObj
 
 
 def _refuse_merged(
-    context: Context, opened: OpenedJob, target: Target, there: Sequence[StoredFile]
+    context: Context, opened: OpenedJob, target: Target, there: Collection[str]
 ) -> Step[None]:
     """Refuse to drop an earlier job whose rows a compaction wrote again among those of others:
     they would stay, and be there twice.
 
+    :param there: the jobs whose files the partition holds.
     :raises CommitConflictError: it is so.
     """
-    jobs = {job for file in there if (job := job_in_key(file.key)) is not None} - {target.drops}
-    found = yield from All(tuple(read_decision(context, job) for job in sorted(jobs)))
+    jobs = sorted(set(there) - {target.drops})
+    found = yield from All(tuple(read_decision(context, job) for job in jobs))
     for decided in found:
         changes = () if decided is None else decided.changes.get(target.partition, ())
         if any(target.drops in change.merged for change in changes):

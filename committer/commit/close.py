@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..errors import UnfinishedCommitError, ZeroRenameError, counted
+from ..format.job_spec import Readers
 from ..format.layout import job_in_key
+from ..format.records.decision import Decision
 from ..store import listing as paging
 from ..store.backoff import Backoff
+from ..store.deletion import remove
 from ..store.requests import AbortUpload, All, Delete, ListedUpload, Step, Unknown
+from ..store.upload_parts import SMALLEST_PART
 from .state.context import Context
 from .state.tolerance import or_error
 
@@ -40,7 +44,21 @@ class Swept:
     errors: Mapping[str, ZeroRenameError]
 
 
-def sweep_jobs(
+def sweep_jobs(context: Context, jobs: Collection[str]) -> Step[Swept]:
+    """Abort the uploads of aborted jobs, and remove the files that their tasks have written whole,
+    where the table's readers go by heads.
+
+    :raises ZeroRenameError: the uploads cannot be listed.
+    """
+    swept = yield from _sweep_uploads(context, jobs)
+    if context.readers is Readers.LISTING:
+        return swept
+    found = yield from All(tuple(or_error(sweep_data(context, job)) for job in jobs))
+    errors = {j: it for j, it in zip(jobs, found, strict=True) if isinstance(it, ZeroRenameError)}
+    return replace(swept, errors={**errors, **swept.errors})
+
+
+def _sweep_uploads(
     context: Context, jobs: Collection[str], keep: Collection[tuple[str, str]] = frozenset()
 ) -> Step[Swept]:
     """Abort the uploads with one of ``jobs`` in their keys, but those in ``keep``, until a listing
@@ -69,13 +87,31 @@ def sweep_jobs(
     return Swept({job: len(names) for job, names in aborted.items()}, errors)
 
 
-def sweep(context: Context, job: str, keep: Collection[tuple[str, str]] = frozenset()) -> Step[int]:
+def sweep(context: Context, job: str) -> Step[int]:
     """:func:`sweep_jobs` of one job.
 
     :returns: how many uploads were aborted.
     :raises UnfinishedCommitError: some are still listed.
     """
-    swept = yield from sweep_jobs(context, (job,), keep)
+    return _number((yield from sweep_jobs(context, (job,))), job)
+
+
+def sweep_losers(context: Context, decision: Decision) -> Step[None]:
+    """Sweep what attempts of a committed job have left that its decision does not name: uploads.
+    Where its readers go by heads, files that are whole; and uploads where a file of the job was
+    large enough for one, so that another attempt at it may have left its own.
+
+    :raises UnfinishedCommitError: some are still there.
+    """
+    job, keep = decision.job, decision.upload_ids
+    if decision.readers is Readers.HEADS:
+        yield from sweep_data(context, job, {key for key, _ in keep})
+        if all(file.size < SMALLEST_PART for file in decision.files):
+            return
+    _number((yield from _sweep_uploads(context, (job,), keep)), job)
+
+
+def _number(swept: Swept, job: str) -> int:
     if job in swept.errors:
         raise swept.errors[job]
     return swept.aborted[job]
@@ -109,12 +145,36 @@ def _abort(key: str, upload_id: str) -> Step[None]:
         yield from AbortUpload(key, upload_id)
 
 
-def close(context: Context, job: str, keep: Collection[tuple[str, str]] = frozenset()) -> Step[int]:
-    """Sweep, then delete the open record.
+def sweep_data(context: Context, job: str, keep: Collection[str] = frozenset()) -> Step[int]:
+    """Remove the files that attempts of a decided job have written whole and that its decision
+    does not name. One that comes after this look is seen by nobody, and goes with a purge.
+
+    :param keep: keys that the decision names.
+    :returns: how many were removed.
+    :raises UnfinishedCommitError: some may still be there; the job stays open.
+    """
+    listing = yield from paging.list_objects(context.root.job_data_prefix(job))
+    lost = [key for key in listing.keys if key not in keep]
+    failed = yield from remove((key, None) for key in lost)
+    if failed:
+        key, cause = next(iter(failed.items()))
+        raise UnfinishedCommitError(
+            f"{counted(len(failed), 'file')} of attempts of this job could not be removed "
+            f"({cause}). Nothing of them is visible. The job stays open.",
+            table=context.root.url,
+            job=job,
+            key=key,
+            remedy=f"Run recovery later: zero-rename recover {context.root.url} --apply",
+        )
+    return len(lost)
+
+
+def close(context: Context, job: str) -> Step[int]:
+    """Sweep what is left of an aborted job, then delete the open record.
 
     :returns: how many uploads were aborted.
     """
-    swept = yield from sweep(context, job, keep)
+    swept = yield from sweep(context, job)
     yield from delete_open_record(context, job)
     return swept
 

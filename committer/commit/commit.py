@@ -11,7 +11,7 @@ from ..errors import (
     JobFencedError,
     ZeroRenameError,
 )
-from ..format.job_spec import Coordination, SchemaMode
+from ..format.job_spec import Coordination, Readers, SchemaMode
 from ..format.layout import UNPARTITIONED
 from ..format.records.decision import Decision
 from ..format.records.head import HeadState, Slot
@@ -53,7 +53,7 @@ def commit_job(
     """
     if opened.repeated is not None:
         return opened.repeated
-    context = replace(context, facts=opened.facts)
+    context = context.of(opened)
     if opened.spec.coordination is Coordination.NONE:
         return (yield from commit_uncoordinated(context, opened, results, expected_tasks))
     targets: list[Target] = []
@@ -75,7 +75,8 @@ def commit_job(
         yield from _aborted(context, opened, list(held), error)
         yield from tell_overtaken(context, opened, _claims(context, opened, targets), error)
         raise error
-    moved = yield from finish_own(context, decided, held)
+    sole = opened.sole and decision.is_whole
+    moved = yield from finish_own(context, decided, held, sole)
     yield from confirm(context, made)
     if opened.index_behind or len(moved) >= context.limits.heads_without_index:
         done = Moved(decided, moved)
@@ -124,7 +125,7 @@ def abort_job(
     """Abort an open job, or find it committed: then it is applied and the report says so."""
     if opened.repeated is not None:
         return opened.repeated
-    context = replace(context, facts=opened.facts)
+    context = context.of(opened)
     if opened.spec.coordination is Coordination.NONE:
         return (yield from abort_uncoordinated(context, opened))
     targets = yield from _targets(context, opened, results)
@@ -156,9 +157,12 @@ def _targets(
 
 
 def _all_partitions(context: Context, opened: OpenedJob) -> Step[set[str]]:
-    """Every partition the table has: those with heads, and directories that hold files."""
+    """Every partition the table has: those with heads, and directories that hold files, where
+    readers list."""
     if not opened.partition_by:
         return {UNPARTITIONED}
+    if opened.readers is Readers.HEADS:
+        return {*(yield from list_heads(context))}
     heads, listed = yield from All((list_heads(context), list_table(context, opened.partition_by)))
     return {*heads, *listed}
 
@@ -211,17 +215,18 @@ def _decision(
 ) -> Step[Decision]:
     """Step 4 and the decision's text."""
     slots = {target.partition: Slot.partition(context.root, target.partition) for target in targets}
-    heads = {partition: held[slot].head for partition, slot in slots.items()}
-    epochs = {partition: head.epoch for partition, head in heads.items()}
+    states = {partition: held[slot] for partition, slot in slots.items()}
     # What an earlier try adopted is in the head's manifest, or was replaced, where the head does
     # not name that try's decision any more.
     targets = tuple(
-        target if target.drops in heads[target.partition].decisions else replace(target, keeps=())
+        target
+        if target.drops in states[target.partition].head.decisions
+        else replace(target, keeps=())
         for target in targets
     )
     once = opened.spec.once
     once_epoch = 0 if once is None else held[Slot.once(context.root, once)].head.epoch
-    return (yield from compose_decision(context, opened, targets, epochs, once_epoch))
+    return (yield from compose_decision(context, opened, targets, states, once_epoch))
 
 
 def _aborted(

@@ -10,30 +10,35 @@ under a record that nobody takes away: its own, or one that counts and that it a
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from ..errors import (
     DamagedError,
-    InvalidInputError,
     StoreRefusedError,
     StoreUnreachableError,
     TableMismatchError,
 )
-from ..format.job_spec import Coordination, JobSpec, Mode, SchemaMode
+from ..format.job_spec import Coordination, JobSpec, Mode, Readers, SchemaMode
 from ..format.layout import TableRoot
 from ..format.records.head import HeadState
 from ..format.records.table_record import TableRecord
 from ..format.schema.compatibility import check_same, check_types, find_column
-from ..format.schema.directory import Directory, arrange, canonical_name
+from ..format.schema.directory import Directory
 from ..format.schema.evolution import evolved, overwritten
 from ..format.schema.hive_paths import escape, parse_partition
 from ..format.schema.lost_records import refuse_orphans
 from ..format.schema.row_metadata import renamed
 from ..store.conditional_put import NotWritten, Uncertain, Written, put_record, write_id_of
-from ..store.listing import list_objects
 from ..store.requests import All, Put, Step
+from .found_files import (
+    check_layout,
+    check_no_buckets,
+    layout_of,
+    list_directory,
+    refuse_older,
+    replaces_all,
+)
 from .others import about_other, outwait
 from .state.context import Context
 from .state.decide import not_confirmed, read_decision
@@ -43,8 +48,6 @@ from .state.job_state import OpenedJob
 from .state.probe import probe
 
 logger = logging.getLogger("zero_rename.committer.commit.first_job")
-#: How Spark names a bucket's file (``BucketingUtils.bucketIdToString``).
-_BUCKET = re.compile(r"_\d{5}\.c\d{3}(\.[^/]*)?$")
 
 
 def design_table(
@@ -61,23 +64,28 @@ def design_table(
     :raises DamagedError: there are files of jobs of this package, and no record of them.
     """
     yield from refuse_partition_folder(context)
-    directory = yield from _list(context)
+    directory = yield from list_directory(context)
     states = yield from All(tuple(read_head(context, it.slot) for it in listed))
     heads = [state for state in states if state.head.epoch]
-    if not heads and not _replaces_all(spec):
+    if not heads and not replaces_all(spec):
         yield from _refuse_orphans(context, directory)
     if not spec.adopt_partitions:
-        _check_no_buckets(context.root, directory)
-    partition_by = _layout(context.root, directory, spec)
-    _check_layout(context.root, directory, partition_by, spec)
-    if directory.partitions and not _replaces_all(spec):
+        check_no_buckets(context.root, directory)
+    partition_by = layout_of(context.root, directory, spec)
+    check_layout(context.root, directory, partition_by, spec)
+    if spec.readers is Readers.HEADS:
+        refuse_older(context.root, directory)
+    if directory.partitions and not replaces_all(spec):
         files = tuple(item for items in directory.partitions.values() for item in items)
         yield from context.check_files(context.root, spec.schema, partition_by, files)
     facts = yield from probe(context.root, context.write_id)
     facts.require_listing(context.root)
     if spec.coordination is Coordination.STORE:
         facts.require_coordination(context.root)
-    record = TableRecord("", partition_by, spec.schema, spec.coordination, facts, first=job)
+    readers = spec.readers or Readers.LISTING
+    record = TableRecord(
+        "", partition_by, spec.schema, spec.coordination, facts, first=job, readers=readers
+    )
     return (yield from _as_heads_say(context, record, heads)) if heads else record
 
 
@@ -91,11 +99,10 @@ def _as_heads_say(
     """
     last = yield from read_decision(context, max(it.head.last_job or "" for it in heads))
     logger.warning("%s: table.json is gone; this job's commit makes it again", context.root.url)
-    return replace(
-        record,
-        schema_version=max(state.head.schema_version for state in heads),
-        symlinks=last is not None and last.decision.symlinks,
-    )
+    if last is not None:
+        said = last.decision
+        record = replace(record, symlinks=said.symlinks, readers=said.readers)
+    return replace(record, schema_version=max(state.head.schema_version for state in heads))
 
 
 def _refuse_orphans(context: Context, directory: Directory) -> Step[None]:
@@ -222,6 +229,7 @@ def check_table(root: TableRoot, table: TableRecord, spec: JobSpec) -> None:
             table=root.url,
             remedy="Leave the job's coordination to the table.",
         )
+    check_readers(root, table, spec)
     if spec.partition_by is not None and spec.partition_by != table.partition_by:
         raise TableMismatchError(
             f"The table is partitioned by {', '.join(table.partition_by) or 'nothing'}, the job "
@@ -238,9 +246,29 @@ def check_table(root: TableRoot, table: TableRecord, spec: JobSpec) -> None:
         check_same(table.schema, spec.schema, table=root.url)
 
 
+def check_readers(root: TableRoot, table: TableRecord, spec: JobSpec) -> None:
+    """Whether a job means the readers that a table has: they are fixed with the table, since half
+    of its files would be out of the sight of either kind.
+
+    :raises TableMismatchError: it names another kind.
+    """
+    if spec.readers not in (None, table.readers):
+        raise TableMismatchError(
+            f"The table has readers={table.readers}, the job asks for readers={spec.readers}; "
+            "that is fixed by a table's first job. Nothing was written.",
+            table=root.url,
+            remedy="Leave readers out, or write to another root.",
+        )
+
+
 def _as_opened(opened: OpenedJob) -> JobSpec:
     """The job as it writes: its files have this layout and these columns already."""
-    return replace(opened.spec, schema=opened.schema, partition_by=opened.partition_by)
+    return replace(
+        opened.spec,
+        schema=opened.schema,
+        partition_by=opened.partition_by,
+        readers=opened.readers,
+    )
 
 
 def _make(
@@ -251,12 +279,14 @@ def _make(
     there: FoundTable | None,
 ) -> Step[FoundTable | None]:
     """Write the record over none, or over one that never counts; ``None``: look again."""
-    directory = yield from _list(context)
+    directory = yield from list_directory(context)
     spec = _as_opened(opened)
-    _check_layout(context.root, directory, opened.partition_by, spec)
+    check_layout(context.root, directory, opened.partition_by, spec)
+    if table.readers is Readers.HEADS:
+        refuse_older(context.root, directory)
     others = set(directory.partitions) - set(partitions)
     # An adoption takes the note out itself, and looks again afterwards.
-    unadopted = bool(others or spec.adopt_partitions) and not _replaces_all(spec)
+    unadopted = bool(others or spec.adopt_partitions) and not replaces_all(spec)
     record = replace(table, write_id=context.write_id(), unadopted=unadopted)
     conditional = context.facts.conditional_put
     put = Put(
@@ -273,105 +303,3 @@ def _make(
             return None
         case Uncertain():
             raise (yield from not_confirmed(context, opened.job, put.key, "table.json", outcome))
-
-
-# -- what is on disk ---------------------------------------------------------------------------
-
-
-def _list(context: Context) -> Step[Directory]:
-    listing = yield from list_objects(f"{context.root.prefix}/")
-    return arrange(context.root, listing.objects)
-
-
-def _replaces_all(spec: JobSpec) -> bool:
-    return spec.replace_table and spec.mode is Mode.REPLACE
-
-
-def _layout(root: TableRoot, directory: Directory, spec: JobSpec) -> tuple[str, ...]:
-    """The partition columns: the job's, or those on disk where it names none."""
-    if spec.partition_by is not None or directory.partition_by is None:
-        return spec.partition_by or ()
-    try:
-        check_types(spec.schema, directory.partition_by)
-    except InvalidInputError as error:
-        raise InvalidInputError(
-            f"There are files here already, partitioned by {_columns(directory.partition_by)}, "
-            f"and the job does not fit: {error.message} Nothing was written.",
-            table=root.url,
-            remedy=f"{error.remedy or 'Add these columns to the data.'} Or write to another root.",
-        ) from error
-    return directory.partition_by
-
-
-def _check_layout(
-    root: TableRoot, directory: Directory, partition_by: tuple[str, ...], spec: JobSpec
-) -> None:
-    """Refuse a table whose rows would not lie as those that are there.
-
-    :raises TableMismatchError: other partition columns, or values that are spelled otherwise.
-    """
-    elsewhere = "or write to another root"
-    if directory.contradiction is not None:
-        raise _contradicts(
-            root, directory.contradiction, f"Move away what does not belong here, {elsewhere}."
-        )
-    there = directory.partition_by
-    if there is None:
-        return
-    if there != partition_by:
-        example = next(iter(directory.partitions))
-        lie = f"partitioned by {_columns(there)} ({example})" if there else "at its root"
-        raise _contradicts(
-            root,
-            f"they lie {lie}, and the job asks for {_columns(partition_by)}",
-            f"Write with partitionBy={','.join(there)!r}, or leave it out, {elsewhere}.",
-        )
-    for name in directory.partitions:
-        own = canonical_name(name, spec.schema, partition_by)
-        if own is None:
-            raise _contradicts(
-                root,
-                f"{name} has a value that is none of its column's type "
-                f"({_types(spec, partition_by)})",
-                f"Make the column a string, or move the directory away, {elsewhere}.",
-            )
-        if own != name and not _replaces_all(spec):
-            raise _contradicts(
-                root,
-                f"the job's rows of the directory {name} would lie beside it, in {own}",
-                "Make the column a string that is spelled as the directories are (for numbers "
-                f"with zeros before them: lpad), or rename the directories, {elsewhere}.",
-            )
-
-
-def _check_no_buckets(root: TableRoot, directory: Directory) -> None:
-    """Refuse to write beside the buckets of a catalog's table: a file whose name has no bucket
-    makes Spark fail all that groups or joins by them (``INVALID_BUCKET_FILE``).
-
-    :raises TableMismatchError: there are some.
-    """
-    items = (item for items in directory.partitions.values() for item in items)
-    bucket = next((item.key for item in items if _BUCKET.search(item.key)), None)
-    if bucket is not None:
-        raise _contradicts(
-            root,
-            f"{bucket} is a bucket of a table that some catalog of Spark's has as CLUSTERED BY, by "
-            "which Spark cannot group or join any more once a job without buckets writes there",
-            "Make the catalog's table anew without CLUSTERED BY over the same files, and say here "
-            f"that they are no buckets: zero-rename adopt {root.url} --apply; or write to another "
-            "root.",
-        )
-
-
-def _contradicts(root: TableRoot, why: str, remedy: str) -> TableMismatchError:
-    return TableMismatchError(
-        f"There are files here already: {why}. Nothing was written.", table=root.url, remedy=remedy
-    )
-
-
-def _columns(partition_by: tuple[str, ...]) -> str:
-    return ", ".join(partition_by) or "nothing"
-
-
-def _types(spec: JobSpec, partition_by: tuple[str, ...]) -> str:
-    return ", ".join(f"{name} {spec.schema.field(name).type}" for name in partition_by)

@@ -122,7 +122,7 @@ def _opened(context: Context, job: str, spec: JobSpec, listing: HeadListing) -> 
     )
     spec = in_its_case(found, spec)
     table, new = yield from _table_for(context, found, job, spec, tuple(listing.heads.values()))
-    context = replace(context, facts=table.facts)
+    context = context.of(table)
     others.discard(job)
     if others and (spec.once is not None or not table.facts.atomic):
         others = yield from _look_at_others(context, job, spec, others)
@@ -144,6 +144,7 @@ def _opened(context: Context, job: str, spec: JobSpec, listing: HeadListing) -> 
         new_table=new,
         symlinks=table.symlinks,
         index_behind=is_behind(listing, context.limits),
+        readers=table.readers,
     )
     if earlier is None or spec.on_repeat is OnRepeat.APPEND:
         return opened
@@ -206,7 +207,7 @@ def _table_for(
         new = yield from design_table(context, job, spec, heads)
         new = replace(new, instead=replace(found.record, first=None).encode().decode())
         return new, new
-    yield from confirm(replace(context, facts=found.record.facts), found)
+    yield from confirm(context.of(found.record), found)
     return found.record, None
 
 
@@ -277,7 +278,7 @@ def settle_aborted(context: Context, opened: OpenedJob) -> Step[None]:
     """Clean up what aborted jobs have left that were open when this one opened, of the last ones:
     the process of one may have been killed amid it. A request for each job that is open; what
     cannot be cleaned up now is logged, and keeps nobody from his own work."""
-    context = replace(context, facts=opened.facts)
+    context = context.of(opened)
     names = sorted(opened.others)[-_LOOKED_AT:]
     found = yield from All(tuple(or_error(_settle_aborted(context, job)) for job in names))
     for job, error in zip(names, found, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -154,7 +154,7 @@ def _look(context: Context, partitions: Collection[str] | None, known: _AskIndex
         files = yield from list_files(context, table.partition_by, partitions)
         listed = Snapshot(context.root, table.schema, table.partition_by, files, {}, partitions)
         return Survey(listed)
-    context = replace(context, facts=table.facts)
+    context = context.of(table)
     older: dict[str, list[ListedObject]] = {}
     if table.unadopted:
         older = yield from list_older(context, table, partitions)

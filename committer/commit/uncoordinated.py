@@ -19,11 +19,11 @@ from ..errors import (
     UnfinishedCommitError,
     ZeroRenameError,
 )
-from ..format.job_spec import JobSpec, Mode, SchemaMode
+from ..format.job_spec import JobSpec, Mode, Readers, SchemaMode
 from ..format.layout import UNPARTITIONED, TableRoot
 from ..format.records.data_file import DataFile
 from ..format.records.decision import Decision
-from ..format.records.partition_decision import NO_HEAD, PartitionDecision
+from ..format.records.partition_decision import PartitionDecision
 from ..format.records.pending_file import PendingFile, TaskResult
 from ..format.records.success_marker import marker_write_id
 from ..format.schema.directory import is_data_file
@@ -32,7 +32,7 @@ from ..store.requests import Absent, All, Found, Put, Refused, Step, Unknown
 from .abort import abort_after, close_aborted, take_off
 from .apply import committed, wants_marker, wants_table_marker
 from .changes import compose_decision, targets_of
-from .close import close, delete_open_record
+from .close import delete_open_record, sweep_losers
 from .complete import Absence, complete_file, lost
 from .first_job import confirm, establish
 from .markers import marker_bytes
@@ -58,6 +58,14 @@ def check_uncoordinated(root: TableRoot, spec: JobSpec) -> None:
             "sent.",
             table=root.url,
             remedy="Leave base out, and let one job write at a time.",
+        )
+    if spec.readers is Readers.HEADS:
+        raise InvalidInputError(
+            "readers=heads needs heads, and a table of coordination=none has none. Nothing was "
+            "sent.",
+            table=root.url,
+            remedy="Leave readers out: readers of such a table list. Or write to a store with "
+            "conditional writes, with coordination=store.",
         )
     if spec.schema_mode is not SchemaMode.KEEP:
         raise InvalidInputError(
@@ -140,8 +148,7 @@ def _decision(context: Context, opened: OpenedJob, results: Sequence[TaskResult]
         if not opened.partition_by:
             every.add(UNPARTITIONED)
     targets = targets_of(opened, results, every)
-    epochs = dict.fromkeys(targets, NO_HEAD)
-    return (yield from compose_decision(context, opened, tuple(targets.values()), epochs))
+    return (yield from compose_decision(context, opened, tuple(targets.values()), {}))
 
 
 def _finish(context: Context, decided: Decided, swept: bool) -> Step[Committed]:
@@ -156,10 +163,9 @@ def _finish(context: Context, decided: Decided, swept: bool) -> Step[Committed]:
         yield from All(tuple(_carry_out(context, decided, c, count) for c in decision.partitions))
         if wants_table_marker(decided):
             yield from _mark(context, decided, UNPARTITIONED, decision.partitions)
-        if swept:
-            yield from delete_open_record(context, decision.job)
-        else:
-            yield from close(context, decision.job, keep=decision.upload_ids)
+        if not swept:
+            yield from sweep_losers(context, decision)
+        yield from delete_open_record(context, decision.job)
     except (RefusedError, UnfinishedCommitError) as error:
         raise UnfinishedCommitError(
             f"The job is committed, and not all of it is carried out: {error.message}",

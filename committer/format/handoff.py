@@ -29,7 +29,7 @@ from typing import Any
 
 from ..errors import InvalidInputError
 from . import text_values as values
-from .job_spec import Distribute, Mode, OnConflict, OnRepeat, Owner, SuccessMarkers
+from .job_spec import Distribute, Mode, OnConflict, OnRepeat, Owner, Readers, SuccessMarkers
 from .layout import TableRoot
 
 #: Names the folder of notes on open jobs in the environment of Spark's workers.
@@ -116,6 +116,11 @@ class Handoff:
         "ZERO_RENAME_ON_REPEAT",
         partial(values.choice, OnRepeat),
         "What to do when a job with this key has committed before.",
+    )
+    readers: Readers | None = _variable(
+        "ZERO_RENAME_READERS",
+        partial(values.choice, Readers),
+        "How readers find a new table's files: listing or heads.",
     )
     dag: str | None = _variable("ZERO_RENAME_DAG", _text, "The DAG that runs the application.")
     run: str | None = _variable("ZERO_RENAME_RUN", _text, "The DAG run.")

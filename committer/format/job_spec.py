@@ -106,6 +106,15 @@ class SchemaMode(StrEnum):
     OVERWRITE = "overwrite"
 
 
+class Readers(StrEnum):
+    """How a table's readers find its files: what a job makes visible, and where its files lie."""
+
+    #: Files lie in the partitions' directories, whole, so that whatever lists them reads them.
+    LISTING = "listing"
+    #: Files lie below ``_zero_rename/data/``, and the heads alone say which count.
+    HEADS = "heads"
+
+
 class Coordination(StrEnum):
     """How a table's writers notice each other."""
 
@@ -219,6 +228,8 @@ class JobSpec:
     :param on_conflict: what to do where another job changed a partition since this one opened.
     :param success_markers: where ``_SUCCESS`` goes.
     :param coordination: of a new table; a job on a table of the other kind is refused.
+    :param readers: of a new table, ``None`` for *listing*; a job that names another kind than the
+        table's is refused.
     :param once: the run's key (DAG, run, task, map index; not the try); ``None`` for none.
     :param on_repeat: what to do where an earlier job under that key has committed.
     :param max_duration: seconds after which a job without a heartbeat may be fenced.
@@ -244,6 +255,7 @@ class JobSpec:
     once: str | None = None
     on_repeat: OnRepeat = OnRepeat.SKIP
     coordination: Coordination = Coordination.STORE
+    readers: Readers | None = None
     max_duration: float = MAX_DURATION
     owner: Owner = NOBODY
     files: FileOptions = FileOptions()
@@ -257,6 +269,8 @@ class JobSpec:
         object.__setattr__(self, "mode", Mode.parse(self.mode))
         for name, kind in _CHOICES.items():
             object.__setattr__(self, name, choice(name, kind, getattr(self, name)))
+        if self.readers is not None:
+            object.__setattr__(self, "readers", choice("readers", Readers, self.readers))
         others = set(self.replace_partitions) - set(self.only_partitions)
         if self.only_partitions and (others or self.empties_unnamed):
             what = "the whole table" if self.replace_table else "all that fits a condition"

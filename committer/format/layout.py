@@ -27,6 +27,8 @@ JOB_METADATA = "zero-rename-job"
 #: The name of the one partition of an unpartitioned table. No directory can be called so,
 #: since a partition directory's name contains ``=``.
 UNPARTITIONED = "_unpartitioned"
+#: In the keys of tables that are read by heads, before the job.
+_DATA = f"/{CONTROL}/data/"
 JOB_ID = re.compile(r"zr1-[0-9A-HJKMNP-TV-Z]{26}")
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9.\-_]{1,253}[A-Za-z0-9]")
@@ -88,8 +90,11 @@ def jobs_begun(first: float, last: float) -> list[str]:
 
 
 def job_in_key(key: str) -> str | None:
-    """The job id in a data file's name, or ``None`` for a foreign key."""
+    """The job id in a data file's name, or of the folder below which it lies in a table that is
+    read by heads; ``None`` for a foreign key."""
     found = JOB_ID.search(key.rsplit("/", 1)[-1])
+    if found is None and (place := key.rpartition(_DATA)[2]) != key:
+        found = JOB_ID.match(place)
     return found.group() if found else None
 
 
@@ -263,7 +268,22 @@ class TableRoot:
 
         :raises InvalidInputError: the key is longer than S3's 1,024 bytes.
         """
-        key = f"{self.partition_prefix(partition)}part-{task:05d}-{job}-{number:04d}.parquet"
+        name = f"part-{task:05d}-{job}-{number:04d}.parquet"
+        return self._checked(f"{self.partition_prefix(partition)}{name}", partition, job)
+
+    def attempt_key(self, partition: str, attempt: str, job: str, number: int) -> str:
+        """The key of a data file in a table that is read by heads:
+        ``_zero_rename/data/<job>/<partition>/part-<attempt>-<number>.parquet``. Such a key is
+        written once, so that nothing which arrives late changes a file.
+
+        :param attempt: what no other attempt of the job has.
+        :raises InvalidInputError: as :meth:`data_key`.
+        """
+        folder = "" if partition == UNPARTITIONED else f"{partition}/"
+        key = f"{self.job_data_prefix(job)}{folder}part-{attempt}-{number:04d}.parquet"
+        return self._checked(key, partition, job)
+
+    def _checked(self, key: str, partition: str, job: str) -> str:
         # No key of a partition is longer: where its files' keys fit, its head's and marker's do.
         length = len(key.encode())
         if length > _MAX_KEY_BYTES:
@@ -276,19 +296,32 @@ class TableRoot:
             )
         return key
 
+    @property
+    def data_prefix(self) -> str:
+        """Below it lie the files of a table that is read by heads, by job and partition."""
+        return self._control("data", "")
+
+    def job_data_prefix(self, job: str) -> str:
+        return self._control("data", job, "")
+
     def partition_of_data_key(self, key: str) -> str | None:
         """The partition a data key lies in, ``None`` for a key outside the table's data."""
         inside = key.removeprefix(f"{self.prefix}/")
         if inside == key or not inside:
             return None
+        if key.startswith(self.data_prefix):
+            job, _, inside = key.removeprefix(self.data_prefix).partition("/")
+            if not is_job_id(job):
+                return None
         folder, slash, name = inside.rpartition("/")
         if is_hidden(name) or not name:
             return None
         return _partition_in(folder) if slash else UNPARTITIONED
 
     def is_data(self, item: ListedObject) -> bool:
-        """Whether a listed object is a data file, in whatever directories."""
-        return self.partition_of_data_key(item.key) is not None
+        """Whether a listed object is a data file that listings show, in whatever directories."""
+        hidden = item.key.startswith(self.control_prefix)
+        return not hidden and self.partition_of_data_key(item.key) is not None
 
     @property
     def symlinks_prefix(self) -> str:

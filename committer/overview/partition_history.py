@@ -8,7 +8,7 @@ other decision need be read.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..commit.state.context import Context
 from ..commit.state.decide import Decided, read_decision
@@ -75,7 +75,7 @@ def look_back(
             table=context.root.url,
             remedy="Check the root; a first write makes the table.",
         )
-    context = replace(context, facts=found.record.facts)
+    context = context.of(found.record)
     jobs = {job.job: job for job in recent if any(c.partition == partition for c in job.changes)}
     state = yield from or_damage(read_head(context, Slot.partition(context.root, partition)))
     if isinstance(state, DamagedError):

@@ -63,8 +63,7 @@ def look_over(context: Context, most_jobs: int) -> Step[TableOverview]:
     :raises DamagedError: ``table.json`` cannot be read.
     """
     found = yield from find_table(context)
-    facts, coordination = yield from known(context, found)
-    context = replace(context, facts=facts)
+    context, coordination = yield from known(context, found)
     table = found.record if found is not None and found.counts else None
     there, opened, (uploads, refused) = yield from All(
         (

@@ -77,6 +77,7 @@ class S3Requests:
             store.ListParts: self._list_parts,
             store.ListLifecycleRules: self._list_lifecycle_rules,
             store.PutLifecycleRule: self._put_lifecycle_rule,
+            store.PutFile: self._put_file,
             store.CreateUpload: self._create_upload,
             store.UploadPart: self._upload_part,
             store.CompleteUpload: self._complete_upload,
@@ -156,7 +157,7 @@ class S3Requests:
         if isinstance(error, ClientError) and not is_unsure(error):
             if isinstance(request, store.DeleteMany):
                 return store.Deleted({key: code_of(error) for key, _ in request.items})
-            if isinstance(request, (*_CHANGES, store.UploadPart)):
+            if isinstance(request, (*_CHANGES, store.PutFile, store.UploadPart)):
                 return store.Refused(code_of(error))
         elif isinstance(request, _CHANGES) and (sent or not store.is_sent_once(request)):
             return store.Unknown(describe(error))
@@ -302,16 +303,15 @@ class S3Requests:
         )
         return _done(answer)
 
+    def _put_file(self, request: store.PutFile) -> store.Done:
+        body: Any = PartBody(request.body)
+        given = _given(request.settings)
+        return _done(
+            self._client.put_object(Bucket=self.bucket, Key=request.key, Body=body, **given)
+        )
+
     def _create_upload(self, request: store.CreateUpload) -> store.Created:
-        settings = request.settings
-        options = {
-            "Metadata": dict(settings.metadata),
-            "StorageClass": settings.storage_class,
-            "Tagging": urlencode(settings.tags),
-            "ServerSideEncryption": _ENCRYPTION.get(settings.encryption or ""),
-            "SSEKMSKeyId": settings.encryption_key,
-        }
-        given: Any = {name: value for name, value in options.items() if value}
+        given = _given(request.settings)
         answer = self._client.create_multipart_upload(Bucket=self.bucket, Key=request.key, **given)
         return store.Created(answer["UploadId"])
 
@@ -338,6 +338,18 @@ class S3Requests:
             MultipartUpload={"Parts": parts},
         )
         return _done(answer)
+
+
+def _given(settings: store.ObjectSettings) -> Any:
+    """What a data object is created with, in boto3's words."""
+    options = {
+        "Metadata": dict(settings.metadata),
+        "StorageClass": settings.storage_class,
+        "Tagging": urlencode(settings.tags),
+        "ServerSideEncryption": _ENCRYPTION.get(settings.encryption or ""),
+        "SSEKMSKeyId": settings.encryption_key,
+    }
+    return {name: value for name, value in options.items() if value}
 
 
 def _condition(if_match: str | None, if_none_match: bool) -> dict[str, str]:

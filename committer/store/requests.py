@@ -298,6 +298,16 @@ class ObjectSettings:
 
 
 @dataclass(frozen=True)
+class PutFile(Request[Done | Refused]):
+    """Write a data object whole. Sent again until it is answered: its key is one writer's, who
+    writes it once."""
+
+    key: str
+    body: bytes | memoryview
+    settings: ObjectSettings = ObjectSettings()
+
+
+@dataclass(frozen=True)
 class CreateUpload(Request[Created]):
     key: str
     settings: ObjectSettings = ObjectSettings()

@@ -10,6 +10,8 @@ from .backoff import Backoff
 from .requests import AbortUpload, Done, ListUploads, Refused, Step, Unknown
 
 MIB = 1024 * 1024
+#: Bytes that S3 wants of any part but the last.
+SMALLEST_PART = 5 * MIB
 _ABORTS = Backoff(tries=5, first=0.4)
 
 
@@ -26,7 +28,7 @@ class PartLimits:
         end at 900 parts.
     """
 
-    smallest: int = 5 * MIB
+    smallest: int = SMALLEST_PART
     largest: int = 5 * 1024 * MIB
     most: int = 10_000
     whole: int = 5 * 1024 * 1024 * MIB

@@ -106,6 +106,8 @@ class DelayedOutputStream:
         self._etags: list[str] = []
         self._under_way: dict[int, Future[Any]] = {}
         self._unanswered = False
+        #: Whether an object may be at the key by this stream.
+        self._sent = False
         self._over = threading.Event()
         self.key = key
         self.name = f"s3://{driver.bucket}/{key}"
@@ -209,10 +211,7 @@ class DelayedOutputStream:
             if self._state is not _State.OPEN:
                 return
             with self._failing():
-                # An empty file is one empty part: an upload without parts cannot be completed.
-                if self._buffer or not self._parts_sent:
-                    self._send_part(last=True)
-                self._collect(wait=True)
+                self._finish()
             self._state = _State.CLOSED
 
     def abort(self) -> AbortResult:
@@ -265,6 +264,12 @@ class DelayedOutputStream:
     @property
     def _parts_sent(self) -> int:
         return len(self._etags)
+
+    def _finish(self) -> None:
+        # An empty file is one empty part: an upload without parts cannot be completed.
+        if self._buffer or not self._parts_sent:
+            self._send_part(last=True)
+        self._collect(wait=True)
 
     def _append(self, piece: memoryview) -> None:
         if self._size + len(piece) > self._limits.whole:

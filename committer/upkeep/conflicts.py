@@ -132,7 +132,7 @@ def conflicts_in(
             "whose files count; nothing can be told of conflicts.",
             table=context.root.url,
         )
-    context = replace(context, facts=table.facts)
+    context = context.of(table)
     decided, unread, start = yield from _decided_since(context, since)
     found = _together(_touches(decided, seen), window)
     failures = yield from _gave_way(context, start)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from math import ceil
 
 from ..commit.state.context import Context
@@ -75,7 +74,7 @@ def examine(context: Context, max_duration: float | None = None) -> Step[list[Pr
         # A first job that died left no table.
         problems += yield from about_jobs(context, Coordination.STORE)
     else:
-        context = replace(context, facts=table.facts)
+        context = context.of(table)
         problems += yield from _about_table(context, table)
     return problems + (yield from _about_lifecycle(context, max_duration))
 
@@ -88,7 +87,7 @@ def complaints(context: Context) -> Step[list[Problem]]:
     coordination = Coordination.STORE
     found: list[Problem] = []
     if table is not None:
-        context, coordination = replace(context, facts=table.facts), table.coordination
+        context, coordination = context.of(table), table.coordination
         found += yield from _about_uploads(context, table)
     found += yield from about_jobs(context, coordination)
     return found + (yield from _about_lifecycle(context, None))

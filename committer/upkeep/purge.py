@@ -91,8 +91,7 @@ def purge(
     :param apply: do it; ``False`` says what would be done, and changes nothing.
     :raises InvalidInputError: nothing of one of ``jobs`` is here; nothing was changed.
     """
-    facts, coordination = yield from known(context, (yield from find_table(context)))
-    context = replace(context, facts=facts)
+    context, coordination = yield from known(context, (yield from find_table(context)))
     yield from _check_named(context, jobs)
     settle = _recovered if apply else _planned
     recovered = yield from settle(context, coordination, patience, jobs)
@@ -204,8 +203,8 @@ def recover_all(context: Context, patience: float | None = None) -> Step[list[Re
     outcomes = yield from recover(context, patience)
     left = yield from _claims_of_closed_jobs(context, (yield from _unindexed_heads(context)))
     if left:
-        facts, _ = yield from known(context, (yield from find_table(context)))
-        outcomes += yield from _each(left, partial(_release, replace(context, facts=facts)))
+        context, _ = yield from known(context, (yield from find_table(context)))
+        outcomes += yield from _each(left, partial(_release, context))
     return outcomes
 
 

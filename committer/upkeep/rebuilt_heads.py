@@ -99,7 +99,7 @@ def rebuild_heads(context: Context, apply: bool) -> Step[list[RebuiltHead]]:
     table = yield from read_table(context)
     if table.coordination is Coordination.NONE:
         return []
-    context = replace(context, facts=table.facts)
+    context = context.of(table)
     records = yield from _read(context)
     result = []
     known = {name for name, epoch in records.known.items() if epoch}

@@ -27,7 +27,7 @@ from ..errors import (
     ZeroRenameError,
     counted,
 )
-from ..format.job_spec import NOBODY, Coordination, Owner
+from ..format.job_spec import NOBODY, Coordination, Owner, Readers
 from ..format.records.decision import Verdict
 from ..format.records.head import HeadState, Slot
 from ..format.records.store_facts import StoreFacts
@@ -116,22 +116,23 @@ def _open_job(context: Context, job: str) -> Step[OpenJob | None]:
     return OpenJob(job, record.owner, entry.silent_for, verdict, record.once, damage)
 
 
-def known(context: Context, found: FoundTable | None) -> Step[tuple[StoreFacts, Coordination]]:
+def known(context: Context, found: FoundTable | None) -> Step[tuple[Context, Coordination]]:
     """What ``table.json`` says of the store and the table.
 
     A first job that died before its commit made the table left records and no table: its store is
-    known where it had begun to make it, and the least is assumed where not.
+    known where it had begun to make it, and the least is assumed where not. Its files are looked
+    for wherever a job's may lie.
 
     :param found: what lies at ``table.json``.
     :raises TableNotFoundError: no table, and no record of any job.
     """
     if found is not None and found.counts:
-        return found.record.facts, found.record.coordination
+        return context.of(found.record), found.record.coordination
     records = yield from ListObjects(context.root.control_prefix)
     if not records.objects:
         yield from read_table(context)
     facts = _LEAST_FACTS if found is None else found.record.facts
-    return facts, Coordination.STORE
+    return replace(context, facts=facts, readers=Readers.HEADS), Coordination.STORE
 
 
 def recover(context: Context, patience: float | None = None) -> Step[list[Recovered]]:
@@ -141,8 +142,7 @@ def recover(context: Context, patience: float | None = None) -> Step[list[Recove
         of its intervals, or its maximum duration where nobody sends heartbeats.
     """
     found = yield from find_table(context)
-    facts, coordination = yield from known(context, found)
-    context = replace(context, facts=facts)
+    context, coordination = yield from known(context, found)
     if coordination is Coordination.NONE:
         return (yield from _report_only(context))
     if found is not None and found.counts:
@@ -152,8 +152,7 @@ def recover(context: Context, patience: float | None = None) -> Step[list[Recove
 
 def plan_recovery(context: Context, patience: float | None = None) -> Step[list[Recovered]]:
     """What :func:`recover` would do, by the same judgement. Changes nothing."""
-    facts, coordination = yield from known(context, (yield from find_table(context)))
-    context = replace(context, facts=facts)
+    context, coordination = yield from known(context, (yield from find_table(context)))
     if coordination is Coordination.NONE:
         return (yield from _report_only(context))
     jobs = sorted((yield from list_open(context)))
@@ -176,10 +175,10 @@ def settle_jobs(context: Context, jobs: Collection[str]) -> Step[list[Recovered]
     :return: none of those that are not open, or are their owners' alone to settle (coordination
         *none*).
     """
-    facts, coordination = yield from known(context, (yield from find_table(context)))
+    context, coordination = yield from known(context, (yield from find_table(context)))
     if coordination is Coordination.NONE:
         return []
-    return (yield from _recover_jobs(replace(context, facts=facts), sorted(jobs), 0.0))
+    return (yield from _recover_jobs(context, sorted(jobs), 0.0))
 
 
 def _report_only(context: Context) -> Step[list[Recovered]]:

@@ -82,7 +82,7 @@ def repair(
     :raises UnfinishedCommitError: a decision changed meanwhile; run it again.
     """
     table = yield from read_table(context)
-    context = replace(context, facts=table.facts)
+    context = context.of(table)
     if table.coordination is Coordination.NONE:
         raise InvalidInputError(
             "In a table of coordination=none no head waits for a file; nothing was changed.",

@@ -209,5 +209,5 @@ def _by_next_folder(todo: Mapping[Name, list[str]]) -> dict[str, list[Name]]:
 
 
 def _table(context: Context) -> Step[_Table]:
-    facts, coordination = yield from known(context, (yield from find_table(context)))
-    return _Table(replace(context, facts=facts), coordination, {})
+    context, coordination = yield from known(context, (yield from find_table(context)))
+    return _Table(context, coordination, {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from ..commit.index.lost_heads import files_without_heads
@@ -69,7 +69,7 @@ def verify(context: Context) -> Step[list[Finding]]:
             "A table of coordination=none has no heads that a listing could be compared with.",
             table=context.root.url,
         )
-    context = replace(context, facts=table.facts)
+    context = context.of(table)
     before = yield from survey(context)
     listing = yield from list_objects(f"{context.root.prefix}/")
     after = yield from survey(context)

@@ -14,7 +14,7 @@ from dagster._core.errors import DagsterExecutionInterruptedError
 
 from zero_rename.committer.errors import TableNotFoundError
 from zero_rename.committer.format.handoff import Handoff
-from zero_rename.committer.format.job_spec import Mode, OnConflict, OnRepeat
+from zero_rename.committer.format.job_spec import Mode, OnConflict, OnRepeat, Readers
 from zero_rename.orchestration.runs.heartbeat import heartbeats, wait_for_living
 from zero_rename.orchestration.runs.outcomes import (
     check_partitions,
@@ -109,6 +109,7 @@ class SparkLoad:
             # Of a table without partitions, which is emptied as a day without rows is.
             replace_table=True if replacing and not self.paths else None,
             on_conflict=OnConflict(self.policy.on_conflict),
+            readers=None if self.policy.readers is None else Readers(self.policy.readers),
             once=self.step.once,
             on_repeat=OnRepeat.REPLACE_OWN,
             dag=owner.dag_id,

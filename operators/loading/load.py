@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseOperator
 
 from ...committer.errors import ZeroRenameError
-from ...committer.format.job_spec import Distribute, Mode, OnConflict, OnRepeat, choice
+from ...committer.format.job_spec import Distribute, Mode, OnConflict, OnRepeat, Readers, choice
 from ...orchestration.runs.heartbeat import wait_for_living
 from ...orchestration.runs.outcomes import (
     check_partitions,
@@ -56,6 +56,7 @@ POLICIES: Mapping[str, Callable[[str], Any]] = {
     "mode": Mode.parse,
     "on_conflict": partial(choice, "on_conflict", OnConflict),
     "distribute": partial(choice, "distribute", Distribute),
+    "readers": partial(choice, "readers", Readers),
 }
 #: Arguments that are texts once they are rendered.
 _TEXTS = (
@@ -102,6 +103,8 @@ class LoadOperator(BaseOperator):
         this one began; ``None`` takes the connection's. (templated)
     :param distribute: ``partition`` lets ``save()`` bring the rows of a partition together first,
         for few files; or ``none``; ``None`` leaves it to the application. (templated)
+    :param readers: how readers find the files of a table that this load makes: ``listing`` or
+        ``heads``; ``None`` takes the connection's. (templated)
     :param on_repeat: when this run has committed before. ``auto``: report that commit after a
         retry; replace it after the task was cleared or its run made anew. Or always ``skip``,
         ``replace_own`` or ``append``. (templated)
@@ -124,6 +127,7 @@ class LoadOperator(BaseOperator):
         "mode",
         "on_conflict",
         "distribute",
+        "readers",
         "on_repeat",
         "committer",
         "catalog",
@@ -151,6 +155,7 @@ class LoadOperator(BaseOperator):
         mode: str | None = None,
         on_conflict: str | None = None,
         distribute: str | None = None,
+        readers: str | None = None,
         on_repeat: str = "auto",
         committer: str | None = None,
         catalog: str | None = None,
@@ -169,6 +174,7 @@ class LoadOperator(BaseOperator):
         self.mode = mode
         self.on_conflict = on_conflict
         self.distribute = distribute
+        self.readers = readers
         self.on_repeat = on_repeat
         self.committer = committer
         self.catalog = catalog

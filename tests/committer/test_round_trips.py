@@ -13,7 +13,7 @@ from support.protocol import ROOT
 from support.virtual_time import CONNECTIONS, TickingDriver, TickingWorld
 from zero_rename.committer.commit.commit import commit_job
 from zero_rename.committer.format.job_spec import Mode
-from zero_rename.committer.store.requests import Get
+from zero_rename.committer.store.requests import CompleteUpload, DeleteMany, Get, ListUploads
 from zero_rename.committer.write_job import attempt_writer
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.int32())])
@@ -32,9 +32,17 @@ class Cost:
 
 
 def cost(
-    world: TickingWorld, tasks: int, days: int = 0, mode: Mode = Mode.APPEND, **policy: object
+    world: TickingWorld,
+    tasks: int,
+    days: int = 0,
+    mode: Mode = Mode.APPEND,
+    sole: bool = False,
+    **policy: object,
 ) -> Cost:
-    """One job of ``tasks`` tasks, each with a file, or one in each of ``days`` partitions."""
+    """One job of ``tasks`` tasks, each with a file, or one in each of ``days`` partitions.
+
+    :param sole: as a job has it whose rows its own process writes.
+    """
     driver = world.driver
     driver.requests.clear()
     columns = ("day",) if days else ()
@@ -42,7 +50,7 @@ def cost(
     began = driver.now
     opened = world.open(mode, schema=schema, partition_by=columns, **policy)
     # As save() has it where it sees its tasks end.
-    opened = replace(opened, awaited=True)
+    opened = replace(opened, awaited=True, sole=sole)
     written = driver.now
     slots, results = [0] * SLOTS, []
     for task in range(tasks):
@@ -59,10 +67,10 @@ def cost(
     return Cost(len(driver.requests), written - began, max(slots), driver.now - done)
 
 
-def made(days: int = 0) -> TickingWorld:
+def made(days: int = 0, **policy: object) -> TickingWorld:
     """A table that a job has made, a minute ago."""
     world = TickingWorld()
-    cost(world, 1, days)
+    cost(world, 1, days, **policy)  # type: ignore[arg-type]
     world.store.clock.advance(60)  # type: ignore[attr-defined]
     return world
 
@@ -119,3 +127,25 @@ def test_64_files() -> None:
 def test_1000_files() -> None:
     completes = -(-1000 // CONNECTIONS)
     assert cost(made(), 1000) == Cost(3012, 2, 2 * 1000 // SLOTS, completes + 5)
+
+
+class TestByHeads:
+    """Of a table that is read by heads: one request a file, and one look for what losers left."""
+
+    def test_one_file(self) -> None:
+        assert cost(made(readers="heads"), 1, sole=True) == Cost(12, 2, 1, 6)
+
+    def test_64_files(self) -> None:
+        assert cost(made(readers="heads"), 64) == Cost(76, 2, 64 // SLOTS, 6)
+
+    def test_1000_files(self) -> None:
+        assert cost(made(readers="heads"), 1000) == Cost(1012, 2, 1000 // SLOTS, 6)
+
+    def test_a_replace_of_many_partitions_lists_and_removes_nothing(self) -> None:
+        """124 files take the place of 124."""
+        world = made(31, readers="heads")
+        cost(world, 4, 31, Mode.REPLACE)
+        replaced = cost(world, 4, 31, Mode.REPLACE)
+        assert replaced.requests == 124 + 31 * 5 + 9
+        sent = {type(request) for request in world.driver.requests}
+        assert not sent & {DeleteMany, CompleteUpload, ListUploads}

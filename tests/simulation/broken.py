@@ -178,9 +178,9 @@ def reads_the_decision_back_before_the_heads(context, job_id, slots_, error):
     return decided
 
 
-def closes_before_it_sweeps(context, job_id, keep=frozenset()):
+def closes_before_it_sweeps(context, job_id):
     yield from close.delete_open_record(context, job_id)
-    return (yield from close.sweep(context, job_id, keep))
+    return (yield from close.sweep(context, job_id))
 
 
 def releases_claims_after_it_closed(context, job_id, slots_):
@@ -193,7 +193,7 @@ def releases_claims_after_it_closed(context, job_id, slots_):
     return Aborted(job_id, context.root.url, swept)
 
 
-def sweeps_without_a_second_look(context, job_id, keep=frozenset()):
+def sweeps_without_a_second_look(context, job_id):
     uploads = yield from close.list_uploads(context)
     left = [upload for upload in uploads if job_in_key(upload.key) == job_id]
     yield from All(tuple(close._abort(upload.key, upload.upload_id) for upload in left))
@@ -460,9 +460,9 @@ def looks_for_what_it_resurrected_after_an_answer_only(context, job_id, slot, fi
         yield from apply._delete_resurrected(context, job_id, slot, file)
 
 
-def closes_before_it_applies(context, decided, held=None):
+def closes_before_it_applies(context, decided, held=None, sole=False):
     yield from Delete(context.root.open_key(decided.decision.job))
-    return (yield from _finish(context, decided, held))
+    return (yield from _finish(context, decided, held, sole))
 
 
 _finish = apply.apply_all

@@ -280,6 +280,19 @@ class MemoryStore:
         self.rules = (*others, request.rule)
         return s.Done(date=self._now())
 
+    def _put_file(self, request: s.PutFile) -> s.Done:
+        body, settings = bytes(request.body), request.settings
+        made = StoredObject(
+            body,
+            self._etag(body),
+            self._written(request.key),
+            dict(settings.metadata),
+            storage_class=settings.storage_class,
+            tags=dict(settings.tags),
+        )
+        self._set("objects", request.key, made)
+        return s.Done(made.etag, self._now())
+
     def _create_upload(self, request: s.CreateUpload) -> s.Created:
         upload_id = self._new_upload_id(request.key)
         upload = StoredUpload(request.key, self._written(request.key), request.settings)
@@ -359,6 +372,7 @@ _CALLS: dict[type, str] = {
     s.ListParts: "_list_parts",
     s.ListLifecycleRules: "_list_lifecycle_rules",
     s.PutLifecycleRule: "_put_lifecycle_rule",
+    s.PutFile: "_put_file",
     s.CreateUpload: "_create_upload",
     s.UploadPart: "_upload_part",
     s.CompleteUpload: "_complete_upload",

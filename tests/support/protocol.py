@@ -19,7 +19,7 @@ from zero_rename.committer.commit.snapshot import Snapshot, take_snapshot
 from zero_rename.committer.commit.state.context import Context
 from zero_rename.committer.commit.state.heads import list_heads_and_index
 from zero_rename.committer.commit.state.job_state import Committed, OpenedJob
-from zero_rename.committer.format.job_spec import JobSpec, Mode
+from zero_rename.committer.format.job_spec import JobSpec, Mode, Readers
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.format.records.pending_file import PendingFile, TaskResult
 from zero_rename.committer.store.requests import (
@@ -27,6 +27,7 @@ from zero_rename.committer.store.requests import (
     CreateUpload,
     Done,
     ObjectSettings,
+    PutFile,
     Step,
     UploadPart,
 )
@@ -40,16 +41,28 @@ DAY1, DAY2, DAY3 = "day=1", "day=2", "day=3"
 
 
 def write_file(
-    opened: OpenedJob, partition: str, number: int = 0, task: int = 0, rows: int = 1
+    opened: OpenedJob,
+    partition: str,
+    number: int = 0,
+    task: int = 0,
+    rows: int = 1,
+    attempt: int = 0,
 ) -> Step[PendingFile]:
-    """One pending file, as a task leaves it: create, one part, no complete."""
-    key = opened.root.data_key(partition, task, opened.job, number)
+    """One file, as a task leaves it: create, one part, no complete; or, in a table that is read
+    by heads, an object."""
     body = f"{rows} rows of {opened.job} {number}".encode()
-    created = yield from CreateUpload(key, ObjectSettings({"zero-rename-job": opened.job}))
-    part = yield from UploadPart(key, created.upload_id, 1, body)
+    settings = ObjectSettings({"zero-rename-job": opened.job})
+    upload_id = ""
+    if opened.readers is Readers.HEADS:
+        key = opened.root.attempt_key(partition, f"{task:05d}-{attempt}", opened.job, number)
+        part = yield from PutFile(key, body, settings)
+    else:
+        key = opened.root.data_key(partition, task, opened.job, number)
+        upload_id = (yield from CreateUpload(key, settings)).upload_id
+        part = yield from UploadPart(key, upload_id, 1, body)
     assert isinstance(part, Done)
     checksum = f"sha256:{hashlib.sha256(body).hexdigest()}"
-    return PendingFile(key, partition, created.upload_id, (part.etag,), len(body), rows, checksum)
+    return PendingFile(key, partition, upload_id, (part.etag,), len(body), rows, checksum)
 
 
 def write_task(

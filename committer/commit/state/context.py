@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from ...format.job_spec import Readers
 from ...format.layout import TableRoot, new_job_id, new_write_id
 from ...format.records.store_facts import StoreFacts
 from ...store.requests import ListedObject, Step
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from ...format.records.table_record import TableRecord
+    from .job_state import OpenedJob
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,7 @@ class Context:
     """A table's root, what its store keeps, and this process's ids and patience.
 
     :param facts: a store that keeps everything, until the table's record has been read.
+    :param readers: how the table's readers find its files, as far as its record has been read.
     :param write_id: makes write ids that never repeat.
     :param job_id: makes job ids, at random; a simulation names its own.
     :param process: names the process that claims: a job's commit may be called in two.
@@ -96,6 +101,7 @@ class Context:
 
     root: TableRoot
     facts: StoreFacts = field(default_factory=StoreFacts)
+    readers: Readers = Readers.LISTING
     write_id: Callable[[], str] = new_write_id
     job_id: Callable[[], str] = new_job_id
     process: Callable[[], str] = this_process
@@ -103,6 +109,10 @@ class Context:
     limits: Limits = Limits()
     report: Callable[[Progress], None] = field(default=lambda progress: None)
     check_files: CheckFiles = _trust
+
+    def of(self, table: TableRecord | OpenedJob) -> Context:
+        """This, going by what a table's record says of its store and its readers."""
+        return replace(self, facts=table.facts, readers=table.readers)
 
 
 @dataclass

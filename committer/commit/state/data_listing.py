@@ -48,7 +48,9 @@ def list_table(
     found: dict[str, list[ListedObject]] = {}
     for item in listing.objects:
         partition = context.root.partition_of_data_key(item.key)
-        if partition is not None and _belongs(partition, partition_by):
+        if partition is None or not context.root.is_data(item):
+            continue
+        if _belongs(partition, partition_by):
             found.setdefault(partition, []).append(item)
     return found
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from ...format.job_spec import JobSpec
+from ...format.job_spec import JobSpec, Readers
 from ...format.layout import TableRoot
 from ...format.records.store_facts import StoreFacts
 
@@ -136,6 +136,9 @@ class OpenedJob:
     :param index_behind: whether its commit looks after the table's index.
     :param awaited: whether its owner commits or aborts it when all attempts of its tasks have
         ended, so that none needs to look whether it is over.
+    :param sole: whether nothing is written of it but what its commit is told, in a table that is
+    :param sole: whether its commit is told of all that was written of it: one process writes it.
+    :param readers: how the table's readers find its files.
     """
 
     job: str
@@ -156,3 +159,5 @@ class OpenedJob:
     index_behind: bool = False
     awaited: bool = False
     schema_version: int = 0
+    sole: bool = False
+    readers: Readers = Readers.LISTING

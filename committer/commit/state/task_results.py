@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...errors import DestinationExistsError, TaskResultsError, counted
+from ...format.job_spec import Readers
 from ...format.layout import job_in_key
-from ...format.records.partition_decision import StoredFile
 from ...format.records.pending_file import PendingFile, TaskResult
 from .job_state import OpenedJob
 
@@ -48,8 +48,14 @@ def _bad_file(opened: OpenedJob, files: list[PendingFile]) -> str | None:
             return f"the key {file.key} lies outside its partition {file.partition}"
         if job_in_key(file.key) != opened.job:
             return f"the key {file.key} does not carry this job's id"
-        if not file.etags or not file.upload_id:
+        if not file.etags:
             return f"the upload of {file.key} has no parts"
+        by_heads = opened.readers is Readers.HEADS
+        lies_there = file.key.startswith(opened.root.job_data_prefix(opened.job))
+        if {file.is_whole, lies_there} != {by_heads}:
+            return (
+                f"{file.key} is not written as files of a table with readers={opened.readers} are"
+            )
         if allowed is not None and file.partition not in allowed:
             return f"{file.key} lies in none of the partitions that this job may write"
     return None
@@ -60,14 +66,14 @@ def _doubled(values: list) -> object:
 
 
 def destination_exists(
-    opened: OpenedJob, partition: str, there: Sequence[StoredFile]
+    opened: OpenedJob, partition: str, there: Sequence[str]
 ) -> DestinationExistsError:
-    """What a job of mode fail-if-exists says that meets files."""
+    """What a job of mode fail-if-exists says that meets files, by their keys."""
     return DestinationExistsError(
         f"The partition {partition} already holds {counted(len(there), 'file')}, and the mode is "
         "fail-if-exists. Nothing of this job is visible.",
         table=opened.root.url,
         job=opened.job,
-        key=there[0].key,
+        key=there[0],
         remedy="Append or overwrite instead, or write to another partition.",
     )

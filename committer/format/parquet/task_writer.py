@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from secrets import token_hex
 from typing import NoReturn
 
 import pyarrow as pa
@@ -58,6 +59,8 @@ class TaskWriter:
     :param open_stream: opens an output stream of delayed visibility for a key.
     :param allowed_partitions: the only partitions rows may be for; ``None`` for any.
     :param absent: columns that the rows may lack; they are null then.
+    :param by_heads: the table's readers go by heads: each attempt has keys of its own, whatever
+        number it has, where no listing of a partition shows them.
     :param at_end: called when all files are uploaded, where there are any; what it raises aborts
         them.
     :param spill_directory: where the spill file goes; ``None`` for the temporary directory.
@@ -78,6 +81,7 @@ class TaskWriter:
         spill_directory: str | None = None,
         absent: frozenset[str] = frozenset(),
         at_end: Callable[[], object] | None = None,
+        by_heads: bool = False,
     ) -> None:
         check_options(options)
         self._root = root
@@ -87,6 +91,7 @@ class TaskWriter:
         self._schema = normalise(schema)
         self._absent = absent
         self._at_end = at_end
+        self._own = f"{task:05d}-{attempt}-{token_hex(4)}" if by_heads else None
         self._options = options
         self._open_stream = open_stream
         self._allowed = allowed_partitions
@@ -283,7 +288,10 @@ class TaskWriter:
     def _open_file(self, partition: str) -> FileWriter:
         number = self._numbers.get(partition, 0)
         self._numbers[partition] = number + 1
-        key = self._root.data_key(partition, self._task, self._job, number)
+        if self._own is None:
+            key = self._root.data_key(partition, self._task, self._job, number)
+        else:
+            key = self._root.attempt_key(partition, self._own, self._job, number)
         stream = self._open_stream(key, self._settings)
         file = FileWriter(stream, partition, self._splitter.data_schema, self._options.compression)
         self._files.append(file)

@@ -17,15 +17,18 @@ from .marks import Count
 from .typed_json import Unfit, from_members, to_members
 
 #: What this version reads.
-FORMAT = 2
+FORMAT = 3
+#: Of records about files that readers find by heads alone: versions that know no such tables would
+#: look for them elsewhere.
+BY_HEADS_FORMAT = 3
 #: What it writes, but for records that an older version would take for something else.
-_USUAL_FORMAT = 1
+USUAL_FORMAT = 1
 #: Kinds of records that name files, or all the partitions of many writes.
 _LISTS = frozenset({"decision", "decision-part", "gc", "index", "manifest", "s3a try", "settled"})
 T = TypeVar("T")
 
 
-def encode(kind: str, write_id: str, record: Any, format: int = _USUAL_FORMAT) -> bytes:
+def encode(kind: str, write_id: str, record: Any, format: int = USUAL_FORMAT) -> bytes:
     """A record's bytes: compact JSON.
 
     :param record: a dataclass; a field ``write_id`` of its own gives way to the one given.

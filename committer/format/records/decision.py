@@ -9,9 +9,9 @@ from enum import StrEnum
 from typing import Annotated
 
 from ...errors import RecordDamagedError
-from ..job_spec import NOBODY, JobSpec, Mode, Owner, SuccessMarkers
+from ..job_spec import NOBODY, JobSpec, Mode, Owner, Readers, SuccessMarkers
 from ..layout import TableRoot, job_in_key
-from .codec import Document, decode, encode
+from .codec import BY_HEADS_FORMAT, USUAL_FORMAT, Document, decode, encode
 from .marks import LEFT_OUT, Count, Moment
 from .partition_decision import PartitionDecision, Sums
 from .pending_file import PendingFile
@@ -128,6 +128,8 @@ class Decision:
     :param decided_at: when it was decided, by the store's clock, in a decision that was written
         again since (see :mod:`.repair`); ``None`` in all others, whose Last-Modified says it.
     :param symlinks: whoever applies it writes the partitions' symlink manifests, too.
+    :param readers: how the table's readers find its files: by heads alone, its tasks have written
+        them whole, and nothing is to be completed.
     :param settled: it was applied long ago and no head names it: its lists were left out since.
         It still says *commit*, what its run did and from which epochs, and can never be written
         by anybody else.
@@ -147,6 +149,7 @@ class Decision:
     symlinks: Annotated[bool, LEFT_OUT] = False
     schema_version: Annotated[Count, LEFT_OUT] = 0
     settled: Annotated[bool, LEFT_OUT] = False
+    readers: Annotated[Readers, LEFT_OUT] = Readers.LISTING
 
     @staticmethod
     def commit(
@@ -180,6 +183,11 @@ class Decision:
         return self.verdict is Verdict.COMMIT
 
     @property
+    def is_whole(self) -> bool:
+        """Whether its files are, so that nothing is to be completed."""
+        return self.readers is Readers.HEADS
+
+    @property
     def files(self) -> tuple[PendingFile, ...]:
         return tuple(file for p in self.partitions for file in p.files)
 
@@ -201,7 +209,9 @@ class Decision:
             said = _Said(self.job, self.write_id, self.verdict)
             return encode("decision", self.write_id, said)
         compact = replace(self, partitions=()) if self.parts else self
-        return encode("decision", self.write_id, compact)
+        by_heads = self.readers is Readers.HEADS
+        format = BY_HEADS_FORMAT if by_heads else USUAL_FORMAT
+        return encode("decision", self.write_id, compact, format)
 
     @staticmethod
     def decode(body: bytes, key: str, root: TableRoot, job: str) -> Decision:

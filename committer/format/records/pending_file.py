@@ -10,12 +10,13 @@ from .marks import ENCLOSING, Count
 
 @dataclass(frozen=True)
 class PendingFile:
-    """A multipart upload whose parts are all there and which is not completed.
+    """A multipart upload whose parts are all there and which is not completed; or, in a table that
+    is read by heads, an object that its task has written whole where nobody looks for it.
 
     :param key: whole key in the bucket.
     :param partition: Hive-escaped partition path, or :data:`.layout.UNPARTITIONED`.
-    :param upload_id: the store's id of the upload.
-    :param etags: ETags of parts 1…n, without quotes.
+    :param upload_id: the store's id of the upload; ``""`` of an object.
+    :param etags: ETags of parts 1…n, without quotes; that of the object, as its writer was told.
     :param size: bytes of the finished object.
     :param rows: rows in the file.
     :param checksum: ``sha256:<hex>`` of the finished object's bytes.
@@ -28,6 +29,11 @@ class PendingFile:
     size: Count
     rows: Count
     checksum: str
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is to be completed."""
+        return not self.upload_id
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import pyarrow as pa
 
-from ..job_spec import Coordination
+from ..job_spec import Coordination, Readers
 from ..schema.compatibility import from_json, to_json
-from .codec import decode, encode
+from .codec import BY_HEADS_FORMAT, USUAL_FORMAT, decode, encode
 from .head import JobId
 from .marks import LEFT_OUT, Converted, Count, Named
 from .store_facts import StoreFacts
@@ -45,6 +45,9 @@ class TableRecord:
     :param schema_version: how many times the columns have changed.
     :param overwritten: the ``schema_version`` at which columns last took the place of others: no
         file is of an earlier one. 0 if none ever did.
+    :param readers: how they find the table's files.
+    :param retention: seconds for which what a replace took the place of can be read, in a table
+        that is read by heads; ``None``: as long as is usual.
     :param evolution: the next change; it counts as soon as its job is committed, and is as if it
         were not there until then and after its abort.
     """
@@ -62,6 +65,8 @@ class TableRecord:
     schema_version: Annotated[Count, LEFT_OUT] = 0
     overwritten: Annotated[Count, LEFT_OUT] = 0
     evolution: Annotated[Evolution | None, LEFT_OUT] = None
+    readers: Annotated[Readers, LEFT_OUT] = Readers.LISTING
+    retention: Annotated[Count | None, LEFT_OUT] = None
 
     def evolved(self) -> TableRecord:
         """The record once the job of its evolution is committed."""
@@ -77,7 +82,8 @@ class TableRecord:
         )
 
     def encode(self) -> bytes:
-        return encode("table", self.write_id, self)
+        by_heads = self.readers is Readers.HEADS
+        return encode("table", self.write_id, self, BY_HEADS_FORMAT if by_heads else USUAL_FORMAT)
 
     @staticmethod
     def decode(body: bytes, key: str) -> TableRecord:

@@ -67,7 +67,7 @@ def gc(context: Context, older_than: float = KEPT_FOR, apply: bool = False) -> S
     :raises TableNotFoundError: no table here.
     """
     table = yield from read_table(context)
-    context = replace(context, facts=table.facts)
+    context = context.of(table)
     if table.coordination is Coordination.NONE:
         old = yield from find_aged(context, older_than)
         return (yield from _removed(GcReport(0, 0, 0, 0, 0, {}, {}), old, apply))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from zero_rename.committer import RecordDamagedError
-from zero_rename.committer.format.records.codec import decode, encode
+from zero_rename.committer.format.records.codec import FORMAT, decode, encode
 
 
 @dataclass(frozen=True)
@@ -63,5 +63,5 @@ def test_what_is_damaged_is_named(given: bytes, field: str, what: str) -> None:
 
 
 def test_a_newer_format_asks_for_an_upgrade() -> None:
-    error = refused(body(format=3, text=7))
+    error = refused(body(format=FORMAT + 1, text=7))
     assert (error.field, "Upgrade" in str(error)) == ("format", True)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from support.protocol import DAY1, DAY2, ROOT, SCHEMA, World
 from zero_rename.committer import Mode, RecordDamagedError, SuccessMarker
 from zero_rename.committer.format.job_spec import Coordination
+from zero_rename.committer.format.records.codec import FORMAT
 from zero_rename.committer.format.records.decision import Decision, DecisionPart, split_into_parts
 from zero_rename.committer.format.records.head import PartitionHead, Slot
 from zero_rename.committer.format.records.manifest import Manifest
@@ -160,7 +161,7 @@ class TestParser:
         parse, body = SAMPLES[name]
         if name == "_SUCCESS":
             pytest.skip("Hadoop's format has its version in its name")
-        newer = json.loads(body) | {"format": 3}
+        newer = json.loads(body) | {"format": FORMAT + 1}
         with pytest.raises(RecordDamagedError, match="Upgrade") as caught:
             parse(json.dumps(newer).encode())
         assert caught.value.field == "format"
