@@ -19,7 +19,7 @@ from ..errors import (
     StoreUnreachableError,
     TableMismatchError,
 )
-from ..format.job_spec import Coordination, JobSpec, Mode, Readers, SchemaMode
+from ..format.job_spec import Coordination, JobSpec, Readers, SchemaMode
 from ..format.layout import TableRoot
 from ..format.records.head import HeadState
 from ..format.records.table_record import TableRecord

@@ -28,6 +28,7 @@ def given(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         mode="overwrite",
         on_conflict="last_wins",
         distribute="partition",
+        readers="heads",
         zero_rename_conn_id="zr",
     )
     context: Any = task_context(task, try_number=2, map_index=3)
@@ -50,6 +51,7 @@ def test_they_mean_the_same(given: dict[str, str], tables: Tables) -> None:
     assert options.mode(overwrite=True) == "replace"
     assert options.on_conflict == "last_wins"
     assert options.distribute == "partition"
+    assert options.readers == "heads"
     assert options.replace_partitions == ("day=1", "day=a;b,c")
     owner = options.owner("app")
     assert TaskRun("flights", "scheduled__2013-02-02", "load", 3, 2, 1).owns(owner)

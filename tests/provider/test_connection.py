@@ -33,6 +33,7 @@ def test_all_fields_of_the_form_are_read() -> None:
         "committer": "zero_rename",
         "on_conflict": "last_wins",
         "success_markers": "table",
+        "readers": "heads",
         "s3a_options": '{"storage_class": "glacier_ir"}',
         "catalog": "glue://lake",
         "purge_older_than_hours": "48",

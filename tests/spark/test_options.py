@@ -15,6 +15,7 @@ from zero_rename.committer.format.job_spec import (
     Mode,
     OnConflict,
     OnRepeat,
+    Readers,
     SchemaMode,
     SuccessMarkers,
 )
@@ -81,6 +82,7 @@ def test_every_option_is_read():
         "maxDuration": "90min",
         "freezeWorkers": "false",
         "coordination": "none",
+        "readers": "heads",
         "expectedMode": "fail_if_exists",
         "dag": "d",
         "run": "r",
@@ -119,6 +121,7 @@ def test_every_option_is_read():
         max_duration=5400.0,
         freeze_workers=False,
         coordination=Coordination.NONE,
+        readers=Readers.HEADS,
         expected_mode=Mode.FAIL_IF_EXISTS,
         dag="d",
         run="r",
