@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from .attempt import attempt_writer
 from .commit.commit import abort_job, commit_job
 from .commit.index.write_index import write_index_now
 from .commit.interrupted import alone
@@ -58,7 +59,7 @@ from .upkeep.resolution import Resolution, ResolutionPlan, plan_resolution, plan
 from .upkeep.store_problems import renew_facts
 from .upkeep.symlink_keeping import SymlinksReport, drop_symlinks, keep_symlinks
 from .upkeep.verify import Finding, verify_current
-from .write_job import WriteJob, attempt_writer, open_checked, this_process
+from .write_job import WriteJob, open_checked, this_process
 
 
 class Table(ReadableTable):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from types import TracebackType
@@ -13,12 +13,12 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
+from .attempt import task_writer
 from .commit.commit import abort_job, commit_job
 from .commit.failures import failures_told
 from .commit.interrupted import JobInterrupted, alone, fate
 from .commit.open import checked, open_job, settle_aborted
 from .commit.state.context import Context
-from .commit.state.decide import refuse_late
 from .commit.state.heartbeat import Beats, OpenHeartbeat
 from .commit.state.job_state import Committed, JobState, OpenedJob
 from .commit.state.rights import missing_rights
@@ -31,16 +31,14 @@ from .errors import (
     UnfinishedCommitError,
     ZeroRenameError,
 )
-from .format.job_spec import JobSpec, Owner, Readers
+from .format.job_spec import JobSpec, Owner
 from .format.parquet.task_writer import TaskWriter
 from .format.read_base import ReadBase
 from .format.records.pending_file import TaskResult
 from .periodic import repeating
 from .sigterm import JobTerminated, Termination
 from .store.driver import BotoDriver, Driver
-from .store.requests import Delete, ObjectSettings
-from .store.upload_stream import DelayedOutputStream
-from .store.whole_stream import WholeOutputStream
+from .store.requests import Delete
 
 logger = logging.getLogger("zero_rename.committer.write_job")
 #: Seconds between heartbeats.
@@ -323,47 +321,6 @@ def log_retries(log: logging.Logger, done: Committed) -> None:
             done.job,
             done.retries,
         )
-
-
-def task_writer(
-    driver: BotoDriver,
-    opened: OpenedJob,
-    task: int,
-    attempt: int,
-    at_end: Callable[[], object] | None = None,
-) -> TaskWriter:
-    """The writer of one task attempt of an open job; ``at_end`` as :class:`TaskWriter` takes it."""
-    spec = opened.spec
-    by_heads = opened.readers is Readers.HEADS
-    kind = WholeOutputStream if by_heads else DelayedOutputStream
-
-    def stream(key: str, settings: ObjectSettings) -> DelayedOutputStream:
-        return kind(driver, key, settings, part_bytes=spec.files.part_bytes)
-
-    return TaskWriter(
-        opened.root,
-        opened.job,
-        task,
-        attempt,
-        opened.schema,
-        opened.partition_by,
-        spec.files,
-        stream,
-        spec.allowed_partitions,
-        absent=frozenset(opened.schema.names).difference(spec.schema.names),
-        # What an attempt writes late lies at keys of its own, which nobody reads.
-        at_end=None if by_heads else at_end,
-        by_heads=by_heads,
-    )
-
-
-def attempt_writer(driver: BotoDriver, opened: OpenedJob, task: int, attempt: int) -> TaskWriter:
-    """As :func:`task_writer`, of an attempt that the job may not wait for."""
-
-    def check() -> None:
-        driver.run(refuse_late(opened.root, opened.job, task))
-
-    return task_writer(driver, opened, task, attempt, None if opened.awaited else check)
 
 
 def this_process() -> Owner:

@@ -1,4 +1,4 @@
-"""What a first job finds on disk, and whether its own files may lie beside it."""
+"""Files that a first job finds on disk, and whether its own may lie beside them."""
 
 from __future__ import annotations
 
@@ -95,8 +95,7 @@ def refuse_older(root: TableRoot, directory: Directory) -> None:
             root,
             f"{item.key}, and readers=heads was asked for: who lists would see that file for ever, "
             "and nothing of the table",
-            "Write to another root: zero-rename copy makes a table with readers=heads of one whose "
-            "readers list. Or leave readers out.",
+            "Write to another root, or leave readers out: readers of this one then list.",
         )
 
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from support.protocol import ROOT
 from support.virtual_time import CONNECTIONS, TickingDriver, TickingWorld
+from zero_rename.committer.attempt import attempt_writer
 from zero_rename.committer.commit.commit import commit_job
 from zero_rename.committer.format.job_spec import Mode
 from zero_rename.committer.store.requests import CompleteUpload, DeleteMany, Get, ListUploads
-from zero_rename.committer.write_job import attempt_writer
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.int32())])
 #: Tasks that write at once.

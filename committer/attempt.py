@@ -1,16 +1,33 @@
-"""An output stream whose close leaves a whole object, at a key that nobody looks for yet.
+"""Writer of a task attempt of an open job, and the streams that it writes by.
 
-Who wants the bytes to be seen says so elsewhere: a table that is read by heads. One request writes
-a file below the size of a part; a larger one is an upload, completed here. No two attempts share a
-key, so that a request which arrives late writes what is there already, or what nobody reads.
+In a table that is read by heads a file is written whole, where nobody looks for it. No two attempts
+share a key, so that a request which arrives late writes what is there already, or what nobody
+reads.
 """
 
 from __future__ import annotations
 
-from ..errors import StreamError, ZeroRenameError
-from .backoff import Backoff
-from .requests import CompleteUpload, Delete, Done, Found, Head, PutFile, Refused, Step
-from .upload_stream import DelayedOutputStream
+from collections.abc import Callable
+
+from .commit.state.decide import refuse_late
+from .commit.state.job_state import OpenedJob
+from .errors import StreamError, ZeroRenameError
+from .format.job_spec import Readers
+from .format.parquet.task_writer import TaskWriter
+from .store.backoff import Backoff
+from .store.driver import Driver
+from .store.requests import (
+    CompleteUpload,
+    Delete,
+    Done,
+    Found,
+    Head,
+    ObjectSettings,
+    PutFile,
+    Refused,
+    Step,
+)
+from .store.upload_stream import DelayedOutputStream
 
 #: As patient as a request that the driver repeats.
 _COMPLETE = Backoff(tries=16, first=0.5, cap=8.0)
@@ -68,3 +85,44 @@ class WholeOutputStream(DelayedOutputStream):
         if isinstance(answer, Done):
             return left
         return StreamError(f"The object {self.key} may be left, unseen.", key=self.key)
+
+
+def task_writer(
+    driver: Driver,
+    opened: OpenedJob,
+    task: int,
+    attempt: int,
+    at_end: Callable[[], object] | None = None,
+) -> TaskWriter:
+    """The writer of one task attempt of an open job; ``at_end`` as :class:`TaskWriter` takes it."""
+    spec = opened.spec
+    by_heads = opened.readers is Readers.HEADS
+    kind = WholeOutputStream if by_heads else DelayedOutputStream
+
+    def stream(key: str, settings: ObjectSettings) -> DelayedOutputStream:
+        return kind(driver, key, settings, part_bytes=spec.files.part_bytes)
+
+    return TaskWriter(
+        opened.root,
+        opened.job,
+        task,
+        attempt,
+        opened.schema,
+        opened.partition_by,
+        spec.files,
+        stream,
+        spec.allowed_partitions,
+        absent=frozenset(opened.schema.names).difference(spec.schema.names),
+        # What an attempt writes late lies at keys of its own, which nobody reads.
+        at_end=None if by_heads else at_end,
+        by_heads=by_heads,
+    )
+
+
+def attempt_writer(driver: Driver, opened: OpenedJob, task: int, attempt: int) -> TaskWriter:
+    """As :func:`task_writer`, of an attempt that the job may not wait for."""
+
+    def check() -> None:
+        driver.run(refuse_late(opened.root, opened.job, task))
+
+    return task_writer(driver, opened, task, attempt, None if opened.awaited else check)
