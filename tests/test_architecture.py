@@ -53,9 +53,10 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
     "committer/format": {
         "layout": set(),
         "job_spec": {"layout", "read_base"},
+        "file_checks": {"job_spec"},
         "schema": {"layout"},
         "records": {"job_spec", "layout", "schema"},
-        "parquet": {"job_spec", "layout", "schema", "records"},
+        "parquet": {"job_spec", "file_checks", "layout", "schema", "records"},
     },
     "committer/commit": {"state": set(), "index": {"state"}},
     "committer/upkeep": {"gc": set()},

@@ -16,7 +16,8 @@ from ..errors import (
     TableMismatchError,
     ZeroRenameError,
 )
-from ..format.job_spec import Coordination, JobSpec, OnRepeat, SchemaMode, check_options
+from ..format.file_checks import check_options
+from ..format.job_spec import Coordination, JobSpec, OnRepeat, SchemaMode
 from ..format.records.head import HeadState, Slot
 from ..format.records.open_record import OpenRecord
 from ..format.records.store_facts import StoreFacts, other_stores

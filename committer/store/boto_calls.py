@@ -304,24 +304,18 @@ class S3Requests:
         return _done(answer)
 
     def _put_file(self, request: store.PutFile) -> store.Done:
-        body: Any = PartBody(request.body)
-        given = _given(request.settings)
-        return _done(
-            self._client.put_object(Bucket=self.bucket, Key=request.key, Body=body, **given)
-        )
+        given = _given(request.settings) | {"Body": PartBody(request.body)}
+        return _done(self._client.put_object(Bucket=self.bucket, Key=request.key, **given))
 
     def _create_upload(self, request: store.CreateUpload) -> store.Created:
-        given = _given(request.settings)
-        answer = self._client.create_multipart_upload(Bucket=self.bucket, Key=request.key, **given)
-        return store.Created(answer["UploadId"])
+        names = {"Bucket": self.bucket, "Key": request.key}
+        made = self._client.create_multipart_upload(**names, **_given(request.settings))
+        return store.Created(made["UploadId"])
 
     def _upload_part(self, request: store.UploadPart) -> store.Done:
+        part = {"UploadId": request.upload_id, "PartNumber": request.number}
         answer = self._client.upload_part(
-            Bucket=self.bucket,
-            Key=request.key,
-            UploadId=request.upload_id,
-            PartNumber=request.number,
-            Body=PartBody(request.body),
+            Bucket=self.bucket, Key=request.key, Body=PartBody(request.body), **part
         )
         return _done(answer)
 
@@ -340,8 +334,7 @@ class S3Requests:
         return _done(answer)
 
 
-def _given(settings: store.ObjectSettings) -> Any:
-    """What a data object is created with, in boto3's words."""
+def _given(settings: store.ObjectSettings) -> dict[str, Any]:
     options = {
         "Metadata": dict(settings.metadata),
         "StorageClass": settings.storage_class,

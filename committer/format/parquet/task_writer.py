@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from ...errors import InvalidInputError, StreamClosedError
 from ...store.requests import ObjectSettings
-from ..job_spec import FileOptions, check_options
+from ..file_checks import check_options
+from ..job_spec import FileOptions
 from ..layout import JOB_METADATA, TableRoot
 from ..records.pending_file import PendingFile, TaskResult
 from ..schema.compatibility import cast, normalise

@@ -1,0 +1,85 @@
+"""Checks of how files are to be written, as far as they need no store."""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+
+from ..errors import InvalidInputError
+from .job_spec import FileOptions
+
+CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
+ENCRYPTIONS = ("SSE-S3", "SSE-KMS", "DSSE-KMS")
+_KMS_KEY = re.compile(r"arn:aws[\w-]*:kms:\S+|alias/\S+|[0-9a-zA-Z-]{1,64}")
+_MAX_METADATA = 2048  # S3's limit, bytes of names and values
+_MAX_TAGS = 10
+
+
+def check_options(options: FileOptions) -> None:
+    """Check what can be checked without the store.
+
+    :raises InvalidInputError: an unknown codec or encryption, a limit below 1, more metadata or
+        tags than S3 takes, or metadata under a name of this package.
+    """
+    codec = options.compression
+    if codec not in CODECS or not (codec == "none" or pa.Codec.is_available(codec)):
+        raise InvalidInputError(
+            f"The compression {codec!r} is not available.",
+            remedy=f"Choose one of {', '.join(CODECS)}.",
+        )
+    for name in ("rows_per_file", "bytes_per_file", "row_group_rows", "max_open_partitions"):
+        value = getattr(options, name)
+        optional = name.endswith("_per_file")
+        if (value is None and not optional) or (value is not None and value < 1):
+            raise InvalidInputError(f"{name} is {value}; it must be at least 1.")
+    _check_encryption(options)
+    _check_metadata(options)
+    _check_tags(options)
+
+
+def _check_encryption(options: FileOptions) -> None:
+    if options.encryption not in (None, *ENCRYPTIONS):
+        raise InvalidInputError(
+            f"encryption={options.encryption!r} is unknown.",
+            remedy=f"Choose one of {', '.join(ENCRYPTIONS)}.",
+        )
+    key = options.encryption_key
+    by_kms = options.encryption is not None and options.encryption.endswith("KMS")
+    if key is not None and not (by_kms and _KMS_KEY.fullmatch(key)):
+        raise InvalidInputError(
+            "encryption_key is no id, ARN or alias of a KMS key, or encryption is neither SSE-KMS "
+            "nor DSSE-KMS.",
+            remedy="Give encryption='SSE-KMS' and the key's ARN. Keys of SSE-C are not taken.",
+        )
+
+
+def _check_metadata(options: FileOptions) -> None:
+    for name, value in options.metadata.items():
+        if name.lower().startswith("zero-rename"):
+            raise InvalidInputError(
+                f"The metadata {name!r} is this package's own.", remedy="Choose another name."
+            )
+        if not (name and _is_plain(name) and _is_plain(value)):
+            raise InvalidInputError(
+                f"The metadata {name!r} is not printable ASCII, which S3's headers need.",
+                remedy="Encode it, for example in base64 or percent signs.",
+            )
+    if sum(len(n) + len(v) for n, v in options.metadata.items()) > _MAX_METADATA - 64:
+        raise InvalidInputError(f"More than S3's {_MAX_METADATA} bytes of metadata per object.")
+
+
+def _check_tags(options: FileOptions) -> None:
+    if len(options.tags) > _MAX_TAGS:
+        raise InvalidInputError(f"{len(options.tags)} tags; S3 takes {_MAX_TAGS} per object.")
+    for name, value in options.tags.items():
+        if not 1 <= len(name) <= 128 or len(value) > 256 or name.lower().startswith("aws:"):
+            raise InvalidInputError(
+                f"The tag {name[:140]!r} is not one S3 takes.",
+                remedy="Names have 1 to 128 characters and do not begin with aws:, values "
+                "at most 256.",
+            )
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable()
