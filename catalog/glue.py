@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -247,6 +246,8 @@ class GlueCatalog:
 
 def glue_client(region: str | None = None, keys: Keys | None = None) -> Any:
     """A boto3 client by the standard chain, but for what is given."""
+    import boto3  # On use: every command loads this module.
+
     signing = {} if keys is None else keys.signing
     config = Config(retries={"mode": "standard", "max_attempts": 8})
     return boto3.client("glue", region_name=region, config=config, **signing)

@@ -43,7 +43,14 @@ def loaded_by(*modules: str) -> dict[str, set[str]]:
 
 def test_a_heavy_import_would_be_seen() -> None:
     table = "zero_rename.committer.table"
-    assert loaded_by("zero_rename", table)[table] >= {"boto3", "pyarrow"}
+    assert loaded_by("zero_rename", table)[table] >= {"botocore", "pyarrow"}
+
+
+def test_the_command_line_loads_no_library_that_few_commands_need() -> None:
+    """Each command is a process of its own. pyarrow.dataset would load pandas."""
+    (loaded,) = loaded_by("zero_rename.cli").values()
+    assert loaded >= {"botocore", "pyarrow", "typer"}
+    assert not loaded & {"boto3", "s3transfer", "pandas", "duckdb", "pyspark", "sqlglot"}
 
 
 def test_the_package_imports_nothing_heavy() -> None:

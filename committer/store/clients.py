@@ -16,7 +16,6 @@ from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
-import boto3
 import botocore.session
 from botocore import UNSIGNED
 from botocore.auth import SIGV4_TIMESTAMP, S3SigV4Auth
@@ -318,6 +317,8 @@ def client_at(
     :param path_style: put the bucket into the path, not into the host's name.
     :raises StoreRefusedError: the profile, region or endpoint cannot be right.
     """
+    import boto3  # On use: most processes need no more than botocore, which loads in half the time.
+
     given: dict[str, Any] = {"s3": {"addressing_style": "path"}} if path_style else {}
     if keys == ANONYMOUS:
         given["signature_version"] = UNSIGNED

@@ -19,7 +19,6 @@ from operator import and_
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
@@ -29,7 +28,6 @@ from ..schema.types import normalise
 #: A condition as users give it: an expression, or pyarrow's and pandas' lists of comparisons.
 Filter = pc.Expression | Sequence
 
-_FORMAT = ds.ParquetFileFormat()
 #: Columns of floating point whose statistics are used: each doubles the guarantees.
 _MOST_FLOATS = 3
 _REMEDY = (
@@ -143,10 +141,12 @@ class RowFilter:
 
     def _may_hold(self, guarantees: Iterable[pc.Expression]) -> bool:
         """Whether the condition can be true where all of ``guarantees`` are."""
-        guarantee = reduce(and_, guarantees, pc.scalar(True))
-        nothing = _FORMAT.make_fragment(pa.py_buffer(b""), partition_expression=guarantee)
+        import pyarrow.dataset as ds  # On use: it loads pandas.
+
+        guarantee, kind = reduce(and_, guarantees, pc.scalar(True)), ds.ParquetFileFormat()
+        nothing = kind.make_fragment(pa.py_buffer(b""), partition_expression=guarantee)
         try:
-            dataset = ds.FileSystemDataset([nothing], self._schema, _FORMAT)
+            dataset = ds.FileSystemDataset([nothing], self._schema, kind)
             return next(iter(dataset.get_fragments(self._expression)), None) is not None
         except pa.ArrowException:
             return True  # An arithmetic error, say, that no row need have.
