@@ -17,7 +17,7 @@ import tracemalloc
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from support.protocol import ROOT, World
 from zero_rename.committer.commit.state.heads import read_head
 from zero_rename.committer.format.job_spec import Owner
 from zero_rename.committer.format.records.head import Slot
+from zero_rename.committer.format.records.pending_file import PendingFile
 from zero_rename.committer.store.scheduler import Scheduler
 from zero_rename.committer.upkeep.gc.collect import gc
 
@@ -73,6 +74,24 @@ class Cost:
     peak: int = 0
 
 
+def bounded(file: PendingFile) -> PendingFile:
+    """The file with bounds of eight columns, as a task of the flights has them: of numbers, moments
+    and texts, other ones in each file."""
+    seed = int(file.checksum[-12:], 16)
+    first = 1_767_225_600_000_000 + seed % 10**14
+    parts = [
+        f"flight_id=i{seed % 10**9},{seed % 10**9 + 1000}",
+        f"scheduled_at=z{first},{first + 86_000_000_000}",
+        f"departed_at=z{first + 60_000_000},{first + 88_000_000_000},{seed % 7}",
+        f"origin=s{'ABCDE'[seed % 5]}BQ,Y{'UVWXY'[seed % 5]}M",
+        f"destination=sABE,{'XYZ'[seed % 3]}NA",
+        f"tail=sN{seed % 1000:03}AA,N{seed % 1000:03}ZW,{seed % 11}",
+        f"delay=i-{seed % 60},{seed % 1500},{seed % 7}",
+        f"price=d{seed % 90}.50,{seed % 3000}.99",
+    ]
+    return replace(file, summary="&".join(parts))
+
+
 class GrowingTable(World):
     """A table whose jobs come an hour apart."""
 
@@ -87,7 +106,7 @@ class GrowingTable(World):
         self.driver.requests.clear()
         opened = self.open(owner=OWNER)
         results = [self.write(opened, *partitions, task=task, rows=1000) for task in range(files)]
-        self.commit(opened, *results)
+        self.commit(opened, *(replace(it, files=tuple(map(bounded, it.files))) for it in results))
         return len(self.driver.requests)
 
     def maintain(self) -> None:
@@ -230,8 +249,8 @@ _HEAD = """\
 `make growth` writes this part (`benchmarks/growth.py`): requests and bytes are counted on a store
 in memory, with the very code that boto3 carries out. Seconds are those of 32 connections whose
 answers come 30 ms late, and of CPU on the machine that wrote the page; memory is what Python's
-allocations came to at the most. What the records are is told in [protocol.md](protocol.md),
-*Records that stay small*.
+allocations came to at the most. Each file has bounds of eight columns on record. What the records
+are is told in [protocol.md](protocol.md), *Records that stay small*.
 """
 
 

@@ -308,10 +308,10 @@ class ReaderOptions:
     )
     where: str | None = option(
         values.text,
-        "The only rows to read, in Spark's SQL: `day >= '2013-01-01' and delay > 60`. Partitions "
-        "and row groups that cannot fit are not read. Refused where it is not certain which rows "
-        "Spark would select; `load()` takes any condition. A `.where()` alone filters rows and "
-        "prunes nothing.",
+        "The only rows to read, in Spark's SQL: `day >= '2013-01-01' and delay > 60`. "
+        "Partitions, files and row groups that cannot fit are not read. Refused where it is not "
+        "certain which rows Spark would select; `load()` takes any condition. A `.where()` alone "
+        "filters rows and prunes nothing.",
     )
     target_partition_bytes: int = option(
         texts.size,

@@ -1,4 +1,4 @@
-"""Partitions that rows may be wanted of, as a collection that is not written out."""
+"""Partitions that rows may be wanted of, as a collection that is not written out; and files."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Collection, Iterator, Sequence
 
 import pyarrow as pa
 
+from ..commit.snapshot import Snapshot
 from ..format.parquet.reader import partition_constants
 from ..format.parquet.row_filter import RowFilter
+from ..format.records.data_file import DataFile
 
 
 class PartitionCondition(Collection[str]):
@@ -44,3 +46,19 @@ class PartitionCondition(Collection[str]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+def wanted_files(
+    state: Snapshot, row_filter: RowFilter, named: Collection[str] | None = None
+) -> tuple[DataFile, ...]:
+    """The files of a state that rows may be wanted of, by their partitions and by the bounds that
+    are on record of their columns. No request is sent.
+
+    :param named: of no other partitions than these, as they are stored; ``None``: of any.
+    """
+    found: list[DataFile] = []
+    for name, files in state.by_partition().items():
+        constants = partition_constants(name, name, state.schema, state.partition_by)
+        if (named is None or name in named) and row_filter.may_keep(constants):
+            found += (file for file in files if row_filter.may_be_in(file, constants))
+    return tuple(found)

@@ -18,7 +18,7 @@ from ..format.parquet.reader import check_columns, read_batches
 from ..format.parquet.row_filter import Filter, RowFilter
 from ..format.records.data_file import DataFile
 from ..store.driver import Driver
-from .partition_condition import PartitionCondition
+from .partition_condition import PartitionCondition, wanted_files
 
 if TYPE_CHECKING:
     import duckdb
@@ -72,8 +72,9 @@ class TableScan:
     files or :attr:`snapshot` are asked for. From then on it stays with the state that it found,
     however often it is read.
 
-    Partitions that the filter leaves out are not looked at, files and row groups whose statistics
-    say that no row of them is wanted are not read, and of large files only the columns asked for.
+    Partitions that the filter leaves out are not looked at; files of which the table has on record
+    that no row is wanted are not opened, row groups whose statistics say so are not read, and of
+    large files only the columns asked for.
     A comparison with null is true of no row, and one with NaN of none but ``!=``, as in Arrow.
     """
 
@@ -126,12 +127,12 @@ class TableScan:
 
     @cached_property
     def files(self) -> tuple[DataFile, ...]:
-        """The files of the partitions that rows may be wanted of."""
+        """The files that rows may be wanted of, as far as the table has that on record."""
         state, named = self.snapshot, self._plan.partitions
         if named is not None:
             named = self._table.stored_names(named)
         if self._row_filter is not None:
-            named = PartitionCondition(self._row_filter, state.schema, state.partition_by, named)
+            return wanted_files(state, self._row_filter, named)
         if named is None:
             return state.files
         kept = {name for name in state.by_partition() if name in named}

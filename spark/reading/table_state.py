@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from ...committer.commit.snapshot import Snapshot
 from ...committer.errors import TableMismatchError
 from ...committer.format.schema.hive_paths import normalise_partition
+from ...committer.scan.partition_condition import wanted_files
 from ...committer.table import Table
-from .predicate import selected_partitions
+from .predicate import row_filter, selected_partitions
 from .table_reads import TableReads
 
 
@@ -30,7 +31,8 @@ class TableSelection:
 def plan_on(
     table: Table, schema: pa.Schema, by: Sequence[str], wanted: TableSelection, reads: TableReads
 ) -> Snapshot:
-    """Fix the state of the partitions that may hold rows, and note it.
+    """Fix the state of the partitions that may hold rows, and note it. Its files are those that may
+    hold rows, as far as the table has that on record.
 
     :param schema: the table's, as it was when the columns were chosen; ``by``: its partition
         columns.
@@ -52,5 +54,7 @@ def plan_on(
             remedy="Load the table anew.",
         )
     open_ended = named is None and selected is not None
+    # Of a partition whose files are all left out, rows were read nevertheless: none.
     reads.planned(snapshot.base, wanted.where if open_ended else None)
-    return snapshot
+    kept = row_filter(wanted.where, schema)
+    return snapshot if kept is None else replace(snapshot, files=wanted_files(snapshot, kept))

@@ -43,6 +43,7 @@ def _files_of_change(job: str, change: PartitionDecision) -> Iterator[DataFile]:
             rows=file.rows,
             checksum=file.checksum,
             job=job,
+            summary=file.summary,
         )
 
 

@@ -14,6 +14,7 @@ import pyarrow.types as pt
 from ...errors import StreamError
 from ...store.requests import ObjectSettings
 from ..records.pending_file import PendingFile
+from .column_bounds import summarise
 
 #: Rows of a sample, and the runs that they are taken in: a sorted column looks as it is.
 _SAMPLE, _RUNS = 20_000, 10
@@ -102,6 +103,7 @@ class FileWriter:
         self._schema = schema
         self._compression = compression
         self._writer: pq.ParquetWriter | None = None
+        self._footers: list[pq.FileMetaData] = []
 
     @property
     def size(self) -> int:
@@ -120,6 +122,7 @@ class FileWriter:
                 compression=self._compression,
                 compression_level=_LEVELS.get(self._compression),
                 use_dictionary=dictionary_columns(rows),  # pyright: ignore[reportArgumentType]
+                metadata_collector=self._footers,
                 **_LIKE_SPARK,
             )
         self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
@@ -130,9 +133,11 @@ class FileWriter:
 
         :raises StreamError: the upload failed; it is aborted by :meth:`abort`.
         """
+        summary = ""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
+            summary = summarise(self._footers.pop(), self._schema)
         written = self.size
         self._sink.drop()
         self._stream.close()
@@ -149,6 +154,7 @@ class FileWriter:
             size=upload.size,
             rows=self.rows,
             checksum=upload.checksum,
+            summary=summary,
         )
 
     def abort(self) -> Exception | None:

@@ -12,10 +12,11 @@ guarantees, its bounds and NaN, and a row group is left out if neither lets a ro
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import product
 from operator import and_
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,8 +24,10 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from ...errors import InvalidInputError
-from ..schema.types import normalise
+from ..records.data_file import DataFile
+from .column_bounds import chunk_bounds, flat_columns, has_bounds, recorded_bounds
 
+T = TypeVar("T")
 #: A condition as users give it: an expression, or pyarrow's and pandas' lists of comparisons.
 Filter = pc.Expression | Sequence
 
@@ -54,13 +57,17 @@ class RowFilter:
         """The columns that the condition asks for: of those whose names are in its text, the ones
         without which it cannot be evaluated."""
         try:
-            text = str(self._expression)
             self._schema.empty_table().filter(self._expression)
         except (pa.ArrowException, TypeError) as error:
             raise InvalidInputError(
                 f"The filter does not fit the table's columns: {error}.", remedy=_REMEDY
             ) from error
-        named = [name for name in self._schema.names if name in text]
+        try:
+            text = str(self._expression)
+        except UnicodeDecodeError:  # Arrow cuts long texts off, within a character too.
+            named = list(self._schema.names)
+        else:
+            named = [name for name in self._schema.names if name in text]
         if not self._is_evaluated_by(named):
             return tuple(self._schema.names)  # Columns by their number.
         for name in tuple(named):
@@ -111,21 +118,38 @@ class RowFilter:
             if self._may_group(file.metadata.row_group(group), columns, known)
         ]
 
+    def may_be_in(self, file: DataFile, constants: Mapping[str, pa.Scalar]) -> bool:
+        """Whether rows of a file may be wanted, by what is on record of its columns.
+
+        :param constants: the values of its partition columns.
+        """
+        found = recorded_bounds(file.summary, self._schema, self.columns)
+        choices = [
+            bounds.guarantees(self._schema.field(name), file.rows)
+            for name, bounds in self._few_floats(found)
+        ]
+        known = [_is(name, value) for name, value in constants.items()]
+        return not choices or any(self._may_hold((*known, *one)) for one in product(*choices))
+
+    def _few_floats(self, found: Mapping[str, T]) -> Iterator[tuple[str, T]]:
+        """What was found of columns, without that of floating points beyond the first few."""
+        floats = 0
+        for name, what in found.items():
+            is_floating = pt.is_floating(self._schema.field(name).type)
+            floats += is_floating
+            if not is_floating or floats <= _MOST_FLOATS:
+                yield name, what
+
     def _with_statistics(self, file: pq.ParquetFile) -> list[tuple[int, pa.DataType, pa.Field]]:
         """Index, stored type and field of each column whose statistics say something."""
-        found = []
-        floats = 0
-        for index in range(len(file.schema)):
-            stored = file.schema.column(index)
-            if stored.path not in self.columns or stored.physical_type == "INT96":
-                continue
-            field = self._schema.field(stored.path)
-            kind = file.schema_arrow.field(stored.path).type
-            if _is_ordered(kind) and (pt.is_floating(kind) or _is_comparable(kind, field.type)):
-                floats += pt.is_floating(kind)
-                if not pt.is_floating(kind) or floats <= _MOST_FLOATS:
-                    found.append((index, kind, field))
-        return found
+        found = {
+            name: (leaf, kind, self._schema.field(name))
+            for name, (leaf, kind) in flat_columns(file.schema, file.schema_arrow).items()
+            if name in self.columns
+            and file.schema.column(leaf).physical_type != "INT96"
+            and has_bounds(kind, self._schema.field(name).type)
+        }
+        return [column for _, column in self._few_floats(found)]
 
     def _may_group(
         self,
@@ -134,7 +158,9 @@ class RowFilter:
         known: Sequence[pc.Expression],
     ) -> bool:
         choices = [
-            _guarantees(group.column(index).statistics, group.num_rows, kind, field)
+            chunk_bounds(group.column(index).statistics, kind, field.type).guarantees(
+                field, group.num_rows
+            )
             for index, kind, field in columns
         ]
         return any(self._may_hold((*known, *chosen)) for chosen in product(*choices))
@@ -166,60 +192,3 @@ def _expression(condition: Filter) -> pc.Expression:
 def _is(name: str, value: pa.Scalar) -> pc.Expression:
     field = pc.field(name)
     return field == value if value.is_valid else field.is_null()
-
-
-def _is_ordered(kind: pa.DataType) -> bool:
-    """Whether bounds of a stored type are in Arrow's order."""
-    return (
-        pt.is_integer(kind)
-        or pt.is_floating(kind)
-        or pt.is_decimal(kind)
-        or pt.is_date32(kind)
-        or pt.is_timestamp(kind)
-        or pt.is_string(kind)
-    )
-
-
-def _is_comparable(stored: pa.DataType, kind: pa.DataType) -> bool:
-    """Whether bounds of a stored type can be taken for bounds of the table's column."""
-    same = normalise(pa.schema([("x", stored)])).field(0).type
-    return (
-        same == kind
-        or (pt.is_integer(stored) and pt.is_integer(kind))
-        or (pt.is_decimal(stored) and pt.is_decimal(kind))
-    )
-
-
-def _guarantees(
-    statistics: pq.Statistics | None, rows: int, kind: pa.DataType, field: pa.Field
-) -> list[pc.Expression]:
-    """What is true of each of a row group's values in one column: one of these."""
-    column, anything = pc.field(field.name), [pc.scalar(True)]
-    if statistics is None or (statistics.has_null_count and statistics.null_count == rows):
-        return anything if statistics is None else [column.is_null()]
-    bounds = _bounds(statistics, kind, field)
-    if bounds is None:
-        return anything
-    no_nulls = statistics.has_null_count and not statistics.null_count
-    within = [column >= bounds[0], column <= bounds[1]]
-    if not no_nulls:
-        within = [bound | column.is_null() for bound in within]
-    if not pt.is_floating(field.type):
-        return [within[0] & within[1]]
-    return [within[0] & within[1], column == pa.scalar(float("nan"), field.type)]
-
-
-def _bounds(
-    statistics: pq.Statistics, kind: pa.DataType, field: pa.Field
-) -> tuple[pa.Scalar, pa.Scalar] | None:
-    if not statistics.has_min_max:
-        return None
-    try:
-        if pt.is_timestamp(kind):
-            raw = (statistics.min_raw, statistics.max_raw)
-            low, high = (pa.scalar(value, pa.int64()).cast(kind) for value in raw)
-        else:
-            low, high = pa.scalar(statistics.min, kind), pa.scalar(statistics.max, kind)
-        return low.cast(field.type), high.cast(field.type)
-    except (pa.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError):
-        return None  # Another writer left something else, or the cast would change a bound.

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Annotated
 
-from .marks import ENCLOSING, AtLeast, Count
+from .marks import ENCLOSING, LEFT_OUT, AtLeast, Count
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,8 @@ class DataFile:
     :param rows: rows; -1 for a foreign file that the table adopted, since nobody counted.
     :param checksum: ``sha256:<hex>`` of the object's bytes; empty for a foreign file.
     :param job: the job that wrote it; empty for a foreign file.
+    :param summary: bounds of its first columns, as :mod:`.column_bounds` writes them; empty where
+        nothing is known.
     """
 
     key: str
@@ -27,6 +29,7 @@ class DataFile:
     rows: Annotated[int, AtLeast(-1)]
     checksum: str
     job: str
+    summary: Annotated[str, LEFT_OUT] = ""
 
     @property
     def is_foreign(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from .marks import ENCLOSING, Count
+from .marks import ENCLOSING, LEFT_OUT, Count
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class PendingFile:
     :param size: bytes of the finished object.
     :param rows: rows in the file.
     :param checksum: ``sha256:<hex>`` of the finished object's bytes.
+    :param summary: bounds of its first columns, as :mod:`.column_bounds` writes them.
     """
 
     key: str
@@ -29,6 +30,7 @@ class PendingFile:
     size: Count
     rows: Count
     checksum: str
+    summary: Annotated[str, LEFT_OUT] = ""
 
     @property
     def is_whole(self) -> bool:

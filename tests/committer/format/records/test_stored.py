@@ -7,6 +7,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +232,18 @@ class TestRecord:
             written = gzip.decompress(written)
             stored["format"] = 2
         assert without_additions(json.loads(written), stored) == stored
+
+
+def test_bounds_of_columns_are_kept_and_passed_over_by_who_does_not_know_them() -> None:
+    """No new format: a former version reads such records, and says nothing of the bounds."""
+    file = replace(pending(DAY1, 0), summary="id=i0,999&origin=sJFK,SFO,2")
+    bounded = replace(DECISION, partitions=(PartitionDecision(DAY1, 0, False, (file,)),))
+    (read,) = decision(bounded.encode()).files
+    assert read == file
+    members = json.loads(bounded.encode())
+    assert members["format"] == 1
+    assert members["partitions"][0]["files"][0].pop("summary") == file.summary
+    assert decision(json.dumps(members).encode()).files == (pending(DAY1, 0),)
 
 
 def test_a_marker_is_read_to_this_object() -> None:

@@ -1,0 +1,265 @@
+"""Bounds of columns: of a row group, as its statistics tell them; and of a file, as a text on
+record, so that readers leave files out without opening them.
+
+The text has a column between ampersands: its name, ``=``, a letter for its kind, and the smallest
+value, the greatest and the number of nulls between commas: ``id=i0,999&origin=sJFK,SFO,2``. Zero
+nulls are left out. Before the columns stand, where the rows are sorted, the names of those that
+they are sorted by: ``id,at&id=i0,999``. A record holds one for each file, so it is to be short:
+eight columns at most, and of texts 32 characters, of which the greatest is rounded up.
+
+What is on record is true of the file as it was written, and the table's columns may be others by
+now. Bounds count only where they are of the column's kind and exactly values of its type; a text
+that cannot be read says nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+from ..schema.types import normalise
+
+#: Columns of a file whose bounds are on record: the first that have an order.
+MOST_COLUMNS = 8
+_LONGEST = 32
+_ESCAPED = {ord(sign): f"%{ord(sign):02X}" for sign in '%&,="\\' + "".join(map(chr, range(32)))}
+#: The letter of bounds that are not known.
+_NONE = "n"
+
+
+@dataclass(frozen=True)
+class ColumnBounds:
+    """What is known of the values that rows have in one column.
+
+    :param low: no value is smaller, NaN aside; ``None``: nothing is known.
+    :param high: no value is greater; known where ``low`` is.
+    :param nulls: how many are null; ``None``: nobody counted.
+    """
+
+    low: pa.Scalar | None
+    high: pa.Scalar | None
+    nulls: int | None
+
+    def guarantees(self, field: pa.Field, rows: int) -> list[pc.Expression]:
+        """What is true of each value of a column of so many rows: one of these."""
+        column = pc.field(field.name)
+        if self.nulls == rows:
+            return [column.is_null()]
+        if self.low is None or self.high is None:
+            return [pc.scalar(True)]
+        within = [column >= self.low, column <= self.high]
+        if self.nulls != 0:
+            within = [bound | column.is_null() for bound in within]
+        bounded = within[0] & within[1]
+        if not pt.is_floating(field.type):
+            return [bounded]
+        return [bounded, column == pa.scalar(float("nan"), field.type)]
+
+
+NOTHING_KNOWN = ColumnBounds(None, None, None)
+
+
+def has_bounds(stored: pa.DataType, kind: pa.DataType) -> bool:
+    """Whether statistics of a stored type are in Arrow's order, and are bounds of a column of the
+    table's type ``kind``."""
+    if _letter(stored) == _NONE:
+        return False
+    same = normalise(pa.schema([("x", stored)])).field(0).type
+    return (
+        same == kind
+        or pt.is_floating(stored)
+        or (pt.is_integer(stored) and pt.is_integer(kind))
+        or (pt.is_decimal(stored) and pt.is_decimal(kind))
+    )
+
+
+def chunk_bounds(
+    statistics: pq.Statistics | None, stored: pa.DataType, kind: pa.DataType
+) -> ColumnBounds:
+    """The bounds of a row group's values in one column, in the table's type ``kind``."""
+    if statistics is None:
+        return NOTHING_KNOWN
+    nulls = statistics.null_count if statistics.has_null_count else None
+    low = high = None
+    if statistics.has_min_max:
+        try:
+            if pt.is_timestamp(stored):
+                raw = (statistics.min_raw, statistics.max_raw)
+                low, high = (pa.scalar(value, pa.int64()).cast(stored) for value in raw)
+            else:
+                low, high = pa.scalar(statistics.min, stored), pa.scalar(statistics.max, stored)
+            low, high = low.cast(kind), high.cast(kind)
+        except (pa.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError):
+            low = high = None  # Another writer left something else, or it would become another.
+    return ColumnBounds(low, high, nulls)
+
+
+# On record
+
+
+def summarise(metadata: pq.FileMetaData, schema: pa.Schema, sorted_by: Sequence[str] = ()) -> str:
+    """The text of a file's columns.
+
+    :param schema: the file's, in a table's types.
+    :param sorted_by: columns that its rows are sorted by: their bounds come first.
+    """
+    parts = [",".join(map(_escaped, sorted_by))] if sorted_by else []
+    found = flat_columns(metadata.schema, schema)
+    names = [*sorted_by, *(name for name in found if name not in sorted_by)]
+    for name in [name for name in names if name in found][:MOST_COLUMNS]:
+        text = _column_text(metadata, *found[name])
+        if text:
+            parts.append(f"{_escaped(name)}={text}")
+    return "&".join(parts)
+
+
+def flat_columns(file: pq.ParquetSchema, schema: pa.Schema) -> dict[str, tuple[int, pa.DataType]]:
+    """The columns that have an order, each with its number among the file's leaves, and its type.
+    Their paths do not tell: a column ``a.b`` has that of ``b`` in ``a``.
+
+    :param schema: of the file, in Arrow's types.
+    """
+    found, leaf = {}, 0
+    for field in schema:
+        is_there = leaf < len(file) and file.column(leaf).path == field.name
+        if is_there and _letter(field.type) != _NONE:
+            found[field.name] = (leaf, field.type)
+        leaf += _leaves(field.type)
+    return found
+
+
+def _leaves(kind: pa.DataType) -> int:
+    inner = [kind.field(number).type for number in range(kind.num_fields)]
+    return sum(map(_leaves, inner)) if inner else 1
+
+
+def _column_text(metadata: pq.FileMetaData, leaf: int, kind: pa.DataType) -> str:
+    """A column's bounds and nulls over all row groups; empty where nothing is known."""
+    low = high = None
+    nulls, known = 0, True
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        it = chunk_bounds(group.column(leaf).statistics, kind, kind)
+        if it.nulls is None:
+            return ""
+        nulls += it.nulls
+        if it.low is None or it.high is None:
+            known = known and it.nulls == group.num_rows
+            continue
+        least, most = _plain(it.low), _plain(it.high)
+        low = least if low is None else min(low, least)
+        high = most if high is None else max(high, most)
+    if isinstance(low, str) and isinstance(high, str):
+        low, high = low[:_LONGEST], _rounded_up(high)
+    if not known or low is None or high is None:
+        return f"{_NONE}{nulls}" if nulls else ""
+    values = [_text(low), _text(high), *([str(nulls)] if nulls else [])]
+    return _letter(kind) + ",".join(values)
+
+
+def _rounded_up(text: str) -> str | None:
+    """A short text that is not smaller; ``None`` where there is none."""
+    if len(text) <= _LONGEST:
+        return text
+    for end in range(_LONGEST, 0, -1):
+        after = ord(text[end - 1]) + 1
+        if after <= sys.maxunicode:  # The surrogates, which no text has, are stepped over.
+            return text[: end - 1] + chr(0xE000 if after == 0xD800 else after)
+    return None
+
+
+def _escaped(text: str) -> str:
+    return text.translate(_ESCAPED)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return _escaped(value)
+    return format(value, "f") if isinstance(value, Decimal) else repr(value)
+
+
+def sort_order(summary: str) -> tuple[str, ...]:
+    """The columns that a file's rows are sorted by, as its record tells."""
+    first = summary.split("&", 1)[0]
+    return () if "=" in first or not first else tuple(map(unquote, first.split(",")))
+
+
+def recorded_bounds(summary: str, schema: pa.Schema, names: Collection[str]) -> dict[str, Any]:
+    """The bounds that are on record of some of a file's columns, in the table's types.
+
+    :param schema: the table's.
+    :returns: a :class:`ColumnBounds` by name.
+    """
+    found = {}
+    for part in summary.split("&"):
+        name, _, rest = part.partition("=")
+        name = unquote(name)
+        if rest and name in names:
+            try:
+                found[name] = _read(rest[0], rest[1:].split(","), schema.field(name).type)
+            except (pa.ArrowException, ValueError, OverflowError, ArithmeticError):
+                continue  # Of a type that the column had before; nothing is known.
+    return found
+
+
+def _read(letter: str, values: Sequence[str], kind: pa.DataType) -> ColumnBounds:
+    if letter == _NONE:
+        return ColumnBounds(None, None, int(values[0]))
+    low, high, nulls = values if len(values) > 2 else (*values, "0")
+    if letter != _letter(kind):
+        return ColumnBounds(None, None, int(nulls))
+    return ColumnBounds(_scalar(low, kind), _scalar(high, kind), int(nulls))
+
+
+# Kinds of values
+
+
+def _letter(kind: pa.DataType) -> str:
+    """One letter for types whose values are compared alike."""
+    letters = {
+        "i": pt.is_integer(kind),
+        "f": pt.is_floating(kind),
+        "d": pt.is_decimal(kind),
+        "y": pt.is_date32(kind),
+        "t": pt.is_timestamp(kind) and kind.tz is None,
+        "z": pt.is_timestamp(kind) and kind.tz is not None,
+        "s": pt.is_string(kind),
+    }
+    return next((letter for letter, holds in letters.items() if holds), _NONE)
+
+
+def _plain(value: pa.Scalar) -> Any:
+    """A value as Python compares it: days and moments as numbers, which no calendar bounds."""
+    if pt.is_date32(value.type):
+        return value.cast(pa.int32()).as_py()
+    return (value.cast(pa.int64()) if pt.is_timestamp(value.type) else value).as_py()
+
+
+def _scalar(text: str, kind: pa.DataType) -> pa.Scalar:
+    """The value of a text, exactly.
+
+    :raises ValueError: it is none of this type.
+    """
+    if pt.is_string(kind):
+        return pa.scalar(unquote(text), kind)
+    if pt.is_date32(kind):
+        return pa.scalar(int(text), pa.int32()).cast(kind)
+    if pt.is_timestamp(kind):
+        return pa.scalar(int(text), pa.int64()).cast(kind)
+    if pt.is_decimal(kind):
+        return pa.scalar(Decimal(text), kind)
+    if pt.is_integer(kind):
+        return pa.scalar(int(text), kind)
+    value = pa.scalar(float(text), kind)
+    if value.as_py() != float(text):
+        raise ValueError(f"{text} is not exactly a {kind}")
+    return value
