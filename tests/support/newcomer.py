@@ -13,7 +13,7 @@ import shlex
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,10 +103,13 @@ class Newcomer:
         )
         pip.chmod(0o700)
 
-    def follow(self, page: Path, bucket: str, looks: Mapping[str, int] | None = None) -> None:
+    def follow(
+        self, page: Path, bucket: str, looks: Mapping[str, Callable[[], bool]] | None = None
+    ) -> None:
         """Type all of a page; ``s3://bucket/`` is a bucket of ours.
 
-        :param looks: commands that are typed until their output has so many lines of success.
+        :param looks: commands that a reader types until they tell of one success; typed once, when
+            that is to be seen: each would take half of the machine from what is waited for.
         """
         session: list[Block] = []
         for block in [*blocks(page), Block("", "", "")]:
@@ -127,13 +130,11 @@ class Newcomer:
                 else:
                     self.type(command)
 
-    def _look(self, command: str, successes: int) -> None:
-        def seen() -> bool:
-            lines = self.type(command).splitlines()
-            assert not [line for line in lines if "failed" in line], lines
-            return sum("success" in line for line in lines) == successes
-
-        until(f"{successes} times success in {command}", seen)
+    def _look(self, command: str, is_over: Callable[[], bool]) -> None:
+        until(f"an end that {command} tells", is_over)
+        lines = self.type(command).splitlines()
+        assert not [line for line in lines if "failed" in line], lines
+        assert sum("success" in line for line in lines) == 1
 
     def _converse(self, session: list[Block]) -> None:
         """Run blocks of Python as one session: what each prints stands in the prose after it."""
@@ -232,6 +233,8 @@ def airflow_variables(port: int) -> dict[str, str]:
         "AIRFLOW__API__PORT": str(port),
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
         "AIRFLOW__CORE__PARALLELISM": "2",
+        # Nobody changes a DAG's file: a dozen of them would be read again every half minute.
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
         # The API's first answer takes half a minute on a busy machine.
         "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "300",
         "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port()),
