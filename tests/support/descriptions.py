@@ -1,7 +1,7 @@
 """What botocore finds out anew for each session and client, found out once a process.
 
-Its descriptions of services, which services there are, and which of its handlers take keywords
-never change; together they are most of the time that a client takes.
+Its descriptions of services, which services there are, which of its handlers take keywords, and
+what its events are called never change; together they are most of the time that a client takes.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ def read_once() -> None:
     JSONFileLoader.load_file = lambda self, file_path: read(file_path)
     Loader.list_available_services = lambda self, type_name: listed(type_name)
     hooks.accepts_kwargs = _accepts_keywords
+    aliaser: Any = hooks.EventAliaser
+    called = cache(aliaser(None)._alias_event_name)
+    aliaser._alias_event_name = lambda self, event_name: called(event_name)
 
 
 def _accepts_keywords(handler: Any) -> bool:
