@@ -17,11 +17,12 @@ from typing import Any
 import psutil
 
 from bench.hosts import HostProcesses
-from bench.measure import Bench, Table
+from bench.measure import Bench
 from bench.peers import BY_NAME, PEERS, Peer
 from bench.plots import draw
 from bench.profiles import profile
 from bench.report import markdown, missed, ratios
+from bench.results import Table
 from bench.store import DelayedStore, delayed
 from bench.workloads import OURS, WORKLOADS, Workload, slug
 from docs.extensions.tables import between

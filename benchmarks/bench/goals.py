@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from bench.measure import Run, Table
+from bench.results import Run, Table
 from bench.workloads import LOCAL, OURS
 
 

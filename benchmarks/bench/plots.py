@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.goals import seconds
-from bench.measure import Table
+from bench.results import Table
 from bench.workloads import slug
 
 
@@ -18,7 +18,9 @@ def draw(tables: Sequence[Table], folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     for old in folder.glob("*.svg"):
         old.unlink()
-    style = CleanStyle(background="white", plot_background="white", value_font_size=11)
+    style = CleanStyle(
+        background="white", plot_background="white", opacity=1, opacity_hover=1, value_font_size=11
+    )
     for table in tables:
         measured = [row for row in table.rows if row.counted]
         if table.workload.verb == "cold" or len(measured) < 2:
@@ -26,6 +28,9 @@ def draw(tables: Sequence[Table], folder: Path) -> None:
         chart = pygal.HorizontalBar(
             style=style,
             js=(),
+            no_prefix=True,  # Ids by chance would make each picture another one.
+            show_x_guides=False,
+            show_y_guides=False,
             title=f"{table.workload.title}: seconds",
             height=90 + 26 * len(measured),
             width=760,
@@ -39,7 +44,7 @@ def draw(tables: Sequence[Table], folder: Path) -> None:
         chart.add(
             "",
             [
-                {"value": row.median(seconds), "color": "#2a6f97" if own else "#adb5bd"}
+                {"value": row.median(seconds), "color": "#5fa8d3" if own else "#adb5bd"}
                 for row, own in zip(slowest_first, ours, strict=True)
             ],
         )

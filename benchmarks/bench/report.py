@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from bench.goals import GOALS, Goal, cpu, seconds
-from bench.measure import Row, Run, Table
 from bench.peers import PEERS
+from bench.results import Row, Run, Table
 from bench.workloads import slug
 
 

@@ -14,11 +14,12 @@ from torture.servers import of_moto
 from bench import hosts as hosts_module
 from bench.goals import GOALS, seconds
 from bench.hosts import HostProcesses
-from bench.measure import Bench, Row, Run, Table
+from bench.measure import Bench
 from bench.peers import BY_NAME, PEERS
 from bench.processes import _Used, cpu_between
 from bench.profiles import digest
 from bench.report import markdown, missed, ratios
+from bench.results import Row, Run, Table
 from bench.store import behind_proxy, price
 from bench.workloads import LOCAL, OURS, WORKLOADS, Workload
 from docs.extensions.tables import between
