@@ -6,21 +6,23 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from bench.workloads import Workload
 
 
-def append(side: Any, workload: Workload, url: str, mode: str = "append") -> None:
-    from zero_rename import Table
+def write(**given: Any) -> Callable[[Any, Workload, str], None]:
+    """One job, with arguments of :meth:`zero_rename.Table.job`."""
 
-    rows = side.rows(workload)
-    with Table(url).job(rows.schema, mode=mode, partition_by=side.by(workload)) as job:
-        job.write(rows)
+    def act(side: Any, workload: Workload, url: str) -> None:
+        from zero_rename import Table
 
+        rows = side.rows(workload)
+        with Table(url).job(rows.schema, partition_by=side.by(workload), **given) as job:
+            job.write(rows)
 
-def replace(side: Any, workload: Workload, url: str) -> None:
-    append(side, workload, url, "replace")
+    return act
 
 
 def die(_: Any, workload: Workload, url: str) -> None:

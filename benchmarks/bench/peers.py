@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench import arrow_peers, own_peers, spark_peers
-from bench.workloads import LOCAL, OURS, Workload, slug
+from bench.workloads import HEADS, LOCAL, OURS, Workload, slug
 
 Act = Callable[[Any, Workload, str], "int | None"]
 
@@ -63,16 +63,32 @@ def _spark(name: str, *only: str, **verbs: Act) -> Peer:
     return Peer(name, "spark", verbs, only=only)
 
 
+_save, _prime = spark_peers.save, spark_peers.prime
 _committer, _rename = spark_peers.by_committer, spark_peers.rename
-_QUICK = (OURS, "magic", "directory", "rename v2", LOCAL, "delta-rs", "pyarrow write_dataset")
+_QUICK = (
+    OURS,
+    HEADS,
+    "magic",
+    "directory",
+    "rename v2",
+    LOCAL,
+    "delta-rs",
+    "pyarrow write_dataset",
+)
 PEERS = (
-    _spark(OURS, append=spark_peers.save, replace=spark_peers.overwrite, prime=spark_peers.prime),
-    _spark("zero-rename, format()", append=spark_peers.by_format, prime=spark_peers.prime),
+    _spark(OURS, append=_save(), replace=_save("overwrite"), prime=_prime()),
+    _spark(
+        HEADS,
+        append=_save(readers="heads"),
+        replace=_save("overwrite", readers="heads"),
+        prime=_prime(),
+    ),
+    _spark("zero-rename, format()", append=spark_peers.by_format, prime=_prime()),
     _spark(
         "zero-rename, workers not frozen",
         "64 files",
-        append=spark_peers.save_unfrozen,
-        prime=spark_peers.prime_unfrozen,
+        append=_save(freezeWorkers="false"),
+        prime=_prime(freezeWorkers="false"),
     ),
     _spark(
         "tasks that do nothing", "64 files", append=spark_peers.nothing, prime=spark_peers.nothing
@@ -91,11 +107,19 @@ PEERS = (
         "zero-rename, plain Python",
         "python",
         {
-            "append": own_peers.append,
-            "replace": own_peers.replace,
+            "append": own_peers.write(),
+            "replace": own_peers.write(mode="replace"),
             "die": own_peers.die,
             "recover": own_peers.recover,
             "abort": own_peers.abort,
+        },
+    ),
+    Peer(
+        "zero-rename, plain Python, read by heads",
+        "python",
+        {
+            "append": own_peers.write(readers="heads"),
+            "replace": own_peers.write(mode="replace", readers="heads"),
         },
     ),
     Peer("rclone cleanup", "python", {"abort": own_peers.rclone}),

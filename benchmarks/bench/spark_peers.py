@@ -13,7 +13,6 @@ from bench.workloads import QUERIES, Workload
 
 #: Of the session: what the tests have for speed of start would make its JVM slow in the long run.
 MEMORY, SLOTS = "3g", 4
-_UNFROZEN = {"freezeWorkers": "false"}
 
 
 class SparkSide:
@@ -97,44 +96,40 @@ def _by(workload: Workload) -> list[str]:
     return ["day"] if workload.partitions else []
 
 
-def save(side: SparkSide, workload: Workload, url: str, mode: str = "append") -> None:
-    from zero_rename.spark import save
+def save(mode: str = "append", **options: str) -> Callable[[SparkSide, Workload, str], None]:
+    """``save()``, with options in workers of its own."""
 
-    with side.workers("frozen"):
-        save(side.frame(workload), url, partition_by=_by(workload), mode=mode)
+    def act(side: SparkSide, workload: Workload, url: str) -> None:
+        from zero_rename.spark import save
 
+        with side.workers(_pool(options)):
+            frame, by = side.frame(workload), _by(workload)
+            save(frame, url, partition_by=by, mode=mode, options=options)
 
-def overwrite(side: SparkSide, workload: Workload, url: str) -> None:
-    save(side, workload, url, "overwrite")
-
-
-def save_unfrozen(side: SparkSide, workload: Workload, url: str) -> None:
-    from zero_rename.spark import save
-
-    with side.workers("not frozen"):
-        save(side.frame(workload), url, options=_UNFROZEN)
+    return act
 
 
-def prime(side: SparkSide, _: Workload, url: str) -> None:
+def prime(**options: str) -> Callable[[SparkSide, Workload, str], None]:
     """Rows of a task for each slot, into a table of their own."""
-    from zero_rename.spark import save
 
-    with side.workers("frozen"):
-        save(side.spark.range(0, SLOTS, 1, SLOTS), url)
+    def act(side: SparkSide, _: Workload, url: str) -> None:
+        from zero_rename.spark import save
+
+        with side.workers(_pool(options)):
+            save(side.spark.range(0, SLOTS, 1, SLOTS), url, options=options)
+
+    return act
 
 
-def prime_unfrozen(side: SparkSide, _: Workload, url: str) -> None:
-    from zero_rename.spark import save
-
-    with side.workers("not frozen"):
-        save(side.spark.range(0, SLOTS, 1, SLOTS), url, options=_UNFROZEN)
+def _pool(options: Mapping[str, str]) -> str:
+    return "workers" + options.get("freezeWorkers", "")
 
 
 def by_format(side: SparkSide, workload: Workload, url: str) -> None:
     writer = side.frame(workload).write.format("zero_rename").mode("append")
     if workload.partitions:
         writer = writer.option("partitionBy", "day")
-    with side.workers("frozen"):
+    with side.workers(_pool({})):
         writer.save(url)
 
 
@@ -199,14 +194,14 @@ def load_by(way: str) -> Callable[[SparkSide, Workload, str], int]:
         condition, column = QUERIES[workload.query]
         given: Any = {"where": "{} {} {}".format(*condition) if condition else None}
         given["columns"] = [column] if column else None
-        with side.workers("frozen"):
+        with side.workers(_pool({})):
             return _all_of(load(side.spark, url, by=way, **given))
 
     return read
 
 
 def read_format(side: SparkSide, workload: Workload, url: str) -> int:
-    with side.workers("frozen"):
+    with side.workers(_pool({})):
         frame = side.spark.read.format("zero_rename").load(url)
         return _all_of(_asked(frame, workload))
 

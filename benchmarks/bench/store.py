@@ -77,9 +77,12 @@ class DelayedStore:
             self.client.create_bucket(Bucket=name)
 
     def files(self, bucket: str, prefix: str) -> list[int]:
-        """Sizes of the data files below a prefix."""
+        """Sizes of the data files below a prefix; not of what committers or Delta's log leave."""
         found = self._objects(bucket, prefix).items()
-        return [size for key, size in found if key.endswith(".parquet") and "/_" not in key]
+        others = ("/_temporary/", "/_delta_log/")
+        return [
+            n for key, n in found if key.endswith(".parquet") and not any(o in key for o in others)
+        ]
 
     def empty(self, bucket: str, prefix: str) -> None:
         keys = [{"Key": key} for key in self._objects(bucket, prefix)]

@@ -54,7 +54,7 @@ class Workload:
         return asdict(self)
 
 
-OURS = "zero-rename"
+OURS, HEADS = "zero-rename", "zero-rename, read by heads"
 #: The queries of ``read``: a condition, and the only column wanted.
 QUERIES: dict[str, tuple[tuple[str, str, int] | None, str]] = {
     "a few rows": (("id", "<", 1000), ""),
@@ -67,7 +67,7 @@ _WITHOUT_SPARK = (
     *("zero-rename, plain Python", "pyarrow write_dataset"),
     *("awswrangler", "delta-rs", "pyiceberg"),
 )
-_FEW = (OURS, "magic", "directory", "rename v2", LOCAL, *_WITHOUT_SPARK)
+_FEW = (OURS, HEADS, "magic", "directory", "rename v2", LOCAL, *_WITHOUT_SPARK)
 _COLD = "A process and its first two small saves into a table that is there"
 _HALF = {
     "name": "half of 365 partitions",
