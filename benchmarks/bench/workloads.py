@@ -68,6 +68,9 @@ _WITHOUT_SPARK = (
     *("awswrangler", "delta-rs", "pyiceberg"),
 )
 _FEW = (OURS, HEADS, "magic", "directory", "rename v2", LOCAL, *_WITHOUT_SPARK)
+#: Of many files, those whom a minute or two are enough.
+_MANY = (OURS, HEADS, "directory", LOCAL, "zero-rename, plain Python", "delta-rs", "pyiceberg")
+_SPREAD = (OURS, HEADS, "directory", "partitioned", LOCAL, *_WITHOUT_SPARK)
 _COLD = "A process and its first two small saves into a table that is there"
 _HALF = {
     "name": "half of 365 partitions",
@@ -82,12 +85,12 @@ _DIED = "Recovery of a job that died as it committed"
 _READ = Workload("read", "", "read", 1_000_000, 1, 365, ordered=True, seconds=35)
 
 WORKLOADS = (
-    Workload("cold", _COLD, "cold", seconds=130, peers=_FEW),
-    Workload("one file", "One file", seconds=50, quick=True),
+    Workload("cold", _COLD, "cold", seconds=120, peers=_FEW),
+    Workload("one file", "One file", seconds=80, quick=True),
     Workload("64 files", "64 files", "append", 640_000, 64, seconds=330, quick=True),
-    Workload("1,000 files", "1,000 files", "append", 1_000_000, 1000, seconds=280, peers=_FEW),
+    Workload("1,000 files", "1,000 files", "append", 1_000_000, 1000, seconds=280, peers=_MANY),
     replace(_PARTITIONS, rows=500_000, latency=0, seconds=25, peers=(OURS,), **_HALF),
-    replace(_PARTITIONS, seconds=240, peers=(*_FEW, "partitioned")),
+    replace(_PARTITIONS, seconds=200, peers=_SPREAD),
     replace(_LARGE, seconds=200, quick=True),
     Workload("replace", "31 partitions replaced", "replace", 124_000, 4, 31, seconds=120),
     Workload("recovery", _DIED, "recover", tasks=1000, seconds=45),

@@ -134,6 +134,23 @@ class TestPeers:
         assert "| rclone cleanup | failed: FileNotFoundError" in page
         assert aborted.row(ours.name)
 
+    def test_one_that_would_take_longer_than_a_run_may_is_not_begun(
+        self, s3_server: S3Server, tmp_path: Path
+    ) -> None:
+        """By what it took for fewer files, not in minutes of waiting."""
+        ours = BY_NAME["zero-rename, plain Python"]
+        with (
+            behind_proxy(of_moto(s3_server)) as store,
+            HostProcesses(store.behind, tmp_path) as hosts,
+        ):
+            bench = Bench(store, hosts, rounds=0, longest=60)
+            fewer = bench.measure(Workload("some", "Some", tasks=32), [ours])
+            more = bench.measure(Workload("many", "Many", tasks=32_000_000), [ours])
+
+        assert fewer.row(ours.name)
+        assert not more.row(ours.name)
+        assert "left out: 32 files took" in more.rows[0].why
+
     def test_answers_that_ask_to_slow_down_are_counted(self) -> None:
         with (
             FaultyServer(always(s3_error(503, "SlowDown"))) as throttling,
