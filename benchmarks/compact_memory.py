@@ -50,7 +50,7 @@ def compact(url: str, given: Any) -> None:
     table = Table(url)
     before = table.scan().count()
     least = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    (done,) = table.compact(apply=True)
+    (done,) = table.compact(apply=True, sort_by=given.sort_by)
     more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - least
     assert (table.scan().count(), len(table.files())) == (before, 1)
     arrow = pa.default_memory_pool().max_memory() or 0
@@ -67,6 +67,7 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=200)
     parser.add_argument("--files", type=int, default=40)
     parser.add_argument("--row-bytes", type=int, default=100)
+    parser.add_argument("--sort-by", nargs="*", default=(), help="id, payload")
     parser.add_argument("--part", choices=("fill", "compact"), help=argparse.SUPPRESS)
     parser.add_argument("--url", help=argparse.SUPPRESS)
     given = parser.parse_args()

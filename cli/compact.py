@@ -21,15 +21,21 @@ def compact(
         int,
         size_option("About the size of a file: 256MB, 1GB.", f"{TARGET_BYTES // 1024**2}MB"),
     ] = TARGET_BYTES,
+    sort_by: Annotated[
+        list[str] | None, typer.Option(help="A column to sort rows by; may be repeated.")
+    ] = None,
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the files of partitions that have too many of them anew, as fewer: a job for each."""
+    """Write the files of partitions that have too many of them, or are not sorted as asked, anew: a
+    job for each."""
     with refusals():
-        found = Table(table).compact(partition or None, target_size, apply)
+        found = Table(table).compact(partition or None, target_size, apply, sort_by or ())
     rows = [(e.partition, e.action, e.files, e.files_after, e.bytes, e.job) for e in found]
     columns = ("partition", "action", "files", "files after", "bytes", "job")
     nothing = "No partition has twice as many files as its bytes need: nothing is to be compacted."
+    if sort_by:
+        nothing = "Every partition is sorted so, and has no file too many: nothing is to be done."
     print_rows(as_json, columns, rows, plain(found), nothing)
     if any(entry.action is CompactAction.WOULD_COMPACT for entry in found):
         say(DRY)

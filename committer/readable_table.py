@@ -191,10 +191,10 @@ class ReadableTable:
         job changed, one for a job that was aborted. Changes nothing; a request for each job.
 
         :param most_jobs: how many of the jobs decided last.
-        :returns: ``decided_at``, ``job``, ``verdict``, ``partition``, ``change`` (append, replace
-            or adopt), ``version`` of the partition since, ``files``, ``rows``, ``bytes``,
-            ``files_removed``, and the run: ``application``, ``dag_id``, ``run_id``, ``task_id``,
-            ``try_number``, ``once``.
+        :returns: ``decided_at``, ``job``, ``verdict``, ``partition``, ``change`` (append, replace,
+            adopt, or rewrite: rows that others brought before), ``version`` of the partition since,
+            ``files``, ``rows``, ``bytes``, ``files_removed``, and the run: ``application``,
+            ``dag_id``, ``run_id``, ``task_id``, ``try_number``, ``once``.
         :raises TableNotFoundError: no table, and no job.
         """
         return self.driver.run(history(self._context, most_jobs))

@@ -32,6 +32,7 @@ from .format.job_spec import (
     SuccessMarkers,
 )
 from .format.parquet.foreign_columns import check_footers
+from .format.parquet.row_order import in_order
 from .format.parquet.task_writer import TaskWriter
 from .format.read_base import ReadBase
 from .format.records.pending_file import TaskResult
@@ -288,20 +289,22 @@ class Table(ReadableTable):
         partitions: Collection[str] | None = None,
         target_bytes: int = TARGET_BYTES,
         apply: bool = False,
+        sort_by: Sequence[str] = (),
     ) -> list[CompactedPartition]:
         """Write the files of partitions that have too many anew, as fewer: a job for each.
 
-        One is compacted where it has at least twice as many files as its bytes need, and left where
-        another job changes it meanwhile.
+        One is compacted where it has at least twice as many files as its bytes need, or is not
+        sorted as asked, and left where another job changes it meanwhile.
 
         :param partitions: only these; ``None`` for all.
         :param target_bytes: about the size of a file.
         :param apply: do it; ``False`` only says what would be done.
-        :raises InvalidInputError: a table of coordination *none*.
+        :param sort_by: columns to sort each partition's rows by, so that reads open few files.
+        :raises InvalidInputError: a table of coordination *none*, or no columns to sort by.
         """
         if partitions is not None:
             partitions = stored_names(self._context, self._current(), partitions)
-        plans = self.run(find_compactible(self._context, partitions, target_bytes))
+        plans = self.run(find_compactible(self._context, partitions, target_bytes, sort_by))
         return [self._compact(plan) if apply else plan.report for plan in plans]
 
     def _compact(self, plan: CompactionPlan) -> CompactedPartition:
@@ -390,8 +393,8 @@ class Table(ReadableTable):
         return replace(plan.resolution, job=job.job)
 
     def _write_again(self, spec: JobSpec, plan: CompactionPlan | ResolutionPlan) -> WriteJob:
+        batches = (rows for it in plan.files for rows in self.read_file(plan.snapshot, it))
         with WriteJob(self.driver, self._context, spec) as job:
-            for file in plan.files:
-                for batch in self.read_file(plan.snapshot, file):
-                    job.write(batch)
+            for rows in in_order(batches, plan.snapshot.schema, spec.sorted_by):
+                job.write(rows)
         return job

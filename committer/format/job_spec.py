@@ -217,6 +217,8 @@ class JobSpec:
         through the heads do not see it and those that list do, until the next replace removes it.
     :param merges: by partition, the jobs whose rows this one writes again, among others': a later
         try of theirs that replaces its own is refused there.
+    :param sorted_by: columns of the files that the job's rows come sorted by, in one task: the
+        files say so, and nobody looks whether it is true.
     :param schema_mode: what becomes of the table's columns where the job brings others.
     :param any_case: columns that differ from the table's by case alone are those, as Spark has it.
     :param on_conflict: what to do where another job changed a partition since this one opened.
@@ -241,6 +243,7 @@ class JobSpec:
     adopt_partitions: tuple[str, ...] = ()
     keep_replaced: bool = False
     merges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    sorted_by: tuple[str, ...] = ()
     schema_mode: SchemaMode = SchemaMode.KEEP
     any_case: bool = False
     on_conflict: OnConflict = OnConflict.FAIL

@@ -95,6 +95,8 @@ def _rows(job: SeenJob) -> Iterator[Mapping[str, Any]]:
 
 
 def _kind(change: PartitionChange) -> str:
+    if change.rewritten:
+        return "rewrite"
     if change.replaced:
         return "replace"
     return "adopt" if change.adopted and not change.files else "append"

@@ -31,6 +31,7 @@ class PartitionChange:
     :param adopted: files from before the table that it took over.
     :param removed: files that it removed.
     :param removed_jobs: who had written those, as far as their names tell.
+    :param rewritten: its rows were there before, of other jobs: a compaction's, a resolution's.
     """
 
     partition: str
@@ -42,6 +43,7 @@ class PartitionChange:
     adopted: int
     removed: int
     removed_jobs: tuple[str, ...] = ()
+    rewritten: bool = False
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,7 @@ def _change(change: PartitionDecision) -> PartitionChange:
         len(change.adopted),
         change.sums.removed,
         tuple(sorted(job for job in gone if job)),
+        bool(change.merged),
     )
 
 

@@ -13,6 +13,8 @@ from ..commit.state.decide import Decided, read_decision
 from ..commit.state.found_table import read_table
 from ..errors import DamagedError, InvalidInputError
 from ..format.job_spec import Coordination, FileOptions, JobSpec, Mode, Owner
+from ..format.parquet.column_bounds import sort_order
+from ..format.parquet.row_order import check_order
 from ..format.records.data_file import DataFile
 from ..store.requests import All, Step
 
@@ -51,11 +53,15 @@ class CompactedPartition:
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """What is to be done in one partition, and the state that it was worked out from."""
+    """What is to be done in one partition, and the state that it was worked out from.
+
+    :param sort_by: columns that its rows are to be sorted by.
+    """
 
     partition: str
     snapshot: Snapshot
     target_bytes: int
+    sort_by: tuple[str, ...] = ()
 
     @property
     def files(self) -> tuple[DataFile, ...]:
@@ -78,15 +84,20 @@ def _needed(files: Sequence[DataFile], target_bytes: int) -> int:
 
 
 def find_compactible(
-    context: Context, partitions: Collection[str] | None, target_bytes: int
+    context: Context,
+    partitions: Collection[str] | None,
+    target_bytes: int,
+    sort_by: Sequence[str] = (),
 ) -> Step[list[CompactionPlan]]:
-    """The partitions that have at least twice as many files as their bytes need: to write one anew
-    costs all of its bytes, so it must be worth it.
+    """The partitions that have at least twice as many files as their bytes need, or are not sorted
+    as they are to be: to write one anew costs all of its bytes, so it must be worth it.
 
     :param partitions: only these, as they are stored; ``None`` for all.
     :param target_bytes: of a file.
+    :param sort_by: columns that rows are to be sorted by; none: they stay in their order.
     :raises TableNotFoundError: no table of this package.
-    :raises InvalidInputError: a table of coordination *none*: nothing would notice a writer beside.
+    :raises InvalidInputError: a table of coordination *none*: nothing would notice a writer beside;
+        or columns that nothing can be sorted by.
     """
     table = yield from read_table(context)
     if table.coordination is Coordination.NONE:
@@ -97,11 +108,19 @@ def find_compactible(
             remedy="Load the partitions again, with fewer tasks.",
         )
     snapshot = yield from take_snapshot(context, partitions)
+    check_order(sort_by, snapshot.schema, snapshot.partition_by)
+    by = tuple(sort_by)
     return [
-        CompactionPlan(name, _of_one(snapshot, name), target_bytes)
+        CompactionPlan(name, _of_one(snapshot, name), target_bytes, by)
         for name, files in snapshot.by_partition().items()
-        if len(files) >= 2 * _needed(files, target_bytes)
+        if len(files) >= 2 * _needed(files, target_bytes) or (by and not _is_sorted(files, by))
     ]
+
+
+def _is_sorted(files: Sequence[DataFile], by: tuple[str, ...]) -> bool:
+    """Whether a partition's files are those of one job that sorted it."""
+    order = {sort_order(file.summary)[: len(by)] for file in files}
+    return order == {by} and len({file.job for file in files}) == 1
 
 
 def _of_one(snapshot: Snapshot, partition: str) -> Snapshot:
@@ -123,6 +142,7 @@ def compaction_spec(context: Context, plan: CompactionPlan, owner: Owner) -> Ste
         replace_table=not state.partition_by,
         base=state.base,
         merges={plan.partition: tuple(sorted(all_of(origins, plan.files)))},
+        sorted_by=plan.sort_by,
         owner=owner,
         files=FileOptions(bytes_per_file=plan.target_bytes),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from inspect import signature
 from typing import Any, Protocol
 
@@ -90,10 +90,16 @@ class FileWriter:
     :param partition: the partition it lies in.
     :param schema: the file's columns; its metadata reaches the footer.
     :param compression: Parquet codec.
+    :param sorted_by: columns that its rows come sorted by, ascending, null last.
     """
 
     def __init__(
-        self, stream: PendingStream, partition: str, schema: pa.Schema, compression: str
+        self,
+        stream: PendingStream,
+        partition: str,
+        schema: pa.Schema,
+        compression: str,
+        sorted_by: Sequence[str] = (),
     ) -> None:
         self._stream = stream
         self._partition = partition
@@ -102,6 +108,7 @@ class FileWriter:
         self.rows = 0
         self._schema = schema
         self._compression = compression
+        self._sorted_by = sorted_by
         self._writer: pq.ParquetWriter | None = None
         self._footers: list[pq.FileMetaData] = []
 
@@ -123,6 +130,7 @@ class FileWriter:
                 compression_level=_LEVELS.get(self._compression),
                 use_dictionary=dictionary_columns(rows),  # pyright: ignore[reportArgumentType]
                 metadata_collector=self._footers,
+                sorting_columns=self._sorting_columns(),
                 **_LIKE_SPARK,
             )
         self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
@@ -137,7 +145,7 @@ class FileWriter:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-            summary = summarise(self._footers.pop(), self._schema)
+            summary = summarise(self._footers.pop(), self._schema, self._sorted_by)
         written = self.size
         self._sink.drop()
         self._stream.close()
@@ -156,6 +164,12 @@ class FileWriter:
             checksum=upload.checksum,
             summary=summary,
         )
+
+    def _sorting_columns(self) -> Sequence[pq.SortingColumn] | None:
+        if not self._sorted_by:
+            return None
+        keys = [(name, "ascending") for name in self._sorted_by]
+        return pq.SortingColumn.from_ordering(self._schema, keys, null_placement="at_end")
 
     def abort(self) -> Exception | None:
         """Give the file up, finished or not. May be repeated.

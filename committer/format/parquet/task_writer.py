@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from secrets import token_hex
 from typing import NoReturn
@@ -60,6 +60,7 @@ class TaskWriter:
     :param open_stream: opens an output stream of delayed visibility for a key.
     :param allowed_partitions: the only partitions rows may be for; ``None`` for any.
     :param absent: columns that the rows may lack; they are null then.
+    :param sorted_by: columns that the rows come sorted by: files say so.
     :param by_heads: the table's readers go by heads: each attempt has keys of its own, whatever
         number it has, where no listing of a partition shows them.
     :param at_end: called when all files are uploaded, where there are any; what it raises aborts
@@ -83,6 +84,7 @@ class TaskWriter:
         absent: frozenset[str] = frozenset(),
         at_end: Callable[[], object] | None = None,
         by_heads: bool = False,
+        sorted_by: Sequence[str] = (),
     ) -> None:
         check_options(options)
         self._root = root
@@ -96,6 +98,7 @@ class TaskWriter:
         self._options = options
         self._open_stream = open_stream
         self._allowed = allowed_partitions
+        self._sorted_by = sorted_by
         self._settings = ObjectSettings(
             {**options.metadata, JOB_METADATA: job},
             options.storage_class,
@@ -294,7 +297,13 @@ class TaskWriter:
         else:
             key = self._root.attempt_key(partition, self._own, self._job, number)
         stream = self._open_stream(key, self._settings)
-        file = FileWriter(stream, partition, self._splitter.data_schema, self._options.compression)
+        file = FileWriter(
+            stream,
+            partition,
+            self._splitter.data_schema,
+            self._options.compression,
+            self._sorted_by,
+        )
         self._files.append(file)
         return file
 

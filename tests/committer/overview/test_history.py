@@ -52,6 +52,16 @@ def test_the_last_job_comes_first(world: World) -> None:
     assert shown(table, "job")[0] == (gone.job,)
 
 
+def test_rows_that_a_job_only_wrote_again_are_not_new(world: World) -> None:
+    """A compaction, say."""
+    first = world.load(DAY1, DAY2, rows=3).job
+    later(world)
+    policy: dict[str, Any] = {"replace_partitions": (DAY1,), "merges": {DAY1: (first,)}}
+    world.load(DAY1, mode=Mode.REPLACE, rows=3, **policy)
+    changes = shown(memory_table(world.store), "change", "partition")
+    assert changes == [("rewrite", DAY1), ("append", DAY1), ("append", DAY2)]
+
+
 def test_times_are_the_store_s(world: World) -> None:
     world.load(DAY1)
     (at,) = memory_table(world.store).history()["decided_at"].to_pylist()

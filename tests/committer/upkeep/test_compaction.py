@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from conftest import Bucket
 
@@ -85,6 +87,60 @@ def test_a_table_without_partitions(s3_bucket: Bucket) -> None:
             job.write(ROWS)
     assert [one.files_after for one in table.compact(apply=True)] == [1]
     assert values(table) == [1, 1, 2, 2, 3, 3]
+
+
+class TestSorting:
+    @pytest.fixture
+    def table(self, s3_bucket: Bucket) -> Table:
+        """A day of four files, each with numbers from everywhere."""
+        table = Table(f"s3://{s3_bucket.name}/numbers")
+        for start in range(4):
+            numbers = range(start, 4000, 4)
+            append(table, pa.table({"value": numbers, "x": [0] * 1000, "day": [1] * 1000}))
+        return table
+
+    def test_a_file_holds_what_lies_together(self, table: Table, s3_bucket: Bucket) -> None:
+        before = sorted(map(repr, rows_of(table.to_arrow())))
+        assert len(table.scan(filter=pc.field("value") < 100).files) == 4
+        (done,) = table.compact(target_bytes=2000, apply=True, sort_by=["value"])
+        assert (done.action, done.files_after) == (CompactAction.COMPACTED, len(table.files()))
+        assert done.files_after > 2
+        assert sorted(map(repr, rows_of(table.to_arrow()))) == before
+        scan = table.scan(filter=pc.field("value") < 100)
+        assert len(scan.files) == 1
+        assert scan.count() == 100
+        assert table.verify() == []
+
+    def test_files_say_how_they_are_sorted(self, table: Table, s3_bucket: Bucket) -> None:
+        table.compact(apply=True, sort_by=["x", "value"])
+        (file,) = table.files()
+        body = s3_bucket.client.get_object(Bucket=s3_bucket.name, Key=file.key)["Body"].read()
+        parquet = pq.ParquetFile(pa.BufferReader(body))
+        asked = [("x", "ascending"), ("value", "ascending")]
+        order = pq.SortingColumn.from_ordering(parquet.schema_arrow, asked)
+        assert parquet.metadata.row_group(0).sorting_columns == order
+        assert parquet.read()["value"].to_pylist() == list(range(4000))
+
+    def test_what_is_sorted_so_is_left(self, table: Table) -> None:
+        assert len(table.compact(apply=True, sort_by=["x", "value"])) == 1
+        assert table.compact(sort_by=["x", "value"]) == table.compact(sort_by=["x"]) == []
+        assert len(table.compact(sort_by=["value"])) == 1
+        append(table, pa.table({"value": [5], "x": [0], "day": [1]}))
+        assert len(table.compact(sort_by=["x"])) == 1
+
+    def test_rows_that_come_meanwhile_are_kept(
+        self, table: Table, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        new = pa.table({"value": [-1], "x": [0], "day": [1]})
+        meanwhile(monkeypatch, lambda: append(Table(table.root.url), new))
+        (found,) = table.compact(apply=True, sort_by=["value"])
+        assert found.action is CompactAction.CHANGED_MEANWHILE
+        assert values(table) == [-1, *range(4000)]
+
+    def test_columns_that_are_not_there(self, table: Table) -> None:
+        with pytest.raises(InvalidInputError, match="cannot be sorted by day"):
+            table.compact(apply=True, sort_by=["day"])
+        assert len(table.files()) == 4
 
 
 class TestBeside:
