@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -145,7 +144,7 @@ def _published(case: Case, done: Execution) -> Step[Execution]:
     if job.sets:  # Else an earlier recovery wrote it, before it deleted them.
         # Its name in Hadoop's settings; of the staging ones, the store does not say which it was.
         unsaid = "magic" if job.staged is None else "staging"
-        marker = yield from write_marker(job, record.committer if record is not None else unsaid)
+        marker = yield from _write_marker(job, record.committer if record is not None else unsaid)
         done = replace(done, marker=marker)
     if done.marker == _MARKER_UNKNOWN:
         why = "all files are written, and whether its _SUCCESS is, the store did not say"
@@ -156,9 +155,7 @@ def _published(case: Case, done: Execution) -> Step[Execution]:
     return done
 
 
-def write_marker(
-    job: LeftoverJob, committer: str, clock: Callable[[], float] = time.time
-) -> Step[str]:
+def _write_marker(job: LeftoverJob, committer: str) -> Step[str]:
     """Write a job's marker, Hadoop's SuccessData, version 1, as the committer of this name fills
     it; never over one that is newer than the job's last task. Its own committer would have
     replaced any marker that was there then."""
@@ -177,7 +174,7 @@ def write_marker(
         "jobIdSource": "zero_rename recovery",
         "diagnostics": {"recovered_by": "zero_rename"},
     }
-    body = success_data(head, clock(), [commit.key for commit in commits], counters)
+    body = success_data(head, time.time(), [commit.key for commit in commits], counters)
     for _ in range(3):
         there = yield from read_marker(job.destination)
         if there.job == job.uuid:

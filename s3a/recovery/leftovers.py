@@ -169,7 +169,6 @@ def find_jobs(
     folders: Collection[str] = (),
     deep: bool = False,
     staging: StagingFolder | None = None,
-    clock: Callable[[], float] = time.time,
 ) -> Step[tuple[list[LeftoverJob], float]]:
     """Look for jobs. Returns them, the oldest first, and the time by the store's clock.
 
@@ -201,7 +200,7 @@ def find_jobs(
     named = {uuid for upload in uploads for uuid in uuids_in_name(upload.key)}
     for trace in traces:
         # The files' times are of another clock than the store's.
-        job = _staged_job(root, folders, trace, now - clock())
+        job = _staged_job(root, folders, trace, now - time.time())
         if trace.uuid.lower() in named or any(
             c.bucket == root.bucket and c.key.startswith(f"{root.prefix}/") for c in job.commits
         ):

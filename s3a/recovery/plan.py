@@ -9,7 +9,7 @@ ended: it is rolled back, which harms nobody, and can be loaded again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated
@@ -119,10 +119,7 @@ def _decoded(found: Found) -> StandingDirection:
 
 
 def decide(
-    tree: str,
-    wanted: Direction,
-    before: StandingDirection | None,
-    write_id: Callable[[], str] = new_write_id,
+    tree: str, wanted: Direction, before: StandingDirection | None
 ) -> Step[StandingDirection]:
     """Write a direction in the place of the one before, or learn which other one stands.
 
@@ -130,7 +127,7 @@ def decide(
     """
     if before is not None and before.said.forward == wanted.forward:
         return before
-    made = write_id()
+    made = new_write_id()
     body, etag = encode(_KIND, made, wanted), before.etag if before else None
     put = Put(direction_key(tree), body, if_none_match=etag is None, if_match=etag)
     outcome = yield from put_record(put, made)

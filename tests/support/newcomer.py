@@ -24,6 +24,7 @@ from support.waiting import until
 from support.wheel import borrow_bytecode
 from tools.bootstrap import LOCK, cache_dir
 from tools.server_process import free_port
+from zero_rename.spark.startup.launch import SMALL_JOB_FLAGS
 
 ROOT = Path(__file__).resolve().parents[2]
 _BLOCK = re.compile(
@@ -189,6 +190,8 @@ class Newcomer:
             "HOME": str(self.home),
             "LANG": "C.UTF-8",
             **{name: os.environ[name] for name in ("JAVA_HOME",) if name in os.environ},
+            # A JVM that lives for a minute: what it would compile best is not worth it.
+            "JAVA_TOOL_OPTIONS": " ".join(SMALL_JOB_FLAGS),
             **self.variables,
         }
 

@@ -213,7 +213,3 @@ def test_a_failed_command_is_one_paragraph(checkout: Path) -> None:
 def test_every_package_of_a_lock_file_has_a_hash(lock: Path) -> None:
     pinned = [line for line in lock.read_text("utf-8").splitlines() if "==" in line]
     assert len(bootstrap.lock_entries(lock)) == len(pinned)
-
-
-def pinned(name: str) -> str:
-    return bootstrap.take_entry(bootstrap.lock_entries(ROOT / bootstrap.LOCK), name)
