@@ -323,7 +323,8 @@ def _keys(root: TableRoot, marker: SuccessMarker, partition: str) -> list[str]:
 def absent_files(table: Table, held: Mapping[str, HeldPartition]) -> dict[str, list[str]]:
     """The files that partitions should hold and that a listing does not show, or in another size;
     by partition, of those that lack any."""
-    listed = table.run(_below([table.root.partition_prefix(name) for name in held]))
+    folders = [table.root.folders_of(name, of_it.keys) for name, of_it in held.items()]
+    listed = table.run(_below([folder for of_it in folders for folder in of_it]))
     sizes = {item.key: item.size for item in listed}
     absent = {
         name: [

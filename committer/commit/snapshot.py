@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from ..errors import DamagedError, HeadMovedError, StoreRefusedError, UnfinishedCommitError
-from ..format.job_spec import Coordination
+from ..format.job_spec import Coordination, Readers
 from ..format.layout import UNPARTITIONED, TableRoot
 from ..format.read_base import ReadBase, listing_digest
 from ..format.records.data_file import DataFile
@@ -348,6 +348,8 @@ def _without_heads(
     """
     if view.table.unadopted:
         return (yield from files_without_heads(view.context, older))
+    if view.table.readers is Readers.HEADS:
+        return {}, {}  # No directory of a partition tells.
     columns = view.table.partition_by
     names: Iterable[str] = ()
     if _are_names(asked):

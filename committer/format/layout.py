@@ -98,6 +98,12 @@ def job_in_key(key: str) -> str | None:
     return found.group() if found else None
 
 
+def is_written_once(key: str) -> bool:
+    """Whether what is at a data file's key is there since it was written: in a table that is read
+    by heads."""
+    return _DATA in key
+
+
 def new_write_id() -> str:
     """A write id, which never repeats: random, since a forked process would go on with a
     counter where its parent was, as Spark's workers do.
@@ -317,6 +323,12 @@ class TableRoot:
         if is_hidden(name) or not name:
             return None
         return _partition_in(folder) if slash else UNPARTITIONED
+
+    def folders_of(self, partition: str, keys: Iterable[str]) -> list[str]:
+        """Prefixes right below which files of a partition lie: its own; of a table that is read by
+        heads, one below each job that wrote some of ``keys``."""
+        hidden = {key.rpartition("/")[0] for key in keys if key.startswith(self.data_prefix)}
+        return [f"{folder}/" for folder in sorted(hidden)] or [self.partition_prefix(partition)]
 
     def is_data(self, item: ListedObject) -> bool:
         """Whether a listed object is a data file that listings show, in whatever directories."""

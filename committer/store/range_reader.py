@@ -25,22 +25,27 @@ class RangeFile(io.RawIOBase):
     """The bytes of one version of an object.
 
     The first answer's ETag is demanded of all later ones: an object that is replaced meanwhile
-    is reported, never mixed.
+    is reported, never mixed. Not so of one whose key is written once: the same bytes that arrive
+    there again, late, may have another ETag (KMS).
 
     :param driver: carries out the requests.
     :param key: whole key.
     :param size: the bytes it must have.
+    :param once: whether its key is written once.
     :param tail: bytes to read at once from its end; ``None``: what most footers fit into.
     :raises SnapshotGoneError: it is gone, or replaced.
     :raises DamagedError: it has another size.
     """
 
-    def __init__(self, driver: Driver, key: str, size: int, tail: int | None = None) -> None:
+    def __init__(
+        self, driver: Driver, key: str, size: int, tail: int | None = None, once: bool = False
+    ) -> None:
         super().__init__()
         self._driver = driver
         self._key = key
         self._size = size
         self._etag: str | None = None
+        self._once = once
         self._position = 0
         start = max(0, size - (_TAIL if tail is None else tail))
         self._tail: _Block = (start, driver.run(self._read(start, size)))
@@ -104,7 +109,8 @@ class RangeFile(io.RawIOBase):
             raise self._damaged(f"has {answer.size}")
         if len(answer.body) != end - start:
             raise self._damaged(f"sent {len(answer.body)} of the {end - start} asked for")
-        self._etag = answer.etag
+        if not self._once:
+            self._etag = answer.etag
         return answer.body
 
     def _read_pieces(self, pieces: Iterable[tuple[int, int]]) -> Step[dict[int, bytes]]:

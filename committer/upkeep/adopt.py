@@ -21,7 +21,7 @@ from ..commit.state.data_listing import list_table
 from ..commit.state.found_table import FoundTable, change_table, find_table
 from ..commit.state.heads import list_heads, read_head
 from ..errors import DamagedError, HeadMovedError, InvalidInputError
-from ..format.job_spec import Coordination, JobSpec, OnConflict, Owner, SuccessMarkers
+from ..format.job_spec import Coordination, JobSpec, OnConflict, Owner, Readers, SuccessMarkers
 from ..format.parquet.foreign_table import ListedTable, read_listed
 from ..format.schema.directory import canonical_name
 from ..scan.current_table import current_table
@@ -121,6 +121,13 @@ def _spec(
                 "A table of coordination=none has no heads; its readers list. Nothing was changed.",
                 table=context.root.url,
                 remedy="There is nothing to adopt.",
+            )
+        if found.record.readers is Readers.HEADS:
+            raise InvalidInputError(
+                "The table has readers=heads: files that listings show are none of it. Nothing was "
+                "changed.",
+                table=context.root.url,
+                remedy="Write their rows by a job, then remove them.",
             )
         schema, partition_by = found.record.schema, found.record.partition_by
     assert schema is not None

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from ..commit.snapshot import Survey, survey
 from ..commit.state.context import Context
-from ..commit.state.data_listing import list_data
+from ..commit.state.data_listing import list_beside
 from ..commit.state.decide import Decided, read_decision
 from ..commit.state.found_table import read_table
 from ..commit.state.heads import read_head
@@ -247,7 +247,9 @@ def _conflict(
     failures: Iterable[GaveWay],
 ) -> Step[PartitionConflict]:
     head = read_head(context, Slot.partition(context.root, partition))
-    listed, state = yield from All((list_data(context.root, partition), or_damage(head)))
+    unseen = {key for _, keys in written for key in keys}
+    beside = list_beside(context.root, partition, unseen)
+    listed, state = yield from All((beside, or_damage(head)))
     there = {item.key for item in listed}
     touches = tuple(replace(touch, hidden=len(keys & there)) for touch, keys in written)
     gave_way = tuple(it for it in failures if it.partition == partition)

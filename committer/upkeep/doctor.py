@@ -18,7 +18,7 @@ from ..errors import (
     ZeroRenameError,
     counted,
 )
-from ..format.job_spec import Coordination, JobSpec
+from ..format.job_spec import Coordination, JobSpec, Readers
 from ..format.layout import TableRoot
 from ..format.records.table_record import TableRecord
 from ..format.schema.directory import canonical_name, is_parquet, visible_files
@@ -172,6 +172,10 @@ def _about_older_files(context: Context, table: TableRecord) -> Step[list[Proble
     if table.coordination is Coordination.NONE:
         return []
     listing = yield from list_objects(f"{context.root.prefix}/")
+    if table.readers is Readers.HEADS:
+        return _about_listers(context, listing.objects) + (
+            yield from _about_lost(context, listing.objects)
+        )
     listed: dict[str, list[ListedObject]] = {}
     strays: list[str] = []
     for item in visible_files(context.root, listing.objects):
@@ -216,6 +220,29 @@ def _about_older_files(context: Context, table: TableRecord) -> Step[list[Proble
             )
         )
     return found
+
+
+def _about_lost(context: Context, objects: Sequence[ListedObject]) -> Step[list[Problem]]:
+    gone = yield from lost_partitions(context, objects)
+    return [about_damage(context.root, gone[name]) for name in sorted(gone)]
+
+
+def _about_listers(context: Context, objects: Sequence[ListedObject]) -> list[Problem]:
+    """What who lists a table sees of it that is read by heads, where that is more than nothing."""
+    files = visible_files(context.root, objects)
+    if not files:
+        return []
+    return [
+        Problem(
+            "files no reader sees",
+            files[0].key,
+            f"{counted(len(files), 'file lies', 'files lie')} beside a table with readers=heads: "
+            "who lists it (spark.read.parquet, globs, crawlers) sees these and no row of the "
+            "table, and its readers see none of these.",
+            "Move them away; let others read it by symlink manifests: zero-rename catalog "
+            f"manifests {context.root.url}",
+        )
+    ]
 
 
 def _about_lifecycle(context: Context, max_duration: float | None) -> Step[list[Problem]]:

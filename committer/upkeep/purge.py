@@ -1,4 +1,5 @@
-"""Purge: uploads that nobody will complete, claims of jobs that are gone, and old records."""
+"""Purge: uploads that nobody will complete, data that nobody names, claims of jobs that are gone,
+and old records."""
 
 from __future__ import annotations
 
@@ -23,9 +24,10 @@ from ..format.layout import is_job_id, job_in_key
 from ..format.records.head import HeadState
 from ..store.backoff import Backoff
 from ..store.deletion import abort_until_gone, remove
-from ..store.requests import All, Found, Head, ListedUpload, Step
+from ..store.requests import All, Found, Head, ListedObject, ListedUpload, Step
 from .purge_plan import Judged, Wanted, judge_uploads
 from .recovery import Outcome, Recovered, give_up, known, plan_recovery, recover
+from .unnamed_data import find_unnamed
 
 #: The second round comes at once.
 _ROUNDS = Backoff(tries=5, first=0.5, at_once=2)
@@ -81,7 +83,8 @@ def purge(
     records_older_than: float = KEPT_FOR,
     apply: bool = False,
 ) -> Step[PurgeReport]:
-    """Recover, then abort the uploads that nobody will complete, and remove old records.
+    """Recover, then abort the uploads that nobody will complete, and remove old records, and data
+    that nobody names.
 
     :param foreign_older_than: abort foreign uploads initiated so many seconds ago; ``None``
         leaves them.
@@ -107,6 +110,7 @@ def purge(
             recovered = settled + again
     entries = [_entry(it, apply, left.get(it.upload)) for it in judged]
     entries += yield from _old_records(context, records_older_than, apply)
+    entries += yield from _unnamed_data(context, apply)
     return PurgeReport(tuple(entries), tuple(recovered))
 
 
@@ -139,17 +143,31 @@ def _old_records(context: Context, kept_for: float, apply: bool) -> Step[list[Pu
     old, parts = yield from All(
         (find_old_records(context, kept_for), find_old_parts(context, kept_for))
     )
-    found = [*old, *parts]
+    found = {it.item: it.reason for it in (*old, *parts)}
+    return (yield from _removed(found, apply, {it: it.etag for it in found}))
+
+
+def _unnamed_data(context: Context, apply: bool) -> Step[list[PurgeEntry]]:
+    """Remove the files that no head names, of a table that is read by heads. Each has a key that is
+    written once, so that no condition is needed."""
+    found = yield from find_unnamed(context)
+    return (yield from _removed(dict.fromkeys(found, "no head names it"), apply, {}))
+
+
+def _removed(
+    found: Mapping[ListedObject, str], apply: bool, etags: Mapping[ListedObject, str]
+) -> Step[list[PurgeEntry]]:
+    """Remove objects, each for a reason, or say that it would be."""
     failed: Mapping[str, str] = {}
     if apply:
-        failed = yield from remove((it.item.key, it.item.etag) for it in found)
+        failed = yield from remove((item.key, etags.get(item)) for item in found)
     action = PurgeAction.REMOVED if apply else PurgeAction.WOULD_REMOVE
     entries = []
-    for it in found:
-        key, done, reason = it.item.key, action, it.reason
+    for item, reason in found.items():
+        key, done = item.key, action
         if key in failed:
             done, reason = PurgeAction.FAILED, f"{reason}; it could not be removed ({failed[key]})"
-        entries.append(PurgeEntry(key, "", None, it.item.last_modified, done, reason))
+        entries.append(PurgeEntry(key, "", job_in_key(key), item.last_modified, done, reason))
     return entries
 
 

@@ -70,6 +70,7 @@ _Change = tuple[Decided, PartitionDecision]
 class _Records:
     """What was read, in this order.
 
+    :param decided: jobs with a decision on record, whatever it says.
     :param still_open: jobs with an open record; ``undecided`` those of them without a decision.
     :param changes: the commit decisions about each partition.
     :param unread: decisions that cannot be read.
@@ -77,6 +78,7 @@ class _Records:
     :param known: the highest epoch of each partition that the index or a marker names.
     """
 
+    decided: Collection[str]
     still_open: Collection[str]
     undecided: Collection[str]
     changes: Mapping[str, Sequence[_Change]]
@@ -152,6 +154,7 @@ def _read(context: Context) -> Step[_Records]:
         known[it.partition] = max(it.epoch, known.get(it.partition, 0))
     heads = yield from read_heads(context)
     return _Records(
+        jobs,
         still_open,
         still_open.difference(jobs),
         changes,
@@ -203,7 +206,7 @@ def _plan(context: Context, records: _Records, now: HeadState) -> _Plan:
         head = before.moved(job, change, "", "", decided.date, version)
     files = assemble(head, (), {it.decision.job: it for it, _ in history})
     pending = last if last.decision.job in records.still_open else None
-    _check_files(records, name, files, pending)
+    _check_files(context, records, name, files, pending)
     told = RebuiltHead(
         name,
         RebuildAction.WOULD_REBUILD,
@@ -245,7 +248,11 @@ def _history(changes: Sequence[_Change]) -> list[_Change]:
 
 
 def _check_files(
-    records: _Records, name: str, files: Sequence[DataFile], pending: Decided | None
+    context: Context,
+    records: _Records,
+    name: str,
+    files: Sequence[DataFile],
+    pending: Decided | None,
 ) -> None:
     """See that what the head would name is there, and that no file is of a job of which nothing is
     on record.
@@ -259,8 +266,11 @@ def _check_files(
         if file.key not in unfinished and (item is None or item.size != file.size):
             raise _NotWholeError(f"{file.key} is not there as it was decided")
     jobs = {it.decision.job for changes in records.changes.values() for it, _ in changes}
+    # Of a table that is read by heads those of aborted and of open jobs are there, too.
+    others = {*records.decided, *records.still_open}
     for key in there:
-        if job_in_key(key) not in {None, *jobs}:
+        told = jobs | others if key.startswith(context.root.data_prefix) else jobs
+        if job_in_key(key) not in {None, *told}:
             raise _NotWholeError(f"of the job of {key} no decision is on record")
 
 

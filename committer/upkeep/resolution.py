@@ -15,7 +15,7 @@ from enum import StrEnum
 
 from ..commit.snapshot import Snapshot, Survey, take_snapshot
 from ..commit.state.context import Context
-from ..commit.state.data_listing import list_data
+from ..commit.state.data_listing import list_beside
 from ..commit.state.decide import Decided, read_decision
 from ..commit.state.found_table import read_table
 from ..commit.state.partition_files import files_of_decision
@@ -280,7 +280,7 @@ def _require(
     """:raises InvalidInputError: one of the files is no longer there, or was written before other
     columns took the place of its own.
     """
-    listed = yield from list_data(context.root, partition)
+    listed = yield from list_beside(context.root, partition, {file.key for file in files})
     sizes = {item.key: item.size for item in listed}
     lost = [file for file in files if sizes.get(file.key) != file.size]
     if lost:

@@ -12,7 +12,7 @@ from ..commit.state.context import Context
 from ..commit.state.found_table import read_table
 from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError, HeadMovedError, InvalidInputError, counted
-from ..format.job_spec import Coordination
+from ..format.job_spec import Coordination, Readers
 from ..format.layout import UNPARTITIONED
 from ..format.parquet.foreign_table import ListedTable
 from ..format.records.data_file import DataFile
@@ -23,6 +23,7 @@ from ..store.listing import list_objects
 from ..store.requests import Absent, All, Get, ListedObject, Step
 from .lost_partitions import lost_partitions
 from .symlink_keeping import stale_symlinks
+from .unnamed_data import lost_by_data
 
 #: Of what is passed over by its name.
 _NO_PARQUET = ", no Parquet by its name: Spark's own reader stops at it; move it or remove it"
@@ -76,9 +77,16 @@ def verify(context: Context) -> Step[list[Finding]]:
     there = {item.key: item for item in visible_files(context.root, listing.objects)}
     states = before.snapshot, after.snapshot
     damaged = yield from lost_partitions(context, listing.objects)
-    damaged |= yield from _lost_by_files(context, after, there.values())
+    if table.readers is Readers.HEADS:
+        prefix = context.root.data_prefix
+        data = {item.key: item for item in listing.objects if item.key.startswith(prefix)}
+        damaged |= yield from lost_by_data(context, after, data.values())
+        # What no head names of it is a purge's to remove.
+        found = [*_lost(*states, data), *_strange(context, there)]
+    else:
+        damaged |= yield from _lost_by_files(context, after, there.values())
+        found = [*_lost(*states, there), *_unnamed(context, *states, there)]
     damaged |= {**before.damaged, **after.damaged}
-    found = [*_lost(*states, there), *_unnamed(context, *states, there)]
     if table.symlinks:
         stale = yield from stale_symlinks(context, *states)
         remedy = f"zero-rename catalog manifests {context.root.url}"
@@ -136,6 +144,14 @@ def _unnamed(
             detail += ", in no partition of this table: move it or remove it"
         elif partition not in after.epochs:
             detail += f", in a partition without a head: zero-rename adopt {context.root.url}"
+        yield Finding(partition, key, FindingKind.UNNAMED, detail)
+
+
+def _strange(context: Context, there: Mapping[str, ListedObject]) -> Iterator[Finding]:
+    """Files that who lists sees for the table's, which has none there."""
+    for key, item in sorted(there.items()):
+        partition = context.root.partition_of_data_key(key) or ""
+        detail = f"{item.size} bytes, of a table with readers=heads: move it or remove it"
         yield Finding(partition, key, FindingKind.UNNAMED, detail)
 
 

@@ -10,6 +10,7 @@ import dagster as dg
 from zero_rename.committer.commit.state.job_state import JobState
 from zero_rename.committer.errors import counted
 from zero_rename.committer.format.layout import UNPARTITIONED
+from zero_rename.committer.format.records.data_file import DataFile
 from zero_rename.committer.store.listing import list_objects
 from zero_rename.committer.store.requests import All
 from zero_rename.committer.table import Table
@@ -101,7 +102,7 @@ def _jobs(
 def _look(table: Table, jobs: Mapping[str, str | None], min_rows: int) -> Iterator[_Found]:
     states = {job: _state(table, job) for job in jobs.values() if job is not None}
     snapshot = table.snapshot(list(jobs))
-    sizes = stored_sizes(table, list(jobs))
+    sizes = stored_sizes(table, {path: snapshot.by_partition().get(path, ()) for path in jobs})
     missing = {file for file in snapshot.files if sizes.get(file.key) != file.size}
     if missing:
         # What a job has replaced meanwhile is named no more.
@@ -129,15 +130,13 @@ def _state(table: Table, job: str) -> str:
     return "" if table.is_closed(job) else "the job is committed and not applied to its end yet"
 
 
-def stored_sizes(table: Table, partitions: Sequence[str]) -> dict[str, int]:
-    """The objects in some partitions, by key."""
-    root = table.root
-    prefixes = [root.prefix if p == UNPARTITIONED else f"{root.prefix}/{p}" for p in partitions]
+def stored_sizes(table: Table, named: Mapping[str, Sequence[DataFile]]) -> dict[str, int]:
+    """The objects beside the files that partitions hold, by key."""
+    folders = [table.root.folders_of(name, [file.key for file in named[name]]) for name in named]
+    prefixes = [folder for of_it in folders for folder in of_it]
 
     def listings() -> Any:
-        return (
-            yield from All(tuple(list_objects(f"{prefix}/", direct=True) for prefix in prefixes))
-        )
+        return (yield from All(tuple(list_objects(prefix, direct=True) for prefix in prefixes)))
 
     return {item.key: item.size for listing in table.run(listings()) for item in listing.objects}
 

@@ -36,6 +36,16 @@ def list_data(root: TableRoot, partition: str) -> Step[list[ListedObject]]:
     return list(listing.objects)
 
 
+def list_beside(root: TableRoot, partition: str, keys: Collection[str]) -> Step[list[ListedObject]]:
+    """What lies beside some files of a partition, and they: its data where readers list, else what
+    the jobs that wrote them have written there."""
+    if any(key.startswith(root.data_prefix) for key in keys):
+        folders = root.folders_of(partition, keys)
+        found = yield from All(tuple(list_objects(folder, direct=True) for folder in folders))
+        return [item for listing in found for item in listing.objects]
+    return (yield from list_data(root, partition))
+
+
 def list_table(
     context: Context, partition_by: tuple[str, ...]
 ) -> Step[dict[str, list[ListedObject]]]:

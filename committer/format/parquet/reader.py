@@ -14,6 +14,7 @@ from ...errors import DamagedError, InvalidInputError, TableMismatchError, ZeroR
 from ...store.driver import Driver
 from ...store.range_reader import RangeFile, gone
 from ...store.requests import Absent, Get
+from ..layout import is_written_once
 from ..records.data_file import DataFile
 from ..schema.compatibility import cast_column, is_later, type_differences
 from ..schema.hive_paths import partition_values
@@ -104,7 +105,7 @@ class _FileReader:
         if file.size <= (min(whole, _FILTERED) if filtered else whole):
             source = pa.BufferReader(_read_whole(driver, file))
         else:
-            self._ranges = RangeFile(driver, file.key, file.size)
+            self._ranges = RangeFile(driver, file.key, file.size, once=is_written_once(file.key))
             source = pa.PythonFile(self._ranges, mode="r")
         with _naming(file):
             # Spark's and Impala's INT96 in nanoseconds would wrap around after 2262.
