@@ -45,7 +45,7 @@ from simulation.scenarios import (
 )
 
 from support.memory_store import Behaviour
-from zero_rename.committer import Mode, OnConflict, OnRepeat, SuccessMarkers
+from zero_rename.committer import Mode, OnConflict, OnRepeat, Readers, SuccessMarkers
 from zero_rename.committer.commit.state.context import Limits
 
 APPEND, REPLACE, FAIL = Mode.APPEND, Mode.REPLACE, Mode.FAIL_IF_EXISTS
@@ -366,6 +366,59 @@ KEPT = {
     ),
 }
 #: A partition of two runs, and of a resolution that kept the rows of the second one.
+BY_HEADS: dict[str, Any] = {"readers": Readers.HEADS}
+#: Of files that heads alone tell of.
+HEADS_ALONE: dict[str, Scenario] = {
+    "by heads: one replace of two partitions, faults, a crash": Scenario(
+        one(REPLACE, ONE, TWO, policy=UNMARKED, faults=2, crashes=1, kinds=WORST, **BY_HEADS),
+        (*DONE, "a StoreUnreachableError"),
+        most=12000,
+    ),
+    "by heads: two replaces of one partition, a crash": Scenario(
+        two(REPLACE, REPLACE, crashes=1, **BY_HEADS), ONE_OF_TWO
+    ),
+    "by heads: a task that outlives the abort of its job": Scenario(
+        lambda: explorer(outlived("a", ONE, commits=False), purger(), **BY_HEADS), ("purger done",)
+    ),
+    "by heads: a task that outlives the commit of its job": Scenario(
+        lambda: explorer(outlived("a", ONE, commits=True), purger(), **BY_HEADS),
+        ("a committed", "purger done"),
+    ),
+    "by heads: a replace beside a purge and a reader": Scenario(
+        lambda **bounds: explorer(
+            writer("a", REPLACE, ONE, **UNMARKED), purger(), reader(ONE), **BY_HEADS, **bounds
+        ),
+        ("a committed", "purger done", "reader done"),
+        switches=3,
+        most=9000,
+    ),
+    "by heads: an append beside a purge": Scenario(
+        lambda **bounds: explorer(
+            writer("a", APPEND, ONE, **UNMARKED), purger(), **BY_HEADS, **bounds
+        ),
+        ("a committed", "purger done"),
+        switches=3,
+        most=9000,
+    ),
+    "by heads: a job that died before it was applied, recovery and a purge": Scenario(
+        lambda: decided(REPLACE, ONE, recoverer(), purger(), crashes=1, **BY_HEADS),
+        ("recoverer done", "purger done"),
+    ),
+    "by heads: two that fail where files are": Scenario(
+        two(FAIL, FAIL, **BY_HEADS), ("a refused",)
+    ),
+    "by heads: two tries of a run that take back their own": Scenario(
+        lambda: explorer(
+            writer("a", APPEND, ONE, **OWN, **UNMARKED),
+            writer("b", APPEND, ONE, **OWN, **UNMARKED),
+            **BY_HEADS,
+        ),
+        ("a committed", "b committed"),
+    ),
+    "by heads: an append committed by two processes, and a purge": Scenario(
+        lambda: twice(APPEND, ONE, beside=(purger(),), **BY_HEADS), SHARED
+    ),
+}
 CONFLICT: dict[str, Any] = {"before": ((APPEND, (ONE,)), (APPEND, (ONE,)))}
 RESOLVED: dict[str, Any] = {"before": (*CONFLICT["before"], (REPLACE, (ONE,), KEEPS))}
 REWRITTEN = {
@@ -421,6 +474,7 @@ REWRITTEN = {
     ),
 }
 BOUNDED = {
+    **HEADS_ALONE,
     **COLLECTED,
     **KEPT,
     **REWRITTEN,
@@ -874,6 +928,12 @@ def doubled(**bounds: Any) -> Callable[[], Explorer]:
 
 RANDOM = {
     "three writers, a reader, recovery and purge": Scenario(crowd(**HARD), CROWD, random=True),
+    "by heads: three writers, a reader, recovery and purge": Scenario(
+        crowd(**HARD, **BY_HEADS), CROWD, random=True
+    ),
+    "by heads: the same where Complete resurrects": Scenario(
+        crowd(behaviour=RESURRECTS, **BY_HEADS), CROWD, random=True
+    ),
     "the same on a store like MinIO": Scenario(crowd(**HARD, behaviour=MINIO), CROWD, random=True),
     "the same where Complete resurrects": Scenario(crowd(behaviour=RESURRECTS), CROWD, random=True),
     "a replace of the table, strangers, heartbeats": Scenario(

@@ -387,13 +387,10 @@ def check_recovered(store: Store, start: Store, kept: Collection[str] = ()) -> N
         expected = content_after(entries, len(entries))
         if _content_of(store, head) != expected:
             raise Violation("completeness", f"{partition}'s head holds {_content_of(store, head)}")
-        prefix = ROOT.partition_prefix(partition)
         listed = [
             key
             for key in store.objects
-            if key.startswith(prefix)
-            and "/" not in key[len(prefix) :]
-            and not key[len(prefix) :].startswith("_")
+            if ROOT.partition_of_data_key(key) == partition
             and (key in expected or not (key in kept or _is_newly_foreign(store, start, key)))
         ]
         if sorted(listed) != sorted(expected):

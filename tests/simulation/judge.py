@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from simulation.by_heads import check_data, check_named_alone
 from simulation.columns import check_columns, check_read_columns
 from simulation.faults import Faults
 from simulation.histories import (
@@ -136,6 +137,7 @@ class Judge:
         check_visible(before, after, self._behaviour.conditional_delete)
         check_symlinked_files(before, after)
         check_kept(before, after, self._keepers)
+        check_data(before, after)
         if owner is not None:
             check_owner(before, after, owner, process)
         if after.ticks != before.ticks:
@@ -177,6 +179,7 @@ class Judge:
             store = self._recover(world.store)
             check_recovered(store, self._start, kept_files(store, self._keepers))
             check_symlinks(store)
+            check_named_alone(store)
             check_serial(store, self._whole)
             self._check_facts(store)
             self._check_promised(store)

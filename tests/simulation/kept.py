@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from simulation.invariants import Violation, changes, content_after
+from simulation.invariants import ROOT, Violation, changes, content_after
 from simulation.sim_store import Store
 
 
@@ -27,12 +27,16 @@ def kept_files(store: Store, keepers: Collection[str]) -> frozenset[str]:
 
 
 def keepers_before(start: Store) -> frozenset[str]:
-    """The jobs at the beginning that kept what they replaced."""
+    """The jobs at the beginning that kept what they replaced, where others remove it."""
     return frozenset(
         job
         for log in changes(start).values()
         for job, change in log
-        if change.replace and not change.removals and content_after(log, change.base_epoch)
+        if change.replace
+        and any(
+            not key.startswith(ROOT.data_prefix) for key in content_after(log, change.base_epoch)
+        )
+        and not change.removals
     )
 
 

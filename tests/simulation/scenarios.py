@@ -37,7 +37,7 @@ from zero_rename.committer.errors import (
     TaskLateError,
     TaskResultsError,
 )
-from zero_rename.committer.format.job_spec import Coordination, SchemaMode
+from zero_rename.committer.format.job_spec import Coordination, Readers, SchemaMode
 from zero_rename.committer.format.records.pending_file import PendingFile, TaskResult
 from zero_rename.committer.format.records.table_record import TableRecord
 from zero_rename.committer.store.requests import (
@@ -49,6 +49,7 @@ from zero_rename.committer.store.requests import (
     ListUploads,
     ObjectSettings,
     Put,
+    PutFile,
     Refused,
     Step,
     UploadPart,
@@ -108,21 +109,32 @@ def twice_reported(result: TaskResult) -> list[TaskResult]:
     return [result, replace(result, task=1)]
 
 
-def _write(opened: OpenedJob, partitions: Sequence[str]) -> Step[TaskResult]:
+def _write(opened: OpenedJob, partitions: Sequence[str], attempt: str = "0") -> Step[TaskResult]:
     files = []
     for number, partition in enumerate(partitions):
+        base = opened.base.get(partition)
+        note = base_note(opened.spec, base, opened.schema.names)
+        settings = ObjectSettings({"zero-rename-job": opened.job})
+        if opened.readers is Readers.HEADS:
+            key = ROOT.attempt_key(partition, attempt, opened.job, number)
+            body = f"{key} {attempt}".encode()
+            whole = yield from put_whole(key, body, settings)
+            files.append(PendingFile(key, partition, "", (whole.etag,), len(body), 1, note))
+            continue
         key = ROOT.data_key(partition, 0, opened.job, number)
-        metadata = {"zero-rename-job": opened.job}
-        created = yield from CreateUpload(key, ObjectSettings(metadata))
+        created = yield from CreateUpload(key, settings)
         part = yield from UploadPart(key, created.upload_id, 1, key.encode())
         if isinstance(part, Refused):
             raise StreamError("The upload was aborted.", key=key)
-        base = opened.base.get(partition)
-        note = base_note(opened.spec, base, opened.schema.names)
         files.append(
             PendingFile(key, partition, created.upload_id, (part.etag,), len(key), 1, note)
         )
     return TaskResult(opened.job, 0, 0, tuple(files))
+
+
+def put_whole(key: str, body: bytes, settings: ObjectSettings) -> Step[Any]:
+    """A file of a table that is read by heads."""
+    return (yield from PutFile(key, body, settings))
 
 
 def _job(
@@ -231,9 +243,11 @@ def outlived(name: str, partition: str, *, commits: bool) -> Participant:
 
 def _late_attempt(opened: OpenedJob, partition: str) -> Step[None]:
     try:
-        result = yield from _write(opened, (partition,))
+        result = yield from _write(opened, (partition,), "1")
     except StreamError:
         return  # The sweep has aborted it.
+    if opened.readers is Readers.HEADS:
+        return  # Nobody looks where it has written.
     try:
         yield from refuse_late(opened.root, opened.job, result.task)
     except TaskLateError:
@@ -428,6 +442,7 @@ def table(
     foreign: Sequence[str] = (),
     unadopted: bool = False,
     symlinks: bool = False,
+    readers: Readers = Readers.LISTING,
 ) -> Store:
     """A table as earlier jobs left it.
 
@@ -443,6 +458,7 @@ def table(
         behaviour.facts,
         unadopted=unadopted,
         symlinks=symlinks,
+        readers=readers,
     )
     store, _ = apply(EMPTY, Put(ROOT.table_key, record.encode()), behaviour)
     for partition in foreign:
@@ -466,6 +482,7 @@ def explorer(
     unadopted: bool = False,
     symlinks: bool = False,
     indexed: bool = False,
+    readers: Readers = Readers.LISTING,
     **bounds: Any,
 ) -> Explorer:
     """Explores ``participants`` on a table with some history.
@@ -475,12 +492,14 @@ def explorer(
     :param unadopted: whether readers list besides the heads.
     :param symlinks: whether it has symlink manifests.
     :param indexed: whether the table has an index.
+    :param readers: how they find the table's files.
     :param bounds: as :class:`Explorer` takes them.
     """
     behaviour = behaviour or Behaviour()
     start = EMPTY
     if before is not None:
-        start = table(behaviour, *before, foreign=foreign, unadopted=unadopted, symlinks=symlinks)
+        options: dict[str, Any] = {"unadopted": unadopted, "symlinks": symlinks}
+        start = table(behaviour, *before, foreign=foreign, readers=readers, **options)
     if indexed:
         ids = Ids()
         ids.prefix = "indexed"
@@ -495,6 +514,7 @@ def decided(
     behaviour: Behaviour | None = None,
     before: Before = (Mode.APPEND, (ONE, TWO)),
     symlinks: bool = False,
+    readers: Readers = Readers.LISTING,
     **bounds: Any,
 ) -> Explorer:
     """A job that is decided and not applied, its process dead, and who finds it."""
@@ -503,7 +523,7 @@ def decided(
     ids.prefix = "dead"
     spec = JobSpec(SCHEMA, mode, ("day",), success_markers=SuccessMarkers.NONE)
     dies = _job(context_of(ids, "dead"), spec, (partition,))
-    start = table(behaviour, before, symlinks=symlinks)
+    start = table(behaviour, before, symlinks=symlinks, readers=readers)
     start = run_to_end(start, dies, behaviour, last=ROOT.decision_key(job_id("dead")))
     return Explorer(participants, start, behaviour, context_of, **bounds)
 
@@ -554,6 +574,7 @@ def twice(
     *partitions: str,
     once: str | None = "run",
     beside: Sequence[Participant] = (),
+    readers: Readers = Readers.LISTING,
     **bounds: Any,
 ) -> Explorer:
     """One job whose commit is called in two processes at once.
@@ -571,7 +592,8 @@ def twice(
 
     ids = Ids()
     ids.prefix = "begin"
-    start = run_to_end(table(behaviour, (Mode.APPEND, (ONE, TWO))), begin(ids), behaviour)
+    there = table(behaviour, (Mode.APPEND, (ONE, TWO)), readers=readers)
+    start = run_to_end(there, begin(ids), behaviour)
     job, result = opened
     commits = [
         Participant(

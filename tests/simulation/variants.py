@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from simulation import broken, broken_gc, scenarios
+from simulation import broken, broken_gc, by_heads, scenarios
 from simulation.catalogue import FIRSTS_EVOLVE, OVERWRITE
 
 from zero_rename.committer.commit import (
@@ -30,6 +30,7 @@ from zero_rename.committer.commit.index import write_index
 from zero_rename.committer.commit.state import decide, found_table, old_records
 from zero_rename.committer.commit.state import heads as slots
 from zero_rename.committer.commit.state import partition_files as contents
+from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.upkeep import adopt, purge, recovery, resolution
 from zero_rename.committer.upkeep import upload_judge as uploads_judge
 from zero_rename.committer.upkeep.gc import collect, fold_heads, settle
@@ -94,7 +95,43 @@ CONTINUITY = "continuity of correctness"
 
 TWO_EVOLVE = "two jobs that bring a column each"
 
+HEADS_ALONE = [
+    _variant(
+        [(TableRoot, "attempt_key", by_heads.names_no_attempt)],
+        "by heads: a task that outlives the commit of its job",
+        CONTINUITY,
+    ),
+    _variant(
+        [(abort, "decide_abort", by_heads.sweeps_files_before_it_decides)],
+        "by heads: a task that outlives the abort of its job",
+        COMPLETENESS,
+    ),
+    _variant(
+        [(apply, "sweep_losers", by_heads.sweeps_what_the_decision_names)],
+        "by heads: two replaces of one partition, a crash",
+        COMPLETENESS,
+    ),
+    *(
+        _variant([(purge, "find_unnamed", broken)], scenario, COMPLETENESS)
+        for broken, scenario in (
+            (by_heads.lists_open_records_before_data, "by heads: an append beside a purge"),
+            (by_heads.reads_heads_before_open_records, "by heads: an append beside a purge"),
+            (by_heads.asks_no_open_records, "by heads: a replace beside a purge and a reader"),
+        )
+    ),
+    _variant(
+        [(changes, "_refuse_named", by_heads.asks_a_listing_what_exists)],
+        "by heads: two that fail where files are",
+        CONCURRENT,
+    ),
+    _variant(
+        [(scenarios, "put_whole", by_heads.reports_before_its_file_is_there)],
+        "by heads: one replace of two partitions, faults, a crash",
+        COMPLETENESS,
+    ),
+]
 VARIANTS = [
+    *HEADS_ALONE,
     _variant(
         [(job, "evolve", broken.changes_the_columns_before_it_decides)],
         TWO_EVOLVE,
