@@ -9,6 +9,7 @@ from enum import StrEnum
 import pyarrow as pa
 
 from ..committer.errors import InvalidInputError
+from ..committer.format.job_spec import Readers
 from ..committer.format.layout import UNPARTITIONED, TableRoot
 from ..committer.format.schema.hive_paths import NULL, parse_partition, unescape
 from ..committer.table import Table
@@ -82,6 +83,13 @@ def describe(
             "The table keeps no symlink manifests that an engine could read it by.",
             table=table.root.url,
             remedy=f"Write them: zero-rename catalog manifests {table.root.url}",
+        )
+    if wanted is ReadBy.FOLDERS and table.readers is Readers.HEADS:
+        raise InvalidInputError(
+            "The table has readers=heads: an engine that lists its folders finds no file of it.",
+            table=table.root.url,
+            remedy="Let engines read it by symlink manifests: zero-rename catalog manifests "
+            f"{table.root.url}",
         )
     snapshot = table.snapshot()
     by = snapshot.partition_by

@@ -16,7 +16,7 @@ from .commit.state.heads import read_head
 from .commit.state.job_state import Committed, JobState
 from .commit.state.open_jobs import read_open
 from .errors import TableNotFoundError
-from .format.job_spec import Owner
+from .format.job_spec import Owner, Readers
 from .format.layout import UNPARTITIONED, TableRoot
 from .format.parquet.foreign_table import ListedTable
 from .format.parquet.reader import read_batches
@@ -79,6 +79,12 @@ class ReadableTable:
         """Whether each job keeps a symlink manifest beside each head, for other engines."""
         found = self.driver.run(find_table(self._context))
         return found is not None and found.counts and found.record.symlinks
+
+    @property
+    def readers(self) -> Readers:
+        """How the table's readers find its files; *listing* where there is no table."""
+        found = self.driver.run(find_table(self._context))
+        return found.record.readers if found is not None and found.counts else Readers.LISTING
 
     @property
     def schema(self) -> pa.Schema:

@@ -14,7 +14,8 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 _LOG = "_spark_metadata"
 _BLOCK = 128 * 1024 * 1024
+#: Jobs whose files Spark reads by a list each.
+_PLACES = 32
 
 
 def hidden_column(snapshot: Snapshot) -> str | None:
@@ -48,9 +51,31 @@ def listed_parquet(
     Rows are never left out in silence: a file that is gone fails the query, also where the session
     ignores missing or damaged files elsewhere.
 
+    Spark wants the partitions of a list below one folder (``PartitioningUtils.parsePartitions``).
+    In a table that is read by heads each job has its own: a list for each, and the rows of all.
+
     :param scheme: how the session's paths begin, ``s3a``.
-    :return: ``None`` where this Spark does not take the list.
+    :return: ``None`` where this Spark does not take the list, or the files are of so many jobs that
+        planning them one by one costs more than it saves.
     """
+    by_place: dict[str, list[DataFile]] = {}
+    for file in snapshot.files:
+        place = file.key.partition(f"/{file.partition}/")[0] if snapshot.partition_by else ""
+        by_place.setdefault(place, []).append(file)
+    if len(by_place) > _PLACES:
+        return None
+    frames = [_listed(session, schema, snapshot, scheme, of_it) for of_it in by_place.values()]
+    whole = [frame for frame in frames if frame is not None]
+    return reduce(type(whole[0]).unionAll, whole) if len(whole) == len(frames) else None
+
+
+def _listed(
+    session: SparkSession,
+    schema: StructType,
+    snapshot: Snapshot,
+    scheme: str,
+    files: Sequence[DataFile],
+) -> DataFrame | None:
     options = {
         "timeZone": "UTC",
         "ignoreMissingFiles": "false",
@@ -62,12 +87,12 @@ def listed_parquet(
         name = re.sub(r"[^A-Za-z0-9.-]", "_", snapshot.root.url)
         log = Path(folder, name, _LOG)
         log.mkdir(parents=True)
-        lines = _lines(f"{scheme}://{snapshot.root.bucket}/", snapshot.files)
+        lines = _lines(f"{scheme}://{snapshot.root.bucket}/", files)
         (log / "0").write_text("\n".join(lines), "utf-8")
         reader = session.read.schema(schema).options(**options)
         frame = reader.parquet(f"file://{log.parent}")
         java: Any = frame
-        if len(java._jdf.inputFiles()) != len(snapshot.files):
+        if len(java._jdf.inputFiles()) != len(files):
             return None
     return frame
 

@@ -163,7 +163,7 @@ def _by_spark(spark: SparkSession, request: _Request) -> DataFrame | SessionStor
         partition_constants(file.partition, file.key, snapshot.schema, snapshot.partition_by)
     frame = listed_parquet(spark, request.schema, snapshot, store.scheme)
     if frame is None:
-        why = "this Spark does not take a list of files with their sizes"
+        why = "this Spark does not take a list of its files, or they are of too many jobs"
         return SessionStore(None, why, OURS)
     logger.info("%s is read by Spark itself, through %s://", snapshot.root.url, store.scheme)
     return request.of(frame)

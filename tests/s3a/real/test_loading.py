@@ -88,6 +88,33 @@ def test_partitions_are_cut_off_before_spark_plans(spark: Any, url: str) -> None
     assert numbers(load(spark, url, partitions=["p=01"])) == [5]
 
 
+def test_a_table_that_is_read_by_heads(
+    spark: Any, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Saved by Spark's tasks, replaced in part, read by Spark itself: whoever lists sees nothing."""
+    frame = spark.createDataFrame([(1, "x"), (2, "y"), (3, None)], "n long, p string")
+    save(frame, url, partition_by=["p"], options={"readers": "heads"})
+    save(frame.where("n = 1"), url, mode="append", partition_by=["p"])
+    with Table(url).job(SCHEMA, mode="overwrite") as job:
+        job.write(pa.table({"n": [20], "p": ["y"]}, SCHEMA))
+    for by in ("spark", "zero_rename"):
+        found = load(spark, url, by=by)
+        assert is_by_spark(found) is (by == "spark")
+        assert sorted((row["n"], row["p"] or "") for row in found.collect()) == [
+            (1, "x"),
+            (1, "x"),
+            (3, ""),
+            (20, "y"),
+        ]
+    assert load(spark, url, where="p = 'y'").collect() == [(20, "y")]
+    register(spark)
+    assert numbers(spark.read.format("zero_rename").load(url)) == [1, 1, 3, 20]
+    with pytest.raises(Exception, match="UNABLE_TO_INFER_SCHEMA|Unable to infer schema"):
+        spark.read.parquet(url.replace("s3://", "s3a://"))
+    monkeypatch.setattr("zero_rename.spark.reading.listed_parquet._PLACES", 2)
+    assert not is_by_spark(load(spark, url))
+
+
 def test_an_unpartitioned_table(spark: Any, url: str) -> None:
     with Table(url).job(SCHEMA) as job:
         job.write(pa.table({"n": [1], "p": ["x"]}, SCHEMA))
