@@ -91,7 +91,7 @@ def test_partitions_are_cut_off_before_spark_plans(spark: Any, url: str) -> None
 def test_a_table_that_is_read_by_heads(
     spark: Any, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Saved by Spark's tasks, replaced in part, read by Spark itself: whoever lists sees nothing."""
+    """Saved by tasks, replaced in part, read by Spark itself: whoever lists sees nothing."""
     frame = spark.createDataFrame([(1, "x"), (2, "y"), (3, None)], "n long, p string")
     save(frame, url, partition_by=["p"], options={"readers": "heads"})
     save(frame.where("n = 1"), url, mode="append", partition_by=["p"])
@@ -109,7 +109,7 @@ def test_a_table_that_is_read_by_heads(
     assert load(spark, url, where="p = 'y'").collect() == [(20, "y")]
     register(spark)
     assert numbers(spark.read.format("zero_rename").load(url)) == [1, 1, 3, 20]
-    with pytest.raises(Exception, match="UNABLE_TO_INFER_SCHEMA|Unable to infer schema"):
+    with pytest.raises(Exception, match=r"UNABLE_TO_INFER_SCHEMA|Unable to infer schema"):
         spark.read.parquet(url.replace("s3://", "s3a://"))
     monkeypatch.setattr("zero_rename.spark.reading.listed_parquet._PLACES", 2)
     assert not is_by_spark(load(spark, url))
