@@ -74,13 +74,12 @@ def apply_all(
     )
     run = () if decision.once is None else (_move_once(context, decided, held),)
     # What the decision does not name is swept beside; where that fails, markers do not wait for it.
-    sweeping = () if sole else (or_error(sweep_losers(context, decision)),)
-    moved, _, swept = yield from All((All(tuple(partitions)), All(run), All(sweeping)))
+    sweeping = or_error(sweep_losers(context, decision, sole))
+    moved, _, swept = yield from All((All(tuple(partitions)), All(run), sweeping))
     if wants_table_marker(decided):
         yield from write_table_marker(context, decided)
-    for error in swept:
-        if isinstance(error, ZeroRenameError):
-            raise error
+    if isinstance(swept, ZeroRenameError):
+        raise swept
     yield from delete_open_record(context, decision.job)
     return [state for state in moved if state is not None]
 

@@ -96,13 +96,16 @@ def sweep(context: Context, job: str) -> Step[int]:
     return _number((yield from sweep_jobs(context, (job,))), job)
 
 
-def sweep_losers(context: Context, decision: Decision) -> Step[None]:
+def sweep_losers(context: Context, decision: Decision, sole: bool = False) -> Step[None]:
     """Sweep what attempts of a committed job have left that its decision does not name: uploads.
     Where its readers go by heads, files that are whole; and uploads where a file of the job was
     large enough for one, so that another attempt at it may have left its own.
 
+    :param sole: nothing was written but what the decision names.
     :raises UnfinishedCommitError: some are still there.
     """
+    if sole:
+        return
     job, keep = decision.job, decision.upload_ids
     if decision.readers is Readers.HEADS:
         yield from sweep_data(context, job, {key for key, _ in keep})

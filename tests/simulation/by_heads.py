@@ -74,7 +74,7 @@ def sweeps_files_before_it_decides(context, job):
     return (yield from decide_abort(context, job))
 
 
-def sweeps_what_the_decision_names(context, decision):
+def sweeps_what_the_decision_names(context, decision, sole=False):
     yield from close.sweep_data(context, decision.job)
 
 
