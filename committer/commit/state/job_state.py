@@ -50,7 +50,7 @@ class PartitionCommit:
     rows: int
     bytes: int
     removed: int
-    small: int = 0
+    small: int = field(default=0, compare=False)  # Advice for who has just written them.
 
 
 @dataclass(frozen=True)
