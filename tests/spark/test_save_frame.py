@@ -34,6 +34,7 @@ def asked(environ: dict[str, str] | None = None, **given: Any) -> Any:
         "partitions": None,
         "committer": None,
         "base": None,
+        "distribute": None,
         "options": {},
     }
     return resolve(**call | given, handoff=Handoff.decode(environ or {}))
