@@ -12,8 +12,9 @@ guarantees, its bounds and NaN, and a row group is left out if neither lets a ro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import product
 from operator import and_
 from typing import TypeVar
@@ -33,6 +34,7 @@ Filter = pc.Expression | Sequence
 
 #: Columns of floating point whose statistics are used: each doubles the guarantees.
 _MOST_FLOATS = 3
+_ASKS_FOR_NAN = re.compile(r"\bnan\b")
 _REMEDY = (
     "Give an expression over the table's columns, such as pyarrow.compute.field('delay') > 15, or "
     "comparisons: [('delay', '>', 15), ('origin', '=', 'JFK')]."
@@ -52,6 +54,7 @@ class RowFilter:
         self._expression = reduce(and_, map(_expression, conditions))
         self._schema = schema
         self.columns = self._find_columns()
+        self._asks_for_nan = _ASKS_FOR_NAN.search(self._text) is not None
 
     def _find_columns(self) -> tuple[str, ...]:
         """The columns that the condition asks for: of those whose names are in its text, the ones
@@ -62,18 +65,21 @@ class RowFilter:
             raise InvalidInputError(
                 f"The filter does not fit the table's columns: {error}.", remedy=_REMEDY
             ) from error
-        try:
-            text = str(self._expression)
-        except UnicodeDecodeError:  # Arrow cuts long texts off, within a character too.
-            named = list(self._schema.names)
-        else:
-            named = [name for name in self._schema.names if name in text]
+        named = [name for name in self._schema.names if name in self._text]
         if not self._is_evaluated_by(named):
             return tuple(self._schema.names)  # Columns by their number.
         for name in tuple(named):
             fewer = [other for other in named if other != name]
             named = fewer if self._is_evaluated_by(fewer) else named
         return tuple(named)
+
+    @cached_property
+    def _text(self) -> str:
+        """The condition as Arrow prints it; where it cannot, all names of columns."""
+        try:
+            return str(self._expression)
+        except UnicodeDecodeError:  # Arrow cuts long texts off, within a character too.
+            return " ".join(["nan", *self._schema.names])
 
     def _is_evaluated_by(self, names: Sequence[str]) -> bool:
         try:
@@ -166,7 +172,13 @@ class RowFilter:
         return any(self._may_hold((*known, *chosen)) for chosen in product(*choices))
 
     def _may_hold(self, guarantees: Iterable[pc.Expression]) -> bool:
-        """Whether the condition can be true where all of ``guarantees`` are."""
+        """Whether the condition can be true where all of ``guarantees`` are.
+
+        Arrow takes each comparison with NaN for true below a bound (26.0), though none
+        is: a condition that has one says nothing.
+        """
+        if self._asks_for_nan:
+            return True
         import pyarrow.dataset as ds  # On use: it loads pandas.
 
         guarantee, kind = reduce(and_, guarantees, pc.scalar(True)), ds.ParquetFileFormat()
