@@ -198,9 +198,11 @@ class ReadableTable:
 
         :param most_jobs: how many of the jobs decided last.
         :returns: ``decided_at``, ``job``, ``verdict``, ``partition``, ``change`` (append, replace,
-            adopt, or rewrite: rows that others brought before), ``version`` of the partition since,
-            ``files``, ``rows``, ``bytes``, ``files_removed``, and the run: ``application``,
-            ``dag_id``, ``run_id``, ``task_id``, ``try_number``, ``once``.
+            adopt, rewrite: rows that others brought before, or change by a merge, update or
+            deletion), ``version`` of the partition since, ``files``, ``rows``, ``bytes``,
+            ``files_removed``, of a change ``rows_inserted``, ``rows_updated`` and
+            ``rows_deleted``, and the run: ``application``, ``dag_id``, ``run_id``, ``task_id``,
+            ``try_number``, ``once``.
         :raises TableNotFoundError: no table, and no job.
         """
         return self.driver.run(history(self._context, most_jobs))

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from .attempt import attempt_writer
+from .changeable_table import ChangeableTable
 from .commit.commit import abort_job, commit_job
 from .commit.index.write_index import write_index_now
 from .commit.interrupted import alone
@@ -37,7 +38,6 @@ from .format.parquet.task_writer import TaskWriter
 from .format.read_base import ReadBase
 from .format.records.pending_file import TaskResult
 from .format.records.store_facts import StoreFacts
-from .readable_table import ReadableTable
 from .scan.current_table import stored_names
 from .upkeep.adopt import AdoptReport, adopt_current
 from .upkeep.compaction import (
@@ -63,7 +63,7 @@ from .upkeep.verify import Finding, verify_current
 from .write_job import WriteJob, open_checked, this_process
 
 
-class Table(ReadableTable):
+class Table(ChangeableTable):
     """A partitioned table on S3, written by jobs that commit without renames.
 
     :param url: ``s3://bucket/prefix``.

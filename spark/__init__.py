@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .changing.merging import merge
+    from .changing.row_edits import delete, update
     from .reading.load import create_view, load
     from .registration import register
     from .save_frame import save
@@ -15,22 +17,28 @@ if TYPE_CHECKING:
 __all__ = [
     "check_environment",
     "create_view",
+    "delete",
     "jvm_options",
     "load",
+    "merge",
     "register",
     "save",
     "stream",
+    "update",
     "worker_python",
 ]
 
 _MODULES = {
     "check_environment": "startup.preflight",
     "create_view": "reading.load",
+    "delete": "changing.row_edits",
     "jvm_options": "startup.launch",
     "load": "reading.load",
+    "merge": "changing.merging",
     "register": "registration",
     "save": "save_frame",
     "stream": "stream_sink",
+    "update": "changing.row_edits",
     "worker_python": "startup.launch",
 }
 

@@ -259,7 +259,9 @@ class WriterOptions:
 
     def _check_expected(self, overwrite: bool) -> None:
         expected = self.expected_mode
-        if expected is None or (expected is Mode.REPLACE) is overwrite:
+        if expected is None:
+            return
+        if expected is not Mode.MERGE and (expected is Mode.REPLACE) is overwrite:
             return
         raise InvalidInputError(
             f"The write's mode is {'overwrite' if overwrite else 'append'}, and {expected} is "

@@ -19,8 +19,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..committer.commit.failures import failures_told
+from ..committer.errors import InvalidInputError
 from ..committer.format.handoff import Handoff
-from ..committer.format.job_spec import Distribute
+from ..committer.format.job_spec import Distribute, Mode
 from ..committer.format.read_base import ReadBase
 from ..s3a.hadoop.settings import NATIVE
 from .pipes import pipes_session, report_commit
@@ -54,7 +55,8 @@ def save(
     :param partition_by: partition columns, outermost first; natively, the table's own where left
         out.
     :param mode: ``append``, ``overwrite`` (replace the partitions named or written) or
-        ``fail-if-exists``; ``None`` for what the operator asks for, else append.
+        ``fail-if-exists``; ``None`` for what the operator asks for, which may be ``merge``, by the
+        key that it names, else append.
     :param partitions: the only partitions that may be written, ``["day=2013-01-01"]``; with
         overwrite they are emptied even if no row arrives. ``None`` for those that the operator
         names.
@@ -94,6 +96,9 @@ def save(
             options or {},
             handoff,
         )
+        if target.mode is Mode.MERGE:
+            given = {"base": base, "distribute": distribute, "partitions": partitions}
+            return _merged(frame, target, handoff.about(target.root), given)
         if target.committer == NATIVE:
             session = pipes_session()
             committed = _save_natively(frame, target, handoff)
@@ -118,3 +123,25 @@ def _save_natively(frame: DataFrame, target: WriteTarget, handoff: Handoff) -> C
     options = writer_options(target.options, handoff, target.named_options)
     own_once = names_once(target.options)
     return save_by_arrow(frame, Table(target.root.url), target.replaces, options, own_once)
+
+
+def _merged(
+    frame: DataFrame, target: WriteTarget, said: Handoff, given: Mapping[str, object]
+) -> Committed | None:
+    """As the submitter asks for; ``None`` where it has no key for the run and nothing changes."""
+    from .changing.merge_rules import MergeRules
+    from .changing.merging import merge_by
+
+    odd = [name for name, value in given.items() if value is not None]
+    if odd or not said.merge_on:
+        what = f"save() is given {odd[0]}" if odd else "Nobody says by which columns"
+        raise InvalidInputError(
+            f"{what}, and mode merge is asked for; nothing was merged.",
+            table=target.root.url,
+            remedy="Let the operator name the key, by its merge_on=; or call merge(frame, table, "
+            "on=['id']).",
+        )
+    rules = MergeRules(said.merge_on, latest_by=said.latest_by)
+    by, options = target.partition_by, target.options
+    done = merge_by(rules, frame, target.root.url, partition_by=by, options=options)
+    return done.committed

@@ -25,6 +25,8 @@ from ..committer.errors import InvalidInputError
 from ..committer.format.job_spec import Mode
 from ..committer.format.layout import TableRoot
 from ..s3a.hadoop.settings import NATIVE
+from .changing.merge_rules import MergeRules
+from .changing.merging import merge_by
 from .option_table import plain
 from .options import read_writer_options
 from .save_frame import save
@@ -45,6 +47,9 @@ def stream(
     checkpoint: str,
     partition_by: Sequence[str] = (),
     mode: str = "append",
+    merge_on: Sequence[str] = (),
+    delete_when: str | None = None,
+    latest_by: str | None = None,
     output_mode: str = "append",
     trigger: Mapping[str, Any] | None = None,
     name: str | None = None,
@@ -58,7 +63,9 @@ def stream(
         that the session has, of this query alone.
     :param partition_by: partition columns, outermost first; the table's own where left out.
     :param mode: of each batch, as :func:`.save_frame.save` has it: ``append``, or ``overwrite``,
-        which replaces the partitions that the batch has rows for.
+        which replaces the partitions that the batch has rows for; or ``merge``, by key.
+    :param merge_on: with mode merge, the key's columns; with ``delete_when`` and ``latest_by``, as
+        :func:`.changing.merging.merge` has them.
     :param output_mode: which rows Spark hands over, for ``DataStreamWriter.outputMode``.
     :param trigger: for ``DataStreamWriter.trigger``: ``{"processingTime": "1 minute"}``,
         ``{"availableNow": True}``; ``None`` begins a batch when the one before is done.
@@ -82,8 +89,9 @@ def stream(
             remedy="Leave it out of options=.",
         )
     read_writer_options({**(options or {}), "path": root.url})
+    rules = _rules(Mode.parse(mode), merge_on, delete_when, latest_by)
     batches = MicroBatches(
-        root.url, checkpoint, tuple(partition_by), Mode.parse(mode), dict(options or {})
+        root.url, checkpoint, tuple(partition_by), Mode.parse(mode), dict(options or {}), rules
     )
     writer = frame.writeStream.foreachBatch(batches).outputMode(output_mode)
     writer = writer.option("checkpointLocation", checkpoint)
@@ -92,6 +100,23 @@ def stream(
     if name is not None:
         writer = writer.queryName(name)
     return writer.start()
+
+
+def _rules(
+    mode: Mode, merge_on: Sequence[str], delete_when: str | None, latest_by: str | None
+) -> MergeRules | None:
+    """Of mode merge.
+
+    :raises InvalidInputError: they are given with another mode, or no key is.
+    """
+    if mode is Mode.MERGE:
+        return MergeRules(tuple(merge_on), delete_when=delete_when, latest_by=latest_by)
+    if merge_on or delete_when or latest_by:
+        raise InvalidInputError(
+            f"A key is given, and mode {mode}, which has none; nothing was started.",
+            remedy="Give mode='merge', or leave merge_on, delete_when and latest_by out.",
+        )
+    return None
 
 
 @dataclass
@@ -103,20 +128,25 @@ class MicroBatches:
     partition_by: tuple[str, ...]
     mode: Mode
     options: dict[str, str] = field(default_factory=dict)
+    rules: MergeRules | None = None
     _query: str | None = None
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         if self._query is None:
             self._query = query_id(batch, self.checkpoint)
         given = {**self.options, "once": f"stream-{self._query}-{number}", "onRepeat": "skip"}
-        save(
-            batch,
-            self.table,
-            partition_by=self.partition_by,
-            mode=self.mode,
-            committer=NATIVE,
-            options=given,
-        )
+        by = self.partition_by
+        if self.rules is not None:
+            merge_by(self.rules, batch, self.table, partition_by=by, options=given)
+        else:
+            save(
+                batch,
+                self.table,
+                partition_by=by,
+                mode=self.mode,
+                committer=NATIVE,
+                options=given,
+            )
         logger.info("%s holds batch %d of the query %s", self.table, number, self._query)
 
 

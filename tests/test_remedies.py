@@ -43,7 +43,7 @@ from zero_rename.orchestration.runs.task_run import ON_REPEAT
 from zero_rename.provider import get_provider_info
 from zero_rename.provider.connection import ConnectionSettings
 from zero_rename.s3a.hadoop.settings import CONFLICT_MODE_OF, Committer, S3ASettings
-from zero_rename.spark import load, save, stream
+from zero_rename.spark import delete, load, merge, save, stream, update
 from zero_rename.spark.option_table import camel
 from zero_rename.spark.options import ReaderOptions, WriterOptions
 
@@ -198,7 +198,8 @@ def arguments() -> frozenset[str]:
                     names |= parameters(vars(ancestor)["__init__"])
     for name, method in inspect.getmembers(Table, inspect.isfunction):
         names |= parameters(method) if not name.startswith("_") else set()
-    for function in (save, load, stream, ZeroRenameResource.write, dagster.asset):
+    verbs = (save, load, stream, merge, update, delete)
+    for function in (*verbs, ZeroRenameResource.write, dagster.asset):
         names |= parameters(function)
     names |= {*ZeroRenameResource.model_fields, *ZeroRenameIOManager.model_fields}
     kinds = (JobSpec, FileOptions, S3ASettings, ConnectionSettings, WriterOptions, ReaderOptions)
@@ -231,7 +232,7 @@ def choices() -> dict[str, set[str]]:
     }
     return {
         **enumerations,
-        "mode": {"append", "overwrite", "replace", "fail-if-exists"},
+        "mode": {"append", "overwrite", "replace", "fail-if-exists", "merge"},
         "committer": {"zero_rename", *map(str, Committer)},
         "conflict_mode": set(CONFLICT_MODE_OF),
         "on_repeat": set(ON_REPEAT),

@@ -119,17 +119,18 @@ def committed(context: Context, decided: Decided, repeated: bool = False) -> Com
             epoch=change.base_epoch + 1,
             **asdict(change.sums),
             small=sum(file.size < SMALL for file in change.files),
+            row_changes=change.row_changes,
         )
         for change in decided.decision.partitions
     )
-    changes = decided.decision.partitions
+    job, changes = decided.decision.job, decided.decision.partitions
     return Committed(
         decided.decision.job,
         context.root.url,
         partitions,
         decided.date,
         repeated=repeated,
-        rewritten=bool(changes) and all(change.merged for change in changes),
+        rewritten=bool(changes) and all(it.merged and job not in it.merged for it in changes),
     )
 
 

@@ -31,6 +31,7 @@ class Target:
     :param replaces: whether what it holds goes.
     :param drops: the earlier job of this run whose files go.
     :param keeps: files that ``drops`` adopted, and that only its decision names.
+    :param shared: whether files of ``drops`` have rows of other jobs, too.
     """
 
     partition: str
@@ -38,6 +39,7 @@ class Target:
     replaces: bool = False
     drops: str | None = None
     keeps: tuple[StoredFile, ...] = ()
+    shared: bool = False
 
 
 def targets_of(
@@ -80,13 +82,16 @@ def compose_decision(
 def _change(
     context: Context, opened: OpenedJob, target: Target, state: HeadState | None
 ) -> Step[PartitionDecision]:
+    merged = tuple(opened.spec.merges.get(target.partition, ()))
+    row_changes = opened.spec.row_changes.get(target.partition)
     change = PartitionDecision(
         partition=target.partition,
         base_epoch=NO_HEAD if state is None else state.head.epoch,
         replace=target.replaces,
         files=target.files,
         dropped_job=target.drops,
-        merged=tuple(opened.spec.merges.get(target.partition, ())),
+        merged=merged if row_changes is None else (*merged, opened.job),
+        row_changes=row_changes,
     )
     # A cleared run that empties a partition of what it wrote there may find others' files.
     exclusive = opened.spec.mode is Mode.FAIL_IF_EXISTS and bool(target.files)
@@ -168,21 +173,24 @@ def _refuse_unread(opened: OpenedJob, target: Target, listed: Sequence[ListedObj
 def _refuse_merged(
     context: Context, opened: OpenedJob, target: Target, there: Collection[str]
 ) -> Step[None]:
-    """Refuse to drop an earlier job whose rows a compaction wrote again among those of others:
-    they would stay, and be there twice.
+    """Refuse to drop an earlier job whose rows a compaction or a merge wrote again among those of
+    others: they would stay, and be there twice; or one whose own files have rows of others.
 
     :param there: the jobs whose files the partition holds.
     :raises CommitConflictError: it is so.
     """
     jobs = sorted(set(there) - {target.drops})
     found = yield from All(tuple(read_decision(context, job) for job in jobs))
-    for decided in found:
-        changes = () if decided is None else decided.changes.get(target.partition, ())
-        if any(target.drops in change.merged for change in changes):
-            raise CommitConflictError(
-                f"The rows that this run wrote to {target.partition} before are in files with rows "
-                "of others since a compaction, so they cannot be taken out. Nothing was changed.",
-                table=context.root.url,
-                job=opened.job,
-                remedy="Load the partition again with mode replace, from all of its sources.",
-            )
+    changes = (
+        change for it in found if it is not None for change in it.changes.get(target.partition, ())
+    )
+    own_are_shared = target.shared and not target.replaces
+    if own_are_shared or any(target.drops in change.merged for change in changes):
+        raise CommitConflictError(
+            f"The rows that this run wrote to {target.partition} before are in files with rows "
+            "of others since a compaction or a merge, so they cannot be taken out. Nothing was "
+            "changed.",
+            table=context.root.url,
+            job=opened.job,
+            remedy="Load the partition again with mode replace, from all of its sources.",
+        )

@@ -151,7 +151,10 @@ def _targets(
         for change in earlier.decision.partitions if earlier else ():
             target = targets.get(change.partition, Target(change.partition))
             targets[change.partition] = replace(
-                target, drops=opened.repeat_of, keeps=change.adopted
+                target,
+                drops=opened.repeat_of,
+                keeps=change.adopted,
+                shared=bool(change.merged),
             )
     return tuple(targets[name] for name in sorted(targets))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -69,6 +69,12 @@ class Snapshot:
         }
         whole = self.asked is None
         return ReadBase(self.root.url, epochs, whole, listed if self.lists else None)
+
+    def of(self, partitions: Collection[str]) -> Snapshot:
+        """The same state of some partitions that it was read of, by name."""
+        files = tuple(file for file in self.files if file.partition in partitions)
+        epochs = {name: epoch for name, epoch in self.epochs.items() if name in partitions}
+        return replace(self, files=files, epochs=epochs, asked=tuple(sorted(partitions)))
 
     def by_partition(self) -> dict[str, list[DataFile]]:
         """The files of each partition that has any, oldest first."""

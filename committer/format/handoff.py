@@ -84,7 +84,18 @@ class Handoff:
         "ZERO_RENAME_COMMITTER", _text, "The committer, zero_rename or one of Hadoop's."
     )
     mode: Mode | None = _variable(
-        "ZERO_RENAME_MODE", values.mode, "The mode: append, replace or fail-if-exists."
+        "ZERO_RENAME_MODE", values.mode, "The mode: append, replace, fail-if-exists or merge."
+    )
+    merge_on: tuple[str, ...] = _variable(
+        "ZERO_RENAME_MERGE_ON",
+        values.NAMES.decode,
+        "With mode merge, the key's columns, separated by commas or as a JSON list.",
+        (),
+    )
+    latest_by: str | None = _variable(
+        "ZERO_RENAME_LATEST_BY",
+        _text,
+        "With mode merge, the column by which the last of several rows of a key counts.",
     )
     #: Hive-escaped paths; none for any.
     partitions: tuple[str, ...] = _variable(

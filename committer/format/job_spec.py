@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ..errors import InvalidInputError
 from .layout import UNPARTITIONED
 from .read_base import ReadBase
+from .row_changes import RowChanges
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,6 +27,9 @@ class Mode(StrEnum):
     REPLACE = "replace"
     #: The job is refused with :class:`.DestinationExistsError`.
     FAIL_IF_EXISTS = "fail-if-exists"
+    #: Rows are matched by key: no job's mode, but what an application is asked for, whose job then
+    #: replaces the partitions that change.
+    MERGE = "merge"
 
     @classmethod
     def parse(cls, word: str) -> Mode:
@@ -50,6 +54,7 @@ MODES: Mapping[str, Mode] = {
     "fail-if-exists": Mode.FAIL_IF_EXISTS,
     "error": Mode.FAIL_IF_EXISTS,
     "errorifexists": Mode.FAIL_IF_EXISTS,
+    "merge": Mode.MERGE,
 }
 
 
@@ -219,6 +224,8 @@ class JobSpec:
         try of theirs that replaces its own is refused there.
     :param sorted_by: columns of the files that the job's rows come sorted by, in one task: the
         files say so, and nobody looks whether it is true.
+    :param row_changes: by partition, what the job does to the rows that it was computed from. Such
+        a job has rows of its own, besides those that it writes again.
     :param schema_mode: what becomes of the table's columns where the job brings others.
     :param any_case: columns that differ from the table's by case alone are those, as Spark has it.
     :param on_conflict: what to do where another job changed a partition since this one opened.
@@ -244,6 +251,7 @@ class JobSpec:
     keep_replaced: bool = False
     merges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sorted_by: tuple[str, ...] = ()
+    row_changes: Mapping[str, RowChanges] = field(default_factory=dict)
     schema_mode: SchemaMode = SchemaMode.KEEP
     any_case: bool = False
     on_conflict: OnConflict = OnConflict.FAIL
@@ -264,6 +272,12 @@ class JobSpec:
             may not be written, or columns to overwrite where files stay.
         """
         object.__setattr__(self, "mode", Mode.parse(self.mode))
+        if self.mode is Mode.MERGE:
+            raise InvalidInputError(
+                "A job appends or replaces; rows are merged by key. Nothing was sent.",
+                remedy="Call merge(), of zero_rename.spark or of a Table, with on=[the key's "
+                "columns].",
+            )
         for name, kind in _CHOICES.items():
             object.__setattr__(self, name, choice(name, kind, getattr(self, name)))
         if self.readers is not None:

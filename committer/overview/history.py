@@ -28,6 +28,9 @@ HISTORY = pa.schema(
         ("rows", pa.int64()),
         ("bytes", pa.int64()),
         ("files_removed", pa.int64()),
+        ("rows_inserted", pa.int64()),
+        ("rows_updated", pa.int64()),
+        ("rows_deleted", pa.int64()),
         ("application", pa.string()),
         ("dag_id", pa.string()),
         ("run_id", pa.string()),
@@ -91,12 +94,21 @@ def _rows(job: SeenJob) -> Iterator[Mapping[str, Any]]:
             "rows": change.rows,
             "bytes": change.bytes,
             "files_removed": change.removed,
+            **_row_changes(change),
         }
+
+
+def _row_changes(change: PartitionChange) -> Mapping[str, int]:
+    rows = change.row_changes
+    if rows is None:
+        return {}
+    kinds = ("inserted", "updated", "deleted")
+    return {f"rows_{kind}": getattr(rows, kind) for kind in kinds}
 
 
 def _kind(change: PartitionChange) -> str:
     if change.rewritten:
         return "rewrite"
     if change.replaced:
-        return "replace"
+        return "replace" if change.row_changes is None else "change"
     return "adopt" if change.adopted and not change.files else "append"

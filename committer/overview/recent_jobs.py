@@ -13,6 +13,7 @@ from ..format.layout import is_job_id, job_ids_begin, job_in_key, jobs_on_record
 from ..format.records.decision import Verdict
 from ..format.records.partition_decision import PartitionDecision
 from ..format.records.pending_file import PendingFile
+from ..format.row_changes import RowChanges
 from ..store.listing import list_objects
 from ..store.requests import All, Step
 
@@ -32,6 +33,7 @@ class PartitionChange:
     :param removed: files that it removed.
     :param removed_jobs: who had written those, as far as their names tell.
     :param rewritten: its rows were there before, of other jobs: a compaction's, a resolution's.
+    :param row_changes: of a merge, an update or a deletion: what it did to the rows.
     """
 
     partition: str
@@ -44,6 +46,7 @@ class PartitionChange:
     removed: int
     removed_jobs: tuple[str, ...] = ()
     rewritten: bool = False
+    row_changes: RowChanges | None = None
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,8 @@ def _change(change: PartitionDecision) -> PartitionChange:
         len(change.adopted),
         change.sums.removed,
         tuple(sorted(job for job in gone if job)),
-        bool(change.merged),
+        bool(change.merged) and change.row_changes is None,
+        change.row_changes,
     )
 
 

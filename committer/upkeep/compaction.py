@@ -4,7 +4,7 @@ files hold that were written again."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from ..commit.snapshot import Snapshot, take_snapshot
@@ -111,7 +111,7 @@ def find_compactible(
     check_order(sort_by, snapshot.schema, snapshot.partition_by)
     by = tuple(sort_by)
     return [
-        CompactionPlan(name, _of_one(snapshot, name), target_bytes, by)
+        CompactionPlan(name, snapshot.of([name]), target_bytes, by)
         for name, files in snapshot.by_partition().items()
         if len(files) >= 2 * _needed(files, target_bytes) or (by and not _is_sorted(files, by))
     ]
@@ -121,12 +121,6 @@ def _is_sorted(files: Sequence[DataFile], by: tuple[str, ...]) -> bool:
     """Whether a partition's files are those of one job that sorted it."""
     order = {sort_order(file.summary)[: len(by)] for file in files}
     return order == {by} and len({file.job for file in files}) == 1
-
-
-def _of_one(snapshot: Snapshot, partition: str) -> Snapshot:
-    files = tuple(file for file in snapshot.files if file.partition == partition)
-    epochs = {partition: snapshot.epochs[partition]} if partition in snapshot.epochs else {}
-    return replace(snapshot, files=files, epochs=epochs, asked=(partition,))
 
 
 def compaction_spec(context: Context, plan: CompactionPlan, owner: Owner) -> Step[JobSpec]:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
-from ...committer.errors import ZeroRenameError
+from ...committer.errors import InvalidInputError, ZeroRenameError
 from ...committer.format.job_spec import Distribute, Mode, OnConflict, OnRepeat, Readers, choice
+from ...committer.format.text_values import NAMES
 from ...orchestration.runs.heartbeat import wait_for_living
 from ...orchestration.runs.outcomes import (
     check_partitions,
@@ -50,6 +51,12 @@ if TYPE_CHECKING:
     from ...committer.format.handoff import Handoff
     from ...orchestration.runs.task_run import TaskRun
 
+
+def listed_columns(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Columns as a list, or as a text with commas between them."""
+    return NAMES.decode(given) if isinstance(given, str) else tuple(given)
+
+
 #: Policies of a job that arguments of a load say, each with what makes it of a text. The member of
 #: :class:`.Handoff` that takes it to the application has the argument's name.
 POLICIES: Mapping[str, Callable[[str], Any]] = {
@@ -57,11 +64,13 @@ POLICIES: Mapping[str, Callable[[str], Any]] = {
     "on_conflict": partial(choice, "on_conflict", OnConflict),
     "distribute": partial(choice, "distribute", Distribute),
     "readers": partial(choice, "readers", Readers),
+    "merge_on": listed_columns,
+    "latest_by": str,
 }
 #: Arguments that are texts once they are rendered.
 _TEXTS = (
-    *("table", "partition_format", *POLICIES, "on_repeat", "committer", "catalog"),
-    "zero_rename_conn_id",
+    *("table", "partition_format", "on_repeat", "committer", "catalog", "zero_rename_conn_id"),
+    *(name for name in POLICIES if name != "merge_on"),
 )
 
 
@@ -97,8 +106,12 @@ class LoadOperator(BaseOperator):
     :param partition_format: ``strftime`` codes that make the partition from the run's date: its
         ``partition_date``, else the start of its data interval. (templated)
     :param partition_timezone: time zone in which that date is taken.
-    :param mode: ``append``, ``overwrite`` (the same as ``replace``) or ``fail-if-exists``;
-        ``None`` leaves it to the application. (templated)
+    :param mode: ``append``, ``overwrite`` (the same as ``replace``), ``fail-if-exists`` or
+        ``merge``, natively; ``None`` leaves it to the application. (templated)
+    :param merge_on: with mode ``merge``, the key's columns, by which ``save()`` matches rows.
+        (templated)
+    :param latest_by: with mode ``merge``, the column by which the last of several rows of a key
+        counts; else they are refused. (templated)
     :param on_conflict: ``fail`` or ``last_wins``, when another job changed a partition since
         this one began; ``None`` takes the connection's. (templated)
     :param distribute: ``partition`` lets ``save()`` bring the rows of a partition together first,
@@ -128,6 +141,8 @@ class LoadOperator(BaseOperator):
         "on_conflict",
         "distribute",
         "readers",
+        "merge_on",
+        "latest_by",
         "on_repeat",
         "committer",
         "catalog",
@@ -156,6 +171,8 @@ class LoadOperator(BaseOperator):
         on_conflict: str | None = None,
         distribute: str | None = None,
         readers: str | None = None,
+        merge_on: str | Sequence[str] | None = None,
+        latest_by: str | None = None,
         on_repeat: str = "auto",
         committer: str | None = None,
         catalog: str | None = None,
@@ -175,6 +192,8 @@ class LoadOperator(BaseOperator):
         self.on_conflict = on_conflict
         self.distribute = distribute
         self.readers = readers
+        self.merge_on = merge_on
+        self.latest_by = latest_by
         self.on_repeat = on_repeat
         self.committer = committer
         self.catalog = catalog
@@ -227,6 +246,7 @@ class LoadOperator(BaseOperator):
         for name, parse in POLICIES.items():
             if known(getattr(self, name)):
                 parse(getattr(self, name))
+        self._check_merge(known)
         if known(self.on_repeat) or self.on_repeat is None:
             check_on_repeat(self.on_repeat)
         if known(self.committer):
@@ -236,6 +256,30 @@ class LoadOperator(BaseOperator):
         self._check_partitions(parsing, known)
         if known(self.partition_format):
             check_partition_format(self.partition_format or "", self.partition_timezone)
+
+    def _check_merge(self, known: Callable[[object], bool]) -> None:
+        """Mode merge has a key, and the native committer; other modes have no key."""
+        if self.mode is not None and not known(self.mode):
+            return
+        merges = self.mode is not None and Mode.parse(self.mode) is Mode.MERGE
+        key = self.merge_on or self.latest_by
+        if merges and not self.merge_on:
+            raise InvalidInputError(
+                "mode is merge, and merge_on names no column; nothing was submitted.",
+                remedy="Give the key's columns: merge_on=['id'].",
+            )
+        if key and not merges:
+            raise InvalidInputError(
+                "merge_on or latest_by is given, and mode is not merge; nothing was submitted.",
+                remedy="Give mode='merge', or leave both out.",
+            )
+        if merges and known(self.committer) and self.committer != NATIVE:
+            raise InvalidInputError(
+                f"mode is merge, and the committer is {self.committer}: tables of Hadoop's "
+                "committers have no state that a merge could be held against. Nothing was "
+                "submitted.",
+                remedy="Give mode='overwrite' and whole partitions, or committer='zero_rename'.",
+            )
 
     def _check_partitions(self, parsing: bool, known: Callable[[object], bool]) -> None:
         if parsing and isinstance(self.partition, list | tuple):

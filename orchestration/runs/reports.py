@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ...committer.errors import counted, escaped
@@ -22,7 +23,8 @@ def commit_report(committed: Committed, partitions: Collection[str] = ()) -> dic
     :return: ``job``, ``table``, ``files``, ``rows``, ``bytes``, ``decided_at`` (seconds, the
         store's clock), ``repeated``, ``partitions`` (each with ``partition``, ``epoch``,
         ``files``, ``rows``, ``bytes``, ``removed``), and where it is just one partition its
-        ``partition`` and ``epoch``.
+        ``partition`` and ``epoch``. Of a merge ``row_changes``: ``inserted``, ``updated``,
+        ``deleted``, ``unchanged``.
     """
     kept = [p for p in committed.partitions if not partitions or p.partition in partitions]
     report: dict[str, Any] = {
@@ -46,6 +48,8 @@ def commit_report(committed: Committed, partitions: Collection[str] = ()) -> dic
         ],
     }
     only = kept[0] if len(kept) == 1 else None
+    if committed.row_changes is not None:
+        report["row_changes"] = asdict(committed.row_changes)
     report["partition"] = only.partition if only else None
     report["epoch"] = only.epoch if only else None
     return report

@@ -70,7 +70,7 @@ class _Request:
     def of(self, frame: DataFrame) -> DataFrame:
         """What is wanted of a frame of :attr:`schema`. Spark says which rows that is."""
         selected = frame if self.where is None else frame.where(self.where)
-        return selected.select(*map(_quoted, self.names))
+        return selected.select(*map(quoted, self.names))
 
 
 def load(
@@ -118,6 +118,19 @@ def load(
     types = spark_schema(schema, _needed(names, where, schema))
     snapshot = plan_on(source, schema, partition_by, wanted, reads)
     return _frame(spark, _Request(source, snapshot, where, names, types), way)
+
+
+def state_frame(
+    spark: SparkSession,
+    table: Table,
+    state: Snapshot,
+    columns: Sequence[str] | None = None,
+    where: str | None = None,
+) -> DataFrame:
+    """The rows of a state that is known; the rest as :func:`load` has it."""
+    names = list(state.schema.names if columns is None else columns)
+    types = spark_schema(state.schema, _needed(names, where, state.schema))
+    return _frame(spark, _Request(table, state, where, names, types), By.AUTO)
 
 
 def _needed(names: Sequence[str], where: str | None, schema: pa.Schema) -> list[str]:
@@ -169,7 +182,8 @@ def _by_spark(spark: SparkSession, request: _Request) -> DataFrame | SessionStor
     return request.of(frame)
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A column's name as Spark's SQL takes any."""
     return f"`{name.replace('`', '``')}`"
 
 

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from ...committer.errors import UnsupportedTypeError
+from ...committer.errors import InvalidInputError, UnsupportedTypeError
 from ...committer.format.parquet.row_filter import RowFilter
 from ...committer.format.schema.compatibility import find_column
 from ...committer.format.schema.hive_paths import escape
@@ -124,6 +124,32 @@ def named_partition(text: str) -> str | None:
             return None
         parts[side.this.name] = side.expression.this
     return "/".join(f"{escape(name)}={escape(value)}" for name, value in parts.items())
+
+
+def refuse_beyond_rows(name: str, text: str) -> None:
+    """Refuse an expression that takes more than a row to evaluate. One that cannot be read here is
+    Spark's to judge.
+
+    :param name: of the parameter, for the error.
+    :raises InvalidInputError: it has an aggregate, a window or a subquery.
+    """
+    try:
+        import sqlglot
+        from sqlglot import exp
+        from sqlglot.errors import SqlglotError
+    except ModuleNotFoundError:
+        return
+    try:
+        tree = sqlglot.parse_one(text, read="spark")
+    except (SqlglotError, RecursionError):
+        return
+    found = tree.find(exp.AggFunc, exp.Window, exp.Query)
+    if found is not None:
+        raise InvalidInputError(
+            f"{name} has {found.sql('spark')[:100]!r}, and is evaluated row by row: no aggregate, "
+            "window or subquery. Nothing was changed.",
+            remedy="Compute it first, and give the value, or join it to the frame.",
+        )
 
 
 def _tree(text: str) -> Any:

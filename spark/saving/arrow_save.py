@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 
 from ...committer.commit.commit import fenced
 from ...committer.commit.state.job_state import Committed
-from ...committer.errors import CommitConflictError, InvalidInputError, TaskLateError
+from ...committer.errors import (
+    CommitConflictError,
+    InvalidInputError,
+    TaskLateError,
+    TaskResultsError,
+    counted,
+)
 from ...committer.table import Table
 from ...committer.write_job import WriteJob
 from ..options import WriterOptions
@@ -58,12 +64,21 @@ def save_by_arrow(
     name = application_of(session)
     any_case = session.conf.get("spark.sql.caseSensitive", None) != "true"
     planned = planned_job(table, frame.schema, overwrite, options, own_once, name, any_case)
-    return _carried_out(frame, planned, options, TableReads.of(name, table.root.url))
+    return carry_out(frame, planned, options, TableReads.of(name, table.root.url))
 
 
-def _carried_out(
-    frame: DataFrame, planned: PlannedJob, options: WriterOptions, reads: TableReads
+def carry_out(
+    frame: DataFrame,
+    planned: PlannedJob,
+    options: WriterOptions,
+    reads: TableReads,
+    expected: int | None = None,
 ) -> Committed:
+    """Open a job, let Spark's tasks write a frame's rows, and commit.
+
+    :param expected: how many rows the frame has, where that is known.
+    :raises TaskResultsError: the tasks have written another number of them.
+    """
     job = planned.table.tasks_job(planned.spec, CommitProgress(planned.table.root.url))
     base = None
     try:
@@ -74,7 +89,7 @@ def _carried_out(
                 job.go_by(base)
             planned.refuse_second_use(opened)
             if opened.repeated is None:
-                _write(frame, job, options)
+                _write(frame, job, options, expected)
             else:
                 log_skipped(opened.repeated, planned.spec.once)
     except CommitConflictError as error:
@@ -90,7 +105,7 @@ def _carried_out(
     return done
 
 
-def _write(frame: DataFrame, job: WriteJob, options: WriterOptions) -> None:
+def _write(frame: DataFrame, job: WriteJob, options: WriterOptions, expected: int | None) -> None:
     opened = job.opened
     logger.info("%s: job %s opened, mode %s", opened.root.url, opened.job, opened.spec.mode)
     try:
@@ -102,4 +117,14 @@ def _write(frame: DataFrame, job: WriteJob, options: WriterOptions) -> None:
         if ours is not None:
             raise ours from error
         raise
+    rows = sum(result.rows for result in results)
+    if expected not in (None, rows):
+        raise TaskResultsError(
+            f"The tasks wrote {counted(rows, 'row')}, and {expected:,} were counted before: Spark "
+            "computed them twice, and not the same ones. Nothing of this job is visible.",
+            table=opened.root.url,
+            job=opened.job,
+            remedy="Run it again; where that does not help, write the frame to files first, and "
+            "leave out of conditions what differs from call to call, such as rand().",
+        )
     job.take(results, len(results))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ...format.job_spec import JobSpec, Readers
 from ...format.layout import TableRoot
 from ...format.records.store_facts import StoreFacts
+from ...format.row_changes import RowChanges
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,6 +43,7 @@ class PartitionCommit:
     :param bytes: bytes of these.
     :param removed: files removed.
     :param small: of the files added, those below 1 MiB, as far as they are on record one by one.
+    :param row_changes: of a merge, an update or a deletion: what it did to the rows.
     """
 
     partition: str
@@ -51,6 +53,7 @@ class PartitionCommit:
     bytes: int
     removed: int
     small: int = field(default=0, compare=False)  # Advice for who has just written them.
+    row_changes: RowChanges | None = None
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,12 @@ class Committed:
     @property
     def bytes(self) -> int:
         return sum(p.bytes for p in self.partitions)
+
+    @property
+    def row_changes(self) -> RowChanges | None:
+        """Of a merge, an update or a deletion: what it did to the rows of its partitions."""
+        known = [p.row_changes for p in self.partitions if p.row_changes is not None]
+        return RowChanges.sum(known) if known else None
 
     @property
     def many_small(self) -> tuple[str, ...]:

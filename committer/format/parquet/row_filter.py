@@ -17,10 +17,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, reduce
 from itertools import product
 from operator import and_
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
@@ -91,6 +92,21 @@ class RowFilter:
     def keep(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of a batch that has :attr:`columns`, in the table's types."""
         return batch.filter(self._expression)
+
+    def drop(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The other rows of a batch: those of which the condition is false or null."""
+        return batch.filter(~self._is_true)
+
+    def holds(self, table: pa.Table) -> pa.Array:
+        """Of each row of a table whether the condition is true."""
+        found = ds.dataset(table).to_table(columns={"holds": self._is_true})
+        return pa.concat_arrays(found["holds"].chunks or [pa.array([], pa.bool_())])
+
+    @property
+    def _is_true(self) -> pc.Expression:
+        """The condition with false in the place of null."""
+        coalesce: Any = pc.coalesce  # pyright: ignore[reportAttributeAccessIssue]
+        return coalesce(self._expression, pc.scalar(False))
 
     def is_about(self, columns: Collection[str]) -> bool:
         """Whether the condition asks for no other columns than these."""

@@ -76,6 +76,17 @@ class Splitter:
         return codes, paths
 
 
+def partition_paths(rows: pa.RecordBatch, partition_by: Sequence[str]) -> pa.Array:
+    """The path of the partition that each row belongs to.
+
+    :raises InvalidInputError: a value that no directory can hold.
+    """
+    if not (partition_by and rows.num_rows):
+        return pa.repeat(pa.scalar(UNPARTITIONED), rows.num_rows)
+    codes, paths = Splitter(rows.schema, partition_by)._encode(rows)
+    return pa.array(paths, pa.string()).take(codes)
+
+
 def _encode_column(column: str, values: pa.Array) -> tuple[pa.Array, list[str]]:
     """A 64-bit code per row, and each code's directory value."""
     kind = values.type

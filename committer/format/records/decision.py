@@ -11,6 +11,7 @@ from typing import Annotated
 from ...errors import RecordDamagedError
 from ..job_spec import NOBODY, JobSpec, Mode, Owner, Readers, SuccessMarkers
 from ..layout import TableRoot, job_in_key
+from ..row_changes import RowChanges
 from .codec import BY_HEADS_FORMAT, USUAL_FORMAT, Document, decode, encode
 from .marks import LEFT_OUT, Count, Moment
 from .partition_decision import PartitionDecision, Sums
@@ -34,6 +35,7 @@ class SettledDecision:
         for a replace, else 0.
     :param dropped: by partition: the earlier job of the run whose files went.
     :param merged: by partition: jobs whose rows were written again.
+    :param row_changes: by partition: rows inserted, updated, deleted and left.
     """
 
     write_id: str
@@ -44,6 +46,7 @@ class SettledDecision:
     once_epoch: Annotated[Count, LEFT_OUT] = 0
     dropped: Annotated[Mapping[str, str] | None, LEFT_OUT] = None
     merged: Annotated[Mapping[str, tuple[str, ...]] | None, LEFT_OUT] = None
+    row_changes: Annotated[Mapping[str, RowChanges] | None, LEFT_OUT] = None
 
     @staticmethod
     def of(
@@ -65,11 +68,13 @@ class SettledDecision:
             once_epoch,
             {it.partition: it.dropped_job for it in partitions if it.dropped_job} or None,
             {it.partition: it.merged for it in partitions if it.merged} or None,
+            {it.partition: it.row_changes for it in partitions if it.row_changes} or None,
         )
 
     @property
     def partitions(self) -> tuple[PartitionDecision, ...]:
         dropped, merged = self.dropped or {}, self.merged or {}
+        row_changes = self.row_changes or {}
         return tuple(
             PartitionDecision(
                 name,
@@ -78,6 +83,7 @@ class SettledDecision:
                 dropped_job=dropped.get(name),
                 merged=merged.get(name, ()),
                 settled=Sums(*sums),
+                row_changes=row_changes.get(name),
             )
             for name, (epoch, *sums, replace) in self.changes.items()
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from ..row_changes import RowChanges
 from .marks import LEFT_OUT, AtLeast, Count
 from .pending_file import PendingFile
 
@@ -46,6 +47,8 @@ class PartitionDecision:
     :param removals: files to remove, each only if its ETag is still the listed one.
     :param dropped_job: with ``on_repeat=replace_own``, the earlier job whose files go.
     :param merged: jobs whose rows are in ``files``, written again with those of others.
+    :param row_changes: of a job that computed the rows from those that were there: what it did to
+        them.
     :param lost: files that were decided and whose loss was accepted; nobody looks for them.
     :param settled: in a settled decision, what its lists came to, which are empty there.
     """
@@ -60,6 +63,7 @@ class PartitionDecision:
     lost: Annotated[tuple[PendingFile, ...], LEFT_OUT] = ()
     merged: Annotated[tuple[str, ...], LEFT_OUT] = ()
     settled: Annotated[Sums | None, LEFT_OUT] = None
+    row_changes: Annotated[RowChanges | None, LEFT_OUT] = None
 
     @property
     def weight(self) -> int:

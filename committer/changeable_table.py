@@ -1,0 +1,313 @@
+"""Table on S3 whose rows are changed: merged by key, or deleted, a partition at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .commit.snapshot import Snapshot
+from .commit.state.job_state import Committed
+from .errors import (
+    CommitConflictError,
+    InvalidInputError,
+    SnapshotGoneError,
+    TableNotFoundError,
+)
+from .format.job_spec import JobSpec, OnRepeat, SchemaMode
+from .format.parquet.reader import read_batches
+from .format.parquet.row_filter import Filter, RowFilter
+from .format.row_changes import RowChanges
+from .readable_table import ReadableTable
+from .row_merge import INSERT, UPDATE, MergeRows, RowMerge, as_arrow, count_merge
+from .row_rewrite import RowPlan, TableChange, check_rewritable, rewrite_policies
+from .scan.current_table import stored_names
+from .scan.partition_condition import PartitionCondition
+from .write_job import WriteJob, this_process
+
+
+@dataclass(frozen=True)
+class _Run:
+    """How often a change is made: as :class:`.job_spec.JobSpec` has it, and how often it is
+    computed where others change the table meanwhile."""
+
+    attempts: int
+    once: str | None
+    on_repeat: OnRepeat
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise InvalidInputError(f"attempts is {self.attempts}; it is 1 at least.")
+
+
+class ChangeableTable(ReadableTable):
+    """The part of :class:`.table.Table` that changes rows which are there."""
+
+    def merge(
+        self,
+        data: Any,
+        on: Sequence[str],
+        *,
+        when_matched: str = UPDATE,
+        when_not_matched: str = INSERT,
+        delete_when: Filter | None = None,
+        latest_by: str | None = None,
+        null_safe: bool = False,
+        across_partitions: bool = False,
+        schema_mode: SchemaMode | str = SchemaMode.KEEP,
+        partition_by: Sequence[str] = (),
+        attempts: int = 3,
+        once: str | None = None,
+        on_repeat: OnRepeat | str = OnRepeat.SKIP,
+    ) -> TableChange:
+        """Merge rows by key, by one job that writes the partitions anew in which a row changes.
+
+        The rows that are given are in memory; those of the table are read a batch at a time, twice
+        where a partition changes.
+
+        :param data: a table or batch of Arrow's, or a frame of pandas or Polars.
+        :param on: the key's columns. Keys are looked for in the partitions that ``data`` has rows
+            for.
+        :param when_matched: ``update`` or ``ignore``.
+        :param when_not_matched: ``insert`` or ``ignore``.
+        :param delete_when: a condition over the rows given, as for :meth:`scan`: one of which it is
+            true deletes the row that it matches, and is not inserted where it matches none.
+        :param latest_by: of several rows of a key the one counts that has the greatest value there;
+            left out, they are refused.
+        :param null_safe: null keys match each other; else a null key matches nothing.
+        :param across_partitions: look for the keys in all partitions. A row that has come to
+            another partition moves there.
+        :param schema_mode: ``keep``, or ``merge``: columns that only the rows have, and wider
+            types, become the table's; those that they lack stay, and are null in new rows.
+        :param partition_by: partition columns of a table that is not there yet.
+        :param attempts: how often it is computed, where another job changes the table meanwhile.
+        :param once: with ``on_repeat``, as for :meth:`.table.Table.job`.
+        :raises InvalidInputError: a call that cannot be right; nothing was changed.
+        :raises TableMismatchError: columns that are not the table's.
+        :raises CommitConflictError: another job changed a partition, at each attempt; nothing of
+            this one is visible.
+        """
+        if isinstance(on, str):
+            raise InvalidInputError(
+                f"on is the text {on!r}; nothing was merged.", remedy=f"Give on=[{on!r}]."
+            )
+        merge = RowMerge(
+            tuple(on),
+            when_matched,
+            when_not_matched,
+            delete_when,
+            latest_by,
+            null_safe,
+            across_partitions,
+            SchemaMode(schema_mode),
+        )
+        given = as_arrow(data)
+        run = _Run(attempts, once, OnRepeat(on_repeat))
+        return self._change(lambda: self._plan_merge(merge, given, tuple(partition_by)), run)
+
+    def delete(
+        self,
+        filter: Filter,
+        *,
+        partitions: Collection[str] | None = None,
+        apply: bool = True,
+        attempts: int = 3,
+        once: str | None = None,
+        on_repeat: OnRepeat | str = OnRepeat.SKIP,
+    ) -> TableChange:
+        """Delete the rows of which a condition is true, by one job that writes their partitions
+        anew, a batch at a time. Rows of which it is null stay. A partition that loses its last row
+        has no file left.
+
+        :param filter: as for :meth:`scan`.
+        :param partitions: in these alone; ``None`` for all.
+        :param apply: ``False`` only counts the rows.
+        :param attempts: how often it is computed, where another job changes the table meanwhile.
+        :param once: with ``on_repeat``, as for :meth:`.table.Table.job`.
+        :raises InvalidInputError: a filter that is none over the table's columns, a table of
+            coordination *none*; nothing was changed.
+        :raises CommitConflictError: another job changed a partition, at each attempt; nothing of
+            this one is visible.
+        """
+        if not apply:
+            return self._plan_deletion(filter, partitions).report()
+        run = _Run(attempts, once, OnRepeat(on_repeat))
+        return self._change(lambda: self._plan_deletion(filter, partitions), run)
+
+    def state_to_change(self, partitions: Collection[str] | None = None) -> Snapshot:
+        """A snapshot whose rows are computed anew: of the partitions named, as they are stored, of
+        all, or of those that a condition fits.
+
+        :raises InvalidInputError: a table of coordination *none*.
+        """
+        self.run(check_rewritable(self._context))
+        return self.snapshot(partitions)
+
+    def rewrite_policies(
+        self, state: Snapshot, changes: Mapping[str, RowChanges]
+    ) -> dict[str, Any]:
+        """See :func:`.row_rewrite.rewrite_policies`."""
+        return self.run(rewrite_policies(self._context, state, changes))
+
+    # How a change is made
+
+    def _change(self, plan: Callable[[], RowPlan], run: _Run) -> TableChange:
+        for attempt in range(1, run.attempts + 1):
+            if run.once and run.on_repeat is OnRepeat.SKIP and self.once_job(run.once):
+                return TableChange.done_before(self._write(JobSpec(self.schema), run, None))
+            found = plan()
+            try:
+                done = self._carried_out(found, run)
+            except (CommitConflictError, SnapshotGoneError):
+                if attempt == run.attempts:
+                    raise
+                continue
+            if done is not None and done.repeated:
+                return TableChange.done_before(done)
+            return found.report(done, attempt)
+        raise AssertionError("each attempt returns or raises")
+
+    def _carried_out(self, plan: RowPlan, run: _Run) -> Committed | None:
+        spec = JobSpec(
+            plan.schema, partition_by=plan.state.partition_by, schema_mode=plan.schema_mode
+        )
+        if not plan.changed:
+            needed = run.once is not None or not plan.schema.equals(plan.state.schema)
+            return self._write(spec, run, None) if needed else None
+        if run.on_repeat is OnRepeat.REPLACE_OWN and run.once is not None:
+            refuse_repeat(self.once_job(run.once), plan.why_not_repeatable, self.root.url)
+        changes = {name: plan.counts[name] for name in plan.changed}
+        return self._write(replace(spec, **self.rewrite_policies(plan.state, changes)), run, plan)
+
+    def _write(self, spec: JobSpec, run: _Run, plan: RowPlan | None) -> Committed:
+        """Carry out a job, of a plan's rows or of none."""
+        # What a run wrote before holds the rows of others, too: a change is made once more on what
+        # is there, and takes nothing back.
+        again = OnRepeat.APPEND if run.on_repeat is OnRepeat.REPLACE_OWN else run.on_repeat
+        spec = replace(spec, once=run.once, on_repeat=again, owner=this_process())
+        with WriteJob(self.driver, self._context, spec) as job:
+            if plan is not None and not job.repeats:
+                plan.write(job)
+        assert job.committed is not None
+        return job.committed
+
+    # What is to become of the rows
+
+    def _plan_merge(
+        self, merge: RowMerge, given: pa.Table, partition_by: tuple[str, ...]
+    ) -> RowPlan:
+        try:
+            own, by, is_first = self.schema, self.partition_by, False
+        except TableNotFoundError:
+            own, by, is_first = given.schema, partition_by, True
+        rows = MergeRows.of(merge, given, own, by, is_first=is_first, url=self.root.url)
+        touched = set(rows.places.unique().to_pylist())
+        state = Snapshot(self.root, rows.schema, by, (), {}, tuple(sorted(touched)))
+        if not is_first and merge.across and by:
+            whole = self.state_to_change()
+            state = whole.of(touched | self._with_keys(rows, whole))
+        elif not is_first:
+            state = self.state_to_change(touched)
+
+        def read(name: str) -> Iterator[pa.RecordBatch]:
+            return self._rows_of(state, name)
+
+        counts, changed, matched = count_merge(rows, state, read)
+
+        def write(job: WriteJob) -> None:
+            for name in sorted(changed.intersection(state.by_partition())):
+                for batch in read(name):
+                    result = rows.outcome(name, rows.widened(batch))
+                    job.write(result.kept)
+                    job.write(result.changed)
+            job.write(rows.inserted(matched))
+
+        inserts_nulls = merge.not_matched == INSERT and bool(rows.index.codes.null_count)
+        why = "rows with a null key match nothing, so they are inserted each time"
+        return RowPlan(
+            state,
+            counts,
+            changed,
+            write,
+            rows.schema,
+            merge.schema_mode,
+            why if inserts_nulls else None,
+        )
+
+    def _with_keys(self, rows: MergeRows, whole: Snapshot) -> set[str]:
+        """The partitions that hold keys of the rows given; of others only the key's columns are
+        read, and files whose statistics say that they cannot hold any are not."""
+        on = rows.merge.on
+        within = None
+        if not rows.merge.null_safe and len(rows.rows):
+            ends = pc.min_max(rows.rows.column(on[0]))  # pyright: ignore[reportAttributeAccessIssue]
+            first = pc.field(on[0])
+            if ends["min"].is_valid:
+                within = RowFilter([(first >= ends["min"]) & (first <= ends["max"])], whole.schema)
+        found = set()
+        for name in whole.by_partition():
+            batches = self._rows_of(whole, name, on, within)
+            if any(rows.index.find(batch.columns).null_count < len(batch) for batch in batches):
+                found.add(name)
+        return found
+
+    def _plan_deletion(self, filter: Filter, named: Collection[str] | None) -> RowPlan:
+        schema, by = self.schema, self.partition_by
+        condition = RowFilter([filter], schema)
+        if named is not None:
+            named = stored_names(self._context, self._current(), named)
+        state = self.state_to_change(PartitionCondition(condition, schema, by, named))
+        counts = {}
+        for name in state.by_partition():
+            # Of all files the table has on record how many rows there are, of foreign ones not.
+            every = sum(len(batch) for batch in self._rows_of(state, name, ()))
+            gone = sum(len(batch) for batch in self._rows_of(state, name, (), condition))
+            counts[name] = RowChanges(deleted=gone, unchanged=every - gone)
+        changed = {name for name, rows in counts.items() if rows.deleted}
+
+        def write(job: WriteJob) -> None:
+            for name in sorted(changed):
+                if counts[name].unchanged:
+                    for batch in self._rows_of(state, name):
+                        job.write(condition.drop(batch))
+
+        return RowPlan(state, counts, changed, write, state.schema)
+
+    def _rows_of(
+        self,
+        state: Snapshot,
+        partition: str,
+        columns: Sequence[str] | None = None,
+        row_filter: RowFilter | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        for file in state.by_partition().get(partition, ()):
+            yield from read_batches(
+                self.driver,
+                state.schema,
+                state.partition_by,
+                file,
+                columns,
+                row_filter=row_filter,
+            )
+
+
+def refuse_repeat(earlier: str | None, why: str | None, table: str) -> None:
+    """Refuse to make a change once more that would not come out the same.
+
+    :param earlier: the run's job that has made it.
+    :param why: it would not; ``None``: it would.
+    :raises InvalidInputError: both are given.
+    """
+    if earlier is None or why is None:
+        return
+    raise InvalidInputError(
+        f"This run has changed the table before, and would change it once more: {why}. Nothing was "
+        "changed.",
+        table=table,
+        job=earlier,
+        remedy="Take the earlier change back first (zero-rename resolve --undo), or say that it is "
+        "to be made again, by on_repeat='append'.",
+    )

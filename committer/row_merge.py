@@ -1,0 +1,333 @@
+"""Merge of rows in memory into a table, a partition at a time."""
+
+# pyright: reportAttributeAccessIssue=false
+# (pyarrow makes the functions of its compute module at import, where no checker sees them.)
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .commit.snapshot import Snapshot
+from .errors import InvalidInputError, UnsupportedTypeError, counted
+from .format.job_spec import SchemaMode
+from .format.parquet.row_filter import Filter, RowFilter
+from .format.parquet.splitter import partition_paths
+from .format.row_changes import RowChanges
+from .format.schema.compatibility import cast, check_same, normalise
+from .format.schema.evolution import evolved
+from .key_index import KeyIndex, are_different
+
+UPDATE, IGNORE, INSERT = "update", "ignore", "insert"
+#: Reads the rows of a partition.
+ReadRows = Callable[[str], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True)
+class RowMerge:
+    """What a merge is asked for.
+
+    :param on: the key's columns.
+    :param matched: ``update`` or ``ignore``.
+    :param not_matched: ``insert`` or ``ignore``.
+    :param delete_when: of which rows the match is deleted, and none inserted.
+    :param latest_by: the column by which the last of several rows of a key counts.
+    :param null_safe: null keys match each other.
+    :param across: keys are looked for in all partitions.
+    :param schema_mode: ``keep`` or ``merge``.
+    """
+
+    on: tuple[str, ...]
+    matched: str = UPDATE
+    not_matched: str = INSERT
+    delete_when: Filter | None = None
+    latest_by: str | None = None
+    null_safe: bool = False
+    across: bool = False
+    schema_mode: SchemaMode = SchemaMode.KEEP
+
+    def __post_init__(self) -> None:
+        """:raises InvalidInputError: a word that is none of its choices, no key."""
+        words = {"when_matched": (self.matched, UPDATE)}
+        words |= {"when_not_matched": (self.not_matched, INSERT)}
+        for name, (given, does) in words.items():
+            if given not in (does, IGNORE):
+                raise InvalidInputError(
+                    f"{name} is {given!r}; nothing was merged.",
+                    remedy=f"Choose {does!r} or {IGNORE!r}.",
+                )
+        if not self.on:
+            raise InvalidInputError(
+                "on names no column; nothing was merged.",
+                remedy="Give the key's columns: on=['id'].",
+            )
+
+
+@dataclass(frozen=True)
+class MergeRows:
+    """The rows to merge, one for each key, with the table's columns as far as they have them.
+
+    :param rows: in the table's types and order.
+    :param places: the partition of each.
+    :param deletes: of each whether its match is deleted.
+    :param index: by key.
+    :param schema: what the table's columns are to be; ``by``: its partition columns.
+    """
+
+    merge: RowMerge
+    rows: pa.RecordBatch
+    places: pa.Array
+    deletes: pa.Array
+    index: KeyIndex
+    schema: pa.Schema
+    by: tuple[str, ...]
+
+    @staticmethod
+    def of(
+        merge: RowMerge, data: Any, own: pa.Schema, by: Sequence[str], *, is_first: bool, url: str
+    ) -> MergeRows:
+        """:param data: a table or batch of Arrow's, or a frame of pandas or Polars.
+        :param own: the table's columns.
+        :raises InvalidInputError: keys or columns that cannot be right.
+        :raises TableMismatchError: the columns do not fit the table's.
+        """
+        given = as_arrow(data)
+        _check_names(merge, given, own, by, url)
+        serving = _serving(merge, given, own)
+        brought = normalise(pa.schema([f for f in given.schema if f.name not in serving]))
+        if is_first:
+            own = brought
+        if merge.schema_mode is SchemaMode.MERGE:
+            schema = evolved(own, brought, by, url=url)
+        else:
+            check_same(own, brought, table=url)
+            schema = own
+        _check_keys(merge, schema, url)
+        named = [field for field in schema if field.name in brought.names]
+        wanted = pa.schema(named, metadata=schema.metadata)
+        given = _last_of_each(merge, given, url)
+        rows = _one_batch(given.select([f.name for f in wanted]), wanted)
+        index = KeyIndex([rows.column(name) for name in merge.on], merge.null_safe)
+        deletes = pa.repeat(pa.scalar(False), len(rows))
+        if merge.delete_when is not None:
+            deletes = RowFilter([merge.delete_when], given.schema).holds(given)
+        places = partition_paths(rows, by)
+        return MergeRows(merge, rows, places, deletes, index, schema, tuple(by))
+
+    def outcome(self, partition: str, batch: pa.RecordBatch) -> MergedBatch:
+        """What becomes of rows of a partition.
+
+        :param batch: of the table's columns, as they are to be.
+        """
+        found = self.index.find([batch.column(name) for name in self.merge.on])
+        matched = found.is_valid()
+        where = found.drop_null()
+        old, new = batch.filter(matched), self.rows.take(where)
+        deletes = self.deletes.take(where)
+        updates = self._changed(old, new, partition, where)
+        arrays = [
+            new.column(f.name) if f.name in new.schema.names else old.column(f.name)
+            for f in batch.schema
+        ]
+        after = pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+        stays = pc.and_not(pc.invert(deletes), updates)
+        updates = pc.and_not(updates, deletes)
+        kept = pa.concat_batches([batch.filter(pc.invert(matched)), old.filter(stays)])
+        changed, places = after.filter(updates), self.places.take(where).filter(updates)
+        return MergedBatch(kept, changed, places, len(old.filter(deletes)), where)
+
+    def _changed(
+        self, old: pa.RecordBatch, new: pa.RecordBatch, partition: str, where: pa.Array
+    ) -> pa.Array:
+        if self.merge.matched == IGNORE:
+            return pa.repeat(pa.scalar(False), len(old))
+        changed = pc.not_equal(self.places.take(where), partition)
+        for name in (name for name in new.schema.names if name not in self.by):
+            changed = pc.or_(changed, are_different(old.column(name), new.column(name)))
+        return changed
+
+    def inserted(self, matched: pa.Array) -> pa.RecordBatch:
+        """The rows to insert, in the columns that the table is to have.
+
+        :param matched: the numbers of those that have a match.
+        """
+        if self.merge.not_matched == IGNORE:
+            return self._whole(self.rows.slice(0, 0))
+        return self._whole(self.rows.filter(self._is_new(matched)))
+
+    def inserted_places(self, matched: pa.Array) -> pa.Array:
+        """Where they go."""
+        if self.merge.not_matched == IGNORE:
+            return self.places.slice(0, 0)
+        return self.places.filter(self._is_new(matched))
+
+    def _is_new(self, matched: pa.Array) -> pa.Array:
+        numbers = pa.array(range(len(self.rows)), pa.int64())
+        return pc.invert(pc.or_(pc.is_in(numbers, matched), self.deletes))
+
+    def _whole(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        return cast(rows, self.schema, frozenset(self.schema.names) - {*rows.schema.names})
+
+    def widened(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows of the table in the columns that it is to have."""
+        return self._whole(batch)
+
+
+@dataclass(frozen=True)
+class MergedBatch:
+    """What becomes of some rows of a partition.
+
+    :param kept: rows that stay as they are; ``changed``: new values of others.
+    :param places: the partition of each of these.
+    :param deleted: how many rows go.
+    :param matched: numbers of the merge's rows that were found.
+    """
+
+    kept: pa.RecordBatch
+    changed: pa.RecordBatch
+    places: pa.Array
+    deleted: int
+    matched: pa.Array
+
+
+def count_merge(
+    rows: MergeRows, state: Snapshot, read: ReadRows
+) -> tuple[dict[str, RowChanges], set[str], pa.Array]:
+    """What a merge does to each partition of a state, the partitions that change, and which of its
+    rows have a match."""
+    counts: dict[str, list[int]] = {}
+    changed: set[str] = set()
+    matched = pa.array([], pa.int64())
+    for name in sorted(state.by_partition()):
+        seen = [matched]
+        for batch in read(name):
+            result = rows.outcome(name, rows.widened(batch))
+            seen.append(result.matched)
+            _add(counts, name, (0, 0, result.deleted, len(result.kept)))
+            for place in pc.value_counts(result.places).to_pylist():
+                _add(counts, place["values"], (0, place["counts"], 0, 0))
+            changed |= {name} if result.deleted or len(result.changed) else set()
+            changed |= set(result.places.unique().to_pylist())
+        matched = pa.concat_arrays(seen).unique()
+    for place in pc.value_counts(rows.inserted_places(matched)).to_pylist():
+        _add(counts, place["values"], (place["counts"], 0, 0, 0))
+        changed.add(place["values"])
+    return {name: RowChanges(*sums) for name, sums in counts.items()}, changed, matched
+
+
+def _add(counts: dict[str, list[int]], name: str, more: tuple[int, int, int, int]) -> None:
+    counts[name] = [a + b for a, b in zip(counts.get(name, [0] * 4), more, strict=True)]
+
+
+def as_arrow(data: Any) -> pa.Table:
+    """Rows as a table of Arrow's.
+
+    :param data: a table or batch of Arrow's, a frame of pandas or Polars, or whatever hands out
+        an Arrow stream.
+    :raises InvalidInputError: none of these.
+    """
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if isinstance(data, pa.Table):
+        return data
+    try:
+        if type(data).__module__.partition(".")[0] == "pandas":
+            return pa.Table.from_pandas(data, preserve_index=False).replace_schema_metadata()
+        return pa.table(data)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"Rows are given as {type(data).__name__}, which is no table: {error}. Nothing was "
+            "changed.",
+            remedy="Give a pyarrow.Table, or a frame of pandas or Polars.",
+        ) from error
+
+
+def _check_names(
+    merge: RowMerge, given: pa.Table, own: pa.Schema, by: Sequence[str], url: str
+) -> None:
+    latest = () if merge.latest_by is None else (merge.latest_by,)
+    for what, names, among in (
+        ("on", merge.on, own.names),
+        ("on", merge.on, given.column_names),
+        ("latest_by", latest, given.column_names),
+        ("the table's partitions", by, given.column_names),
+    ):
+        unknown = [name for name in names if name not in among]
+        if unknown:
+            raise InvalidInputError(
+                f"{what}: {unknown[0]!r} is no column of {', '.join(among)}; nothing was merged.",
+                table=url,
+                remedy="Name columns that both the table and the rows have; the rows need those "
+                "that it is partitioned by.",
+            )
+
+
+def _serving(merge: RowMerge, given: pa.Table, own: pa.Schema) -> set[str]:
+    """Columns that say what becomes of rows, and are none of the table's."""
+    names = {merge.latest_by} if merge.latest_by else set()
+    if merge.delete_when is not None:
+        names |= set(RowFilter([merge.delete_when], given.schema).columns)
+    return {name for name in names if name not in own.names}
+
+
+def _check_keys(merge: RowMerge, schema: pa.Schema, url: str) -> None:
+    for name in merge.on:
+        kind = schema.field(name).type
+        if pa.types.is_floating(kind) or pa.types.is_nested(kind) or pa.types.is_null(kind):
+            raise UnsupportedTypeError(
+                f"The key column {name!r} is of type {kind}, whose values are not surely equal "
+                "where they are the same; nothing was merged.",
+                table=url,
+                remedy="Merge by columns of whole numbers, texts, dates, times or decimals.",
+            )
+
+
+def _last_of_each(merge: RowMerge, given: pa.Table, url: str) -> pa.Table:
+    """Rows with one for each key.
+
+    :raises InvalidInputError: several have one, and none of them is the last.
+    """
+    given = given.combine_chunks()
+    keys = [_array(given, name) for name in merge.on]
+    codes = KeyIndex(keys, merge.null_safe).codes
+    why = "and none says which of them counts"
+    remedy = "Give latest_by, the column whose greatest value is the last, or drop duplicates."
+    if merge.latest_by is not None:
+        latest = _array(given, merge.latest_by)
+        frame = pa.table({"code": codes, "latest": latest})
+        last = frame.group_by("code").aggregate([("latest", "max")])
+        at = pc.index_in(codes, last["code"].combine_chunks())
+        greatest = last["latest_max"].combine_chunks().take(at)
+        is_last = pc.invert(are_different(latest, greatest.cast(latest.type)))
+        given = given.filter(pc.or_(codes.is_null(), is_last)).combine_chunks()
+        codes = codes.filter(pc.or_(codes.is_null(), is_last))
+        why = f"also by the greatest {merge.latest_by}"
+        remedy = "Drop duplicates from the rows before they are merged."
+    found = pc.value_counts(codes.drop_null())
+    doubled = found.field(0).filter(pc.greater(found.field(1), 1))
+    if not len(doubled):
+        return given
+    row = pc.index(codes, doubled[0]).as_py()
+    key = ", ".join(f"{name}={given[name][row].as_py()!r}" for name in merge.on)
+    raise InvalidInputError(
+        f"{counted(len(doubled), 'key')} of the rows {'is' if len(doubled) == 1 else 'are'} there "
+        f"several times, {why}: such as {key}. Nothing was merged.",
+        table=url,
+        remedy=remedy,
+    )
+
+
+def _array(table: pa.Table, name: str) -> pa.Array:
+    column = table.column(name).combine_chunks()
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _one_batch(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+    arrays = [_array(table, field.name) for field in schema]
+    fields = [field.with_type(array.type) for field, array in zip(schema, arrays, strict=True)]
+    return cast(pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)), schema)

@@ -1,0 +1,132 @@
+"""Change of a table's rows by a job that writes the partitions anew which it changes.
+
+The job goes by the state that the rows were computed from: it is refused where another one has
+changed one of its partitions since, or made one that was not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from .commit.snapshot import Snapshot
+from .commit.state.context import Context
+from .commit.state.found_table import find_table
+from .commit.state.job_state import Committed
+from .errors import InvalidInputError
+from .format.job_spec import Coordination, Mode, SchemaMode
+from .format.row_changes import RowChanges
+from .store.requests import Step
+from .upkeep.compaction import all_of, origins_of
+from .write_job import WriteJob
+
+
+@dataclass(frozen=True)
+class TableChange:
+    """What a merge, an update or a deletion did to a table.
+
+    :param table: its root, ``s3://bucket/prefix``.
+    :param rows: inserted, updated, deleted and unchanged ones, of the partitions that were read.
+    :param partitions: those that were written anew, or are to be; ``left``: those that were read
+        and are as they were.
+    :param bytes_read: of the files that the rows were computed from; ``bytes_written``: of the
+        new ones.
+    :param attempts: how often it was computed: once, and once more for each conflict.
+    :param committed: the job; ``None`` where nothing was to be changed, or it was only asked for.
+    """
+
+    table: str
+    rows: RowChanges
+    partitions: tuple[str, ...]
+    left: tuple[str, ...]
+    bytes_read: int
+    attempts: int = 1
+    committed: Committed | None = None
+
+    @staticmethod
+    def done_before(done: Committed) -> TableChange:
+        """What an earlier try of the run has done."""
+        names = tuple(change.partition for change in done.partitions)
+        rows = done.row_changes or RowChanges()
+        return TableChange(done.table, rows, names, (), 0, committed=done)
+
+    @property
+    def bytes_written(self) -> int:
+        return 0 if self.committed is None else self.committed.bytes
+
+
+@dataclass(frozen=True)
+class RowPlan:
+    """What a change is to make of a state.
+
+    :param counts: what it does to the rows of each partition.
+    :param changed: the partitions in which any row changes.
+    :param write: hands the rows that these are to hold to a job.
+    :param schema: what the table's columns are to be.
+    :param why_not_repeatable: why it would change rows once more, made on what it has left.
+    """
+
+    state: Snapshot
+    counts: Mapping[str, RowChanges]
+    changed: Collection[str]
+    write: Callable[[WriteJob], None]
+    schema: pa.Schema
+    schema_mode: SchemaMode = SchemaMode.KEEP
+    why_not_repeatable: str | None = None
+
+    def report(self, committed: Committed | None = None, attempts: int = 1) -> TableChange:
+        """What was done, or is to be."""
+        changed = tuple(sorted(self.changed))
+        left = (self.state.by_partition().keys() | self.counts.keys()) - {*changed}
+        return TableChange(
+            self.state.root.url,
+            RowChanges.sum([RowChanges(), *self.counts.values()]),
+            changed,
+            tuple(sorted(left)),
+            sum(file.size for file in self.state.files),
+            attempts,
+            committed,
+        )
+
+
+def check_rewritable(context: Context) -> Step[None]:
+    """Refuse a table whose writers do not notice each other.
+
+    :raises InvalidInputError: it is of coordination *none*.
+    """
+    found = yield from find_table(context)
+    if found is not None and found.record.coordination is Coordination.NONE:
+        raise InvalidInputError(
+            "In a table of coordination=none there is nothing by which another writer's rows would "
+            "be noticed, so they could be lost. Nothing was changed.",
+            table=context.root.url,
+            remedy="Load the partitions again, with mode overwrite.",
+        )
+
+
+def rewrite_policies(
+    context: Context, state: Snapshot, changes: Mapping[str, RowChanges]
+) -> Step[dict[str, Any]]:
+    """Members of the :class:`.JobSpec` that writes partitions of a state anew.
+
+    One request for each job that wrote files of them: whose rows are written again is on record,
+    so that a later try of such a run does not add them once more.
+
+    :param changes: what is done to the rows of each of them.
+    :raises DamagedError: the decision of a job that wrote files is gone, or cannot be read.
+    """
+    merges = {}
+    for name, files in state.of(changes.keys()).by_partition().items():
+        origins = yield from origins_of(context, name, files)
+        merges[name] = tuple(sorted(all_of(origins, files)))
+    return {
+        "mode": Mode.REPLACE,
+        "replace_partitions": tuple(sorted(changes)) if state.partition_by else (),
+        "replace_table": not state.partition_by,
+        "base": state.base,
+        "merges": merges,
+        "row_changes": dict(changes),
+    }

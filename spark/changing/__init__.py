@@ -1,0 +1,1 @@
+"""Change of a table's rows by Spark: merge, update, deletion."""

@@ -1,0 +1,192 @@
+"""Join of a merge's source with a state of its table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from functools import reduce
+from operator import and_, or_
+from typing import TYPE_CHECKING
+
+from ...committer.commit.snapshot import Snapshot
+from ...committer.format.job_spec import SchemaMode
+from ..reading.load import quoted, state_frame
+from .changed_rows import (
+    DELETED,
+    INSERTED,
+    KIND,
+    NEW,
+    OLD,
+    ROW,
+    UNCHANGED,
+    UPDATED,
+    ChangedRows,
+    as_partition_value,
+    differ,
+    partition_names,
+    place_of,
+    reads_table,
+)
+from .merge_rules import IGNORE, INSERT, UPDATE
+from .merge_source import MergeSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+#: Marks of a join's two sides.
+_THERE, _COMES = "zero_rename_is_there", "zero_rename_comes"
+#: Key values that can be written into a condition as they are.
+_PLAIN = re.compile(r"[\w .:+-]*", re.ASCII)
+
+
+class MergeJoin:
+    """One attempt of a merge: reads a state, and says what becomes of each row."""
+
+    def __init__(self, source: MergeSource) -> None:
+        self._source = source
+        self._table = source.table
+        self._frame = source.frame
+        self._session = source.frame.sparkSession
+        self._rules = source.rules
+        self._by = source.by
+        self._types = source.types
+
+    def rows(self) -> ChangedRows:
+        touched = self._source.places()
+        while True:
+            state = self._state(touched)
+            rows = self._joined(state)
+            more = rows.counts.rows.keys()
+            if more <= set(state.asked or ()):
+                return rows
+            rows.release()
+            touched = touched | more
+
+    def _state(self, touched: Collection[str]) -> Snapshot:
+        """What the partitions hold that may be changed."""
+        if self._source.is_first:
+            return Snapshot(
+                self._table.root, self._source.own, self._by, (), {}, tuple(sorted(touched))
+            )
+        if not self._rules.across or not self._by:
+            return self._table.state_to_change(touched)
+        whole = self._table.state_to_change()
+        return whole.of({*touched, *self._with_keys(whole)})
+
+    def _with_keys(self, whole: Snapshot) -> set[str]:
+        """The partitions that hold keys of the source."""
+        from pyspark.sql import functions as F
+
+        columns = [*dict.fromkeys([*self._rules.on, *self._by])]
+        where = self._key_range()
+        keys = state_frame(self._session, self._table, whole, columns, where)
+        keys = keys.alias("target").join(
+            self._frame.alias("source"), self._matches(self._rules.on), "left_semi"
+        )
+        place = place_of([F.col(quoted(name)) for name in self._by])
+        fields = [whole.schema.field(name) for name in self._by]
+        named = partition_names(keys.select(place.alias("place")).distinct(), fields)
+        return {row["path"] for row in named.select("path").collect()}
+
+    def _key_range(self) -> str | None:
+        """What is true of the first key column of all rows that can match: files whose statistics
+        say otherwise are not read."""
+        from pyspark.sql import functions as F
+
+        name = self._rules.on[0]
+        key = F.col(quoted(name))
+        lowest, highest = F.min(key).cast("string"), F.max(key).cast("string")
+        low, high = self._frame.select(lowest, highest).collect()[0]
+        kind = self._types[name].dataType.simpleString()
+        if self._rules.null_safe or low is None or not _PLAIN.fullmatch(f"{low}{high}"):
+            return None
+        if kind in ("tinyint", "smallint", "int", "bigint"):
+            return f"{quoted(name)} >= {low} and {quoted(name)} <= {high}"
+        if kind in ("string", "date"):
+            return f"{quoted(name)} >= '{low}' and {quoted(name)} <= '{high}'"
+        return None
+
+    def _joined(self, state: Snapshot) -> ChangedRows:
+        from pyspark.sql import functions as F
+
+        rules = self._rules
+        there = state_frame(self._session, self._table, state)
+        there = there.withColumn(_THERE, F.lit(True)).alias("target")
+        comes = self._frame.withColumn(_COMES, F.lit(True)).alias("source")
+        how = "full_outer" if rules.not_matched == INSERT else "left_outer"
+        both = there.join(comes, self._matches(rules.on), how)
+        matched = F.col(_THERE).isNotNull() & F.col(_COMES).isNotNull()
+        deletes = F.lit(False)
+        if rules.delete_when is not None:
+            deletes = F.coalesce(F.expr(rules.delete_when), F.lit(False))
+        old, new = self._values(state, matched)
+        changed = reduce(
+            or_,
+            [differ(old[f.name], new[f.name], f.dataType) for f in self._types if f.name in new],
+            F.lit(False),
+        )
+        kind = (
+            F.when(F.col(_THERE).isNull(), F.when(~deletes, F.lit(INSERTED)))
+            .when(~matched, F.lit(UNCHANGED))
+            .when(deletes, F.lit(DELETED))
+            .when(changed, F.lit(UPDATED))
+            .otherwise(F.lit(UNCHANGED))
+        )
+        after = [new.get(f.name, old[f.name]).alias(f.name) for f in self._types]
+        frame = both.select(
+            kind.alias(KIND),
+            place_of([old[name] for name in self._by]).alias(OLD),
+            place_of([new.get(name, old[name]) for name in self._by]).alias(NEW),
+            F.struct(*after).alias(ROW),
+        )
+        frame = frame.where(F.col(KIND).isNotNull()).persist()
+        return ChangedRows(
+            state,
+            frame,
+            schema=self._source.schema,
+            schema_mode=SchemaMode.MERGE if rules.evolves else SchemaMode.KEEP,
+            why_not_repeatable=self._why_not_repeatable,
+        )
+
+    def _values(
+        self, state: Snapshot, matched: Column
+    ) -> tuple[dict[str, Column], dict[str, Column]]:
+        """Each column's value before; and after, where that can be another."""
+        from pyspark.sql import functions as F
+
+        rules, old, new = self._rules, {}, {}
+        for field in self._types:
+            name, kind = field.name, field.dataType
+            before = F.lit(None).cast(kind)
+            if name in state.schema.names:
+                before = F.col(f"target.{quoted(name)}").cast(kind)
+            comes = F.lit(None).cast(kind)
+            if name in self._frame.columns:
+                comes = F.col(f"source.{quoted(name)}")
+            old[name], after = before, before
+            if rules.matched == UPDATE and name in self._frame.columns:
+                after = comes
+            elif name in rules.sets:
+                after = F.expr(rules.sets[name]).cast(kind)
+                after = as_partition_value(after, kind) if name in self._by else after
+            after = F.when(matched, after).when(F.col(_COMES).isNull(), before).otherwise(comes)
+            new[name] = after
+        return old, new
+
+    def _why_not_repeatable(self) -> str | None:
+        for name, text in self._rules.expressions.items():
+            if reads_table(text, self._source.own.names):
+                return f"{name} is computed from what the table holds"
+        if self._rules.not_matched == IGNORE or self._rules.null_safe:
+            return None
+        if self._source.has_null_keys():
+            return "rows with a null key match nothing, so they are inserted each time"
+        return None
+
+    def _matches(self, on: Sequence[str]) -> Column:
+        from pyspark.sql import functions as F
+
+        sides = [(F.col(f"target.{quoted(n)}"), F.col(f"source.{quoted(n)}")) for n in on]
+        if self._rules.null_safe:
+            return reduce(and_, [own.eqNullSafe(other) for own, other in sides])
+        return reduce(and_, [own == other for own, other in sides])

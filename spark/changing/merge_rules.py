@@ -1,0 +1,77 @@
+"""Rules of a merge: what becomes of rows that match, and of those that do not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...committer.errors import InvalidInputError
+from ..reading.predicate import refuse_beyond_rows
+
+UPDATE, IGNORE, INSERT = "update", "ignore", "insert"
+
+
+@dataclass(frozen=True)
+class MergeRules:
+    """What a merge does with the rows that match, and with those that do not.
+
+    :param on: the key's columns.
+    :param matched: ``update``, ``ignore``, or expressions by column.
+    :param not_matched: ``insert`` or ``ignore``.
+    :param delete_when: of which rows the match is deleted, and none inserted.
+    :param latest_by: the column by which the last of several rows of a key counts.
+    :param null_safe: null keys match each other.
+    :param across: keys are looked for in all partitions.
+    :param evolves: the frame's columns become the table's.
+    """
+
+    on: tuple[str, ...]
+    matched: str | Mapping[str, str] = UPDATE
+    not_matched: str = INSERT
+    delete_when: str | None = None
+    latest_by: str | None = None
+    null_safe: bool = False
+    across: bool = False
+    evolves: bool = False
+
+    def __post_init__(self) -> None:
+        """:raises InvalidInputError: a word that is none of its choices, no key."""
+        if not self.on:
+            raise InvalidInputError(
+                "on names no column; nothing was merged.",
+                remedy="Give the key's columns: on=['id'].",
+            )
+        words = {
+            "when_matched": (self.matched, UPDATE),
+            "when_not_matched": (self.not_matched, INSERT),
+        }
+        for name, (given, does) in words.items():
+            if isinstance(given, str) and given not in (does, IGNORE):
+                raise InvalidInputError(
+                    f"{name} is {given!r}; nothing was merged.",
+                    remedy=f"Choose {does!r} or {IGNORE!r}"
+                    + (", or give expressions by column." if does == UPDATE else "."),
+                )
+        for name, text in self.expressions.items():
+            refuse_beyond_rows(name, text)
+
+    @property
+    def sets(self) -> Mapping[str, str]:
+        """Expressions for matched rows, by column."""
+        return {} if isinstance(self.matched, str) else self.matched
+
+    @property
+    def expressions(self) -> Mapping[str, str]:
+        """All expressions, by what they are for."""
+        found = {f"when_matched[{name!r}]": text for name, text in self.sets.items()}
+        return found | ({"delete_when": self.delete_when} if self.delete_when else {})
+
+    def serves(self, column: str, first: bool = False) -> bool:
+        """Whether a column may be there for one of the expressions, or for ``latest_by``, alone.
+
+        :param first: of a table that is not there yet: for ``delete_when`` alone.
+        """
+        texts = [self.delete_when] if first else [*self.expressions.values(), self.latest_by]
+        text = " ".join(text or "" for text in texts).lower()
+        return re.search(rf"(?<!\w){re.escape(column.lower())}(?!\w)", text) is not None

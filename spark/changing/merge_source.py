@@ -1,0 +1,255 @@
+"""Source of a merge: a frame's rows with the table's columns, one for each key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ...committer.errors import (
+    InvalidInputError,
+    TableMismatchError,
+    TableNotFoundError,
+    UnsupportedTypeError,
+    counted,
+)
+from ...committer.format.schema.compatibility import check_same, find_column
+from ...committer.format.schema.evolution import evolved
+from ...committer.format.schema.row_metadata import renamed
+from ...committer.table import Table
+from ..reading.load import quoted
+from ..types import spark_schema, table_schema
+from .changed_rows import as_partition_value, partition_names, place_of
+from .merge_rules import IGNORE, UPDATE, MergeRules
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True)
+class MergeSource:
+    """A frame that is to be merged, against the table as it is now.
+
+    :param frame: its rows, one for each key, in the table's types; what only conditions need is
+        there, too.
+    :param rules: with columns named as the table names them.
+    :param own: the table's columns; of a table that is not there, the frame's.
+    :param schema: what the table's columns are to be.
+    :param by: its partition columns.
+    :param is_first: there is no table yet.
+    """
+
+    table: Table
+    frame: DataFrame
+    rules: MergeRules
+    own: pa.Schema
+    schema: pa.Schema
+    by: tuple[str, ...]
+    is_first: bool
+
+    @staticmethod
+    def of(
+        table: Table,
+        frame: DataFrame,
+        rules: MergeRules,
+        partition_by: Sequence[str],
+        any_case: bool,
+    ) -> MergeSource:
+        """:param partition_by: of a table that is not there yet.
+        :param any_case: columns are the table's whatever their case.
+        :raises InvalidInputError: rules, keys or columns that cannot be right.
+        :raises TableMismatchError: the frame's columns do not fit the table's.
+        """
+        stored = table_schema(frame.schema, partition_by)
+        is_first = False
+        try:
+            own, by = table.schema, table.partition_by
+        except TableNotFoundError:
+            own, by, is_first = stored, tuple(partition_by), True
+        reading = _Reading(table.root.url, frame, rules, own, by, any_case)
+        schema = reading.merged_schema(stored, is_first)
+        aligned = reading.aligned(schema)
+        source = MergeSource(table, aligned, reading.rules, own, schema, by, is_first)
+        source._check_keys()
+        return replace(source, frame=source._one_a_key())
+
+    @property
+    def types(self) -> StructType:
+        """The columns that the table is to have, as Spark sees them."""
+        return spark_schema(self.schema)
+
+    def places(self) -> set[str]:
+        """The partitions that it has rows for."""
+        from pyspark.sql import functions as F
+
+        place = place_of([F.col(quoted(name)) for name in self.by])
+        fields = [self.schema.field(name) for name in self.by]
+        named = partition_names(self.frame.select(place.alias("place")).distinct(), fields)
+        return {row["path"] for row in named.select("path").collect()}
+
+    def has_null_keys(self) -> bool:
+        """Whether a key of any row is null."""
+        return bool(self.frame.where(reduce(or_, self._nulls())).limit(1).collect())
+
+    def _check_keys(self) -> None:
+        for name in self.rules.on:
+            kind = self.types[name].dataType
+            text = kind.simpleString()
+            if text in ("float", "double", "void") or re.match(r"array|map|struct|variant", text):
+                raise UnsupportedTypeError(
+                    f"The key column {name!r} is of type {text}, whose values are not surely equal "
+                    "where they are the same; nothing was merged.",
+                    table=self.table.root.url,
+                    remedy="Merge by columns of whole numbers, texts, dates, times or decimals.",
+                )
+
+    def _one_a_key(self) -> DataFrame:
+        """The source with one row for each key.
+
+        :raises InvalidInputError: several rows have one, and none of them is the last.
+        """
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
+
+        rules, source = self.rules, self.frame
+        keys = [F.col(quoted(name)) for name in rules.on]
+        free = F.lit(False) if rules.null_safe else reduce(or_, self._nulls())
+        if rules.latest_by is not None:
+            latest = F.col(quoted(rules.latest_by))
+            last = F.max(latest).over(Window.partitionBy(*keys))
+            mark = "zero_rename_is_last"
+            source = source.withColumn(mark, free | latest.eqNullSafe(last))
+            source = source.where(mark).drop(mark)
+        doubled = source.where(~free).groupBy(*keys).count().where("count > 1").persist()
+        found = doubled.count()
+        example = doubled.limit(1).collect() if found else []
+        doubled.unpersist()
+        if not found:
+            return source
+        key = ", ".join(f"{name}={example[0][name]!r}" for name in rules.on)
+        why = "and none says which of them counts"
+        remedy = "Give latest_by, the column whose greatest value is the last, or drop duplicates."
+        if rules.latest_by is not None:
+            why = f"also by the greatest {rules.latest_by}"
+            remedy = "Drop duplicates from the frame before it is merged."
+        raise InvalidInputError(
+            f"{counted(found, 'key')} of the frame {'is' if found == 1 else 'are'} there several "
+            f"times, {why}: such as {key}. Nothing was merged.",
+            table=self.table.root.url,
+            remedy=remedy,
+        )
+
+    def _nulls(self) -> list[Column]:
+        from pyspark.sql import functions as F
+
+        return [F.col(quoted(name)).isNull() for name in self.rules.on]
+
+
+class _Reading:
+    """A frame read by the table's columns, whatever their case where the session says so."""
+
+    def __init__(
+        self,
+        url: str,
+        frame: DataFrame,
+        rules: MergeRules,
+        own: pa.Schema,
+        by: Sequence[str],
+        any_case: bool,
+    ) -> None:
+        self._url = url
+        self._frame = frame
+        self._own = own
+        self._by = by
+        self._any_case = any_case
+        self.rules = self._in_its_case(rules)
+        self._check_partition_columns()
+
+    def _named(self, name: str, among: Sequence[str]) -> str | None:
+        if name in among or not self._any_case:
+            return name if name in among else None
+        return find_column(name, among)
+
+    def _in_its_case(self, rules: MergeRules) -> MergeRules:
+        own, given = self._own.names, self._frame.columns
+
+        def known(name: str, what: str, among: Sequence[str]) -> str:
+            found = self._named(name, among)
+            if found is None:
+                raise InvalidInputError(
+                    f"{what} names {name!r}, which is no column of {', '.join(among)}; nothing was "
+                    "merged.",
+                    table=self._url,
+                    remedy="Name a column of both the table and the frame.",
+                )
+            return self._named(found, own) or found
+
+        for name in rules.on:
+            known(name, "on", own)
+        on = tuple(known(name, "on", given) for name in rules.on)
+        latest = rules.latest_by and known(rules.latest_by, "latest_by", given)
+        every = [*own, *given]
+        sets = {known(name, "when_matched", every): text for name, text in rules.sets.items()}
+        return replace(rules, on=on, latest_by=latest, matched=sets or rules.matched)
+
+    def _check_partition_columns(self) -> None:
+        for name in self._by:
+            if self._named(name, self._frame.columns) is None:
+                raise InvalidInputError(
+                    f"The frame has no column {name!r}, by which the table is partitioned: nothing "
+                    "says where its rows belong. Nothing was merged.",
+                    table=self._url,
+                    remedy="Add the column to the frame.",
+                )
+
+    def merged_schema(self, stored: pa.Schema, is_first: bool) -> pa.Schema:
+        """The table's columns after the merge.
+
+        :param stored: the frame's.
+        :raises TableMismatchError: they do not fit them.
+        """
+        own, rules = self._own, self.rules
+        names = [self._named(name, own.names) or name for name in stored.names]
+        stored = renamed(stored, names)
+        for name in names:
+            # It says what becomes of rows, and is no column of them.
+            if (is_first or name not in own.names) and rules.serves(name, is_first):
+                stored = stored.remove(stored.get_field_index(name))
+        if is_first:
+            return stored
+        if rules.evolves:
+            return evolved(own, stored, self._by, url=self._url)
+        wanted = own
+        if rules.matched != UPDATE and rules.not_matched == IGNORE:
+            wanted = pa.schema([field for field in own if field.name in stored.names])
+        try:
+            check_same(wanted, stored, table=self._url)
+        except TableMismatchError as error:
+            error.remedy = (
+                "Select and cast the frame's columns to the table's; or give schema_mode='merge', "
+                "by which new columns and wider types become the table's, and columns that the "
+                "frame lacks stay as they are."
+            )
+            raise
+        return own
+
+    def aligned(self, schema: pa.Schema) -> DataFrame:
+        """The frame with the names and types of a schema."""
+        from pyspark.sql import functions as F
+
+        types, columns = spark_schema(schema), []
+        for name in self._frame.columns:
+            own = self._named(name, schema.names) or name
+            column = F.col(quoted(name))
+            if own in schema.names:
+                kind = types[own].dataType
+                column = column.cast(kind)
+                column = as_partition_value(column, kind) if own in self._by else column
+            columns.append(column.alias(own))
+        return self._frame.select(*columns)

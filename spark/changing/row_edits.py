@@ -1,0 +1,183 @@
+"""Deletion and update of a table's rows by a condition of Spark's SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING
+
+from ...committer.commit.snapshot import Snapshot
+from ...committer.errors import InvalidInputError
+from ...committer.format.schema.compatibility import find_column
+from ...committer.row_rewrite import TableChange
+from ...committer.table import Table
+from ..reading.load import quoted, state_frame
+from ..reading.predicate import refuse_beyond_rows, selected_partitions
+from ..types import spark_schema
+from .changed_rows import (
+    DELETED,
+    KIND,
+    NEW,
+    OLD,
+    ROW,
+    UNCHANGED,
+    UPDATED,
+    ChangedRows,
+    as_partition_value,
+    differ,
+    place_of,
+    reads_table,
+)
+from .row_writer import change_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def delete(
+    table: str,
+    *,
+    where: str,
+    attempts: int = 3,
+    options: Mapping[str, str] | None = None,
+    spark: SparkSession | None = None,
+) -> TableChange:
+    """Delete the rows of which a condition is true, by one job that writes their partitions anew.
+
+    Rows of which it is null stay, as in SQL. A partition that loses its last row has no file left.
+
+    :param table: ``s3://bucket/prefix``.
+    :param where: as ``DataFrame.where`` takes it: ``day < '2013-01-01' and user_id = 7``.
+    :param attempts: how often the table is read, where another job changes it meanwhile.
+    :param options: of the write, as :func:`.save_frame.save` has them.
+    :param spark: the session; ``None`` for the active one.
+    :returns: what was done: rows deleted, and others of the same partitions; partitions written and
+        left.
+    :raises InvalidInputError: a call that cannot be right; nothing was changed.
+    :raises CommitConflictError: another job changed a partition, at each attempt; nothing of this
+        one is visible.
+    """
+    return _edited(table, where, None, attempts, options, spark)
+
+
+def update(
+    table: str,
+    *,
+    set: Mapping[str, str],
+    where: str,
+    attempts: int = 3,
+    options: Mapping[str, str] | None = None,
+    spark: SparkSession | None = None,
+) -> TableChange:
+    """Change the rows of which a condition is true, by one job that writes their partitions anew.
+
+    :param set: expressions by column: ``{"price": "price * 1.1"}``. Of a partition column: the row
+        moves.
+
+    The rest is as in :func:`delete`.
+    """
+    if not set:
+        raise InvalidInputError(
+            "set names no column; nothing was changed.", remedy="Give set={'column': 'expression'}."
+        )
+    return _edited(table, where, set, attempts, options, spark)
+
+
+def _edited(
+    url: str,
+    where: str,
+    sets: Mapping[str, str] | None,
+    attempts: int,
+    options: Mapping[str, str] | None,
+    session: SparkSession | None,
+) -> TableChange:
+    from pyspark.sql import SparkSession
+
+    session = session or SparkSession.getActiveSession()
+    if session is None:
+        raise InvalidInputError(
+            "No Spark session is active; nothing was changed.", remedy="Give spark=, the session."
+        )
+    refuse_beyond_rows("where", where)
+    for name, text in (sets or {}).items():
+        refuse_beyond_rows(f"set[{name!r}]", text)
+
+    def edited(table: Table, _: object, any_case: bool) -> ChangedRows:
+        return _Edit(session, table, where, sets, any_case).rows()
+
+    return change_table(session, url, edited, attempts=attempts, options=options)
+
+
+@dataclass(frozen=True)
+class _Edit:
+    """What is to become of the rows of which a condition is true.
+
+    :param sets: expressions by column; ``None``: they are deleted.
+    """
+
+    session: SparkSession
+    table: Table
+    where: str
+    sets: Mapping[str, str] | None
+    any_case: bool
+
+    def rows(self) -> ChangedRows:
+        """By the table's columns and state as they are now."""
+        schema, by = self.table.schema, self.table.partition_by
+        sets = {self._column(name, schema.names): text for name, text in (self.sets or {}).items()}
+        moves = not sets.keys().isdisjoint(by)
+        # Where rows move, what is there counts too, which the condition says nothing of.
+        selected = None if moves else selected_partitions(self.where, schema, by)
+        state = self.table.state_to_change(selected)
+
+        def of(partitions: Collection[str]) -> DataFrame:
+            return self._classified(state.of(partitions), sets)
+
+        reading = [name for name, text in sets.items() if reads_table(text, schema.names)]
+        why = f"set[{reading[0]!r}] is computed from what the table holds" if reading else None
+        frame = self._classified(state, sets)
+        return ChangedRows(state, frame, of, schema=schema, why_not_repeatable=lambda: why)
+
+    def _column(self, name: str, names: Collection[str]) -> str:
+        found = name if name in names else None
+        if found is None and self.any_case:
+            found = find_column(name, names)
+        if found is None:
+            raise InvalidInputError(
+                f"set names {name!r}, which is no column of {', '.join(names)}; nothing was "
+                "changed.",
+                table=self.table.root.url,
+                remedy="Name a column of the table.",
+            )
+        return found
+
+    def _classified(self, state: Snapshot, sets: Mapping[str, str]) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        rows = state_frame(self.session, self.table, state)
+        fits = F.coalesce(F.expr(self.where), F.lit(False))
+        types, by = spark_schema(state.schema), state.partition_by
+        after, changed = {}, F.lit(True)
+        for field in types:
+            name, kind = field.name, field.dataType
+            after[name] = F.col(quoted(name))
+            if name in sets:
+                value = F.expr(sets[name]).cast(kind)
+                value = as_partition_value(value, kind) if name in by else value
+                after[name] = F.when(fits, value).otherwise(F.col(quoted(name)))
+        if sets:
+            differing = [
+                differ(F.col(quoted(f.name)), after[f.name], f.dataType)
+                for f in types
+                if f.name in sets
+            ]
+            changed = reduce(or_, differing)
+        kind = F.when(fits & changed, F.lit(UPDATED if sets else DELETED))
+        return rows.select(
+            kind.otherwise(F.lit(UNCHANGED)).alias(KIND),
+            place_of([F.col(quoted(name)) for name in by]).alias(OLD),
+            place_of([after[name] for name in by]).alias(NEW),
+            F.struct(*(column.alias(name) for name, column in after.items())).alias(ROW),
+        )

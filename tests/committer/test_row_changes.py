@@ -1,0 +1,352 @@
+"""Merges and deletions in plain Python, against a dictionary; and what others do meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.memory_store import MemoryStore
+from support.protocol import memory_table
+from zero_rename.committer import CommitConflictError, InvalidInputError, Table, TableMismatchError
+from zero_rename.committer.format.row_changes import RowChanges
+
+SCHEMA = pa.schema([("k", pa.int64()), ("j", pa.string()), ("v", pa.float64()), ("p", pa.string())])
+NAN = float("nan")
+Row = tuple[Any, ...]
+
+
+@pytest.fixture
+def table() -> Table:
+    return memory_table(MemoryStore())
+
+
+def arrow(*rows: Row, schema: pa.Schema = SCHEMA) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) or [[] for _ in schema]
+    return pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema)
+
+
+def put(table: Table, *rows: Row, schema: pa.Schema = SCHEMA, **policy: Any) -> None:
+    with table.job(schema, partition_by=["p"], **policy) as job:
+        job.write(arrow(*rows, schema=schema))
+
+
+def held(table: Table) -> list[str]:
+    """By their texts, in which NaN is NaN."""
+    return sorted(repr(tuple(row.values())) for row in table.to_arrow().to_pylist())
+
+
+def texts(*rows: Row) -> list[str]:
+    return sorted(map(repr, rows))
+
+
+def versions(table: Table) -> dict[str, int]:
+    return table.snapshot().epochs
+
+
+class TestMerge:
+    def test_what_becomes_of_rows(self, table: Table) -> None:
+        put(table, (1, "a", 1.0, "x"), (2, "a", 2.0, "x"), (3, "b", NAN, "y"), (4, "c", 4.0, "z"))
+        put(table, (5, "d", None, "w"))
+        schema = SCHEMA.append(pa.field("op", pa.string()))
+        rows = arrow(
+            *((1, "a", 10.0, "x", "U"), (9, "a", 9.0, "x", "U"), (4, "c", 0.0, "z", "D")),
+            *((3, "b", NAN, "y", "U"), (8, "e", 8.0, "v", "U"), (7, "e", 7.0, "v", "D")),
+            schema=schema,
+        )
+        deletes = pc.field("op") == "D"
+        done = table.merge(rows, on=["k", "j"], delete_when=deletes)
+        after = texts(
+            *((1, "a", 10.0, "x"), (2, "a", 2.0, "x"), (9, "a", 9.0, "x"), (3, "b", NAN, "y")),
+            *((8, "e", 8.0, "v"), (5, "d", None, "w")),
+        )
+        assert held(table) == after
+        assert done.rows == RowChanges(inserted=2, updated=1, deleted=1, unchanged=2)
+        assert (done.partitions, done.left) == (("p=v", "p=x", "p=z"), ("p=y",))
+        assert versions(table) == {"p=v": 1, "p=w": 1, "p=x": 2, "p=y": 1, "p=z": 2}
+        assert not table.files("p=z")
+        assert table.merge(rows, on=["k", "j"], delete_when=deletes).committed is None
+        (told,) = [row for row in table.history().to_pylist() if row["partition"] == "p=z"][:1]
+        assert (told["change"], told["rows_deleted"]) == ("change", 1)
+
+    def test_rows_that_move(self, table: Table) -> None:
+        put(table, (1, "a", 1.0, "x"), (2, "b", 2.0, "x"), (3, "c", 3.0, "y"))
+        rows = arrow((1, "a", 1.0, "y"), (2, "b", 5.0, ""))
+        assert table.merge(rows.slice(0, 1), on=["k"]).rows.inserted == 1
+        table.delete([("k", "=", 1), ("p", "=", "y")])
+        done = table.merge(rows, on=["k"], across_partitions=True)
+        assert held(table) == texts((1, "a", 1.0, "y"), (2, "b", 5.0, None), (3, "c", 3.0, "y"))
+        assert done.rows == RowChanges(updated=2, unchanged=1)
+        assert done.partitions == ("p=__HIVE_DEFAULT_PARTITION__", "p=x", "p=y")
+        assert table.merge(rows, on=["k"]).committed is None
+
+    def test_keys(self, table: Table) -> None:
+        put(table, (1, None, 1.0, "x"), (2, "b", 2.0, "x"))
+        with pytest.raises(InvalidInputError, match=r"1 key of the rows is there.*k=2, j='b'"):
+            table.merge(arrow(*[(2, "b", 1.0, "x")] * 3, (3, "c", 1.0, "x")), on=["k", "j"])
+        twice = arrow((2, "b", 1.0, "x"), (2, "b", 9.0, "x"), (2, "b", None, "x"))
+        with pytest.raises(InvalidInputError, match="also by the greatest p"):
+            table.merge(twice, on=["k"], latest_by="p")
+        table.merge(twice, on=["k"], latest_by="v")
+        assert held(table) == texts((1, None, 1.0, "x"), (2, "b", 9.0, "x"))
+        null = arrow((1, None, 7.0, "x"))
+        assert table.merge(null, on=["k", "j"], null_safe=True).rows.updated == 1
+        assert table.merge(null, on=["k", "j"]).rows == RowChanges(inserted=1, unchanged=2)
+
+    def test_columns(self, table: Table) -> None:
+        put(table, (1, "a", 1.0, "x"), (2, "b", 2.0, "x"))
+        schema = pa.schema([("k", pa.int32()), ("p", pa.string()), ("n", pa.list_(pa.int64()))])
+        rows = arrow((1, "x", [1]), (3, "x", None), schema=schema)
+        with pytest.raises(TableMismatchError, match="n is not in the table"):
+            table.merge(rows, on=["k"])
+        done = table.merge(rows, on=["k"], schema_mode="merge")
+        kept = [(1, "a", 1.0, "x", [1]), (2, "b", 2.0, "x", None), (3, None, None, "x", None)]
+        assert held(table) == texts(*kept)
+        assert done.rows == RowChanges(inserted=1, updated=1, unchanged=1)
+        assert table.merge(rows, on=["k"], schema_mode="merge").committed is None
+
+    @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+    def test_frames_of_others(self, table: Table, frame: Callable[..., Any]) -> None:
+        rows = {"k": [1, 2], "j": ["a", "b"], "v": [1.0, 2.0], "p": ["x", "y"]}
+        table.merge(frame(rows), on=["k"], partition_by=["p"])
+        done = table.merge(frame(rows | {"v": [1.0, 3.0]}), on=["k"])
+        assert done.rows == RowChanges(updated=1, unchanged=1)
+        assert held(table) == texts((1, "a", 1.0, "x"), (2, "b", 3.0, "y"))
+
+    def test_a_table_without_partitions(self, table: Table) -> None:
+        assert table.merge(arrow((1, "a", 1.0, "x")), on=["k"]).rows.inserted == 1
+        done = table.merge(arrow((1, "a", 1.0, "y"), (2, "b", 1.0, "y")), on=["k"])
+        assert done.rows == RowChanges(inserted=1, updated=1)
+        assert table.delete(pc.field("k") > 0).rows.deleted == 2
+        assert not table.files()
+
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            ({"on": "k"}, "on is the text"),
+            ({"on": []}, "on names no column"),
+            ({"on": ["nope"]}, "'nope' is no column"),
+            ({"on": ["v"]}, "is of type double"),
+            ({"latest_by": "nope"}, "'nope' is no column"),
+            ({"when_matched": {"v": "1"}}, "when_matched is"),
+            ({"when_not_matched": "update"}, "when_not_matched is 'update'"),
+            ({"attempts": 0}, "attempts is 0"),
+            ({"data": "rows"}, "which is no table"),
+            ({"data": arrow((1, "a", 1.0, "x")).drop(["p"])}, "'p' is no column"),
+        ],
+    )
+    def test_what_cannot_be_right(self, table: Table, given: Any, message: str) -> None:
+        put(table, (1, "a", 1.0, "x"))
+        call = {"data": arrow((1, "b", 2.0, "x")), "on": ["k"], **given}
+        with pytest.raises(InvalidInputError, match=message):
+            table.merge(**call)
+        assert versions(table) == {"p=x": 1}
+
+    def test_nothing_tells_writers_apart(self, table: Table) -> None:
+        put(table, (1, "a", 1.0, "x"), coordination="none")
+        for change in (
+            lambda: table.merge(arrow((1, "b", 2.0, "x")), on=["k"]),
+            lambda: table.delete(pc.field("k") == 1),
+        ):
+            with pytest.raises(InvalidInputError, match="coordination=none"):
+                change()
+
+
+class TestDelete:
+    def test_rows_of_which_the_filter_is_null_stay(self, table: Table) -> None:
+        put(table, (1, "a", 1.0, "x"), (2, "b", None, "x"), (3, "c", 3.0, "y"), (4, "d", 0.0, "z"))
+        counted = table.delete(pc.field("v") >= 1, apply=False)
+        assert (counted.rows, counted.committed) == (RowChanges(deleted=2, unchanged=2), None)
+        assert len(held(table)) == 4
+        done = table.delete(pc.field("v") >= 1)
+        assert (done.rows, done.partitions) == (counted.rows, ("p=x", "p=y"))
+        assert held(table) == texts((2, "b", None, "x"), (4, "d", 0.0, "z"))
+        assert versions(table) == {"p=x": 2, "p=y": 2, "p=z": 1}
+        assert not table.files("p=y")
+        assert table.delete([("p", "=", "z")], partitions=["p=x"]).committed is None
+        assert table.delete([("p", "=", "z")]).rows == RowChanges(deleted=1)
+        with pytest.raises(InvalidInputError, match="does not fit the table's columns"):
+            table.delete(pc.field("nope") == 1)
+
+
+@pytest.fixture
+def beside(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """Let another job commit once, when a change has been worked out and its job is not open."""
+
+    def once(commit: Callable[[], object]) -> None:
+        waiting = [commit]
+        policies = Table.rewrite_policies
+
+        def lands(self: Table, *given: Any) -> dict[str, Any]:
+            while waiting:
+                waiting.pop()()
+            return policies(self, *given)
+
+        monkeypatch.setattr(Table, "rewrite_policies", lands)
+
+    return once
+
+
+class TestOthers:
+    def test_what_they_commit_is_read_too(self, table: Table, beside: Any) -> None:
+        put(table, (1, "a", 1.0, "x"))
+        beside(lambda: put(table, (2, "b", 2.0, "x")))
+        done = table.merge(arrow((1, "A", 1.0, "x"), (2, "B", 2.0, "x")), on=["k"])
+        assert (done.attempts, done.rows) == (2, RowChanges(updated=2))
+        beside(lambda: put(table, (3, "c", 3.0, "n")))
+        assert table.merge(arrow((3, "C", 3.0, "n")), on=["k"]).attempts == 2
+        beside(lambda: table.merge(arrow((1, "other", 1.0, "x")), on=["k"]))
+        assert table.delete(pc.field("j") == "B").attempts == 2
+        assert held(table) == texts((1, "other", 1.0, "x"), (3, "C", 3.0, "n"))
+
+    def test_a_first_job_beside(self, table: Table, beside: Any) -> None:
+        beside(lambda: put(table, (1, "a", 1.0, "x")))
+        done = table.merge(arrow((1, "A", 1.0, "x")), on=["k"], partition_by=["p"])
+        assert (done.attempts, held(table)) == (2, texts((1, "A", 1.0, "x")))
+
+    @pytest.mark.parametrize("partition", ["x", "n"])
+    def test_without_another_attempt_it_is_refused(
+        self, table: Table, beside: Any, partition: str
+    ) -> None:
+        put(table, (1, "a", 1.0, "x"))
+        beside(lambda: put(table, (2, "b", 2.0, partition)))
+        with pytest.raises(CommitConflictError, match=f"read the table: p={partition}"):
+            table.merge(arrow((1, "A", 1.0, partition)), on=["k"], attempts=1)
+        assert held(table) == texts((1, "a", 1.0, "x"), (2, "b", 2.0, partition))
+
+    def test_a_compaction_beside(self, table: Table, beside: Any) -> None:
+        for number in range(3):
+            put(table, (number, "a", 1.0, "x"))
+        beside(lambda: table.compact(apply=True))
+        done = table.merge(arrow((1, "A", 1.0, "x")), on=["k"])
+        assert (done.attempts, done.rows.unchanged) == (2, 2)
+        assert len(held(table)) == 3
+
+    def test_it_is_undone_like_any_other_job(self, table: Table) -> None:
+        put(table, (1, "a", 1.0, "x"))
+        done = table.merge(arrow((1, "A", 1.0, "x"), (2, "b", 1.0, "x")), on=["k"])
+        assert done.committed is not None
+        with pytest.raises(InvalidInputError, match="is gone"):
+            table.resolve("p=x", undo=done.committed.job, apply=True)
+
+
+class TestRuns:
+    def test_a_retry_and_a_cleared_run(self, table: Table) -> None:
+        put(table, (1, "a", 1.0, "x"))
+        rows = arrow((1, "A", 1.0, "x"), (2, "b", 1.0, "y"))
+        first = table.merge(rows, on=["k"], once="run")
+        retry = table.merge(rows, on=["k"], once="run")
+        assert first.committed is not None
+        assert retry.committed is not None
+        assert (retry.committed.job, retry.committed.repeated) == (first.committed.job, True)
+        assert retry.rows == first.rows
+        cleared = table.merge(rows, on=["k"], once="run", on_repeat="replace_own")
+        assert cleared.rows == RowChanges(unchanged=2)
+        assert cleared.committed is not None
+        assert table.once_job("run") == cleared.committed.job
+        fewer = table.merge(rows.slice(0, 1), on=["k"], once="run", on_repeat="replace_own")
+        assert fewer.rows == RowChanges(unchanged=1)
+        assert held(table) == texts((1, "A", 1.0, "x"), (2, "b", 1.0, "y"))
+
+    def test_what_would_double_rows_is_refused(self, table: Table) -> None:
+        put(table, (1, "a", 1.0, "x"), once="load")
+        rows = arrow((1, "A", 1.0, "x"), (None, "n", 1.0, "x"))
+        table.merge(rows, on=["k"], once="run")
+        with pytest.raises(InvalidInputError, match="null key match nothing"):
+            table.merge(rows, on=["k"], once="run", on_repeat="replace_own")
+        for once in ("load", "run"):
+            with pytest.raises(CommitConflictError, match="or a merge"):
+                put(table, (1, "a", 1.0, "x"), once=once, on_repeat="replace_own")
+        assert len(held(table)) == 2
+
+
+KEYS = st.integers(0, 5) | st.none()
+ROWS = st.tuples(KEYS, st.sampled_from(["a", None]), st.sampled_from([0.0, 1.0, NAN, None]))
+PLACED = st.tuples(ROWS, st.sampled_from(["x", "y", None])).map(lambda it: (*it[0], it[1]))
+STEPS = st.one_of(
+    st.tuples(st.just("append"), st.lists(PLACED, max_size=4)),
+    st.tuples(st.just("replace"), st.lists(PLACED, max_size=4)),
+    st.tuples(
+        st.just("merge"),
+        st.lists(PLACED, max_size=5, unique_by=lambda row: row[:2]),
+        st.booleans(),
+        st.booleans(),
+        st.sampled_from(["insert", "ignore"]),
+    ),
+    st.tuples(st.just("delete"), st.integers(0, 5), st.sampled_from(["k", "v"])),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(STEPS, min_size=1, max_size=6))
+def test_any_sequence_leaves_what_a_dictionary_says(steps: list[tuple[Any, ...]]) -> None:
+    table, model = memory_table(MemoryStore()), list[Row]()
+    put(table, (0, "a", 0.0, "x"))
+    model.append((0, "a", 0.0, "x"))
+    for step in steps:
+        before = versions(table)
+        old, model = model, _after(model, *step)
+        _carry_out(table, *step)
+        assert held(table) == texts(*model)
+        if step[0] in ("merge", "delete"):
+            moved = {name for name, epoch in versions(table).items() if before.get(name) != epoch}
+            assert moved == _differing(old, model)
+
+
+def _after(rows: list[Row], verb: str, *given: Any) -> list[Row]:
+    if verb == "append":
+        return [*rows, *given[0]]
+    if verb == "replace":
+        written = {row[3] for row in given[0]}
+        return [*(row for row in rows if row[3] not in written), *given[0]]
+    if verb == "delete":
+        value, at = given[0], "kjv".index(given[1])
+        return [row for row in rows if row[at] is None or row[at] != value]
+    source, null_safe, across, not_matched = given
+    touched = {row[3] for row in source}
+    news = {row[:2]: row for row in source if null_safe or None not in row[:2]}
+    found = set()
+    after = []
+    for row in rows:
+        new = news.get(row[:2]) if across or row[3] in touched else None
+        after.append(new or row)
+        found |= {row[:2]} if new else set()
+    if not_matched == "insert":
+        after += [row for row in source if row[:2] not in found]
+    return after
+
+
+def _carry_out(table: Table, verb: str, *given: Any) -> None:
+    if verb == "append":
+        put(table, *given[0])
+    elif verb == "replace":
+        put(table, *given[0], mode="overwrite")
+    elif verb == "delete":
+        table.delete(pc.field(given[1]) == given[0])
+    else:
+        rows, null_safe, across, not_matched = given
+        table.merge(
+            arrow(*rows),
+            on=["k", "j"],
+            null_safe=null_safe,
+            across_partitions=across,
+            when_not_matched=not_matched,
+        )
+
+
+def _differing(old: list[Row], new: list[Row]) -> set[str]:
+    """The partitions whose rows are others."""
+
+    def of(rows: list[Row]) -> dict[Any, list[str]]:
+        return {p: texts(*(row for row in rows if row[3] == p)) for p in ("x", "y", None)}
+
+    names = {"x": "p=x", "y": "p=y", None: "p=__HIVE_DEFAULT_PARTITION__"}
+    before, after = of(old), of(new)
+    return {names[p] for p in names if before[p] != after[p]}

@@ -1,0 +1,273 @@
+"""Merges by Spark: what becomes of each row, and of what is there meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from zero_rename.committer import (
+    CommitConflictError,
+    InvalidInputError,
+    RefusedError,
+    Table,
+    TableMismatchError,
+)
+from zero_rename.committer.format.row_changes import RowChanges
+from zero_rename.spark import merge
+
+pytestmark = pytest.mark.spark
+
+TIMED = "k long, v string, p string, at int"
+#: A key of the write's own, as each batch of a stream has one.
+OWN = {"once": "own"}
+SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string()), ("p", pa.string())])
+
+
+@pytest.fixture
+def url(s3_bucket):
+    return f"s3://{s3_bucket.name}/lake/table"
+
+
+@pytest.fixture
+def beside(monkeypatch):
+    """Let another job commit once, when a merge has read and joined, before it opens its own."""
+
+    def once(commit):
+        waiting = [commit]
+        policies = Table.rewrite_policies
+
+        def lands(self, *given):
+            while waiting:
+                waiting.pop()()
+            return policies(self, *given)
+
+        monkeypatch.setattr(Table, "rewrite_policies", lands)
+
+    return once
+
+
+def put(url: str, *rows: tuple[Any, ...], schema: pa.Schema = SCHEMA, **policy: Any) -> None:
+    """Another application's job."""
+    with Table(url).job(schema, partition_by=["p"], **policy) as job:
+        job.write(pa.table(list(zip(*rows, strict=True)), schema=schema))
+
+
+def held(url: str) -> list[tuple[Any, ...]]:
+    found = [tuple(row.values()) for row in Table(url).to_arrow().to_pylist()]
+    return sorted(found, key=repr)
+
+
+def changes(spark: Any, *rows: tuple[Any, ...], schema: str = "k long, v string, p string") -> Any:
+    return spark.createDataFrame(list(rows), schema)
+
+
+def versions(url: str) -> dict[str, int]:
+    return Table(url).snapshot().epochs
+
+
+def test_rows_are_updated_inserted_and_deleted_and_what_does_not_change_is_left(spark, url):
+    put(url, (1, "a", "x"), (2, "b", "x"), (3, "c", "y"), (4, "d", "z"), (5, "e", "w"))
+    source = changes(
+        spark,
+        *((1, "A", "x", "U"), (9, "new", "x", "U"), (3, None, "y", "D"), (4, "d", "z", "U")),
+        *((8, None, "y", "D"), (7, "v", "v", "I")),
+        schema="k long, v string, p string, op string",
+    )
+    done = merge(source, url, on=["k"], delete_when="op = 'D'")
+    kept = [(1, "A", "x"), (2, "b", "x"), (4, "d", "z"), (5, "e", "w")]
+    assert held(url) == [*kept, (7, "v", "v"), (9, "new", "x")]
+    assert done.rows == RowChanges(inserted=2, updated=1, deleted=1, unchanged=2)
+    assert (done.partitions, done.left) == (("p=v", "p=x", "p=y"), ("p=z",))
+    assert versions(url) == {"p=v": 1, "p=w": 1, "p=x": 2, "p=y": 2, "p=z": 1}
+    assert not Table(url).files("p=y")
+    assert done.committed is not None
+    assert done.committed.rows == 4
+    assert done.committed.row_changes == RowChanges(2, 1, 1, 1)
+    again = merge(source, url, on=["k"], delete_when="op = 'D'")
+    assert again.rows == RowChanges(unchanged=5)
+    assert again.committed is None
+
+
+class TestKeys:
+    def test_duplicates_are_refused_with_a_count_and_an_example(self, spark, url):
+        put(url, (1, "a", "x"))
+        twice = changes(spark, (1, "b", "x"), (1, "c", "x"), (2, "d", "x"))
+        with pytest.raises(InvalidInputError, match=r"1 key of the frame is there several.*k=1"):
+            merge(twice, url, on=["k"])
+        ties = changes(spark, (1, "b", "x", 1), (1, "c", "x", 2), (1, "d", "x", 2), schema=TIMED)
+        with pytest.raises(InvalidInputError, match="also by the greatest at"):
+            merge(ties, url, on=["k"], latest_by="at")
+        assert held(url) == [(1, "a", "x")]
+        assert versions(url) == {"p=x": 1}
+
+    def test_the_last_of_several_counts(self, spark, url):
+        put(url, (1, "a", "x"))
+        late = changes(spark, (1, "b", "x", 1), (1, "c", "x", 2), (1, "n", "x", None), schema=TIMED)
+        merge(late, url, on=["k"], latest_by="AT")
+        assert held(url) == [(1, "c", "x")]
+
+    def test_null_keys_match_nothing_unless_they_are_to(self, spark, url):
+        put(url, (None, "a", "x"), (1, "b", "x"))
+        frame = changes(spark, (None, "n", "x"), (1, "B", "x"))
+        merge(frame, url, on=["K"], null_safe=True)
+        assert held(url) == [(1, "B", "x"), (None, "n", "x")]
+        done = merge(frame, url, on=["k"])
+        assert done.rows == RowChanges(inserted=1, unchanged=2)
+        assert held(url) == [(1, "B", "x"), (None, "n", "x"), (None, "n", "x")]
+
+    def test_keys_elsewhere_are_found_when_asked_for(self, spark, url):
+        put(url, (1, "a", "x"), (2, "b", "x"), (3, "c", "y"), (4, "d", "z"))
+        frame = changes(spark, (1, "A", "y"), (3, "C", "w"))
+        done = merge(frame, url, on=["k"], across_partitions=True)
+        assert held(url) == [(1, "A", "y"), (2, "b", "x"), (3, "C", "w"), (4, "d", "z")]
+        assert done.rows == RowChanges(updated=2, unchanged=1)
+        assert done.partitions == ("p=w", "p=x", "p=y")
+        assert versions(url)["p=z"] == 1
+        # Else only where the frame has rows: the one in w is new there.
+        done = merge(changes(spark, (2, "B", "w")), url, on=["k"])
+        assert done.rows == RowChanges(inserted=1, unchanged=1)
+        assert [row for row in held(url) if row[0] == 2] == [(2, "B", "w"), (2, "b", "x")]
+
+
+class TestRules:
+    def test_expressions_and_words(self, spark, url):
+        put(url, (1, "a", "x"), (2, "b", "x"))
+        frame = changes(spark, (1, "1", "x"), (3, "3", "x"))
+        done = merge(
+            frame,
+            url,
+            on=["k"],
+            when_matched={"V": "concat(target.v, source.v)"},
+            when_not_matched="ignore",
+        )
+        assert held(url) == [(1, "a1", "x"), (2, "b", "x")]
+        assert done.rows == RowChanges(updated=1, unchanged=1)
+        merge(frame, url, on=["k"], when_matched="ignore")
+        assert held(url) == [(1, "a1", "x"), (2, "b", "x"), (3, "3", "x")]
+        # A partition that the frame has no rows for is read, too, where one moves there.
+        put(url, (8, "h", "y"))
+        done = merge(frame, url, on=["k"], when_matched={"p": "'y'"})
+        assert held(url) == [(1, "a1", "y"), (2, "b", "x"), (3, "3", "y"), (8, "h", "y")]
+        assert done.rows == RowChanges(updated=2, unchanged=2)
+
+    def test_new_columns(self, spark, url):
+        put(url, (1, "a", "x"), (2, "b", "x"))
+        frame = changes(spark, (1, "x", 7), (3, "x", 8), schema="k long, p string, n int")
+        with pytest.raises(TableMismatchError, match=r"v is missing.*schema_mode"):
+            merge(frame, url, on=["k"])
+        merge(frame, url, on=["k"], schema_mode="merge")
+        assert held(url) == [(1, "a", "x", 7), (2, "b", "x", None), (3, None, "x", 8)]
+
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            ({"on": "k"}, "on is the text"),
+            ({"on": []}, "on names no column"),
+            ({"on": ["nope"]}, "'nope', which is no column"),
+            ({"on": ["f"]}, "type double"),
+            ({"when_matched": "replace"}, "when_matched is 'replace'"),
+            ({"when_not_matched": "update"}, "when_not_matched is 'update'"),
+            ({"delete_when": "count(k) > 1"}, "no aggregate"),
+            ({"delete_when": "k in (select 1)"}, "subquery"),
+            ({"when_matched": {"nope": "1"}}, "'nope', which is no column"),
+            ({"schema_mode": "overwrite"}, "schema_mode='overwrite'"),
+            ({"attempts": 0}, "attempts is 0"),
+            ({"options": {"base": "now"}}, "base says nothing"),
+        ],
+    )
+    def test_what_cannot_be_right(self, spark, url, given, message):
+        schema = SCHEMA.append(pa.field("f", pa.float64()))
+        put(url, (1, "a", "x", 1.0), schema=schema)
+        frame = changes(spark, (1, "b", "x", 2.0), schema="k long, v string, p string, f double")
+        with pytest.raises(InvalidInputError, match=message):
+            merge(frame, url, **{"on": ["k"], **given})
+        assert versions(url) == {"p=x": 1}
+
+    def test_tables_and_frames_that_are_refused(self, spark, url, monkeypatch):
+        put(url, (1, "a", "x"), coordination="none")
+        frame = changes(spark, (1, "b", "x"))
+        with pytest.raises(InvalidInputError, match="coordination=none"):
+            merge(frame, url, on=["k"])
+        put(f"{url}2", (1, "a", "x"))
+        with pytest.raises(InvalidInputError, match="no column 'p'"):
+            merge(frame.drop("p"), f"{url}2", on=["k"])
+        monkeypatch.setenv("ZERO_RENAME_COMMITTER", "magic")
+        with pytest.raises(InvalidInputError, match="the committer is magic"):
+            merge(frame, f"{url}2", on=["k"])
+
+
+class TestOthers:
+    """Another job commits between the merge's read and its commit."""
+
+    def test_it_is_read_and_joined_again(self, spark, url, beside):
+        put(url, (1, "a", "x"), (2, "b", "y"))
+        beside(lambda: put(url, (3, "c", "x")))
+        done = merge(changes(spark, (1, "A", "x"), (3, "C", "x")), url, on=["k"])
+        assert held(url) == [(1, "A", "x"), (2, "b", "y"), (3, "C", "x")]
+        assert (done.attempts, done.rows) == (2, RowChanges(updated=2))
+
+    def test_a_partition_that_was_not_there(self, spark, url, beside):
+        put(url, (1, "a", "x"))
+        beside(lambda: put(url, (5, "e", "new")))
+        done = merge(changes(spark, (5, "E", "new")), url, on=["k"])
+        assert held(url) == [(1, "a", "x"), (5, "E", "new")]
+        assert done.attempts == 2
+
+    def test_a_table_that_was_not_there(self, spark, url, beside):
+        beside(lambda: put(url, (5, "e", "x")))
+        done = merge(changes(spark, (5, "E", "x")), url, on=["k"], partition_by=["p"])
+        assert held(url) == [(5, "E", "x")]
+        assert done.attempts == 2
+
+    def test_it_is_refused_where_no_attempt_is_left(self, spark, url, beside):
+        put(url, (1, "a", "x"))
+        beside(lambda: put(url, (3, "c", "x"), mode="overwrite"))
+        with pytest.raises(CommitConflictError, match="since this job read the table: p=x"):
+            merge(changes(spark, (1, "A", "x")), url, on=["k"], attempts=1)
+        assert held(url) == [(3, "c", "x")]
+
+
+class TestRuns:
+    """A retry, a cleared task, another job of the run."""
+
+    def test_a_retry_and_a_cleared_task_leave_what_one_run_leaves(self, spark, url):
+        put(url, (1, "a", "x"), (2, "b", "y"))
+        frame = changes(spark, (1, "A", "x"), (3, "c", "y"))
+        first = merge(frame, url, on=["k"], options=OWN)
+        put(url, (9, "later", "x"))
+        retry = merge(frame, url, on=["k"], options=OWN)
+        assert first.committed is not None
+        assert retry.committed is not None
+        assert (retry.committed.job, retry.committed.repeated) == (first.committed.job, True)
+        assert retry.rows == first.rows == RowChanges(inserted=1, updated=1, unchanged=1)
+        again = OWN | {"onRepeat": "replace_own"}
+        cleared = merge(frame, url, on=["k"], options=again)
+        assert cleared.rows == RowChanges(unchanged=4)
+        assert cleared.committed is not None
+        assert not cleared.committed.partitions
+        assert Table(url).once_job("own") == cleared.committed.job
+        corrected = changes(spark, (1, "A", "x"), (3, "C", "y"))
+        assert merge(corrected, url, on=["k"], options=again).partitions == ("p=y",)
+        assert held(url) == [(1, "A", "x"), (2, "b", "y"), (3, "C", "y"), (9, "later", "x")]
+
+    def test_what_would_not_come_out_the_same_is_not_done_again(self, spark, url):
+        put(url, (1, "a", "x"))
+        frame = changes(spark, (1, "A", "x"))
+        more = {"v": "concat(target.v, source.v)"}
+        merge(frame, url, on=["k"], when_matched=more, options=OWN)
+        again = OWN | {"onRepeat": "replace_own"}
+        with pytest.raises(InvalidInputError, match="computed from what the table holds"):
+            merge(frame, url, on=["k"], when_matched=more, options=again)
+        assert held(url) == [(1, "aA", "x")]
+
+    def test_a_run_whose_rows_were_merged_does_not_add_them_once_more(self, spark, url):
+        put(url, (1, "a", "x"), once="other")
+        merge(changes(spark, (1, "A", "x"), (2, "b", "x")), url, on=["k"], options=OWN)
+        with pytest.raises(CommitConflictError, match="or a merge"):
+            put(url, (1, "a", "x"), once="other", on_repeat="replace_own")
+        # Nor does the merge's own run take away what others wrote.
+        with pytest.raises(RefusedError, match="or a merge"):
+            put(url, (7, "z", "x"), once="own", on_repeat="replace_own")
+        assert held(url) == [(1, "A", "x"), (2, "b", "x")]

@@ -1,0 +1,108 @@
+"""Deletions and updates by Spark's expressions."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from zero_rename.committer import CommitConflictError, InvalidInputError, Table
+from zero_rename.committer.format.row_changes import RowChanges
+from zero_rename.spark import delete, update
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("p", pa.string())])
+
+
+@pytest.fixture
+def url(s3_bucket, spark):
+    url = f"s3://{s3_bucket.name}/lake/table"
+    put(url, (1, 10, "x"), (2, None, "x"), (3, 30, "y"), (4, 40, "z"), (5, None, None))
+    return url
+
+
+def put(url, *rows, schema=SCHEMA, by=("p",)):
+    with Table(url).job(schema, partition_by=by) as job:
+        job.write(pa.table(list(zip(*rows, strict=True)), schema=schema))
+
+
+def held(url):
+    found = [tuple(row.values()) for row in Table(url).to_arrow().to_pylist()]
+    return sorted(found, key=repr)
+
+
+def test_rows_of_which_the_condition_is_null_stay(url):
+    done = delete(url, where="v >= 30 or p = 'w'")
+    assert held(url) == [(1, 10, "x"), (2, None, "x"), (5, None, None)]
+    assert done.rows == RowChanges(deleted=2, unchanged=3)
+    assert done.partitions == ("p=y", "p=z")
+    state = Table(url).snapshot()
+    assert state.epochs == {f"p={name}": epoch for name, epoch in EPOCHS}
+    assert set(state.by_partition()) == {"p=x", "p=__HIVE_DEFAULT_PARTITION__"}
+    assert delete(url, where="v >= 30").committed is None
+    assert delete(url, where="not (v < 10)").rows.deleted == 1
+
+
+EPOCHS = (("__HIVE_DEFAULT_PARTITION__", 1), ("x", 1), ("y", 2), ("z", 2))
+
+
+def test_an_update_changes_the_rows_that_it_changes(url):
+    done = update(url, set={"V": "coalesce(v, 0) + 1"}, where="k < 3")
+    assert held(url)[:3] == [(1, 11, "x"), (2, 1, "x"), (3, 30, "y")]
+    assert (done.rows, done.partitions) == (RowChanges(updated=2, unchanged=3), ("p=x",))
+    assert update(url, set={"v": "30"}, where="k = 3").committed is None
+    moved = update(url, set={"p": "concat('to=', p)", "v": "v"}, where="v > 20")
+    assert moved.partitions == ("p=to%3Dy", "p=to%3Dz", "p=y", "p=z")
+    assert moved.rows == RowChanges(updated=2, unchanged=3)
+    assert sorted(Table(url).to_arrow()["p"].to_pylist(), key=str) == [
+        None,
+        "to=y",
+        "to=z",
+        "x",
+        "x",
+    ]
+    update(url, set={"p": "''"}, where="k = 1")
+    assert Table(url).scan(["p=__HIVE_DEFAULT_PARTITION__"]).count() == 2
+
+
+def test_a_table_without_partitions(spark, s3_bucket):
+    url = f"s3://{s3_bucket.name}/lake/flat"
+    put(url, (1, 10, "x"), (2, 20, "y"), by=())
+    assert delete(url, where="k = 1").rows == RowChanges(deleted=1, unchanged=1)
+    assert update(url, set={"v": "v * 2"}, where="k = 2").rows == RowChanges(updated=1)
+    assert held(url) == [(2, 40, "y")]
+    delete(url, where="true")
+    assert not Table(url).files()
+
+
+def test_what_another_job_adds_meanwhile_is_looked_at_too(url, monkeypatch):
+    waiting, policies = [(9, 99, "y")], Table.rewrite_policies
+
+    def lands(self, *given):
+        while waiting:
+            put(url, waiting.pop())
+        return policies(self, *given)
+
+    monkeypatch.setattr(Table, "rewrite_policies", lands)
+    done = delete(url, where="v >= 30")
+    assert (done.rows.deleted, done.attempts) == (3, 2)
+    waiting.append((9, 99, "x"))
+    with pytest.raises(CommitConflictError, match="p=x"):
+        update(url, set={"v": "0"}, where="k = 1", attempts=1)
+    assert held(url) == [(1, 10, "x"), (2, None, "x"), (5, None, None), (9, 99, "x")]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"where": "count(*) > 1"}, "no aggregate"),
+        ({"where": "k in (select max(k) from t)"}, "subquery"),
+        ({"set": {"v": "sum(v)"}, "where": "true"}, "no aggregate"),
+        ({"set": {"nope": "1"}, "where": "true"}, "'nope', which is no column"),
+        ({"set": {}, "where": "true"}, "set names no column"),
+    ],
+)
+def test_what_cannot_be_right(url, given, message):
+    with pytest.raises(InvalidInputError, match=message):
+        (update if "set" in given else delete)(url, **given)
+    assert len(held(url)) == 5
