@@ -86,17 +86,6 @@ class Handoff:
     mode: Mode | None = _variable(
         "ZERO_RENAME_MODE", values.mode, "The mode: append, replace, fail-if-exists or merge."
     )
-    merge_on: tuple[str, ...] = _variable(
-        "ZERO_RENAME_MERGE_ON",
-        values.NAMES.decode,
-        "With mode merge, the key's columns, separated by commas or as a JSON list.",
-        (),
-    )
-    latest_by: str | None = _variable(
-        "ZERO_RENAME_LATEST_BY",
-        _text,
-        "With mode merge, the column by which the last of several rows of a key counts.",
-    )
     #: Hive-escaped paths; none for any.
     partitions: tuple[str, ...] = _variable(
         "ZERO_RENAME_PARTITIONS",
@@ -119,6 +108,17 @@ class Handoff:
         "ZERO_RENAME_DISTRIBUTE",
         partial(values.choice, Distribute),
         "Whether the rows of a partition are brought together first.",
+    )
+    merge_on: tuple[str, ...] = _variable(
+        "ZERO_RENAME_MERGE_ON",
+        values.NAMES.decode,
+        "With mode merge, the key's columns, separated by commas or as a JSON list.",
+        (),
+    )
+    latest_by: str | None = _variable(
+        "ZERO_RENAME_LATEST_BY",
+        _text,
+        "With mode merge, the column by which the last of several rows of a key counts.",
     )
     once: str | None = _variable(
         "ZERO_RENAME_ONCE", _text, "The key that makes the write happen once."

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
-from ...committer.errors import InvalidInputError, ZeroRenameError
+from ...committer.errors import ZeroRenameError
 from ...committer.format.job_spec import Distribute, Mode, OnConflict, OnRepeat, Readers, choice
-from ...committer.format.text_values import NAMES
 from ...orchestration.runs.heartbeat import wait_for_living
 from ...orchestration.runs.outcomes import (
     check_partitions,
@@ -42,6 +41,7 @@ from ...provider.links import (
 )
 from ...provider.task_context import ANY, no_partition, resolve_partitions, task_run
 from ...s3a.hadoop.settings import NATIVE, check_committer
+from .merge_arguments import check_merge, listed_columns
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage  # pyright: ignore
@@ -50,11 +50,6 @@ if TYPE_CHECKING:
     from ...committer import Table
     from ...committer.format.handoff import Handoff
     from ...orchestration.runs.task_run import TaskRun
-
-
-def listed_columns(given: str | Sequence[str]) -> tuple[str, ...]:
-    """Columns as a list, or as a text with commas between them."""
-    return NAMES.decode(given) if isinstance(given, str) else tuple(given)
 
 
 #: Policies of a job that arguments of a load say, each with what makes it of a text. The member of
@@ -246,7 +241,9 @@ class LoadOperator(BaseOperator):
         for name, parse in POLICIES.items():
             if known(getattr(self, name)):
                 parse(getattr(self, name))
-        self._check_merge(known)
+        if self.mode is None or known(self.mode):
+            committer = self.committer if known(self.committer) else None
+            check_merge(self.mode, self.merge_on, self.latest_by, committer)
         if known(self.on_repeat) or self.on_repeat is None:
             check_on_repeat(self.on_repeat)
         if known(self.committer):
@@ -256,30 +253,6 @@ class LoadOperator(BaseOperator):
         self._check_partitions(parsing, known)
         if known(self.partition_format):
             check_partition_format(self.partition_format or "", self.partition_timezone)
-
-    def _check_merge(self, known: Callable[[object], bool]) -> None:
-        """Mode merge has a key, and the native committer; other modes have no key."""
-        if self.mode is not None and not known(self.mode):
-            return
-        merges = self.mode is not None and Mode.parse(self.mode) is Mode.MERGE
-        key = self.merge_on or self.latest_by
-        if merges and not self.merge_on:
-            raise InvalidInputError(
-                "mode is merge, and merge_on names no column; nothing was submitted.",
-                remedy="Give the key's columns: merge_on=['id'].",
-            )
-        if key and not merges:
-            raise InvalidInputError(
-                "merge_on or latest_by is given, and mode is not merge; nothing was submitted.",
-                remedy="Give mode='merge', or leave both out.",
-            )
-        if merges and known(self.committer) and self.committer != NATIVE:
-            raise InvalidInputError(
-                f"mode is merge, and the committer is {self.committer}: tables of Hadoop's "
-                "committers have no state that a merge could be held against. Nothing was "
-                "submitted.",
-                remedy="Give mode='overwrite' and whole partitions, or committer='zero_rename'.",
-            )
 
     def _check_partitions(self, parsing: bool, known: Callable[[object], bool]) -> None:
         if parsing and isinstance(self.partition, list | tuple):
@@ -304,6 +277,7 @@ class LoadOperator(BaseOperator):
             )
             hook = ZeroRenameHook(self.zero_rename_conn_id)
             committer = check_committer(self.committer or hook.settings.committer)
+            check_merge(self.mode, self.merge_on, self.latest_by, committer)
             table = hook.get_table(self.table)
             ti = context["ti"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
             link_to_table(self, ti, hook, table.root.url, partitions, committer == NATIVE)

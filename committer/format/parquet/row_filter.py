@@ -21,7 +21,6 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
@@ -99,6 +98,8 @@ class RowFilter:
 
     def holds(self, table: pa.Table) -> pa.Array:
         """Of each row of a table whether the condition is true."""
+        import pyarrow.dataset as ds  # On use: it takes a while, and few commands need it.
+
         found = ds.dataset(table).to_table(columns={"holds": self._is_true})
         return pa.concat_arrays(found["holds"].chunks or [pa.array([], pa.bool_())])
 
