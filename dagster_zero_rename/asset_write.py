@@ -70,6 +70,13 @@ class WritePolicy:
                 "again. Nothing was written.",
                 remedy="Choose overwrite or append.",
             )
+        if self.parsed_mode is Mode.MERGE:
+            raise InvalidInputError(
+                "An asset is not written with mode='merge': its metadata has no place for a key. "
+                "Nothing was written.",
+                remedy="Call merge(), of zero_rename.spark or of a Table, with on=[the key's "
+                "columns], in the asset's function.",
+            )
 
     @property
     def parsed_mode(self) -> Mode:

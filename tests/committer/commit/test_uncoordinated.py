@@ -488,8 +488,8 @@ class TestOnARealServer:
     def test_words_that_are_no_choice_are_refused(self, table: Table, s3_bucket: Any) -> None:
         """Conformance 13."""
         for name in ("mode", "coordination", "on_conflict", "success_markers"):
-            with pytest.raises(InvalidInputError, match=f"{name}(=| is )'merge'"):
-                table.job(DATA.schema, **{name: "merge"})  # type: ignore[arg-type]
+            with pytest.raises(InvalidInputError, match=f"{name}(=| is )'upsert'"):
+                table.job(DATA.schema, **{name: "upsert"})  # type: ignore[arg-type]
         assert s3_bucket.counter.total() == 0
 
     def test_an_abort_from_a_spec(self, table: Table, s3_bucket: Any) -> None:
