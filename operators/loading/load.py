@@ -241,7 +241,7 @@ class LoadOperator(BaseOperator):
         for name, parse in POLICIES.items():
             if known(getattr(self, name)):
                 parse(getattr(self, name))
-        if self.mode is None or known(self.mode):
+        if not parsing or all(map(is_known, (self.mode, self.merge_on, self.latest_by))):
             committer = self.committer if known(self.committer) else None
             check_merge(self.mode, self.merge_on, self.latest_by, committer)
         if known(self.on_repeat) or self.on_repeat is None:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from ...committer.errors import InvalidInputError
 from ...committer.format.job_spec import Mode
-from ...committer.format.text_values import NAMES
+from ...orchestration.runs.partitions import listed_texts
 from ...s3a.hadoop.settings import NATIVE
 
 
-def listed_columns(given: str | Sequence[str]) -> tuple[str, ...]:
+def listed_columns(given: object) -> tuple[str, ...]:
     """Columns as a list, or as a text with commas between them."""
-    return NAMES.decode(given) if isinstance(given, str) else tuple(given)
+    return listed_texts("merge_on", given, ",", "columns", "names such as id")
 
 
 def check_merge(

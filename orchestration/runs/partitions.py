@@ -49,11 +49,19 @@ def check_partition(partition: str) -> str:
 
 
 def listed_partitions(name: str, given: object, separator: str | None = None) -> tuple[str, ...]:
-    """The paths in an argument without repetition: of a list, of one path, or of the text that a
+    """The paths in an argument, as :func:`listed_texts` finds them."""
+    return listed_texts(name, given, separator, "partitions", "paths such as day=1")
+
+
+def listed_texts(
+    name: str, given: object, separator: str | None, kind: str, example: str
+) -> tuple[str, ...]:
+    """The texts in an argument without repetition: of a list, of one text, or of the text that a
     template made of a list.
 
     :param name: the argument's, for the error.
-    :param separator: between paths in a text; ``None``: a text is one.
+    :param separator: between items in a text; ``None``: a text is one.
+    :param kind: what they are, for the error; ``example``: some of it.
     :raises InvalidInputError: it is neither.
     """
     names: object = given
@@ -67,8 +75,8 @@ def listed_partitions(name: str, given: object, separator: str | None = None) ->
         names = [text.strip() for text in texts if text.strip() or not separator]
     if not isinstance(names, Sequence) or not all(isinstance(it, str) for it in names):
         raise InvalidInputError(
-            f"{name}={str(given)[:200]!r} is no list of partitions, nor one.",
-            remedy="Give paths such as day=1, or a list of them.",
+            f"{name}={str(given)[:200]!r} is no list of {kind}, nor one.",
+            remedy=f"Give {example}, or a list of them.",
         )
     return tuple(dict.fromkeys(names))
 
