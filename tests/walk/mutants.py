@@ -84,7 +84,7 @@ MUTANTS = (
     Mutant(
         "a run replaces its own rows that a compaction wrote again",
         "commit.changes",
-        "if any(target.drops in change.merged for change in changes):",
+        "if own_are_shared or any(target.drops in change.merged for change in changes):",
         "if False:",
         ("append", "compact", "replace"),
         18,
