@@ -91,7 +91,7 @@ def describe(
             remedy="Let engines read it by symlink manifests: zero-rename catalog manifests "
             f"{table.root.url}",
         )
-    snapshot = table.snapshot()
+    snapshot = table.state()
     by = snapshot.partition_by
     names = set(snapshot.by_partition()) - {UNPARTITIONED}
     return DescribedTable(

@@ -35,6 +35,7 @@ from .errors import (
     ZeroRenameError,
 )
 from .format.job_spec import (
+    Content,
     Coordination,
     FileOptions,
     JobSpec,
@@ -82,6 +83,7 @@ __all__ = [
     "CommitConflictError",
     "CommitStateUnknownError",
     "Committed",
+    "Content",
     "Context",
     "Coordination",
     "DamagedError",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -10,7 +10,8 @@ import pyarrow as pa
 from .commit.apply import committed
 from .commit.snapshot import Snapshot, Survey, survey
 from .commit.state.context import Context
-from .commit.state.decide import read_decision
+from .commit.state.data_listing import list_table
+from .commit.state.decide import Decided, read_decision
 from .commit.state.found_table import find_table
 from .commit.state.heads import read_head
 from .commit.state.job_state import Committed, JobState
@@ -23,6 +24,7 @@ from .format.parquet.reader import read_batches
 from .format.parquet.row_filter import Filter
 from .format.records.data_file import DataFile
 from .format.records.head import Slot
+from .format.records.inputs import UNKNOWN_INPUTS, Inputs
 from .format.records.success_marker import SuccessMarker
 from .format.records.table_record import TableRecord
 from .overview.history import history
@@ -37,9 +39,10 @@ from .scan.current_table import (
     table_exists,
 )
 from .scan.partition_state import PartitionState, partition_states
+from .scan.reads import note_read
 from .scan.table_scan import ScanPlan, TableAccess, TableScan
 from .store.driver import BotoDriver, connect
-from .store.requests import Found, Get, Step
+from .store.requests import All, Found, Get, Step
 from .upkeep.recovery import OpenJob, open_jobs
 
 T = TypeVar("T")
@@ -108,8 +111,14 @@ class ReadableTable:
         Of a table that another committer wrote, what a listing shows: nothing tells the files
         of a job that commits just now from others.
 
+        What is read so is taken for an input of this process's jobs to come.
+
         :raises InvalidInputError: a partition that this table cannot have, or a text for a list.
         """
+        return note_read(self.state(partitions))
+
+    def state(self, partitions: Collection[str] | None = None) -> Snapshot:
+        """As :meth:`snapshot`, for who looks after a table and computes nothing from it."""
         if partitions is not None:
             partitions = stored_names(self._context, self._current(), partitions)
         return self.driver.run(current_snapshot(self._context, partitions))
@@ -119,11 +128,11 @@ class ReadableTable:
         try:
             return self.driver.run(survey(self._context))
         except TableNotFoundError:
-            return Survey(self.snapshot())  # Another committer's files, if there are any.
+            return Survey(self.state())  # Another committer's files, if there are any.
 
     def partitions(self) -> list[str]:
         """The partitions that hold files, sorted."""
-        return sorted({file.partition for file in self.snapshot().files})
+        return sorted({file.partition for file in self.state().files})
 
     def partition_states(self, partitions: Collection[str]) -> dict[str, PartitionState]:
         """What partitions hold by their heads, and by whose commit; without those that no job of
@@ -136,7 +145,7 @@ class ReadableTable:
     def files(self, partition: str | None = None) -> list[DataFile]:
         """The files of one partition, or of all."""
         wanted = None if partition is None else (partition,)
-        return list(self.snapshot(wanted).files)
+        return list(self.state(wanted).files)
 
     def scan(
         self,
@@ -163,7 +172,8 @@ class ReadableTable:
         )
         wanted = None if columns is None else tuple(columns)
         conditions = () if filter is None else (filter,)
-        return TableScan(reads, ScanPlan(partitions, conditions, wanted, limit), snapshot)
+        state = None if snapshot is None else note_read(snapshot)
+        return TableScan(reads, ScanPlan(partitions, conditions, wanted, limit), state)
 
     def to_arrow(
         self,
@@ -303,6 +313,22 @@ class ReadableTable:
         """Who ran a job, by its decision; ``None`` where it has none."""
         decided = self.run(read_decision(self._context, job))
         return None if decided is None else decided.decision.owner
+
+    def inputs_of(self, job: str) -> Inputs:
+        """What a job's rows were computed from, by its decision, as far as it was told."""
+        decided = self.run(read_decision(self._context, job))
+        return UNKNOWN_INPUTS if decided is None else decided.decision.inputs
+
+    def decisions(self, jobs: Iterable[str]) -> dict[str, Decided | None]:
+        """The decisions of jobs, a request each; ``None`` where there is none."""
+        names = sorted(set(jobs))
+        steps = All(tuple(read_decision(self._context, job) for job in names))
+        return dict(zip(names, self.driver.run(steps), strict=True))
+
+    def keys_there(self) -> set[str]:
+        """Keys of all data files that the store has, whoever names them: a listing."""
+        listed = self.run(list_table(self._context, self.partition_by))
+        return {item.key for items in listed.values() for item in items}
 
     def open_jobs(self) -> list[OpenJob]:
         """The jobs that are not wholly cleaned up yet, oldest first."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from .attempt import attempt_writer
 from .changeable_table import ChangeableTable
+from .commit.checked_open import open_checked
 from .commit.commit import abort_job, commit_job
 from .commit.index.write_index import write_index_now
 from .commit.interrupted import alone
@@ -18,7 +20,6 @@ from .commit.state.context import Progress
 from .commit.state.heartbeat import OF_TASKS, send_heartbeat
 from .commit.state.job_state import Aborted, Committed, OpenedJob
 from .commit.state.old_records import KEPT_FOR
-from .errors import CommitConflictError, SnapshotGoneError
 from .format.job_spec import (
     MAX_DURATION,
     Coordination,
@@ -33,22 +34,14 @@ from .format.job_spec import (
     SuccessMarkers,
 )
 from .format.parquet.foreign_columns import check_footers
-from .format.parquet.row_order import in_order
 from .format.parquet.task_writer import TaskWriter
 from .format.read_base import ReadBase
 from .format.records.pending_file import TaskResult
 from .format.records.store_facts import StoreFacts
-from .scan.current_table import stored_names
+from .rewritable_table import RewritableTable
+from .scan.reads import note_end, noted, stated_inputs
+from .scan.table_scan import TableScan
 from .upkeep.adopt import AdoptReport, adopt_current
-from .upkeep.compaction import (
-    TARGET_BYTES,
-    CompactAction,
-    CompactedPartition,
-    CompactionPlan,
-    compaction_spec,
-    find_compactible,
-)
-from .upkeep.conflicts import ConflictReport, find_conflicts
 from .upkeep.doctor import complaints, examine
 from .upkeep.gc.collect import GcReport, gc
 from .upkeep.problem import Problem
@@ -56,14 +49,13 @@ from .upkeep.purge import PurgeReport, plan_all, purge, recover_all
 from .upkeep.rebuilt_heads import RebuiltHead, rebuild_heads
 from .upkeep.recovery import Recovered, settle_jobs
 from .upkeep.repair import Repaired, repair
-from .upkeep.resolution import Resolution, ResolutionPlan, plan_resolution, plan_undoing
 from .upkeep.store_problems import renew_facts
 from .upkeep.symlink_keeping import SymlinksReport, drop_symlinks, keep_symlinks
 from .upkeep.verify import Finding, verify_current
-from .write_job import WriteJob, open_checked, this_process
+from .write_job import WriteJob, this_process
 
 
-class Table(ChangeableTable):
+class Table(ChangeableTable, RewritableTable):
     """A partitioned table on S3, written by jobs that commit without renames.
 
     :param url: ``s3://bucket/prefix``.
@@ -108,6 +100,7 @@ class Table(ChangeableTable):
         max_duration: float = MAX_DURATION,
         owner: Owner | None = None,
         files: FileOptions | None = None,
+        inputs: Sequence[Snapshot | TableScan | str] | None = None,
     ) -> WriteJob:
         """A job from plain Python: ``with table.job(mode="append") as job: job.write(data)``.
 
@@ -116,6 +109,9 @@ class Table(ChangeableTable):
         :param base: the state that the rows were computed from: under ``on_conflict=fail``, no
             partition that has changed since is written over. ``None``: what is there on entering.
         :param owner: who runs the job; ``None`` names this process.
+        :param inputs: what the rows are computed from: states or scans of tables, and the URLs of
+            foreign files, a request each; ``()``: not told. ``None``: all that this process has
+            read of tables by then.
 
         The rest is as in :class:`.job_spec.JobSpec`.
 
@@ -139,7 +135,8 @@ class Table(ChangeableTable):
             files=files or FileOptions(),
             **words,
         )
-        return WriteJob(self.driver, self._context, spec)
+        stated = None if inputs is None else partial(stated_inputs, self.driver, inputs)
+        return WriteJob(self.driver, self._context, spec, inputs=stated)
 
     def tasks_job(self, spec: JobSpec, progress: Callable[[Progress], None]) -> WriteJob:
         """A job whose rows tasks in other processes write: they get its ``opened``, and it takes
@@ -173,8 +170,11 @@ class Table(ChangeableTable):
         """
         context = self._context if progress is None else replace(self._context, report=progress)
         before = self.retries - sum(result.retries for result in results)
+        if opened.inputs is None:
+            opened = replace(opened, inputs=noted().inputs)
         with alone(opened):
             done = self.driver.run(commit_job(context, opened, results, expected_tasks))
+        note_end()
         return replace(done, retries=self.retries - before)
 
     def abort(self, opened: OpenedJob, results: Sequence[TaskResult] = ()) -> Aborted | Committed:
@@ -284,39 +284,6 @@ class Table(ChangeableTable):
         """
         return self.driver.run(adopt_current(self._context, this_process(), apply))
 
-    def compact(
-        self,
-        partitions: Collection[str] | None = None,
-        target_bytes: int = TARGET_BYTES,
-        apply: bool = False,
-        sort_by: Sequence[str] = (),
-    ) -> list[CompactedPartition]:
-        """Write the files of partitions that have too many anew, as fewer: a job for each.
-
-        One is compacted where it has at least twice as many files as its bytes need, or is not
-        sorted as asked, and left where another job changes it meanwhile.
-
-        :param partitions: only these; ``None`` for all.
-        :param target_bytes: about the size of a file.
-        :param apply: do it; ``False`` only says what would be done.
-        :param sort_by: columns to sort each partition's rows by, so that reads open few files.
-        :raises InvalidInputError: a table of coordination *none*, or no columns to sort by.
-        """
-        if partitions is not None:
-            partitions = stored_names(self._context, self._current(), partitions)
-        plans = self.run(find_compactible(self._context, partitions, target_bytes, sort_by))
-        return [self._compact(plan) if apply else plan.report for plan in plans]
-
-    def _compact(self, plan: CompactionPlan) -> CompactedPartition:
-        spec = self.run(compaction_spec(self._context, plan, this_process()))
-        try:
-            job = self._write_again(spec, plan)
-        except (CommitConflictError, SnapshotGoneError):
-            return replace(plan.report, action=CompactAction.CHANGED_MEANWHILE)
-        assert job.committed is not None
-        after, done = job.committed.files, CompactAction.COMPACTED
-        return replace(plan.report, action=done, files_after=after, job=job.job)
-
     def keep_symlinks(self) -> SymlinksReport:
         """Keep a symlink manifest beside each head, which Athena, Trino, Redshift and Hive read,
         from now on; and write all of them. Each job keeps them, whoever finishes it.
@@ -349,52 +316,3 @@ class Table(ChangeableTable):
         :raises TableNotFoundError: no table here.
         """
         return self.driver.run(gc(self._context, older_than, apply))
-
-    def conflicts(
-        self, window: float = 3600.0, since: float = 604800.0, partition: str | None = None
-    ) -> ConflictReport:
-        """Partitions that more than one run touched, and who gave way, as far as it is known.
-
-        :param window: seconds between two decisions within which they belong together.
-        :param since: seconds before now that are looked at.
-        :param partition: only this one, as a path.
-        """
-        return self.driver.run(find_conflicts(self._context, window, since, partition))
-
-    def resolve(
-        self,
-        partition: str,
-        keep: Sequence[str] = (),
-        undo: str | None = None,
-        *,
-        apply: bool = False,
-        discard: bool = False,
-        window: float = 3600.0,
-        since: float = 604800.0,
-    ) -> Resolution:
-        """Make a partition hold the rows of some of the runs that conflict over it, by a job.
-
-        :param partition: its path, ``day=2013-01-01``; ``window`` and ``since`` as in
-            :meth:`conflicts`.
-        :param keep: ``["newest"]``, ``["all"]``, or job ids; rows of other runs stay in any case.
-        :param undo: instead of ``keep``: what it held before this job, which changed it last.
-        :param apply: do it; ``False`` only says what would be done.
-        :param discard: remove what is replaced; else it stays, unseen, and this can be undone.
-        :raises InvalidInputError: no such conflict, or rows to keep are gone.
-        :raises CommitConflictError: the partition has changed meanwhile.
-        """
-        if undo is None:
-            plan = self.run(plan_resolution(self._context, partition, keep, window, since))
-        else:
-            plan = self.run(plan_undoing(self._context, partition, undo))
-        if not apply:
-            return plan.resolution
-        job = self._write_again(plan.spec(this_process(), discard), plan)
-        return replace(plan.resolution, job=job.job)
-
-    def _write_again(self, spec: JobSpec, plan: CompactionPlan | ResolutionPlan) -> WriteJob:
-        batches = (rows for it in plan.files for rows in self.read_file(plan.snapshot, it))
-        with WriteJob(self.driver, self._context, spec) as job:
-            for rows in in_order(batches, plan.snapshot.schema, spec.sorted_by):
-                job.write(rows)
-        return job

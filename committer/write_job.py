@@ -5,28 +5,25 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from types import TracebackType
-from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
 from .attempt import task_writer
+from .commit.checked_open import open_checked
 from .commit.commit import abort_job, commit_job
 from .commit.failures import failures_told
 from .commit.interrupted import JobInterrupted, alone, fate
-from .commit.open import checked, open_job, settle_aborted
 from .commit.state.context import Context
 from .commit.state.heartbeat import Beats, OpenHeartbeat
 from .commit.state.job_state import Committed, JobState, OpenedJob
-from .commit.state.rights import missing_rights
 from .errors import (
     DataLostError,
     InvalidInputError,
     OutcomeUnknownError,
-    StoreRefusedError,
     UnfinishedAbortError,
     UnfinishedCommitError,
     ZeroRenameError,
@@ -34,10 +31,12 @@ from .errors import (
 from .format.job_spec import JobSpec, Owner
 from .format.parquet.task_writer import TaskWriter
 from .format.read_base import ReadBase
+from .format.records.inputs import Inputs
 from .format.records.pending_file import TaskResult
 from .periodic import repeating
+from .scan.reads import note_end, noted
 from .sigterm import JobTerminated, Termination
-from .store.driver import BotoDriver, Driver
+from .store.driver import BotoDriver
 from .store.requests import Delete
 
 logger = logging.getLogger("zero_rename.committer.write_job")
@@ -49,8 +48,6 @@ FIRST_AFTER = 10.0
 #: Seconds that the end of a block waits for a heartbeat under way. A late one does no harm: it is
 #: conditional on the open record that it read.
 _LINGER = 2.0
-#: The tables' roots by the driver that was found to have all rights there.
-_seen: WeakKeyDictionary[Driver, set[str]] = WeakKeyDictionary()
 
 
 class WriteJob:
@@ -77,11 +74,17 @@ class WriteJob:
     """
 
     def __init__(
-        self, driver: BotoDriver, context: Context, spec: JobSpec, beats: Beats | None = None
+        self,
+        driver: BotoDriver,
+        context: Context,
+        spec: JobSpec,
+        beats: Beats | None = None,
+        inputs: Callable[[], Inputs] | None = None,
     ) -> None:
         self._driver = driver
         self._context = context
         self._spec = spec
+        self._inputs = inputs
         self._beats = beats or Beats(INTERVAL, spec.max_duration)
         self._opened: OpenedJob | None = None
         self._writer: TaskWriter | None = None
@@ -116,6 +119,11 @@ class WriteJob:
     def repeats(self) -> bool:
         """Whether an earlier job of the run has done this, so that nothing is written."""
         return self._opened is not None and self._opened.repeated is not None
+
+    def made_of(self, inputs: Inputs) -> None:
+        """Say what the rows are computed from, unless that was stated."""
+        if self.opened.inputs is None:
+            self._opened = replace(self.opened, inputs=inputs)
 
     def go_by(self, base: ReadBase) -> None:
         """Hold the commit against what was read before the job opened."""
@@ -180,13 +188,14 @@ class WriteJob:
         context = replace(self._context, job_id=lambda: job)
         try:
             with self._failures_told():
+                inputs = None if self._inputs is None else self._inputs()
                 opened = open_checked(self._driver, context, self._spec)
         except KeyboardInterrupt as error:
             # Nothing but the open record was written: there are no tasks yet.
             self._driver.run(Delete(context.root.open_key(job)))
             error.add_note(f"A job of {context.root.url} was not opened; nothing was written.")
             raise
-        self._opened = opened
+        self._opened = replace(opened, inputs=inputs)
         if opened.repeated is not None:
             return
         self._writer = task_writer(self._driver, opened, task=0, attempt=0)
@@ -212,6 +221,7 @@ class WriteJob:
             )
 
     def _release(self) -> None:
+        note_end()
         try:
             self._heartbeats.close()
         finally:
@@ -246,6 +256,9 @@ class WriteJob:
             self.committed = opened.repeated
             return
         assert self._writer is not None
+        # Before the first claim: nothing that is read from here on is in the rows.
+        self.made_of(noted().inputs)
+        opened = self.opened
         self._reported = self._results(self._writer.close())
         expected = 1 if self._taken is None else self._tasks
         # From here on a commit decision may stand, and the uploads are then the job's rows: only
@@ -326,32 +339,3 @@ def log_retries(log: logging.Logger, done: Committed) -> None:
 def this_process() -> Owner:
     """An owner that names this process."""
     return Owner(application="python", host=socket.gethostname(), pid=os.getpid())
-
-
-def open_checked(driver: Driver, context: Context, spec: JobSpec) -> OpenedJob:
-    """Begin a job, having seen that its rights suffice to the end: four requests at once, the
-    first time that this process writes to the table with these credentials. Then clean up what
-    aborted jobs have left.
-
-    :raises StoreRefusedError: a right is missing; nothing was written.
-    :raises ZeroRenameError: as :func:`.protocol.open.open_job`.
-    """
-    checked(context, spec)  # What cannot be right is refused before anything is sent.
-    url = context.root.url
-    seen = _seen.setdefault(driver, set())
-    if url not in seen:
-        missing = driver.run(missing_rights(context.root, context.write_id()))
-        if missing:
-            named = "; ".join(f"{right} (to {right.need})" for right in missing)
-            raise StoreRefusedError(
-                f"These credentials lack rights that a job needs once it is committed: {named}. "
-                "Nothing was written.",
-                table=url,
-                remedy="Grant them on the table's prefix, and on the bucket what is about the "
-                "bucket.",
-            )
-        seen.add(url)
-    opened = driver.run(open_job(context, spec))
-    if opened.others:
-        driver.run(settle_aborted(context, opened))
-    return opened

@@ -18,6 +18,7 @@ from ..committer.errors import InvalidInputError
 from ..committer.format import text_values as texts
 from ..committer.format.handoff import Handoff
 from ..committer.format.job_spec import (
+    Content,
     Coordination,
     Distribute,
     FileOptions,
@@ -185,6 +186,12 @@ class WriterOptions:
     tags: Mapping[str, str] | None = option(values.pairs, "Object tags, `a=b,c=d`.")
     metadata: Mapping[str, str] | None = option(
         values.pairs, "User metadata of the objects, `a=b,c=d`."
+    )
+    content: Content = option(
+        partial(texts.choice, Content),
+        "What an identical recompute is known by: `bytes`, or `rows`, whatever their order and "
+        "their files.",
+        _FILES.content,
     )
     max_duration: float = option(
         values.span,

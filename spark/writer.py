@@ -149,7 +149,10 @@ class TableWriter(DataSourceArrowWriter):
             table = Table(self.opened.root.url)
             progress = CommitProgress(table.root.url)
             try:
-                done = table.commit(self.opened, results, len(messages), progress)
+                # A frame that is planned late counts as of its plan.
+                inputs = TableReads.here(table.root.url).log().inputs
+                opened = replace(self.opened, inputs=inputs)
+                done = table.commit(opened, results, len(messages), progress)
             except CommitConflictError as error:
                 base = self.opened.spec.base
                 if self._by_reads and base is not None:

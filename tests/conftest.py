@@ -16,6 +16,7 @@ from support import descriptions
 from support.counting import RequestCounter
 from support.moto_server import S3Server, running
 from support.plain_bucket import PlainBucket
+from zero_rename.committer.scan.reads import forget_reads
 from zero_rename.committer.store import boto_calls, conditional_put
 from zero_rename.committer.store.backoff import Backoff
 from zero_rename.committer.store.driver import BotoDriver, connect
@@ -65,6 +66,12 @@ def s3_env(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
 def soon_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """An endpoint at which nobody has answered yet is given up at once: many tests have one."""
     monkeypatch.setattr(boto_calls, "_PATIENT", Patience(unheard=0.1))
+
+
+@pytest.fixture(autouse=True)
+def nothing_read() -> None:
+    """What one test reads is no input of the jobs of another."""
+    forget_reads()
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from ..format.layout import job_in_key
 from ..format.read_base import listing_digest
 from ..format.records.decision import Decision
 from ..format.records.head import HeadState
+from ..format.records.inputs import UNKNOWN_INPUTS
 from ..format.records.partition_decision import NO_HEAD, PartitionDecision, StoredFile
 from ..format.records.pending_file import PendingFile, TaskResult
 from ..format.schema.directory import is_data_file
@@ -76,7 +77,15 @@ def compose_decision(
     decision = Decision.commit(
         opened.job, context.write_id(), opened.spec, tuple(changes), once_epoch, opened.symlinks
     )
-    return replace(decision, schema_version=opened.schema_version, readers=opened.readers)
+    inputs = opened.inputs
+    if inputs:
+        inputs = replace(inputs, began=opened.opened_at or None)
+    return replace(
+        decision,
+        schema_version=opened.schema_version,
+        readers=opened.readers,
+        inputs=inputs or UNKNOWN_INPUTS,
+    )
 
 
 def _change(

@@ -128,6 +128,21 @@ class Coordination(StrEnum):
     NONE = "none"
 
 
+def choice(name: str, kind: type[_C], given: str) -> _C:
+    """The member of an enumeration that a word names.
+
+    :param name: of the parameter, for the error.
+    :raises InvalidInputError: it names none.
+    """
+    try:
+        return kind(given)
+    except ValueError as error:
+        raise InvalidInputError(
+            f"{name} is {given!r}; nothing was sent.",
+            remedy=f"Choose one of {', '.join(kind)}.",
+        ) from error
+
+
 @dataclass(frozen=True)
 class Owner:
     """Who runs a job. Written to its open record and its markers; never credentials.
@@ -163,6 +178,15 @@ MAX_DURATION = 24 * 3600.0
 _UNCOMPRESSED = "uncompressed"
 
 
+class Content(StrEnum):
+    """What tells the rows of files from others."""
+
+    #: The bytes: the same rows in another order, as after a shuffle, are others.
+    BYTES = "bytes"
+    #: The rows, in any order and files: 0.1 s of CPU for a million of five columns.
+    ROWS = "rows"
+
+
 @dataclass(frozen=True)
 class FileOptions:
     """How data files are written.
@@ -179,6 +203,7 @@ class FileOptions:
     :param encryption_key: the KMS key, by its id, ARN or alias; ``None`` is the account's own.
     :param tags: object tags.
     :param metadata: user metadata, besides the job id that every object carries.
+    :param content: what an identical recompute is known by.
     """
 
     compression: str = "zstd"
@@ -192,9 +217,11 @@ class FileOptions:
     encryption_key: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     metadata: Mapping[str, str] = field(default_factory=dict)
+    content: Content = Content.BYTES
 
     def __post_init__(self) -> None:
-        """Take Spark's word for a codec of ours."""
+        """Take words for choices, and Spark's word for a codec of ours."""
+        object.__setattr__(self, "content", choice("content", Content, self.content))
         if self.compression == _UNCOMPRESSED:
             object.__setattr__(self, "compression", "none")
 
@@ -323,21 +350,6 @@ class JobSpec:
         if self.replace_where is not None:
             return self.replace_where
         return frozenset(self.replace_partitions or self.only_partitions) or None
-
-
-def choice(name: str, kind: type[_C], given: str) -> _C:
-    """The member of an enumeration that a word names.
-
-    :param name: of the parameter, for the error.
-    :raises InvalidInputError: it names none.
-    """
-    try:
-        return kind(given)
-    except ValueError as error:
-        raise InvalidInputError(
-            f"{name} is {given!r}; nothing was sent.",
-            remedy=f"Choose one of {', '.join(kind)}.",
-        ) from error
 
 
 _CHOICES: dict[str, type[StrEnum]] = {

@@ -248,11 +248,8 @@ class TableRoot:
 
     @property
     def inputs_prefix(self) -> str:
+        """Where former versions told what a run's last job was computed from."""
         return self._control("inputs", "")
-
-    def inputs_key(self, once: str) -> str:
-        """The key of what a run's last job was computed from."""
-        return self._control("inputs", _file_of(once))
 
     @property
     def gc_key(self) -> str:

@@ -33,6 +33,15 @@ class PartitionCondition(Collection[str]):
         self._partition_by = tuple(partition_by)
         self._named = named
 
+    @property
+    def named(self) -> Collection[str] | None:
+        """Those by name that the condition lets through; ``None``: it chooses among any."""
+        return None if self._named is None else tuple(self)
+
+    def encode(self) -> str | None:
+        """The condition as a text: :meth:`.row_filter.RowFilter.encode`."""
+        return self._row_filter.encode(self._partition_by)
+
     def __contains__(self, partition: object) -> bool:
         if self._named is not None and partition not in self._named:
             return False

@@ -12,10 +12,11 @@ from ..commit.state.context import Context
 from ..commit.state.decide import Decided, read_decision
 from ..commit.state.found_table import read_table
 from ..errors import DamagedError, InvalidInputError
-from ..format.job_spec import Coordination, FileOptions, JobSpec, Mode, Owner
+from ..format.job_spec import Content, Coordination, FileOptions, JobSpec, Mode, Owner
 from ..format.parquet.column_bounds import sort_order
 from ..format.parquet.row_order import check_order
 from ..format.records.data_file import DataFile
+from ..format.records.inputs import UNKNOWN_INPUTS, Inputs
 from ..store.requests import All, Step
 
 #: The writer of files that no job of the table wrote.
@@ -123,13 +124,16 @@ def _is_sorted(files: Sequence[DataFile], by: tuple[str, ...]) -> bool:
     return order == {by} and len({file.job for file in files}) == 1
 
 
-def compaction_spec(context: Context, plan: CompactionPlan, owner: Owner) -> Step[JobSpec]:
-    """The job that compacts a partition: it replaces the partition as it was read, so that it is
-    refused where another job has changed it since. What else it reads, the decisions of the jobs
-    that wrote the files, does not change."""
-    origins = yield from origins_of(context, plan.partition, plan.files)
+def compaction_spec(
+    context: Context, plan: CompactionPlan, owner: Owner
+) -> Step[tuple[JobSpec, Inputs]]:
+    """The job that compacts a partition, and what the rows that it writes again were computed from:
+    it replaces the partition as it was read, so that it is refused where another job has changed it
+    since. What else it reads, the decisions of the jobs that wrote the files, does not change."""
+    writers = yield from writers_of(context, plan.files)
+    origins = origins_in(plan.partition, writers)
     state = plan.snapshot
-    return JobSpec(
+    spec = JobSpec(
         state.schema,
         Mode.REPLACE,
         replace_partitions=(plan.partition,) if state.partition_by else (),
@@ -138,8 +142,14 @@ def compaction_spec(context: Context, plan: CompactionPlan, owner: Owner) -> Ste
         merges={plan.partition: tuple(sorted(all_of(origins, plan.files)))},
         sorted_by=plan.sort_by,
         owner=owner,
-        files=FileOptions(bytes_per_file=plan.target_bytes),
+        files=FileOptions(bytes_per_file=plan.target_bytes, content=content_kept(plan.files)),
     )
+    return spec, inputs_in(writers, plan.files)
+
+
+def content_kept(files: Iterable[DataFile]) -> Content:
+    """What files that are written again are known by: as before."""
+    return Content.ROWS if all(file.content for file in files) else Content.BYTES
 
 
 def origins_of(context: Context, partition: str, files: Iterable[DataFile]) -> Step[Origins]:
@@ -147,11 +157,33 @@ def origins_of(context: Context, partition: str, files: Iterable[DataFile]) -> S
 
     :raises DamagedError: the decision of one is gone, or cannot be read.
     """
+    return origins_in(partition, (yield from writers_of(context, files)))
+
+
+def writers_of(context: Context, files: Iterable[DataFile]) -> Step[dict[str, Decided]]:
+    """The decisions of the jobs that wrote files.
+
+    :raises DamagedError: one is gone, or cannot be read.
+    """
     jobs = sorted({file.job for file in files} - {_NOBODY})
     found = yield from All(tuple(_decision(context, job) for job in jobs))
+    return dict(zip(jobs, found, strict=True))
+
+
+def inputs_in(writers: Mapping[str, Decided], files: Iterable[DataFile]) -> Inputs:
+    """What the rows of files were computed from, of which the decisions of all writers are known.
+    Whoever writes these rows again takes it over, so that it is there as long as the rows are."""
+    jobs = sorted({file.job for file in files})
+    return Inputs.all_of(
+        writers[job].decision.inputs if job in writers else UNKNOWN_INPUTS for job in jobs
+    )
+
+
+def origins_in(partition: str, writers: Mapping[str, Decided]) -> Origins:
+    """Whose rows the files of a partition hold, by the decisions of their writers."""
     named = {
         job: frozenset(name for change in it.changes.get(partition, ()) for name in change.merged)
-        for job, it in zip(jobs, found, strict=True)
+        for job, it in writers.items()
     }
     return {_NOBODY: frozenset({_NOBODY})} | {
         job: merged or frozenset({job}) for job, merged in named.items()

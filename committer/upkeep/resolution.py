@@ -21,12 +21,12 @@ from ..commit.state.found_table import read_table
 from ..commit.state.partition_files import files_of_decision
 from ..commit.state.tolerance import or_damage
 from ..errors import InvalidInputError, counted
-from ..format.job_spec import JobSpec, Mode, Owner, SuccessMarkers
+from ..format.job_spec import FileOptions, JobSpec, Mode, Owner, SuccessMarkers
 from ..format.layout import jobs_on_record
 from ..format.records.data_file import DataFile, rows_of
 from ..store.listing import list_objects
 from ..store.requests import All, Step
-from .compaction import all_of, origins_of
+from .compaction import all_of, content_kept, origins_of
 from .conflicts import PartitionConflict, conflicts_in, files_of_job
 
 
@@ -79,6 +79,7 @@ class ResolutionPlan:
             merges={self.resolution.partition: self.origins},
             success_markers=SuccessMarkers.NONE,
             owner=owner,
+            files=FileOptions(content=content_kept(self.files)),
         )
 
 

@@ -101,12 +101,12 @@ def _jobs(
 
 def _look(table: Table, jobs: Mapping[str, str | None], min_rows: int) -> Iterator[_Found]:
     states = {job: _state(table, job) for job in jobs.values() if job is not None}
-    snapshot = table.snapshot(list(jobs))
+    snapshot = table.state(list(jobs))
     sizes = stored_sizes(table, {path: snapshot.by_partition().get(path, ()) for path in jobs})
     missing = {file for file in snapshot.files if sizes.get(file.key) != file.size}
     if missing:
         # What a job has replaced meanwhile is named no more.
-        missing &= set(table.snapshot({file.partition for file in missing}).files)
+        missing &= set(table.state({file.partition for file in missing}).files)
     files = snapshot.by_partition()
     for path, job in jobs.items():
         named = files.get(path, [])

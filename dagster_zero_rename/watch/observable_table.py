@@ -47,7 +47,7 @@ def observable_table(
     )
     def observed(context) -> Any:
         target = reference.table(getattr(context.resources, resource_key))
-        snapshot = target.snapshot()
+        snapshot = target.state()
         versions = _versions(snapshot)
         if partitions_def is None:
             return dg.DataVersion(versions.get(UNPARTITIONED) or _digest(versions.items()))

@@ -351,14 +351,13 @@ class LoadOperator(BaseOperator):
         if self._published_load is None:
             return None
         # On use: DAG files are parsed by processes that tell nothing.
-        from ...committer.scan.job_inputs import read_inputs
         from ...provider.assets.lineage import load_lineage
 
         load, report = self._published_load
         schema, reads = None, ()
         try:
             schema = load.table.schema
-            reads = load.table.run(read_inputs(load.table.root, load.run.once, report["job"]))
+            reads = load.table.inputs_of(report["job"]).tables
         except ZeroRenameError as error:
             self.log.warning("OpenLineage is not told all of the load: %s", error)
         return load_lineage(report, schema, reads, self.inlets)

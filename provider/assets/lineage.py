@@ -23,7 +23,7 @@ from openlineage.client.generated.schema_dataset import (  # pyright: ignore
 from ...committer.format.schema.hive_paths import parse_partition
 
 if TYPE_CHECKING:
-    from ...committer.scan.job_inputs import TableRead
+    from ...committer.format.records.inputs import TableRead
 
 #: Partitions whose epochs are in a version by name; of more it is a digest.
 _NAMED = 20
@@ -95,7 +95,7 @@ def _input(read: TableRead) -> Any:
     version = DatasetVersionDatasetFacet(datasetVersion=_version(read))
     paths = [it.partition for it in read.partitions]
     facets = {}
-    if any(paths) and not read.more:
+    if any(paths):
         facets["subset"] = subset.InputSubsetInputDatasetFacet(_condition(paths))
     return InputDataset(**_name(read.table), facets={"version": version}, inputFacets=facets)
 
@@ -112,8 +112,11 @@ def _name(table: str) -> dict[str, str]:
 
 
 def _version(read: TableRead) -> str:
-    """The state that was read: an epoch tells one state of a partition from any other."""
+    """The state that was read: an epoch tells one state of a partition from any other, and a digest
+    the contents of many."""
+    if read.digest:
+        return f"{read.more} partitions {read.digest}"
     epochs = ";".join(f"{it.partition}@{it.epoch}" for it in read.partitions)
     if len(read.partitions) <= _NAMED:
         return epochs
-    return f"{len(read.partitions) + read.more} partitions {sha256(epochs.encode()).hexdigest()}"
+    return f"{len(read.partitions)} partitions {sha256(epochs.encode()).hexdigest()}"

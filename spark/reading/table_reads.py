@@ -27,13 +27,17 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from ...committer.commit.state.job_state import Committed, OpenedJob
 from ...committer.format.read_base import NOTHING_READ, ReadBase
-from ...committer.scan.job_inputs import TableRead
+from ...committer.format.records.inputs import TableRead
+from ...committer.format.records.typed_json import Unfit, from_members, to_members
+from ...committer.scan.reads import ReadLog
 from ..worker import application, connect_session, is_over
 from .predicate import selected_partitions
 
+T = TypeVar("T")
 logger = logging.getLogger("zero_rename.spark.reading.table_reads")
 #: Filters kept of one table. Beyond, all partitions count as read.
 _MOST_FILTERS = 100
@@ -143,21 +147,9 @@ class TableReads:
         """What has been read that may be what a write is made of."""
         return self._change(lambda noted: noted)
 
-    def every(self) -> list[TableRead]:
+    def log(self) -> ReadLog:
         """What this application has read, of whatever table."""
-        if self._file is None:
-            return []
-        found = []
-        for file in self._file.parent.glob("*.json"):
-            try:
-                base = self._read(file).base
-            except (OSError, ValueError, LookupError, TypeError) as error:
-                logger.warning("%s: what was read cannot be told: %s", file, error)
-                continue
-            # Those of another session are in the folder, too.
-            if base.table is not None and file.name == _file_name(base.table):
-                found.append(TableRead.of(base.table, base.epochs))
-        return [it for it in found if it is not None]
+        return self._change_log(lambda log: log)
 
     def loaded(self) -> None:
         """Note that the table is loaded: what earlier writes were made of is over."""
@@ -167,8 +159,13 @@ class TableReads:
         """Note a state that a reader has planned on. See :meth:`Noted.read`."""
         self._change(lambda noted: noted.read(base, partition_filter))
 
+    def read(self, read: TableRead) -> None:
+        """Note it as an input of writes to come, into whatever table."""
+        self._change_log(lambda log: log.read(read))
+
     def wrote(self, done: Committed | None, replaced: bool) -> None:
         """Note that a write has ended. See :meth:`Noted.wrote`."""
+        self._change_log(ReadLog.ended)
         self._change(lambda noted: noted if noted == self._nothing else noted.wrote(done, replaced))
 
     def ended(self) -> None:
@@ -176,31 +173,57 @@ class TableReads:
         self.wrote(None, replaced=False)
 
     def _change(self, change: Callable[[Noted], Noted]) -> Noted:
-        if self._file is None:
-            return self._nothing
-        try:
-            with open(self._file.with_suffix(".lock"), "w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                before = self._read(self._file)
-                after = change(before)
-                if after != before:
-                    part = self._file.with_suffix(".part")
-                    part.write_text(after.encode(), "utf-8")
-                    part.replace(self._file)
-                return after
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            logger.warning("%s: what is read of it cannot be noted: %s", self._table, error)
-            return self._nothing
+        return _changed(self._table, self._file, _NOTED, self._nothing, change)
 
-    def _read(self, file: Path) -> Noted:
-        try:
-            return Noted.decode(file.read_text("utf-8"))
-        except FileNotFoundError:
-            return self._nothing
+    def _change_log(self, change: Callable[[ReadLog], ReadLog]) -> ReadLog:
+        file = self._file and self._file.with_name(_file_name(""))
+        return _changed(self._table, file, _LOG, ReadLog(), change)
+
+
+@dataclass(frozen=True)
+class _Text(Generic[T]):
+    """How a note is written down."""
+
+    encode: Callable[[T], str]
+    decode: Callable[[str], T]
+
+
+_NOTED = _Text(Noted.encode, Noted.decode)
+_LOG = _Text[ReadLog](
+    lambda log: json.dumps(to_members(log)),
+    lambda text: from_members(ReadLog, json.loads(text)),
+)
+
+
+def _changed(
+    table: str, file: Path | None, text: _Text[T], nothing: T, change: Callable[[T], T]
+) -> T:
+    """A note after a change of its file; ``nothing`` where it cannot be kept.
+
+    :param table: that it is changed for.
+    """
+    if file is None:
+        return nothing
+    try:
+        with open(file.with_suffix(".lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                before = text.decode(file.read_text("utf-8"))
+            except FileNotFoundError:
+                before = nothing
+            after = change(before)
+            if after != before:
+                part = file.with_suffix(".part")
+                part.write_text(text.encode(after), "utf-8")
+                part.replace(file)
+            return after
+    except (OSError, ValueError, LookupError, TypeError, Unfit) as error:
+        logger.warning("%s: what is read of it cannot be noted: %s", table, error)
+        return nothing
 
 
 def _file_name(table: str) -> str:
-    """Of this session's note on a table."""
+    """Of this session's note on a table; ``""``: on all that are inputs of its writes."""
     what = f"{connect_session()} {table}"
     return f"{hashlib.sha256(what.encode()).hexdigest()[:32]}.json"
 

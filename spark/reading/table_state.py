@@ -11,6 +11,7 @@ from ...committer.commit.snapshot import Snapshot
 from ...committer.errors import TableMismatchError
 from ...committer.format.schema.hive_paths import normalise_partition
 from ...committer.scan.partition_condition import wanted_files
+from ...committer.scan.reads import read_of
 from ...committer.table import Table
 from .predicate import row_filter, selected_partitions
 from .table_reads import TableReads
@@ -56,5 +57,6 @@ def plan_on(
     open_ended = named is None and selected is not None
     # Of a partition whose files are all left out, rows were read nevertheless: none.
     reads.planned(snapshot.base, wanted.where if open_ended else None)
+    reads.read(read_of(snapshot))
     kept = row_filter(wanted.where, schema)
     return snapshot if kept is None else replace(snapshot, files=wanted_files(snapshot, kept))

@@ -20,6 +20,7 @@ from ...committer.errors import (
     TaskResultsError,
     counted,
 )
+from ...committer.scan.reads import noted
 from ...committer.table import Table
 from ...committer.write_job import WriteJob
 from ..options import WriterOptions
@@ -90,6 +91,8 @@ def carry_out(
             planned.refuse_second_use(opened)
             if opened.repeated is None:
                 _write(frame, job, options, expected)
+                # A frame that is planned late, by its tasks, counts as of its plan.
+                job.made_of(noted().beside(reads.log()).inputs)
             else:
                 log_skipped(opened.repeated, planned.spec.once)
     except CommitConflictError as error:

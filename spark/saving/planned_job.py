@@ -11,14 +11,12 @@ from ...committer.errors import (
     CommitConflictError,
     InvalidInputError,
     TableNotFoundError,
-    ZeroRenameError,
 )
 from ...committer.format.job_spec import Coordination, JobSpec, Mode, OnConflict
 from ...committer.format.read_base import ReadBase
 from ...committer.format.schema.compatibility import find_column
 from ...committer.format.schema.hive_paths import normalise_partition, parse_partition
 from ...committer.format.schema.row_metadata import renamed
-from ...committer.scan.job_inputs import tell_inputs
 from ...committer.table import Table
 from ..options import WriterOptions
 from ..reading.predicate import named_partition, read_predicate, selected_partitions
@@ -141,20 +139,8 @@ def advise(error: CommitConflictError, opened: OpenedJob, base: ReadBase) -> Non
 
 
 def note_end(spec: JobSpec, reads: TableReads, done: Committed | None) -> None:
-    """Note that a job has ended, for what is read and written next, and tell what it was made of.
-    ``None``: it is aborted."""
-    if done is not None and spec.once is not None and spec.owner.task_id is not None:
-        _tell(spec.once, done, reads)
+    """Note that a job has ended, for what is read and written next. ``None``: it is aborted."""
     reads.wrote(done, spec.mode is Mode.REPLACE)
-
-
-def _tell(once: str, done: Committed, reads: TableReads) -> None:
-    """Tell whoever submitted the application. What keeps that from it is logged: the job is
-    committed all the same."""
-    try:
-        Table(done.table).run(tell_inputs(once, done, reads.every()))
-    except ZeroRenameError as error:
-        logger.warning("what job %s has read could not be told: %s", done.job, error)
 
 
 def _named(

@@ -24,6 +24,7 @@ from support.protocol import DAY1, DAY2, ROOT, SCHEMA, World, memory_table
 from support.waiting import STUCK
 from zero_rename import Table
 from zero_rename.committer import write_job
+from zero_rename.committer.commit.checked_open import open_checked
 from zero_rename.committer.commit.interrupted import JobInterrupted
 from zero_rename.committer.commit.state import probe as probe_module
 from zero_rename.committer.commit.state.job_state import Aborted, JobState, OpenedJob
@@ -39,7 +40,7 @@ from zero_rename.committer.format.layout import job_in_key, new_write_id
 from zero_rename.committer.format.records.decision import Decision
 from zero_rename.committer.sigterm import JobTerminated, Termination
 from zero_rename.committer.store.requests import AbortUpload, CompleteUpload, CreateUpload, Put
-from zero_rename.committer.write_job import WriteJob, open_checked
+from zero_rename.committer.write_job import WriteJob
 
 DATA = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})
 

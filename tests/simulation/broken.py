@@ -628,8 +628,8 @@ _plan_undoing = resolution.plan_undoing
 
 
 def compacts_whatever_is_there(context, plan, owner):
-    spec = yield from _compaction_spec(context, plan, owner)
-    return replace(spec, base=None)
+    spec, inputs = yield from _compaction_spec(context, plan, owner)
+    return replace(spec, base=None), inputs
 
 
 _compaction_spec = compaction.compaction_spec

@@ -209,7 +209,7 @@ def compactor(partition: str, name: str = "compactor") -> Participant:
         if not plans:
             raise InvalidInputError("It has a file already.")
         owner = rewriting((file.key for file in plans[0].files), ())
-        spec = yield from compaction_spec(context, plans[0], owner)
+        spec, _ = yield from compaction_spec(context, plans[0], owner)
         spec = replace(spec, success_markers=SuccessMarkers.NONE)
         return (yield from _job(context, spec, [partition]))
 

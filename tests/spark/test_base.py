@@ -7,7 +7,6 @@ import pytest
 
 from support.spark_tables import read, write
 from zero_rename.committer import CommitConflictError, Table
-from zero_rename.committer.scan.job_inputs import read_inputs
 from zero_rename.spark import load, save
 
 pytestmark = pytest.mark.spark
@@ -95,15 +94,14 @@ def test_a_base_that_is_given(spark, url, frame):
 
 
 def test_what_a_run_s_job_was_made_of_is_told(spark, url, monkeypatch):
-    """By both readers; and what another job of the run has read is not this one's."""
+    """By both readers."""
     append(url, (1, "x"), (2, "y"))
     append(url, (3, "x"))
     for name, value in (("ONCE", "d/r/t"), ("TASK", "t"), ("TABLE", f"{url}_2")):
         monkeypatch.setenv(f"ZERO_RENAME_{name}", value)
 
-    def told(job, once="d/r/t"):
-        table = Table(f"{url}_2")
-        found = table.run(read_inputs(table.root, once, job))
+    def told(job):
+        found = Table(f"{url}_2").inputs_of(job).tables
         return {it.table: [(p.partition, p.epoch) for p in it.partitions] for it in found}
 
     both = {url: [("p=x", 2), ("p=y", 1)]}
@@ -114,6 +112,5 @@ def test_what_a_run_s_job_was_made_of_is_told(spark, url, monkeypatch):
     frame = read(spark, url).where("p = 'y'")
     second = save(frame, f"{url}_2", mode="append", options={"once": "d/r/t/2"})
     assert second is not None
-    # Of states that were read in turn it is the oldest, as for conflicts.
-    assert told(second.job, "d/r/t/2")[url] == [("p=x", 2), ("p=y", 1)]
-    assert told(second.job) == {}
+    # What is read again once a job has ended counts as it is then.
+    assert told(second.job)[url] == [("p=x", 2), ("p=y", 2)]

@@ -9,6 +9,7 @@ import pytest
 from zero_rename.committer import InvalidInputError, ReadBase
 from zero_rename.committer.format import text_values as texts
 from zero_rename.committer.format.job_spec import (
+    Content,
     Coordination,
     Distribute,
     FileOptions,
@@ -79,6 +80,7 @@ def test_every_option_is_read():
         "encryptionKey": "alias/lake",
         "tags": "a=b, c=d=e",
         "metadata": '{"x": "1,2"}',
+        "content": "rows",
         "maxDuration": "90min",
         "freezeWorkers": "false",
         "coordination": "none",
@@ -118,6 +120,7 @@ def test_every_option_is_read():
         encryption_key="alias/lake",
         tags={"a": "b", "c": "d=e"},
         metadata={"x": "1,2"},
+        content=Content.ROWS,
         max_duration=5400.0,
         freeze_workers=False,
         coordination=Coordination.NONE,

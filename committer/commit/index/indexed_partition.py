@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 
 from ...errors import RecordDamagedError
 from ...format.layout import TableRoot, job_in_key
-from ...format.records.data_file import DataFile
+from ...format.records.data_file import DataFile, is_content
 
 #: A partition without files has one row, without a key. Keys are those below the table's root.
-#: Former versions wrote no ``summary``, and read no index that has it.
+#: Former versions wrote no ``summary`` or ``content``, and read no index that has them.
 _SCHEMA = pa.schema(
     [
         pa.field("partition", pa.string(), nullable=False),
@@ -27,9 +27,11 @@ _SCHEMA = pa.schema(
         pa.field("checksum", pa.string()),
         pa.field("job", pa.string()),
         pa.field("summary", pa.string()),
+        pa.field("content", pa.string()),
     ]
 )
-_FORMER = pa.schema(list(_SCHEMA)[:-1])
+#: Columns of the first versions; those behind came one after the other.
+_LEAST = 9
 _ENCODINGS = {name: "DELTA_BYTE_ARRAY" for name in ("key", "checksum", "summary")}
 _DICTIONARIES = ["partition", "etag", "epoch", "schema_version", "job"]
 
@@ -83,10 +85,11 @@ def encode_part(root: TableRoot, partitions: Iterable[IndexedPartition]) -> byte
 
 def _of_file(file: DataFile | None, start: int) -> tuple[object, ...]:
     if file is None:
-        return (None,) * 6
+        return (None,) * 7
     # Most files have their job's id in their name.
     job = None if file.job == job_in_key(file.key) else file.job
-    return file.key[start:], file.size, file.rows, file.checksum, job, file.summary or None
+    more = file.summary or None, file.content or None
+    return file.key[start:], file.size, file.rows, file.checksum, job, *more
 
 
 def decode_part(body: bytes, key: str, root: TableRoot, rows: int) -> list[IndexedPartition]:
@@ -99,11 +102,11 @@ def decode_part(body: bytes, key: str, root: TableRoot, rows: int) -> list[Index
         parquet = pq.ParquetFile(pa.BufferReader(body))
         if parquet.metadata.num_rows != rows:
             raise _damaged(key, f"has {parquet.metadata.num_rows} rows, not {rows}")
-        if not parquet.schema_arrow.equals(_SCHEMA) and not parquet.schema_arrow.equals(_FORMER):
+        there = parquet.schema_arrow
+        if len(there) < _LEAST or not there.equals(pa.schema(list(_SCHEMA)[: len(there)])):
             raise _damaged(key, "has other columns")
         columns = [column.to_pylist() for column in parquet.read().columns]
-        if len(columns) < len(_SCHEMA):
-            columns.append([None] * rows)
+        columns += [[None] * rows] * (len(_SCHEMA) - len(columns))
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _damaged(key, f"is no Parquet file: {error}") from error
     found = []
@@ -115,14 +118,17 @@ def decode_part(body: bytes, key: str, root: TableRoot, rows: int) -> list[Index
 
 
 def _file(root: TableRoot, part: str, line: tuple) -> DataFile:
-    partition, _, _, _, inner, size, rows, checksum, job, summary = line
+    partition, _, _, _, inner, size, rows, checksum, job, summary, content = line
+    content = content or ""
     key = f"{root.prefix}/{inner}"
     if root.partition_of_data_key(key) != partition:
         raise _damaged(part, f"names {inner!r} of another partition than {partition!r}")
     writer = job_in_key(key) if job is None else job
-    if None in (size, rows, checksum) or writer is None or size < 0 or rows < -1:
+    if None in (size, rows, checksum) or writer is None or not is_content(content):
         raise _damaged(part, f"says of {inner!r} what no file has")
-    return DataFile(key, partition, size, rows, checksum, writer, summary or "")
+    if size < 0 or rows < -1:
+        raise _damaged(part, f"says of {inner!r} what no file has")
+    return DataFile(key, partition, size, rows, checksum, writer, summary or "", content)
 
 
 def _damaged(key: str, what: str) -> RecordDamagedError:

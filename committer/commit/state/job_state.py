@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...format.job_spec import JobSpec, Readers
 from ...format.layout import TableRoot
+from ...format.records.inputs import Inputs
 from ...format.records.store_facts import StoreFacts
 from ...format.row_changes import RowChanges
 
@@ -148,6 +149,7 @@ class OpenedJob:
     :param sole: whether nothing is written of it but what its commit is told, in a table that is
     :param sole: whether its commit is told of all that was written of it: one process writes it.
     :param readers: how the table's readers find its files.
+    :param inputs: what its rows were computed from; ``None`` until that is asked, as it commits.
     """
 
     job: str
@@ -170,3 +172,4 @@ class OpenedJob:
     schema_version: int = 0
     sole: bool = False
     readers: Readers = Readers.LISTING
+    inputs: Inputs | None = None

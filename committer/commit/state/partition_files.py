@@ -44,6 +44,7 @@ def _files_of_change(job: str, change: PartitionDecision) -> Iterator[DataFile]:
             checksum=file.checksum,
             job=job,
             summary=file.summary,
+            content=file.content,
         )
 
 

@@ -15,6 +15,7 @@ from ...errors import StreamError
 from ...store.requests import ObjectSettings
 from ..records.pending_file import PendingFile
 from .column_bounds import summarise
+from .row_content import RowContent
 
 #: Rows of a sample, and the runs that they are taken in: a sorted column looks as it is.
 _SAMPLE, _RUNS = 20_000, 10
@@ -91,6 +92,7 @@ class FileWriter:
     :param schema: the file's columns; its metadata reaches the footer.
     :param compression: Parquet codec.
     :param sorted_by: columns that its rows come sorted by, ascending, null last.
+    :param content: adds up the file's rows; ``None``: nobody asks for that.
     """
 
     def __init__(
@@ -100,6 +102,7 @@ class FileWriter:
         schema: pa.Schema,
         compression: str,
         sorted_by: Sequence[str] = (),
+        content: RowContent | None = None,
     ) -> None:
         self._stream = stream
         self._partition = partition
@@ -109,6 +112,7 @@ class FileWriter:
         self._schema = schema
         self._compression = compression
         self._sorted_by = sorted_by
+        self._content = content
         self._writer: pq.ParquetWriter | None = None
         self._footers: list[pq.FileMetaData] = []
 
@@ -135,6 +139,8 @@ class FileWriter:
             )
         self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
         self.rows += rows.num_rows
+        if self._content is not None:
+            self._content.add(rows)
 
     def finish(self) -> PendingFile:
         """Write the footer and wait until the store has all parts.
@@ -163,6 +169,7 @@ class FileWriter:
             rows=self.rows,
             checksum=upload.checksum,
             summary=summary,
+            content="" if self._content is None else self._content.digest,
         )
 
     def _sorting_columns(self) -> Sequence[pq.SortingColumn] | None:

@@ -12,6 +12,7 @@ guarantees, its bounds and NaN, and a row group is left out if neither lets a ro
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, reduce
@@ -32,6 +33,8 @@ T = TypeVar("T")
 #: A condition as users give it: an expression, or pyarrow's and pandas' lists of comparisons.
 Filter = pc.Expression | Sequence
 
+#: Characters that a condition may take where it is kept.
+_LONGEST = 20_000
 #: Columns of floating point whose statistics are used: each doubles the guarantees.
 _MOST_FLOATS = 3
 _ASKS_FOR_NAN = re.compile(r"\bnan\b")
@@ -88,6 +91,44 @@ class RowFilter:
             return False
         return True
 
+    def encode(self, partition_by: Collection[str]) -> str | None:
+        """A text that :meth:`decode` makes the condition of again; ``None``: it cannot be written
+        down, or is too long.
+
+        :param partition_by: columns that partitions will be asked about by.
+        """
+        import pyarrow.substrait as ps  # On use: not every build of Arrow has it.
+
+        asked = {*self.columns} if self.is_about(partition_by) else {*self.columns, *partition_by}
+        names = [name for name in self._schema.names if name in asked]
+        try:
+            schema = pa.schema([pa.field(n, self._schema.field(n).type) for n in names])
+            said = ps.serialize_expressions([self._expression], ["kept"], schema)
+        except (pa.ArrowException, TypeError):
+            return None
+        text = base64.b64encode(bytes(said)).decode()
+        return text if len(text) <= _LONGEST else None
+
+    @staticmethod
+    def decode(text: str) -> RowFilter:
+        """The condition of a text by :meth:`encode`, over the columns that it knew.
+
+        :raises ValueError: it is none.
+        """
+        import pyarrow.substrait as ps
+
+        try:
+            said = ps.deserialize_expressions(base64.b64decode(text, validate=True))
+            (expression,) = said.expressions.values()
+            return _KeptFilter([expression], said.schema)
+        except (pa.ArrowException, InvalidInputError, TypeError, ValueError) as error:
+            raise ValueError("is no condition over a table's columns") from error
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that it knows."""
+        return self._schema
+
     def keep(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of a batch that has :attr:`columns`, in the table's types."""
         return batch.filter(self._expression)
@@ -119,7 +160,7 @@ class RowFilter:
         if self.columns and self.is_about(constants):
             row = {name: pa.array([constants[name]]) for name in self.columns}
             return bool(pa.table(row).filter(self._expression).num_rows)
-        return self._may_hold(_is(name, value) for name, value in constants.items())
+        return self._may_hold(_is(pc.field(name), value) for name, value in constants.items())
 
     def row_groups(
         self,
@@ -132,7 +173,7 @@ class RowFilter:
         :param constants: the values of the partition columns.
         :param lacking: columns that the file does not have, null in all of its rows.
         """
-        known = [_is(name, value) for name, value in constants.items()]
+        known = [_is(pc.field(name), value) for name, value in constants.items()]
         known += [pc.field(name).is_null() for name in lacking]
         columns = self._with_statistics(file)
         return [
@@ -151,7 +192,7 @@ class RowFilter:
             bounds.guarantees(self._schema.field(name), file.rows)
             for name, bounds in self._few_floats(found)
         ]
-        known = [_is(name, value) for name, value in constants.items()]
+        known = [_is(pc.field(name), value) for name, value in constants.items()]
         return not choices or any(self._may_hold((*known, *one)) for one in product(*choices))
 
     def _few_floats(self, found: Mapping[str, T]) -> Iterator[tuple[str, T]]:
@@ -218,6 +259,19 @@ def _expression(condition: Filter) -> pc.Expression:
         raise InvalidInputError(f"The filter cannot be read: {error}.", remedy=_REMEDY) from error
 
 
-def _is(name: str, value: pa.Scalar) -> pc.Expression:
-    field = pc.field(name)
+class _KeptFilter(RowFilter):
+    """A condition that was kept as a text, which has columns by their numbers."""
+
+    def _find_columns(self) -> tuple[str, ...]:
+        self._schema.empty_table().filter(self._expression)
+        return tuple(self._schema.names)
+
+    def may_keep(self, constants: Mapping[str, pa.Scalar]) -> bool:
+        if self.is_about(constants):
+            return super().may_keep(constants)
+        columns = {name: pc.field(index) for index, name in enumerate(self._schema.names)}
+        return self._may_hold(_is(columns[n], it) for n, it in constants.items() if n in columns)
+
+
+def _is(field: pc.Expression, value: pa.Scalar) -> pc.Expression:
     return field == value if value.is_valid else field.is_null()

@@ -12,12 +12,13 @@ import pyarrow as pa
 from ...errors import InvalidInputError, StreamClosedError
 from ...store.requests import ObjectSettings
 from ..file_checks import check_options
-from ..job_spec import FileOptions
+from ..job_spec import Content, FileOptions
 from ..layout import JOB_METADATA, TableRoot
 from ..records.pending_file import PendingFile, TaskResult
 from ..schema.compatibility import cast, normalise
 from .file_writer import FileWriter, OpenStream
 from .partition_writer import PartitionWriter
+from .row_content import RowContent
 from .spill import BATCH_OVERHEAD, Spill
 from .splitter import Splitter
 
@@ -297,12 +298,14 @@ class TaskWriter:
         else:
             key = self._root.attempt_key(partition, self._own, self._job, number)
         stream = self._open_stream(key, self._settings)
+        options = self._options
         file = FileWriter(
             stream,
             partition,
             self._splitter.data_schema,
-            self._options.compression,
+            options.compression,
             self._sorted_by,
+            RowContent() if options.content is Content.ROWS else None,
         )
         self._files.append(file)
         return file

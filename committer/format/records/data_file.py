@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Annotated
 
-from .marks import ENCLOSING, LEFT_OUT, AtLeast, Count
+from .marks import ENCLOSING, LEFT_OUT, AtLeast, Checked, Count
+
+
+def is_content(text: str) -> bool:
+    """Whether a text is a file's content; an empty one says that nobody counted it."""
+    return re.fullmatch("([0-9a-f]{16})?", text) is not None
+
+
+#: Sum of the hashes of a file's rows (:mod:`..parquet.row_content`).
+Content = Annotated[str, LEFT_OUT, Checked(is_content, "is no content of a file")]
 
 
 @dataclass(frozen=True)
@@ -21,6 +31,7 @@ class DataFile:
     :param job: the job that wrote it; empty for a foreign file.
     :param summary: bounds of its first columns, as :mod:`.column_bounds` writes them; empty where
         nothing is known.
+    :param content: empty where its job did not count by rows.
     """
 
     key: str
@@ -30,6 +41,7 @@ class DataFile:
     checksum: str
     job: str
     summary: Annotated[str, LEFT_OUT] = ""
+    content: Content = ""
 
     @property
     def is_foreign(self) -> bool:

@@ -13,6 +13,7 @@ from ..job_spec import NOBODY, JobSpec, Mode, Owner, Readers, SuccessMarkers
 from ..layout import TableRoot, job_in_key
 from ..row_changes import RowChanges
 from .codec import BY_HEADS_FORMAT, USUAL_FORMAT, Document, decode, encode
+from .inputs import UNKNOWN_INPUTS, Inputs
 from .marks import LEFT_OUT, Count, Moment
 from .partition_decision import PartitionDecision, Sums
 from .pending_file import PendingFile
@@ -36,6 +37,7 @@ class SettledDecision:
     :param dropped: by partition: the earlier job of the run whose files went.
     :param merged: by partition: jobs whose rows were written again.
     :param row_changes: by partition: rows inserted, updated, deleted and left.
+    :param inputs: the decision's, as long as rows of the job may be there.
     """
 
     write_id: str
@@ -47,28 +49,25 @@ class SettledDecision:
     dropped: Annotated[Mapping[str, str] | None, LEFT_OUT] = None
     merged: Annotated[Mapping[str, tuple[str, ...]] | None, LEFT_OUT] = None
     row_changes: Annotated[Mapping[str, RowChanges] | None, LEFT_OUT] = None
+    owner: Annotated[Owner, LEFT_OUT] = NOBODY
+    inputs: Annotated[Inputs, LEFT_OUT] = UNKNOWN_INPUTS
 
     @staticmethod
-    def of(
-        job: str,
-        at: float,
-        partitions: Iterable[PartitionDecision],
-        mode: Mode,
-        once: str | None,
-        once_epoch: int,
-    ) -> SettledDecision:
+    def of(decision: Decision, at: float) -> SettledDecision:
         """:param at: when it was decided."""
-        partitions = tuple(partitions)
+        partitions = decision.partitions
         return SettledDecision(
-            job,
+            decision.job,
             at,
             {it.partition: _numbers(it) for it in partitions},
-            mode,
-            once,
-            once_epoch,
+            decision.mode,
+            decision.once,
+            decision.once_epoch,
             {it.partition: it.dropped_job for it in partitions if it.dropped_job} or None,
             {it.partition: it.merged for it in partitions if it.merged} or None,
             {it.partition: it.row_changes for it in partitions if it.row_changes} or None,
+            decision.owner if decision.inputs else NOBODY,
+            decision.inputs,
         )
 
     @property
@@ -139,6 +138,7 @@ class Decision:
     :param settled: it was applied long ago and no head names it: its lists were left out since.
         It still says *commit*, what its run did and from which epochs, and can never be written
         by anybody else.
+    :param inputs: what its rows were computed from.
     """
 
     job: str
@@ -156,6 +156,7 @@ class Decision:
     schema_version: Annotated[Count, LEFT_OUT] = 0
     settled: Annotated[bool, LEFT_OUT] = False
     readers: Annotated[Readers, LEFT_OUT] = Readers.LISTING
+    inputs: Annotated[Inputs, LEFT_OUT] = UNKNOWN_INPUTS
 
     @staticmethod
     def commit(
@@ -206,9 +207,7 @@ class Decision:
 
         :param at: when it was decided.
         """
-        return SettledDecision.of(
-            self.job, at, self.partitions, self.mode, self.once, self.once_epoch
-        )
+        return SettledDecision.of(self, at)
 
     def encode(self) -> bytes:
         if not self.is_commit:
@@ -272,6 +271,8 @@ def _of_settled(said: SettledDecision, key: str, job: str) -> Decision:
         partitions=said.partitions,
         decided_at=said.decided_at,
         settled=True,
+        owner=said.owner,
+        inputs=said.inputs,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from .data_file import Content
 from .marks import ENCLOSING, LEFT_OUT, Count
 
 
@@ -21,6 +22,7 @@ class PendingFile:
     :param rows: rows in the file.
     :param checksum: ``sha256:<hex>`` of the finished object's bytes.
     :param summary: bounds of its first columns, as :mod:`.column_bounds` writes them.
+    :param content: as :attr:`.data_file.DataFile.content`.
     """
 
     key: str
@@ -31,6 +33,7 @@ class PendingFile:
     rows: Count
     checksum: str
     summary: Annotated[str, LEFT_OUT] = ""
+    content: Content = ""
 
     @property
     def is_whole(self) -> bool:

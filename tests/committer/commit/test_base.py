@@ -162,7 +162,7 @@ class TestListedPartitions:
         world.store.apply(Put(f"{self.OLD}.parquet", b"rows"))
         (plan,) = world.driver.run(find_compactible(world.context, [DAY2], 1 << 20))
         world.store.apply(Put(self.LATE, b"rows"))
-        spec = world.driver.run(compaction_spec(world.context, plan, Owner()))
+        spec, _ = world.driver.run(compaction_spec(world.context, plan, Owner()))
         opened = world.open(**vars(spec))
         with pytest.raises(CommitConflictError, match=DAY2):
             world.commit(opened, world.write(opened, DAY2))

@@ -359,10 +359,7 @@ def settle(world: World, job: str) -> None:
     """What gc makes of a decision that was applied long ago."""
     decided = world.driver.run(read_decision(world.context, job))
     assert decided is not None
-    decision = decided.decision
-    settled = SettledDecision.of(
-        job, decided.date, decision.partitions, decision.mode, decision.once, 0
-    )
+    settled = SettledDecision.of(decided.decision, decided.date)
     world.store.apply(Put(ROOT.decision_key(job), settled.encode()))
 
 

@@ -14,7 +14,7 @@ from conftest import Bucket
 from support.arrow_data import rows_of
 from zero_rename import Table
 from zero_rename.committer import CommitConflictError, InvalidInputError, OnRepeat
-from zero_rename.committer import table as tables
+from zero_rename.committer import rewritable_table as tables
 from zero_rename.committer.upkeep.compaction import CompactAction, compaction_spec
 
 ROWS = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,8 +11,9 @@ import pytest
 from airflow.sdk import Asset, AssetAlias
 
 from support.airflow import JOB_FILE, Tables, connection_variable, task_context
-from zero_rename.committer.scan.job_inputs import TableRead, tell_inputs
-from zero_rename.operators.loading.load import TableLoad
+from zero_rename.committer import DataFile, Snapshot, TableRoot
+from zero_rename.committer.format.records.inputs import TableRead
+from zero_rename.committer.scan.reads import read_of
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 from zero_rename.orchestration.runs.reports import commit_report
 
@@ -45,16 +45,16 @@ def test_a_load(tables: Tables) -> None:
     assert columns == [("day", "int32"), ("flight", "string")]
     assert dataset["facets"]["version"]["datasetVersion"] == committed.job
 
-    tell(load, committed, {"hour=1": 7, "hour=2": None, "hour=3": 0})
+    # What another job has read is not this one's.
+    tables.load(3, inputs=raw(h1=8))
+    committed = tables.load(1, 2, rows=3, inputs=raw(h1=7))
+    task._published_load = load, commit_report(committed)
     found = task.get_openlineage_facets_on_complete(context["ti"])
     (read,) = [json.loads(Serde.to_json(it)) for it in found.inputs]
     assert (read["namespace"], read["name"]) == ("s3://lake", "raw")
     assert read["facets"]["version"]["datasetVersion"] == "hour=1@7"
     (partition,) = read["inputFacets"]["subset"]["inputCondition"]["partitions"]
     assert (partition["identifier"], partition["dimensions"]) == ("hour=1", {"hour": "1"})
-    # What another job of the run has read is not this one's.
-    tell(load, replace(committed, job="zr1-of-another"), {"hour=1": 8})
-    assert task.get_openlineage_facets_on_complete(context["ti"]).inputs == []
 
 
 class TestWhatIsNotCommitted:
@@ -103,10 +103,8 @@ class TestWhatIsNotCommitted:
 def test_inlets_beside_what_was_read(tables: Tables) -> None:
     from zero_rename.provider.assets.lineage import load_lineage
 
-    read = TableRead.of("s3://lake/raw", {"hour=1": 7})
-    assert read is not None
     inlets = [Asset("s3://lake/raw"), Asset("s3://lake/other")]
-    made = load_lineage(commit_report(tables.load(1)), None, [read], inlets).inputs
+    made = load_lineage(commit_report(tables.load(1)), None, [read(h1=7)], inlets).inputs
     assert [it.name for it in made] == ["raw", "other"]
     assert made[0].facets["version"].datasetVersion == "hour=1@7"
 
@@ -131,26 +129,32 @@ def test_nested_columns_are_fields(tables: Tables) -> None:
     }
 
 
-def tell(load: TableLoad, committed: Any, epochs: dict[str, int | None]) -> None:
-    read = TableRead.of("s3://lake/raw", epochs)
-    assert read is not None
-    load.table.run(tell_inputs(load.run.once, committed, [read]))
+def raw(**hours: int) -> list[Snapshot]:
+    """A state of another table: partitions by hour, and their epochs."""
+    epochs = {f"hour={hour.removeprefix('h')}": epoch for hour, epoch in hours.items()}
+    files = tuple(DataFile(f"raw/{name}/f", name, 1, 1, "sha256:1", "") for name in epochs)
+    schema = pa.schema([("hour", pa.int32())])
+    return [Snapshot(TableRoot("lake", "raw"), schema, ("hour",), files, epochs)]
+
+
+def read(**hours: int) -> TableRead:
+    (state,) = raw(**hours)
+    return read_of(state).stated()
 
 
 def test_many_partitions_are_a_digest_and_a_number(tables: Tables) -> None:
     from zero_rename.provider.assets.lineage import load_lineage
 
     def version(last: int) -> str:
-        read = TableRead.of("s3://lake/raw", {f"n={n}": 1 for n in range(last)})
-        assert read is not None
-        (made,) = load_lineage(commit_report(committed), None, [read]).inputs
+        reads = [read(**{f"h{n}": 1 for n in range(last)})]
+        (made,) = load_lineage(commit_report(committed), None, reads).inputs
         assert ("subset" in made.inputFacets) == (last <= 1_000)
         return made.facets["version"].datasetVersion
 
     committed = tables.load(1)
     assert version(1_001).startswith("1001 partitions ")
     assert version(1_001) != version(1_002)
-    assert version(20).endswith("n=9@1")
+    assert version(20).endswith("hour=9@1")
 
 
 def test_names_are_those_of_the_amazon_provider(tables: Tables) -> None:

@@ -1,0 +1,45 @@
+"""Opening of a job by a process whose rights are seen to suffice to its end."""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+from ..errors import StoreRefusedError
+from ..format.job_spec import JobSpec
+from ..store.driver import Driver
+from .open import checked, open_job, settle_aborted
+from .state.context import Context
+from .state.job_state import OpenedJob
+from .state.rights import missing_rights
+
+#: The tables' roots by the driver that was found to have all rights there.
+_seen: WeakKeyDictionary[Driver, set[str]] = WeakKeyDictionary()
+
+
+def open_checked(driver: Driver, context: Context, spec: JobSpec) -> OpenedJob:
+    """Begin a job, having seen that its rights suffice to the end: four requests at once, the
+    first time that this process writes to the table with these credentials. Then clean up what
+    aborted jobs have left.
+
+    :raises StoreRefusedError: a right is missing; nothing was written.
+    :raises ZeroRenameError: as :func:`.protocol.open.open_job`.
+    """
+    checked(context, spec)  # What cannot be right is refused before anything is sent.
+    url = context.root.url
+    seen = _seen.setdefault(driver, set())
+    if url not in seen:
+        missing = driver.run(missing_rights(context.root, context.write_id()))
+        if missing:
+            named = "; ".join(f"{right} (to {right.need})" for right in missing)
+            raise StoreRefusedError(
+                f"These credentials lack rights that a job needs once it is committed: {named}. "
+                "Nothing was written.",
+                table=url,
+                remedy="Grant them on the table's prefix, and on the bucket what is about the "
+                "bucket.",
+            )
+        seen.add(url)
+    opened = driver.run(open_job(context, spec))
+    if opened.others:
+        driver.run(settle_aborted(context, opened))
+    return opened

@@ -1,0 +1,129 @@
+"""Content of rows whatever their order: the sum of a 64-bit hash of each.
+
+The same rows have the same sum in any order, split or codec. A column that is null does not count,
+nor does the order of columns, nor the width of numbers: rows that are written again by a table's
+later columns have the content that they had. Strings, and what is nested, are hashed value by
+value, each distinct one of a row group once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+_MASK = 2**64 - 1
+#: Of MurmurHash3's finaliser, by Austin Appleby (public domain): every bit of a number reaches
+#: every bit of what comes out.
+_MIX = ((33, 0xFF51AFD7ED558CCD), (33, 0xC4CEB9FE1A85EC53))
+_U64 = pa.uint64()
+
+
+class RowContent:
+    """Adds up rows as they are written."""
+
+    def __init__(self) -> None:
+        self._sum = 0
+
+    def add(self, rows: pa.Table) -> None:
+        """:param rows: a file's columns, in a table's normalised types."""
+        for batch in rows.to_batches():
+            if batch.num_rows and batch.num_columns:
+                self._sum = (self._sum + _sum(_hashes(batch))) & _MASK
+
+    @property
+    def digest(self) -> str:
+        """The sum so far, as files carry it."""
+        return f"{self._sum:016x}"
+
+
+def _sum(hashes: pa.Array) -> int:
+    # In halves: Arrow's sum of 64 bits is not said to wrap.
+    low = _call("sum", _call("bit_wise_and", hashes, _u64(2**32 - 1))).as_py()
+    high = _call("sum", _call("shift_right", hashes, _u64(32))).as_py()
+    return low + (high << 32)
+
+
+def _hashes(batch: pa.RecordBatch) -> pa.Array:
+    """A hash of each row: of its columns' own, in whatever order these come."""
+    zero = _u64(0)
+    every = zero
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if pt.is_null(column.type):
+            continue
+        values = _mixed(_call("bit_wise_xor", _numbers(column), _u64(_of_bytes(name.encode()))))
+        every = _call("add", every, _call("if_else", column.is_valid(), values, zero))
+    if isinstance(every, pa.Scalar):
+        every = pa.repeat(every, batch.num_rows)
+    return _mixed(every)
+
+
+def _mixed(numbers: pa.Array) -> pa.Array:
+    for shift, factor in _MIX:
+        numbers = _call("bit_wise_xor", numbers, _call("shift_right", numbers, _u64(shift)))
+        numbers = _call("multiply", numbers, _u64(factor))
+    return _call("bit_wise_xor", numbers, _call("shift_right", numbers, _u64(33)))
+
+
+def _numbers(column: pa.Array) -> pa.Array:
+    """64 bits of each value that no two values share, or a hash; anything where it is null."""
+    kind = column.type
+    if pt.is_boolean(kind) or pt.is_integer(kind):
+        if not pt.is_signed_integer(kind):
+            return column.cast(_U64)
+        return _bits(column.cast(pa.int64()))
+    if pt.is_date32(kind):
+        return _bits(column.cast(pa.int32()).cast(pa.int64()))
+    if pt.is_timestamp(kind) or pt.is_time64(kind) or pt.is_duration(kind):
+        return _bits(column.cast(pa.int64()))
+    if pt.is_floating(kind):
+        doubles = column.cast(pa.float64())
+        nan = pa.scalar(float("nan"), pa.float64())
+        return _bits(_call("if_else", _call("is_nan", doubles), nan, doubles))
+    if pt.is_decimal(kind):
+        column = column.cast(pa.string())
+    return _of_values(column)
+
+
+def _bits(column: pa.Array) -> pa.Array:
+    return column.view(_U64)
+
+
+def _of_values(column: pa.Array) -> pa.Array:
+    if pt.is_nested(column.type):
+        return pa.array((_of_bytes(_plain(it)) for it in column.to_pylist()), _U64)
+    found = column.cast(pa.binary()) if pt.is_string(column.type) else column
+    found = found.dictionary_encode()
+    hashes = pa.array(map(_of_bytes, found.dictionary.to_pylist()), _U64)
+    return hashes.take(found.indices)
+
+
+def _plain(value: Any) -> bytes:
+    """A nested value's bytes: of structs in the order of their fields' names."""
+    if isinstance(value, dict):
+        inner: Iterable[bytes] = (
+            _plain(name) + _plain(it) for name, it in sorted(value.items()) if it is not None
+        )
+    elif isinstance(value, list | tuple):
+        inner = map(_plain, value)
+    else:
+        text = f"{type(value).__name__} {value!r}".encode()
+        return b"%d:%s" % (len(text), text)
+    joined = b"".join(inner)
+    return b"%s%d:%s" % (type(value).__name__[:1].encode(), len(joined), joined)
+
+
+def _of_bytes(value: bytes) -> int:
+    return int.from_bytes(blake2b(value, digest_size=8).digest(), "little")
+
+
+def _u64(number: int) -> pa.Scalar:
+    return pa.scalar(number, _U64)
+
+
+def _call(name: str, *values: Any) -> Any:
+    return pc.call_function(name, list(values))

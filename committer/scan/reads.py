@@ -1,0 +1,194 @@
+"""Reads of tables, noted for the jobs that may come of them, and inputs that are stated.
+
+Nothing tells a writer which readers feed it, so a job goes by all that its process has read before
+it commits, in whatever thread: of each partition by the state that was read first. Once a job has
+ended, a partition that is read again counts as it is then; what is not read again still counts,
+since a second job may be made of what the first one was made of.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated
+
+from ..commit.snapshot import Snapshot
+from ..errors import InvalidInputError
+from ..format.records.inputs import (
+    UNKNOWN_INPUTS,
+    UNREADABLE,
+    FileRead,
+    Inputs,
+    PartitionRead,
+    TableRead,
+    content_of,
+)
+from ..format.records.marks import LEFT_OUT
+from ..store.driver import BotoDriver
+from ..store.requests import Absent, Head
+from .partition_condition import PartitionCondition
+from .table_scan import TableScan
+
+#: Tables of one process that are noted. One that reads more serves many jobs, and which of these
+#: tables a job is made of nobody could tell: its jobs say nothing, unless they are told.
+_MOST_TABLES = 100
+#: What nobody takes for the name of a file: it says who may read it.
+_SECRET = re.compile(r"[?&](X-Amz-|AWSAccessKeyId|Signature=|sig=|token=)", re.IGNORECASE)
+
+
+def read_of(state: Snapshot) -> TableRead:
+    """What a state is to a job that is computed from it."""
+    asked = state.asked
+    names: Collection[str] = ()
+    filters: tuple[str, ...] = ()
+    if isinstance(asked, PartitionCondition):
+        names = asked.named or ()
+        filters = () if asked.named is not None else (asked.encode() or UNREADABLE,)
+    elif isinstance(asked, list | tuple | set | frozenset):
+        names = asked
+    elif asked is not None:
+        filters = (UNREADABLE,)
+    found = tuple(
+        PartitionRead(name, state.epochs.get(name, 0), content_of(files))
+        for name, files in sorted(state.by_partition().items())
+    )
+    return TableRead(state.root.url, found, tuple(sorted(names)), filters, asked is None)
+
+
+@dataclass(frozen=True)
+class NotedRead:
+    """What has been read of one table.
+
+    :param since: since the last job has ended; ``before``: before that.
+    """
+
+    since: Annotated[TableRead | None, LEFT_OUT] = None
+    before: Annotated[TableRead | None, LEFT_OUT] = None
+
+    @property
+    def all(self) -> TableRead | None:
+        if self.since is None or self.before is None:
+            return self.since or self.before
+        return self.since.over(self.before)
+
+    def read(self, read: TableRead) -> NotedRead:
+        return replace(self, since=read if self.since is None else self.since.over(read))
+
+
+@dataclass(frozen=True)
+class ReadLog:
+    """What a process, or an application of Spark's, has read.
+
+    :param tables: by their roots.
+    :param too_many: they are more than are noted.
+    """
+
+    tables: Mapping[str, NotedRead] = field(default_factory=dict)
+    too_many: Annotated[bool, LEFT_OUT] = False
+
+    def read(self, read: TableRead) -> ReadLog:
+        """After a table was read."""
+        if self.too_many or len(self.tables.keys() | {read.table}) > _MOST_TABLES:
+            return ReadLog(too_many=True)
+        noted = self.tables.get(read.table, NotedRead()).read(read)
+        return replace(self, tables={**self.tables, read.table: noted})
+
+    def ended(self) -> ReadLog:
+        """After a job has ended, by commit or abort."""
+        return replace(self, tables={n: NotedRead(None, it.all) for n, it in self.tables.items()})
+
+    def beside(self, other: ReadLog) -> ReadLog:
+        """What either of two has read."""
+        both = self
+        for noted in other.tables.values():
+            both = both.read(noted.all) if noted.all is not None else both
+        return replace(both, too_many=self.too_many or other.too_many)
+
+    @property
+    def inputs(self) -> Inputs:
+        """What a job is made of that commits now."""
+        if self.too_many:
+            return UNKNOWN_INPUTS
+        reads = (self.tables[name].all for name in sorted(self.tables))
+        return Inputs(tuple(read.stated() for read in reads if read is not None))
+
+
+_here = ReadLog()
+_lock = threading.Lock()
+
+
+def note_read(state: Snapshot) -> Snapshot:
+    """Note that this process reads a state, and hand it on."""
+    global _here
+    read = read_of(state)
+    with _lock:
+        _here = _here.read(read)
+    return state
+
+
+def note_end() -> None:
+    """Note that a job of this process has ended."""
+    global _here
+    with _lock:
+        _here = _here.ended()
+
+
+def noted() -> ReadLog:
+    """What this process has read."""
+    return _here
+
+
+def forget_reads() -> None:
+    """Let nothing that this process has read so far be an input of its jobs to come."""
+    global _here
+    with _lock:
+        _here = ReadLog()
+
+
+def stated_inputs(driver: BotoDriver, inputs: Iterable[Snapshot | TableScan | str]) -> Inputs:
+    """Inputs as a program states them: a request for each foreign file.
+
+    :param inputs: states of tables that rows are computed from, and ``s3://bucket/key`` of files.
+    :raises InvalidInputError: one is none of these, a file is not there, or its URL holds what
+        nobody else may know.
+    """
+    tables: dict[str, TableRead] = {}
+    files: list[FileRead] = []
+    for it in inputs:
+        if isinstance(it, str):
+            files.append(_file(driver, it))
+            continue
+        read = read_of(it if isinstance(it, Snapshot) else it.snapshot)
+        known = tables.get(read.table)
+        tables[read.table] = read if known is None else known.over(read)
+    stated = tuple(tables[name].stated() for name in sorted(tables))
+    return Inputs(stated, tuple(sorted(files, key=lambda file: file.url)))
+
+
+def _file(driver: BotoDriver, url: str) -> FileRead:
+    bucket, key = place_of(url)
+    found = BotoDriver(bucket, driver.clients).run(Head(key))
+    if isinstance(found, Absent):
+        raise InvalidInputError(
+            f"The input {url} is not there; nothing was written.",
+            remedy="Name an object that is there, or a state of a table: inputs=[table.snapshot()]",
+        )
+    return FileRead(f"s3://{bucket}/{key}", found.etag)
+
+
+def place_of(url: str) -> tuple[str, str]:
+    """Bucket and key of a foreign file.
+
+    :raises InvalidInputError: it is no such URL, or holds a password or signature. It is not said
+        again, since the error may be logged.
+    """
+    found = re.fullmatch(r"s3[an]?://([a-z0-9][a-z0-9.-]*)/([^/].*)", url)
+    if found is None or _SECRET.search(url):
+        raise InvalidInputError(
+            "An input is s3://bucket/key, without a user, a password or a signature; this one is "
+            "not, and is kept nowhere. Nothing was written.",
+            remedy="Name the object alone; credentials come from boto3's chain.",
+        )
+    return found[1], found[2]
