@@ -24,7 +24,7 @@ from ..committer import (
 from ..committer.commit.state.old_records import KEPT_FOR
 from ..committer.errors import counted
 from ..committer.format.records.data_file import rows_of
-from . import catalog, compact, conflicts, delete, gc, s3a, uploads
+from . import catalog, compact, conflicts, delete, gc, lineage, s3a, uploads
 from .amounts import DAY, age_option
 from .output import DRY, EXIT_CODES, Apply, AsJson, Exit, Url, plain, print_rows, refusals, say
 from .policy import lifecycle, policy
@@ -51,6 +51,7 @@ app.command()(s3a.s3a_jobs)
 app.command()(s3a.s3a_recover)
 app.add_typer(uploads.app, name="uploads")
 app.add_typer(catalog.app, name="catalog")
+app.add_typer(lineage.app, name="lineage")
 
 Patience = Annotated[
     float | None,

@@ -10,7 +10,6 @@ import pyarrow as pa
 from .commit.apply import committed
 from .commit.snapshot import Snapshot, Survey, survey
 from .commit.state.context import Context
-from .commit.state.data_listing import list_table
 from .commit.state.decide import Decided, read_decision
 from .commit.state.found_table import find_table
 from .commit.state.heads import read_head
@@ -42,6 +41,7 @@ from .scan.partition_state import PartitionState, partition_states
 from .scan.reads import note_read
 from .scan.table_scan import ScanPlan, TableAccess, TableScan
 from .store.driver import BotoDriver, connect
+from .store.listing import list_objects
 from .store.requests import All, Found, Get, Step
 from .upkeep.recovery import OpenJob, open_jobs
 
@@ -326,9 +326,8 @@ class ReadableTable:
         return dict(zip(names, self.driver.run(steps), strict=True))
 
     def keys_there(self) -> set[str]:
-        """Keys of all data files that the store has, whoever names them: a listing."""
-        listed = self.run(list_table(self._context, self.partition_by))
-        return {item.key for items in listed.values() for item in items}
+        """Keys of all that the store has below the table, wherever its data lies: a listing."""
+        return set(self.run(list_objects(f"{self.root.prefix}/")).keys)
 
     def open_jobs(self) -> list[OpenJob]:
         """The jobs that are not wholly cleaned up yet, oldest first."""

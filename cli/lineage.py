@@ -1,0 +1,184 @@
+"""Commands about lineage: what tables are made from, what is stale or lost, what to run again."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import typer
+
+from ..committer.errors import counted
+from ..lineage import JobRun, LineageGraph, LineageState, Plan, Step, look_up, plan
+from .output import AsJson, Exit, plain, print_rows, refusals, say
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Tell what tables are made from, what of them is stale or lost, and what to run again, "
+    "in which order. Changes nothing.",
+)
+
+Targets = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TABLE[/PARTITION]...",
+        help="Tables, s3://bucket/prefix, or partitions, s3://bucket/prefix/day=2013-01-01.",
+    ),
+]
+AsMermaid = Annotated[bool, typer.Option("--mermaid", help="Print a chart in Mermaid's words.")]
+#: Rows that are not what their inputs are.
+_WRONG = (LineageState.STALE, LineageState.BEHIND)
+
+
+@app.command()
+def show(targets: Targets, mermaid: AsMermaid = False, as_json: AsJson = False) -> None:
+    """Show what each partition was made from, by which job, and whether that is still there."""
+    graph = _look(targets)
+    if mermaid:
+        _chart(
+            (f"{table}/{name}", f"{it.table}/{it.partition}")
+            for it in graph.partitions()
+            for table, name in it.sources
+        )
+        return
+    _print(graph, list(LineageState), as_json)
+
+
+@app.command()
+def stale(targets: Targets, as_json: AsJson = False) -> None:
+    """Name the partitions whose inputs have other rows by now, or that are made from such ones."""
+    graph = _look(targets)
+    found = _print(graph, _WRONG, as_json)
+    _say_rest(graph)
+    if found:
+        raise typer.Exit(Exit.LOOK)
+
+
+@app.command()
+def lost(targets: Targets, as_json: AsJson = False) -> None:
+    """Name the partitions whose files are gone from the store."""
+    if _print(_look(targets, lost=True), (LineageState.LOST,), as_json):
+        raise typer.Exit(Exit.LOOK)
+
+
+@app.command(name="plan")
+def plan_command(targets: Targets, mermaid: AsMermaid = False, as_json: AsJson = False) -> None:
+    """Say which jobs to run again so that these partitions are as their inputs are: a layer at a
+    time, and after each layer ask again, since what comes out equal ends there."""
+    graph = _look(targets, lost=True)
+    found = plan(graph)
+    if mermaid:
+        steps = [step for layer in found.layers for step in layer]
+        names = {(it.table, it.job): _name(it) for it in (*steps, *found.waiting)}
+        lonely = [(names[it.table, it.job], "") for it in steps if not it.after]
+        _chart([*lonely, *((names[k], names[s.table, s.job]) for s in steps for k in s.after)])
+        return
+    if not as_json:
+        _say_head(found)
+    rows = [
+        (
+            number,
+            step.table,
+            ", ".join(step.partitions),
+            ", ".join(step.besides),
+            _run(step.run),
+            step.job,
+            "" if step.run.seconds is None else f"{step.run.seconds:.0f}",
+            "; ".join(step.why),
+        )
+        for number, layer in enumerate(found.layers, 1)
+        for step in layer
+    ]
+    columns = ("layer", "table", "partitions", "writes besides", "run", "job", "seconds", "why")
+    print_rows(as_json, columns, rows, dataclasses.asdict(found), "Nothing is to be run again.")
+    for it in found.refused:
+        say(f"Refused: {it.job or 'files of no job'} of {it.table}: {it.why}.")
+    for it in found.waiting:
+        say(f"Waits for one of these: {it.job} of {it.table}.")
+    _say_rest(graph)
+    if found.refused or found.layers:
+        raise typer.Exit(Exit.LOOK)
+
+
+def _look(targets: Iterable[str], lost: bool = False) -> LineageGraph:
+    with refusals():
+        return look_up(targets, lost=lost)
+
+
+def _print(graph: LineageGraph, states: Iterable[LineageState], as_json: bool) -> int:
+    found = [it for it in graph.partitions() if it.state in states]
+    rows = [
+        (
+            it.table,
+            it.partition,
+            it.state,
+            "; ".join(it.why),
+            ", ".join(it.jobs),
+            _sources(it.sources),
+        )
+        for it in found
+    ]
+    columns = ("table", "partition", "state", "why", "jobs", "made from")
+    print_rows(as_json, columns, rows, plain(found), "No partition is.")
+    return len(found)
+
+
+def _sources(sources: Iterable[tuple[str, str]]) -> str:
+    """How many partitions of each table; the name of one."""
+    by: dict[str, list[str]] = {}
+    for table, name in sources:
+        by.setdefault(table, []).append(name)
+    return ", ".join(
+        f"{table} ({counted(len(names), 'partition')})" if names[1:] else f"{table}/{names[0]}"
+        for table, names in by.items()
+    )
+
+
+def _say_head(found: Plan) -> None:
+    steps = [step for layer in found.layers for step in layer]
+    if steps:
+        besides = sum(len(step.besides) for step in steps)
+        known = sum(step.run.seconds or 0 for step in steps)
+        say(
+            f"{counted(len(steps), 'job')} in {counted(len(found.layers), 'layer')}, "
+            f"{counted(besides, 'partition')} besides; {known:.0f} s of work, "
+            f"{found.seconds:.0f} s by the longest way. Run the first layer, then ask again."
+        )
+
+
+def _say_rest(graph: LineageGraph) -> None:
+    for state in (LineageState.UNKNOWN, LineageState.SELF_MADE):
+        number = sum(it.state is state for it in graph.partitions())
+        if number:
+            say(
+                f"{counted(number, 'partition')} besides: {state}; zero-rename lineage show says "
+                "why."
+            )
+
+
+def _run(run: JobRun) -> str:
+    owner = run.owner
+    parts: tuple[Any, ...] = (owner.dag_id, owner.run_id, owner.task_id)
+    said = " ".join(str(part) for part in parts if part is not None)
+    mapped = f"[{owner.map_index}]" if owner.map_index is not None and owner.map_index >= 0 else ""
+    return f"{said}{mapped}" or owner.application or ""
+
+
+def _name(step: Step) -> str:
+    seconds = "" if step.run.seconds is None else f", {step.run.seconds:.0f} s"
+    return f"{step.table} {', '.join(step.partitions)}: {_run(step.run) or step.job}{seconds}"
+
+
+def _chart(edges: Iterable[tuple[str, str]]) -> None:
+    """A flow chart of arrows; ``""`` for none."""
+    ids: dict[str, str] = {}
+    lines = ["flowchart LR"]
+    for edge in edges:
+        names = [name for name in edge if name]
+        for name in names:
+            if name not in ids:
+                ids[name] = f"n{len(ids)}"
+                lines.append(f'    {ids[name]}["{name.replace(chr(34), "#quot;")}"]')
+        if len(names) > 1:
+            lines.append(f"    {ids[names[0]]} --> {ids[names[1]]}")
+    typer.echo("\n".join(lines))

@@ -1,0 +1,18 @@
+"""Lineage of tables: what is stale, what is lost, and what is to be made again, in which order."""
+
+from .graph import LineageGraph, LineageState, PartitionLineage, look_up
+from .nodes import JobNode, JobRun
+from .plan import Plan, Refusal, Step, plan
+
+__all__ = [
+    "JobNode",
+    "JobRun",
+    "LineageGraph",
+    "LineageState",
+    "PartitionLineage",
+    "Plan",
+    "Refusal",
+    "Step",
+    "look_up",
+    "plan",
+]

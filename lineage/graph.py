@@ -1,0 +1,243 @@
+"""Graph of the jobs behind tables, as decisions tell it: each partition's, and what they read."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+from ..committer.commit.state.decide import Decided
+from ..committer.errors import InvalidInputError, TableNotFoundError
+from ..committer.format.layout import TableRoot
+from ..committer.format.records.inputs import UNKNOWN_INPUTS, Inputs
+from .nodes import JobNode, judged, run_of
+from .tables import KnownTables, Place, TableNow
+
+
+class LineageState(StrEnum):
+    """What a partition's rows are, held against what they were computed from.
+
+    Lost: a file of it is gone. Stale: an input has other rows by now, or there is one more. Behind:
+    it is as its inputs are, and one of these is stale. Self-made: it was computed from itself.
+    Unknown: it was not told from what. Of several the first counts.
+    """
+
+    LOST = "lost"
+    STALE = "stale"
+    BEHIND = "behind"
+    SELF_MADE = "self-made"
+    UNKNOWN = "unknown"
+    FRESH = "fresh"
+
+
+@dataclass(frozen=True)
+class PartitionLineage:
+    """:param why: what its state is told by, a sentence each."""
+
+    table: str
+    partition: str
+    state: LineageState
+    jobs: tuple[str, ...]
+    sources: tuple[Place, ...]
+    why: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LineageGraph:
+    """The jobs behind some partitions, and behind what these read, and so on.
+
+    :param targets: the partitions that were asked about.
+    :param nodes: by table and job.
+    """
+
+    targets: frozenset[Place]
+    nodes: Mapping[Place, JobNode]
+
+    @cached_property
+    def makers(self) -> Mapping[Place, frozenset[Place]]:
+        """The jobs whose rows a partition holds."""
+        found: dict[Place, set[Place]] = defaultdict(set)
+        for key, node in self.nodes.items():
+            for place in node.places:
+                found[place].add(key)
+        return {place: frozenset(keys) for place, keys in found.items()}
+
+    @cached_property
+    def parents(self) -> Mapping[Place, frozenset[Place]]:
+        """By job, the jobs whose rows it reads."""
+        none: frozenset[Place] = frozenset()
+        return {
+            key: none.union(*(self.makers.get(place, none) for place in node.sources)) - {key}
+            for key, node in self.nodes.items()
+        }
+
+    @cached_property
+    def wrong(self) -> frozenset[Place]:
+        """The jobs that are stale, and all that read what these wrote."""
+        children: dict[Place, set[Place]] = defaultdict(set)
+        for key, parents in self.parents.items():
+            for parent in parents:
+                children[parent].add(key)
+        found = {key for key, node in self.nodes.items() if node.stale}
+        front = list(found)
+        while front:
+            new = children[front.pop()] - found
+            found |= new
+            front += new
+        return frozenset(found)
+
+    def partitions(self) -> list[PartitionLineage]:
+        """The targets, by table and name."""
+        return [self._partition(place) for place in sorted(self.targets)]
+
+    def _partition(self, place: Place) -> PartitionLineage:
+        keys = sorted(self.makers.get(place, ()))
+        nodes = [self.nodes[key] for key in keys]
+        states = LineageState
+        why: dict[LineageState, list[str]] = defaultdict(list)
+        for node in nodes:
+            why[states.LOST] += (f"{key} is gone" for key in node.lost_in(place[1]))
+            why[states.STALE] += node.stale
+            if node.key in self.wrong and not node.stale:
+                upstream = sorted(self.parents[node.key] & self.wrong)
+                why[states.BEHIND] += (f"{table} is to be made again" for table, _ in upstream)
+            why[states.SELF_MADE] += (f"{name} was read and written" for name in node.self_made)
+            why[states.UNKNOWN] += [node.unknown] if node.unknown else []
+        told = [state for state in states if why[state]]
+        sources = sorted({source for node in nodes for source in node.sources})
+        said = tuple(dict.fromkeys(text for state in told for text in why[state]))
+        state = told[0] if told else states.FRESH
+        return PartitionLineage(*place, state, tuple(k[1] for k in keys), tuple(sources), said)
+
+
+def look_up(targets: Iterable[str], client: Any = None, *, lost: bool = False) -> LineageGraph:
+    """The graph behind tables: of each table a snapshot, and a request for each job whose files the
+    partitions hold that are looked at.
+
+    :param targets: tables, ``s3://bucket/prefix``, or partitions, ``s3://bucket/prefix/day=1``.
+    :param client: as of :class:`.table.Table`.
+    :param lost: look, too, whether the files are there: a listing of each table.
+    :raises TableNotFoundError: a target's table is not there.
+    :raises InvalidInputError: a target is no table or holds no such partition.
+    """
+    tables = KnownTables(client, lost)
+    wanted: set[Place] = set()
+    for target in targets:
+        wanted |= _places(tables, target)
+    nodes: dict[Place, JobNode] = {}
+    front, seen = set(wanted), set(wanted)
+    while front:
+        new = [node for url, names in _by_table(front) for node in _nodes(tables, url, names)]
+        front = set()
+        for node in new:
+            known = nodes.get(node.key)
+            nodes[node.key] = node if known is None else known.beside(node)
+            front |= node.sources - seen
+        seen |= front
+    return LineageGraph(frozenset(wanted), nodes)
+
+
+def _places(tables: KnownTables, target: str) -> set[Place]:
+    url, slash, partition = target.rstrip("/"), "", ""
+    for at, part in enumerate(parts := url.split("/")):
+        if at > 3 and "=" in part:
+            url, slash, partition = "/".join(parts[:at]), "/", "/".join(parts[at:])
+            break
+    url = TableRoot.parse(url).url
+    table = tables.table(url)
+    if table is None:
+        raise TableNotFoundError("There is no table here.", table=url, remedy="Check the root.")
+    if not slash:
+        return {(url, name) for name in table.contents}
+    if partition not in table.contents:
+        raise InvalidInputError(
+            f"The table holds no rows in {partition}.",
+            table=url,
+            remedy=f"zero-rename show {url} names its partitions.",
+        )
+    return {(url, partition)}
+
+
+def _by_table(places: Iterable[Place]) -> list[tuple[str, set[str]]]:
+    found: dict[str, set[str]] = defaultdict(set)
+    for url, name in places:
+        found[url].add(name)
+    return sorted(found.items())
+
+
+def _nodes(tables: KnownTables, url: str, names: Iterable[str]) -> list[JobNode]:
+    """The jobs whose rows partitions hold, held against what is there."""
+    table = tables.table(url)
+    if table is None:
+        return []
+    # A job of whose files one partition holds some, and a compaction another: both are looked at.
+    held: frozenset[str] = frozenset()
+    held = held.union(*(table.held.get(name, ()) for name in names))
+    decisions = tables.decisions(url, held)
+    made: dict[str, _Made] = {}
+    for name, jobs in table.held.items():
+        for job in jobs & held:
+            origins = _origins(decisions.get(job), name) or (job,)
+            run = origins[0] if len(origins) == 1 else job
+            one = made.setdefault(run, _Made())
+            one.partitions.add(name)
+            one.writers.add(job)
+            one.lost += table.lost.get((name, job), ())
+            one.mixed |= set(origins) if len(origins) > 1 else set()
+    origins = tables.decisions(url, made)
+    found = []
+    for job, one in made.items():
+        decided = origins.get(job)
+        node = JobNode(
+            url,
+            job,
+            frozenset(one.partitions),
+            lost=tuple(one.lost),
+            mixed=tuple(sorted(one.mixed)),
+        )
+        wrote = one.partitions
+        if decided is not None:
+            wrote = {it.partition for it in decided.decision.partitions if it.sums.files}
+            others = wrote - one.partitions
+            gone = _replaced(tables, table, job, others)
+            held_still = node.partitions | (others - gone.keys())
+            node = replace(node, run=run_of(decided), replaced=gone, partitions=held_still)
+        writers = (decisions.get(it) for it in sorted(one.writers))
+        told = Inputs.all_of(it.decision.inputs if it else UNKNOWN_INPUTS for it in writers)
+        found.append(judged(node, told, wrote, tables))
+    return found
+
+
+@dataclass
+class _Made:
+    """Rows of one job to run, in whosever files they are."""
+
+    partitions: set[str] = field(default_factory=set)
+    writers: set[str] = field(default_factory=set)
+    lost: list[str] = field(default_factory=list)
+    mixed: set[str] = field(default_factory=set)
+
+
+def _origins(decided: Decided | None, partition: str) -> tuple[str, ...]:
+    """Whose rows a job wrote again in a partition; none: its own."""
+    if decided is None:
+        return ()
+    changes = decided.changes.get(partition, ())
+    return tuple(dict.fromkeys(name for change in changes for name in change.merged))
+
+
+def _replaced(
+    tables: KnownTables, table: TableNow, job: str, partitions: Iterable[str]
+) -> dict[str, str]:
+    """Partitions that a job wrote and whose rows are others' now, with one of these."""
+    gone = {}
+    for name in sorted(partitions):
+        holders = table.held.get(name, frozenset())
+        writers = tables.decisions(table.url, holders)
+        if any(job == it or _origins(writers.get(it), name) == (job,) for it in holders):
+            continue
+        gone[name] = next(iter(sorted(holders)), "")
+    return gone

@@ -1,0 +1,155 @@
+"""Jobs whose rows tables hold, each as a node: whether its inputs are as they were, and its run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from ..committer.commit.state.decide import Decided
+from ..committer.format.job_spec import NOBODY, Owner
+from ..committer.format.layout import TableRoot
+from ..committer.format.records.inputs import Inputs, TableRead, content_of, digest_of
+from .tables import CannotTellError, KnownTables, Place, TableNow
+
+#: The content of a partition without files.
+_EMPTY = content_of(())
+
+
+@dataclass(frozen=True)
+class JobRun:
+    """What there is to run again.
+
+    :param seconds: from the job's opening to its decision; ``None``: not on record.
+    """
+
+    owner: Owner = NOBODY
+    once: str | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class JobNode:
+    """A job as the unit that a program can make again.
+
+    :param job: its id; ``""``: no job wrote the rows. A job whose rows a compaction wrote again is
+        still the one to run.
+    :param partitions: those that hold rows of it.
+    :param sources: partitions that it was computed from, or would be now.
+    :param stale: why what it was computed from is no more what is there; empty: it is.
+    :param unknown: why that cannot be told of all; empty: it can.
+    :param gone: tables that it was computed from and that are no more.
+    :param self_made: partitions that it read and wrote itself.
+    :param lost: keys of its files that are named and not there.
+    :param mixed: several jobs whose rows were written again as one.
+    :param replaced: partitions that it wrote and others hold now, with one of these.
+    """
+
+    table: str
+    job: str
+    partitions: frozenset[str]
+    sources: frozenset[Place] = frozenset()
+    stale: tuple[str, ...] = ()
+    unknown: str = ""
+    gone: tuple[str, ...] = ()
+    self_made: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    mixed: tuple[str, ...] = ()
+    replaced: Mapping[str, str] = field(default_factory=dict)
+    run: JobRun = JobRun()
+
+    @property
+    def key(self) -> Place:
+        return self.table, self.job
+
+    def beside(self, other: JobNode) -> JobNode:
+        """Both, of one job, that were found by different files of it."""
+        return replace(
+            self,
+            partitions=self.partitions | other.partitions,
+            lost=tuple(dict.fromkeys(self.lost + other.lost)),
+            stale=tuple(dict.fromkeys(self.stale + other.stale)),
+        )
+
+    def lost_in(self, partition: str) -> list[str]:
+        """Keys of its files in a partition that are named and not there."""
+        root = TableRoot.parse(self.table)
+        return [key for key in self.lost if root.partition_of_data_key(key) == partition]
+
+    @property
+    def places(self) -> Iterator[Place]:
+        """The partitions that hold rows of it, with their table."""
+        return ((self.table, name) for name in self.partitions)
+
+
+def run_of(decided: Decided) -> JobRun:
+    """What a job's decision says of its run."""
+    decision = decided.decision
+    began = decision.inputs.began
+    seconds = None if began is None else max(0.0, decided.date - began)
+    return JobRun(decision.owner, decision.once, seconds)
+
+
+@dataclass
+class _Findings:
+    sources: set[Place]
+    stale: list[str]
+    unknown: list[str]
+    self_made: list[str]
+    gone: list[str]
+
+
+def judged(node: JobNode, inputs: Inputs, wrote: Iterable[str], tables: KnownTables) -> JobNode:
+    """A node, with its inputs held against what is there.
+
+    :param wrote: the partitions that the job wrote, whether they hold rows of it or not.
+    """
+    own = {(node.table, name) for name in wrote}
+    found = _Findings(set(), [], [], [], [])
+    if not inputs:
+        found.unknown.append("what it was computed from was not told")
+    elif inputs.partly:
+        found.unknown.append("of some of its rows it was not told what they were computed from")
+    for read in inputs.tables:
+        table = tables.table(read.table)
+        if table is None:
+            found.unknown.append(f"{read.table} is gone")
+            found.gone.append(read.table)
+            continue
+        _judge(read, table, own, found)
+    for file in inputs.files:
+        etag = tables.etag(file.url)
+        if etag != file.etag:
+            found.stale.append(f"{file.url} is {'gone' if etag is None else 'another object'}")
+    return replace(
+        node,
+        sources=frozenset(found.sources),
+        stale=tuple(dict.fromkeys(found.stale)),
+        unknown="; ".join(dict.fromkeys(found.unknown)),
+        gone=tuple(found.gone),
+        self_made=tuple(dict.fromkeys(found.self_made)),
+    )
+
+
+def _judge(read: TableRead, table: TableNow, own: set[Place], found: _Findings) -> None:
+    known = {it.partition: it for it in read.partitions}
+    try:
+        selected = table.selected(read)
+    except CannotTellError as error:
+        found.unknown.append(str(error))
+        selected = frozenset({*known, *read.names}) & table.contents.keys()
+    mine = {name for name in {*known, *selected} if (table.url, name) in own}
+    found.self_made += sorted(mine)
+    found.sources |= {(table.url, name) for name in {*known, *selected} - mine}
+    if read.digest:
+        contents = {name: table.contents[name] for name in selected}
+        if not mine and digest_of(contents.items()) != read.digest:
+            found.stale.append(f"{table.url}: of {read.more} partitions that were read some differ")
+        return
+    for name in sorted(known.keys() - mine):
+        epoch, content = table.state.epochs.get(name, 0), table.contents.get(name, _EMPTY)
+        then = known[name]
+        moved = epoch != then.epoch or not epoch
+        if moved and content != then.content:
+            found.stale.append(f"{table.url}/{name} was of version {then.epoch}, is of {epoch}")
+    for name in sorted(selected - known.keys() - mine):
+        found.stale.append(f"{table.url}/{name} came since, and is asked for")

@@ -1,0 +1,363 @@
+"""Stale, lost and to be run again, of real tables: daily, weekly of that, monthly of that."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from conftest import Bucket
+from typer.testing import CliRunner
+
+from zero_rename import Table
+from zero_rename.cli import app
+from zero_rename.committer import Content, FileOptions, InvalidInputError, Owner, TableNotFoundError
+from zero_rename.lineage import LineageState as State
+from zero_rename.lineage import Plan, look_up, plan
+
+FOREVER = -1.0
+
+
+class Lake:
+    """Three tables, and the programs that make them."""
+
+    def __init__(self, bucket: Bucket, content: Content = Content.ROWS) -> None:
+        self.bucket = bucket
+        self._files = FileOptions(content=content)
+        self.daily, self.weekly, self.monthly = (
+            Table(f"s3://{bucket.name}/{name}") for name in ("daily", "weekly", "monthly")
+        )
+
+    def write(self, table: Table, by: str, rows: dict[str, list], **more: Any) -> str:
+        data = pa.table(rows)
+        mode = more.pop("mode", "overwrite")
+        owner = Owner(dag_id="flights", run_id="r1", task_id=by)
+        policy: dict[str, Any] = {"files": self._files, "owner": owner, **more}
+        with table.job(data.schema, partition_by=[by], mode=mode, **policy) as job:
+            job.write(data)
+        assert job.job is not None
+        return job.job
+
+    def load(self, *days: int, x: int = 1, **more: Any) -> str:
+        rows = {"x": [x] * len(days), "day": list(days)}
+        return self.write(self.daily, "day", rows, **{"inputs": (), **more})
+
+    def week(self, week: int, **more: Any) -> str:
+        days = [f"day={day}" for day in range(7 * week, 7 * week + 7)]
+        scan = self.daily.scan(days)
+        rows = {"x": [sum(scan.to_arrow()["x"].to_pylist())], "week": [week]}
+        return self.write(self.weekly, "week", rows, inputs=[scan], **more)
+
+    def month(self) -> str:
+        scan = self.weekly.scan()
+        rows = {"x": [max(scan.to_arrow()["x"].to_pylist())], "month": [1]}
+        return self.write(self.monthly, "month", rows, inputs=[scan])
+
+    def states(self, table: Table, lost: bool = False) -> dict[str, State]:
+        found = look_up([table.root.url], lost=lost).partitions()
+        return {it.partition: it.state for it in found}
+
+    def plan(self, *targets: str) -> Plan:
+        return plan(look_up(targets or [self.monthly.root.url], lost=True))
+
+    def layers(self, *targets: str) -> list[list[str]]:
+        return names(self.plan(*targets))
+
+
+def names(found: Plan) -> list[list[str]]:
+    return [
+        [f"{it.table.rpartition('/')[2]}/{name}" for it in layer for name in it.partitions]
+        for layer in found.layers
+    ]
+
+
+@pytest.fixture
+def lake(s3_bucket: Bucket) -> Lake:
+    lake = Lake(s3_bucket)
+    for day in range(14):
+        lake.load(day)
+    lake.week(0)
+    lake.week(1)
+    lake.month()
+    return lake
+
+
+class TestStale:
+    def test_nothing_is(self, lake: Lake) -> None:
+        assert lake.states(lake.weekly) == {"week=0": State.FRESH, "week=1": State.FRESH}
+        assert lake.states(lake.monthly) == {"month=1": State.FRESH}
+        assert set(lake.states(lake.daily).values()) == {State.UNKNOWN}
+        assert lake.layers() == []
+
+    def test_a_corrected_day(self, lake: Lake) -> None:
+        lake.load(3, x=5)
+        assert lake.states(lake.weekly) == {"week=0": State.STALE, "week=1": State.FRESH}
+        assert lake.states(lake.monthly) == {"month=1": State.BEHIND}
+        assert lake.layers() == [["weekly/week=0"], ["monthly/month=1"]]
+        lake.week(0)
+        assert lake.layers() == [["monthly/month=1"]]
+        lake.month()
+        assert lake.layers() == []
+
+    def test_an_identical_load_is_no_correction(self, lake: Lake) -> None:
+        lake.load(3)
+        assert lake.layers() == []
+
+    def test_a_layer_that_comes_out_equal_ends_there(self, lake: Lake) -> None:
+        lake.load(3, x=2)
+        lake.load(4, x=0)
+        assert lake.layers() == [["weekly/week=0"], ["monthly/month=1"]]
+        lake.week(0)  # The same sum: monthly is as its inputs are.
+        assert lake.states(lake.monthly) == {"month=1": State.FRESH}
+        assert lake.layers() == []
+
+    def test_rows_that_were_added(self, lake: Lake) -> None:
+        lake.load(3, mode="append")
+        assert lake.states(lake.weekly)["week=0"] is State.STALE
+
+    def test_a_day_that_came_later_is_missed(self, s3_bucket: Bucket) -> None:
+        lake = Lake(s3_bucket)
+        lake.load(0, 1)
+        lake.week(0)
+        assert lake.states(lake.weekly) == {"week=0": State.FRESH}
+        lake.load(2)
+        assert lake.states(lake.weekly) == {"week=0": State.STALE}
+        lake.load(9)
+        lake.week(0)
+        assert lake.states(lake.weekly) == {"week=0": State.FRESH}
+
+    def test_a_filter_is_asked_again(self, s3_bucket: Bucket) -> None:
+        lake = Lake(s3_bucket)
+        lake.load(1, 5)
+        scan = lake.daily.scan(filter=(pc.field("day") >= 4) & (pc.field("x") > 0))
+        lake.write(lake.weekly, "week", {"x": [1], "week": [0]}, inputs=[scan])
+        lake.load(2)
+        assert lake.states(lake.weekly) == {"week=0": State.FRESH}
+        lake.load(6)
+        (found,) = look_up([lake.weekly.root.url]).partitions()
+        assert (found.state, found.why) == (
+            State.STALE,
+            (f"{lake.daily.root.url}/day=6 came since, and is asked for",),
+        )
+
+    def test_a_partition_that_was_emptied(self, lake: Lake) -> None:
+        schema = pa.schema([("x", pa.int64()), ("day", pa.int64())])
+        with lake.daily.job(schema, mode="overwrite", replace_partitions=["day=3"], inputs=()):
+            pass
+        assert lake.states(lake.weekly)["week=0"] is State.STALE
+
+    def test_by_bytes_the_same_rows_in_other_files_are_others(self, s3_bucket: Bucket) -> None:
+        lake = Lake(s3_bucket, Content.BYTES)
+        lake.load(1, mode="append")
+        lake.load(1, mode="append")
+        lake.week(0)
+        lake.daily.compact(apply=True)
+        assert lake.states(lake.weekly) == {"week=0": State.STALE}
+
+    def test_many_partitions_by_their_digest(
+        self, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("zero_rename.committer.format.records.inputs.MOST_NAMED", 3)
+        lake.week(0)
+        assert lake.states(lake.weekly)["week=0"] is State.FRESH
+        lake.load(3)
+        assert lake.states(lake.weekly)["week=0"] is State.FRESH
+        lake.load(3, x=7)
+        assert lake.states(lake.weekly)["week=0"] is State.STALE
+        assert lake.layers() == [["weekly/week=0"], ["monthly/month=1"]]
+
+    def test_a_foreign_file(self, s3_bucket: Bucket) -> None:
+        lake, url = Lake(s3_bucket), f"s3://{s3_bucket.name}/raw/x.csv"
+        s3_bucket.put("raw/x.csv", b"1")
+        lake.load(1, inputs=[url])
+        assert lake.states(lake.daily) == {"day=1": State.FRESH}
+        s3_bucket.put("raw/x.csv", b"2")
+        assert lake.states(lake.daily) == {"day=1": State.STALE}
+
+    @pytest.mark.parametrize("compacted", ["daily", "weekly"])
+    def test_the_same_after_gc_and_compaction(self, lake: Lake, compacted: str) -> None:
+        for _ in range(2):
+            lake.load(2, 9, mode="append")
+        lake.week(0)
+        lake.week(1, mode="append")
+        lake.month()
+        lake.load(3, x=5)
+        before = lake.states(lake.weekly), lake.states(lake.monthly)
+        assert before[0] == {"week=0": State.STALE, "week=1": State.STALE}
+        getattr(lake, compacted).compact(apply=True)
+        for table in (lake.daily, lake.weekly, lake.monthly):
+            for _ in range(2):
+                table.gc(older_than=FOREVER, apply=True)
+            table.write_index()
+        assert (lake.states(lake.weekly), lake.states(lake.monthly)) == before
+
+
+class TestBadInput:
+    def test_a_job_that_read_what_it_wrote(self, s3_bucket: Bucket) -> None:
+        lake = Lake(s3_bucket)
+        lake.load(1)
+        lake.load(1, x=2, inputs=[lake.daily.snapshot()])
+        assert lake.states(lake.daily) == {"day=1": State.SELF_MADE}
+        lake.bucket.client.delete_object(Bucket=s3_bucket.name, Key=lake.daily.files()[0].key)
+        (refused,) = lake.plan(lake.daily.root.url).refused
+        assert "wrote itself" in refused.why
+
+    def test_a_day_made_from_the_day_before_is_no_circle(self, s3_bucket: Bucket) -> None:
+        lake = Lake(s3_bucket)
+        lake.load(1)
+        lake.load(2, inputs=[lake.daily.snapshot(["day=1"])])
+        lake.load(3, inputs=[lake.daily.snapshot(["day=2"])])
+        lake.load(1, x=2)
+        days = {"day=1": State.UNKNOWN, "day=2": State.STALE, "day=3": State.BEHIND}
+        assert lake.states(lake.daily) == days
+        assert lake.layers(lake.daily.root.url) == [["daily/day=2"], ["daily/day=3"]]
+
+    def test_a_table_that_is_gone(self, lake: Lake) -> None:
+        for key in lake.bucket.keys("daily/"):
+            lake.bucket.client.delete_object(Bucket=lake.bucket.name, Key=key)
+        assert set(lake.states(lake.weekly).values()) == {State.UNKNOWN}
+        with pytest.raises(TableNotFoundError):
+            look_up([lake.daily.root.url])
+
+    def test_a_filter_on_a_column_that_went(self, s3_bucket: Bucket) -> None:
+        lake = Lake(s3_bucket)
+        lake.load(1)
+        scan = lake.daily.scan(filter=(pc.field("day") >= 1) & (pc.field("x") > 0))
+        lake.write(lake.weekly, "week", {"x": [1], "week": [0]}, inputs=[scan])
+        rows = pa.table({"y": [1], "day": [1]})
+        more: dict[str, Any] = {"mode": "overwrite", "schema_mode": "overwrite", "inputs": ()}
+        with lake.daily.job(rows.schema, replace_table=True, **more) as job:
+            job.write(rows)
+        (found,) = look_up([lake.weekly.root.url]).partitions()
+        assert any("a filter on x, which it has no more" in text for text in found.why)
+
+    def test_no_such_partition(self, lake: Lake) -> None:
+        with pytest.raises(InvalidInputError, match="no rows in day=99"):
+            look_up([f"{lake.daily.root.url}/day=99"])
+
+
+class TestPlan:
+    def test_a_lost_file_and_what_it_was_made_from(self, lake: Lake) -> None:
+        (file,) = lake.weekly.files("week=1")
+        lake.bucket.client.delete_object(Bucket=lake.bucket.name, Key=file.key)
+        assert lake.states(lake.weekly, lost=True)["week=1"] is State.LOST
+        # What is made from it is there, and right.
+        assert lake.layers() == []
+        assert lake.layers(f"{lake.weekly.root.url}/week=1") == [["weekly/week=1"]]
+        assert lake.layers(f"{lake.weekly.root.url}/week=0") == []
+
+    def test_a_lost_file_of_a_table_that_is_read_by_heads(self, s3_bucket: Bucket) -> None:
+        lake = Lake(s3_bucket)
+        lake.load(1, 2, readers="heads", inputs=[])
+        assert set(lake.states(lake.daily, lost=True).values()) == {State.UNKNOWN}
+        (file,) = lake.daily.files("day=2")
+        s3_bucket.client.delete_object(Bucket=s3_bucket.name, Key=file.key)
+        states = {"day=1": State.UNKNOWN, "day=2": State.LOST}
+        assert lake.states(lake.daily, lost=True) == states
+
+    def test_a_lost_source_without_lineage_is_refused_by_name(self, lake: Lake) -> None:
+        (day,) = lake.daily.files("day=8")
+        lake.bucket.client.delete_object(Bucket=lake.bucket.name, Key=day.key)
+        lake.load(9, x=3)
+        found = lake.plan()
+        (refused,) = found.refused
+        assert (refused.table, refused.job) == (lake.daily.root.url, day.job)
+        assert [it.table for it in found.waiting] == [lake.monthly.root.url, lake.weekly.root.url]
+
+    def test_a_run_whose_other_partition_another_has_mended_is_refused(
+        self, s3_bucket: Bucket
+    ) -> None:
+        lake = Lake(s3_bucket)
+        s3_bucket.put("raw/x.csv", b"1")
+        raw = [f"s3://{s3_bucket.name}/raw/x.csv"]
+        both = lake.load(1, 2, inputs=raw)
+        mended = lake.load(2, x=9)
+        s3_bucket.put("raw/x.csv", b"2")
+        found = lake.plan(lake.daily.root.url)
+        (refused,) = found.refused
+        assert refused.job == both
+        assert f"day=2, which {mended} holds since" in refused.why
+
+    def test_a_backfill_of_many_days_says_what_it_writes_besides(self, s3_bucket: Bucket) -> None:
+        lake = Lake(s3_bucket)
+        s3_bucket.put("raw/x.csv", b"1")
+        lake.load(*range(31), inputs=[f"s3://{s3_bucket.name}/raw/x.csv"])
+        lake.daily.compact(apply=True)
+        s3_bucket.put("raw/x.csv", b"2")
+        ((step,),) = lake.plan(f"{lake.daily.root.url}/day=4").layers
+        assert (step.partitions, len(step.besides)) == (("day=4",), 30)
+
+    def test_a_compacted_partition_of_one_run_is_run_by_that(self, s3_bucket: Bucket) -> None:
+        lake = Lake(s3_bucket)
+        lake.load(1)
+        rows = {"x": [1, 2], "week": [0, 0]}
+        files = FileOptions(rows_per_file=1, content=Content.ROWS)
+        inputs = [lake.daily.snapshot()]
+        job = lake.write(lake.weekly, "week", rows, inputs=inputs, files=files)
+        (done,) = lake.weekly.compact(apply=True)
+        assert done.job != job
+        lake.load(1, x=2)
+        ((step,),) = lake.plan(lake.weekly.root.url).layers
+        assert (step.job, step.run.owner.dag_id) == (job, "flights")
+        assert step.run.seconds is not None
+
+    def test_requests(self, lake: Lake) -> None:
+        """A table's snapshot, and a request for each job that wrote what is looked at."""
+        lake.daily.write_index()
+        counter = lake.bucket.counter
+        counter.reset()
+        look_up([lake.weekly.root.url])
+        weekly, daily = 10, 10
+        assert counter.total() <= weekly + daily + 2 + 14
+
+
+class TestCommands:
+    def run(self, *words: str) -> tuple[int, str]:
+        found = CliRunner().invoke(app, ["lineage", *words])
+        return found.exit_code, found.output
+
+    def document(self, *words: str) -> Any:
+        return json.loads(CliRunner().invoke(app, ["lineage", *words, "--json"]).stdout)
+
+    def test_stale_and_plan(self, lake: Lake) -> None:
+        url = lake.monthly.root.url
+        assert self.run("stale", url)[0] == 0
+        lake.load(3, x=5)
+        code, output = self.run("stale", lake.weekly.root.url)
+        assert code == 1
+        assert "week=0" in output
+        assert "week=1" not in output
+        code, output = self.run("plan", url)
+        assert code == 1
+        assert "2 jobs in 2 layers" in output
+        assert "flights r1 week" in output
+        layers = self.document("plan", url)["layers"]
+        assert [[it["table"] for it in layer] for layer in layers] == [
+            [lake.weekly.root.url],
+            [url],
+        ]
+
+    def test_show_and_charts(self, lake: Lake) -> None:
+        (found,) = self.document("show", f"{lake.weekly.root.url}/week=1")
+        assert (found["state"], len(found["sources"])) == ("fresh", 7)
+        assert "day=9" in self.run("show", lake.weekly.root.url, "--mermaid")[1]
+        lake.load(3, x=5)
+        _, chart = self.run("plan", lake.monthly.root.url, "--mermaid")
+        assert chart.startswith("flowchart LR\n")
+        assert "n0 --> n1" in chart
+
+    def test_lost(self, lake: Lake) -> None:
+        url = lake.weekly.root.url
+        assert self.run("lost", url)[0] == 0
+        (file,) = lake.weekly.files("week=1")
+        lake.bucket.client.delete_object(Bucket=lake.bucket.name, Key=file.key)
+        code, output = self.run("lost", url)
+        assert code == 1
+        assert file.key in output.replace("\n", "")
+
+    def test_a_table_that_is_not_there(self, s3_bucket: Bucket) -> None:
+        code, output = self.run("stale", f"s3://{s3_bucket.name}/none")
+        assert code == 2
+        assert "TableNotFoundError" in output

@@ -1,0 +1,217 @@
+"""Corrections, recomputes, gc and compactions in any order: what is told of it holds, and broken
+variants of it are caught."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from support.memory_store import ManualClock, MemoryDriver, MemoryStore
+from zero_rename import Table
+from zero_rename.committer import Content, FileOptions, readable_table, rewritable_table
+from zero_rename.committer.format.records import decision, inputs
+from zero_rename.committer.scan import reads
+from zero_rename.committer.upkeep import compaction
+from zero_rename.lineage import LineageState as State
+from zero_rename.lineage import look_up, plan, tables
+
+FOREVER = -1.0
+WEEKS = (0, 1)
+#: A file a row, so that there is something to compact.
+BY_ROWS = FileOptions(content=Content.ROWS, rows_per_file=1)
+Rows = Counter[tuple[int, int]]
+
+
+class Broken(AssertionError):
+    """What is told is not so."""
+
+
+class Lake:
+    """Three tables in memory, what each was made from, and all that can happen to them."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.daily, self.weekly, self.monthly = (
+            Table(f"s3://bucket/{name}") for name in ("daily", "weekly", "monthly")
+        )
+        self.read: dict[tuple[str, int], Rows] = {}
+        for day in (0, 1, 8):
+            self.load(day, 1)
+        for week in WEEKS:
+            self.week(week)
+        self.month()
+
+    def load(self, day: int, x: int, mode: str = "overwrite") -> None:
+        self._write(self.daily, "day", [(x, day)], mode, [])
+
+    def week(self, week: int) -> None:
+        scan = self.daily.scan(filter=[("day", ">=", 7 * week), ("day", "<", 7 * week + 7)])
+        self.read["weekly", week] = found = self.rows(scan.to_arrow(), "day")
+        rows = [(_total(found), week), (0, week)]
+        self._write(self.weekly, "week", rows, "overwrite", [scan])
+
+    def month(self) -> None:
+        scan = self.weekly.scan()
+        self.read["monthly", 1] = found = self.rows(scan.to_arrow(), "week")
+        self._write(self.monthly, "month", [(_total(found), 1)], "overwrite", [scan])
+
+    def _write(self, table: Table, by: str, rows: list, mode: str, made_of: list) -> None:
+        data = pa.table({"x": [x for x, _ in rows], by: [number for _, number in rows]})
+        policy: dict[str, Any] = {"mode": mode, "files": BY_ROWS, "inputs": made_of}
+        with table.job(data.schema, partition_by=[by], **policy) as job:
+            job.write(data)
+
+    def rows(self, found: pa.Table, by: str) -> Rows:
+        return Counter(zip(found[by].to_pylist(), found["x"].to_pylist(), strict=True))
+
+    def act(self) -> None:
+        """Anything, by chance."""
+        chance, table = self.random, self.random.choice([self.daily, self.weekly, self.monthly])
+        day = chance.choice([0, 1, 2, 8])
+        kinds: list[Callable[[], Any]] = [
+            lambda: self.load(day, chance.choice([1, 2])),
+            lambda: self.load(day, 1, "append"),
+            lambda: self.week(chance.choice(WEEKS)),
+            self.month,
+            lambda: [it.compact(apply=True) for it in (self.daily, self.weekly, self.monthly)],
+            lambda: [table.gc(older_than=FOREVER, apply=True) for _ in range(2)],
+            self.first_layer,
+        ]
+        chance.choice(kinds)()
+
+    def first_layer(self) -> bool:
+        """Run the plan's first layer again; whether there was one."""
+        found = plan(look_up([self.monthly.root.url], lost=True))
+        if found.refused:
+            raise Broken(f"refused: {found.refused}")
+        for step in found.layers[0] if found.layers else ():
+            for name in step.partitions:
+                by, _, number = name.partition("=")
+                self.week(int(number)) if by == "week" else self.month()
+        return bool(found.layers)
+
+    def check(self) -> None:
+        """Everything that is told of the tables is so."""
+        days = self.rows(self.daily.scan().to_arrow(), "day")
+        weeks = self.rows(self.weekly.scan().to_arrow(), "week")
+        now = {
+            ("weekly", w): Counter({k: n for k, n in days.items() if k[0] // 7 == w}) for w in WEEKS
+        }
+        now["monthly", 1] = weeks
+        stale = {key for key, rows in now.items() if rows != self.read[key]}
+        for found in look_up([self.weekly.root.url, self.monthly.root.url]).partitions():
+            key = found.table.rpartition("/")[2], int(found.partition.partition("=")[2])
+            if found.state is State.UNKNOWN:
+                raise Broken(f"what {key} was made from is not known any more")
+            if (found.state is State.STALE) is not (key in stale):
+                raise Broken(f"{key} is called {found.state}, {found.why}")
+            if found.state is State.FRESH and key[0] == "monthly" and stale:
+                raise Broken(f"{key} is called fresh, and {stale} are stale")
+
+    def finish(self) -> None:
+        """The plan, carried out to its end: all is as a full rebuild would make it."""
+        for _ in range(2):
+            self.first_layer()
+        if self.first_layer():
+            raise Broken("the plan does not end")
+        self.check()
+        days = self.rows(self.daily.scan().to_arrow(), "day")
+        sums = {week: _total(_of_week(days, week)) for week in WEEKS}
+        weeks = self.rows(self.weekly.scan().to_arrow(), "week")
+        months = self.rows(self.monthly.scan().to_arrow(), "month")
+        if weeks != Counter([*sums.items(), *((w, 0) for w in WEEKS)]) or months != Counter(
+            [(1, sum(sums.values()))]
+        ):
+            raise Broken("a full rebuild would come out otherwise")
+
+
+def _of_week(days: Rows, week: int) -> Rows:
+    return Counter({row: count for row, count in days.items() if row[0] // 7 == week})
+
+
+def _total(rows: Rows) -> int:
+    return sum(x * count for (_, x), count in rows.items())
+
+
+_stores: list[MemoryStore] = []
+
+
+@pytest.fixture(autouse=True)
+def in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are on the last store that was made, whoever makes them."""
+
+    def connect(bucket: str, client: Any = None) -> MemoryDriver:
+        return MemoryDriver(_stores[-1], bucket=bucket)
+
+    monkeypatch.setattr(readable_table, "connect", connect)
+
+
+def walk(seed: int, steps: int = 10) -> None:
+    _stores[:] = [MemoryStore(clock=ManualClock())]
+    lake = Lake(seed)
+    lake.check()
+    for _ in range(steps):
+        lake.act()
+        lake.check()
+    lake.finish()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_told_is_so(seed: int) -> None:
+    walk(seed)
+
+
+def settles_inputs_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Settled(decision.SettledDecision):
+        @staticmethod
+        def of(one: decision.Decision, at: float) -> decision.SettledDecision:
+            return _of(replace(one, inputs=inputs.UNKNOWN_INPUTS), at)
+
+    _of = decision.SettledDecision.of
+    monkeypatch.setattr(decision.SettledDecision, "of", Settled.of)
+
+
+def compacts_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rewritable_table, "compaction_spec", _compacting_alone)
+
+
+_spec = compaction.compaction_spec
+
+
+def _compacting_alone(*given: Any) -> Any:
+    spec, _ = yield from _spec(*given)
+    return spec, inputs.UNKNOWN_INPUTS
+
+
+def compares_epochs_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "content_of", lambda files: repr([file.key for file in files]))
+
+
+def forgets_the_filter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reads, "read_of", lambda state: replace(_read(state), filters=()))
+
+
+_read = reads.read_of
+
+
+@pytest.mark.parametrize(
+    ("variant", "told"),
+    [
+        (settles_inputs_away, "not known any more"),
+        (compacts_without_them, "not known any more|is called fresh"),
+        (compares_epochs_only, "is called stale"),
+        (forgets_the_filter, "is called fresh"),
+    ],
+)
+def test_a_broken_variant_is_caught(
+    variant: Callable[[pytest.MonkeyPatch], None], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variant(monkeypatch)
+    with pytest.raises(Broken, match=told):
+        list(map(walk, range(12)))
