@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,15 +17,17 @@ from .errors import (
     SnapshotGoneError,
     TableNotFoundError,
 )
-from .format.job_spec import JobSpec, OnRepeat, SchemaMode
+from .format.job_spec import FileOptions, JobSpec, OnRepeat, SchemaMode
 from .format.parquet.reader import read_batches
 from .format.parquet.row_filter import Filter, RowFilter
+from .format.records.inputs import Inputs
 from .format.row_changes import RowChanges
 from .readable_table import ReadableTable
 from .row_merge import INSERT, UPDATE, MergeRows, RowMerge, as_arrow, count_merge
 from .row_rewrite import RowPlan, TableChange, check_rewritable, rewrite_policies
 from .scan.current_table import stored_names
 from .scan.partition_condition import PartitionCondition
+from .scan.reads import noted
 from .write_job import WriteJob, this_process
 
 
@@ -144,13 +146,13 @@ class ChangeableTable(ReadableTable):
         :raises InvalidInputError: a table of coordination *none*.
         """
         self.run(check_rewritable(self._context))
-        return self.snapshot(partitions)
+        return self.state(partitions)
 
     def rewrite_policies(
-        self, state: Snapshot, changes: Mapping[str, RowChanges]
-    ) -> dict[str, Any]:
+        self, state: Snapshot, changes: Mapping[str, RowChanges], files: FileOptions
+    ) -> tuple[dict[str, Any], list[Inputs]]:
         """See :func:`.row_rewrite.rewrite_policies`."""
-        return self.run(rewrite_policies(self._context, state, changes))
+        return self.run(rewrite_policies(self._context, state, changes, files))
 
     # How a change is made
 
@@ -180,15 +182,21 @@ class ChangeableTable(ReadableTable):
         if run.on_repeat is OnRepeat.REPLACE_OWN and run.once is not None:
             refuse_repeat(self.once_job(run.once), plan.why_not_repeatable, self.root.url)
         changes = {name: plan.counts[name] for name in plan.changed}
-        return self._write(replace(spec, **self.rewrite_policies(plan.state, changes)), run, plan)
+        policies, inputs = self.rewrite_policies(plan.state, changes, spec.files)
+        # What this process has read is what the rows come of that a merge is given.
+        inputs += [noted().inputs] if plan.brings_rows else []
+        return self._write(replace(spec, **policies), run, plan, inputs)
 
-    def _write(self, spec: JobSpec, run: _Run, plan: RowPlan | None) -> Committed:
+    def _write(
+        self, spec: JobSpec, run: _Run, plan: RowPlan | None, inputs: Iterable[Inputs] = ()
+    ) -> Committed:
         """Carry out a job, of a plan's rows or of none."""
         # What a run wrote before holds the rows of others, too: a change is made once more on what
         # is there, and takes nothing back.
         again = OnRepeat.APPEND if run.on_repeat is OnRepeat.REPLACE_OWN else run.on_repeat
         spec = replace(spec, once=run.once, on_repeat=again, owner=this_process())
-        with WriteJob(self.driver, self._context, spec) as job:
+        made_of = Inputs.all_of(inputs)
+        with WriteJob(self.driver, self._context, spec, inputs=lambda: made_of) as job:
             if plan is not None and not job.repeats:
                 plan.write(job)
         assert job.committed is not None
@@ -234,6 +242,7 @@ class ChangeableTable(ReadableTable):
             write,
             rows.schema,
             merge.schema_mode,
+            True,
             why if inserts_nulls else None,
         )
 

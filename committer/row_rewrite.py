@@ -7,7 +7,7 @@ changed one of its partitions since, or made one that was not there.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,10 +17,11 @@ from .commit.state.context import Context
 from .commit.state.found_table import find_table
 from .commit.state.job_state import Committed
 from .errors import InvalidInputError
-from .format.job_spec import Coordination, Mode, SchemaMode
+from .format.job_spec import Content, Coordination, FileOptions, Mode, SchemaMode
+from .format.records.inputs import Inputs
 from .format.row_changes import RowChanges
 from .store.requests import Step
-from .upkeep.compaction import all_of, origins_of
+from .upkeep.compaction import all_of, content_kept, inputs_in, origins_in, writers_of
 from .write_job import WriteJob
 
 
@@ -66,6 +67,7 @@ class RowPlan:
     :param changed: the partitions in which any row changes.
     :param write: hands the rows that these are to hold to a job.
     :param schema: what the table's columns are to be.
+    :param brings_rows: whether some of them may come of something else than the table's own.
     :param why_not_repeatable: why it would change rows once more, made on what it has left.
     """
 
@@ -75,6 +77,7 @@ class RowPlan:
     write: Callable[[WriteJob], None]
     schema: pa.Schema
     schema_mode: SchemaMode = SchemaMode.KEEP
+    brings_rows: bool = False
     why_not_repeatable: str | None = None
 
     def report(self, committed: Committed | None = None, attempts: int = 1) -> TableChange:
@@ -108,21 +111,25 @@ def check_rewritable(context: Context) -> Step[None]:
 
 
 def rewrite_policies(
-    context: Context, state: Snapshot, changes: Mapping[str, RowChanges]
-) -> Step[dict[str, Any]]:
-    """Members of the :class:`.JobSpec` that writes partitions of a state anew.
+    context: Context, state: Snapshot, changes: Mapping[str, RowChanges], files: FileOptions
+) -> Step[tuple[dict[str, Any], list[Inputs]]]:
+    """Members of the :class:`.JobSpec` that writes partitions of a state anew, and what the rows
+    that it writes again were computed from: none where the partitions hold no rows.
 
     One request for each job that wrote files of them: whose rows are written again is on record,
     so that a later try of such a run does not add them once more.
 
     :param changes: what is done to the rows of each of them.
+    :param files: as the caller wants them written; by rows are known, too, those that were.
     :raises DamagedError: the decision of a job that wrote files is gone, or cannot be read.
     """
-    merges = {}
-    for name, files in state.of(changes.keys()).by_partition().items():
-        origins = yield from origins_of(context, name, files)
-        merges[name] = tuple(sorted(all_of(origins, files)))
-    return {
+    there = state.of(changes.keys())
+    writers = yield from writers_of(context, there.files)
+    merges = {
+        name: tuple(sorted(all_of(origins_in(name, writers), files)))
+        for name, files in there.by_partition().items()
+    }
+    policies: dict[str, Any] = {
         "mode": Mode.REPLACE,
         "replace_partitions": tuple(sorted(changes)) if state.partition_by else (),
         "replace_table": not state.partition_by,
@@ -130,3 +137,6 @@ def rewrite_policies(
         "merges": merges,
         "row_changes": dict(changes),
     }
+    if content_kept(there.files) is Content.ROWS:
+        policies["files"] = replace(files, content=Content.ROWS)
+    return policies, [inputs_in(writers, there.files)] if there.files else []

@@ -49,7 +49,10 @@ nitpick_ignore_regex = [
     (r"py:class", r"zero_rename\.committer\.(store|format\.parquet\.file_writer)\..*"),
     (r"py:class", r"zero_rename\.committer\.format\.records\.(marks|head)\..*"),
     (r"py:class", r"dagster_zero_rename\.registration\.Registration"),
-    (r"py:class", r"zero_rename\..*\.(Beats|JobOutcome|Kind|State|T|TableAccess|Touch|Whose)"),
+    (
+        r"py:class",
+        r"zero_rename\..*\.(Beats|Decided|JobOutcome|Kind|State|T|TableAccess|Touch|Whose)",
+    ),
 ]
 
 myst_enable_extensions = ["colon_fence"]

@@ -147,9 +147,10 @@ def compaction_spec(
     return spec, inputs_in(writers, plan.files)
 
 
-def content_kept(files: Iterable[DataFile]) -> Content:
+def content_kept(files: Collection[DataFile]) -> Content:
     """What files that are written again are known by: as before."""
-    return Content.ROWS if all(file.content for file in files) else Content.BYTES
+    by_rows = bool(files) and all(file.content for file in files)
+    return Content.ROWS if by_rows else Content.BYTES
 
 
 def origins_of(context: Context, partition: str, files: Iterable[DataFile]) -> Step[Origins]:

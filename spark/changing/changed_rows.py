@@ -133,6 +133,7 @@ class ChangedRows:
     :param only: the same of a few partitions alone; ``None`` where that takes the whole frame.
     :param schema: what the table's columns are to be.
     :param schema_mode: what becomes of the table's columns.
+    :param brings_rows: whether some may come of something else than the table's own.
     :param why_not_repeatable: why it would change rows once more, made on what it has left.
     """
 
@@ -141,6 +142,7 @@ class ChangedRows:
     only: Callable[[Collection[str]], DataFrame] | None = None
     schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
     schema_mode: SchemaMode = SchemaMode.KEEP
+    brings_rows: bool = False
     why_not_repeatable: Callable[[], str | None] = lambda: None
 
     def release(self) -> None:

@@ -145,6 +145,7 @@ class MergeJoin:
             frame,
             schema=self._source.schema,
             schema_mode=SchemaMode.MERGE if rules.evolves else SchemaMode.KEEP,
+            brings_rows=True,
             why_not_repeatable=self._why_not_repeatable,
         )
 

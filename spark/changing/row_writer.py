@@ -17,6 +17,7 @@ from ...committer.commit.state.job_state import Committed
 from ...committer.errors import CommitConflictError, InvalidInputError, SnapshotGoneError
 from ...committer.format.handoff import Handoff
 from ...committer.format.job_spec import Distribute, Mode, OnRepeat, SchemaMode
+from ...committer.format.records.inputs import Inputs
 from ...committer.format.row_changes import RowChanges
 from ...committer.row_rewrite import TableChange
 from ...committer.table import Table
@@ -24,7 +25,7 @@ from ...s3a.hadoop.settings import NATIVE
 from ..options import WriterOptions, names_once, writer_options
 from ..pipes import pipes_session, report_commit
 from ..reading.table_reads import TableReads
-from ..saving.arrow_save import carry_out
+from ..saving.arrow_save import all_read, carry_out
 from ..saving.planned_job import PlannedJob, planned_job
 from ..startup.preflight import check_versions, warn_of_overwrites
 from ..types import spark_schema
@@ -94,7 +95,7 @@ class RowWriter:
         raise AssertionError("each attempt returns or raises")
 
     def _has_moved(self, state: Snapshot) -> bool:
-        return self.table.snapshot(state.asked).base != state.base
+        return self.table.state_to_change(state.asked).base != state.base
 
     def _done_before(self) -> Committed | None:
         """What an earlier try of the run has done, where it is not to be done again."""
@@ -128,13 +129,16 @@ class RowWriter:
             needed = self._options.once is not None or evolves
             return self._without_rows(rows.schema, rows.schema_mode) if needed else None
         self._refuse_repeat(rows)
-        policies = self.table.rewrite_policies(rows.state, changed)
         frame = rows.rows(counts.changed)
         options = replace(self._options, partition_by=rows.state.partition_by)
         planned, options = self._planned(frame.schema, True, options, rows.schema_mode)
-        planned = replace(planned, spec=replace(planned.spec, **policies))
+        spec = planned.spec
+        policies, inputs = self.table.rewrite_policies(rows.state, changed, spec.files)
+        planned = replace(planned, spec=replace(spec, **policies))
+        inputs += [all_read(self._reads())] if rows.brings_rows else []
         expected = sum(it.after for it in changed.values())
-        return carry_out(frame, planned, options, self._reads(), expected)
+        made_of = Inputs.all_of(inputs)
+        return carry_out(frame, planned, options, self._reads(), expected, made_of)
 
     def _without_rows(self, schema: pa.Schema, schema_mode: SchemaMode) -> Committed:
         """A job that changes no partition: it says of the run that this was done, and may bring

@@ -20,6 +20,7 @@ from ...committer.errors import (
     TaskResultsError,
     counted,
 )
+from ...committer.format.records.inputs import Inputs
 from ...committer.scan.reads import noted
 from ...committer.table import Table
 from ...committer.write_job import WriteJob
@@ -74,10 +75,12 @@ def carry_out(
     options: WriterOptions,
     reads: TableReads,
     expected: int | None = None,
+    inputs: Inputs | None = None,
 ) -> Committed:
     """Open a job, let Spark's tasks write a frame's rows, and commit.
 
     :param expected: how many rows the frame has, where that is known.
+    :param inputs: what the rows are computed from; ``None``: all that was read.
     :raises TaskResultsError: the tasks have written another number of them.
     """
     job = planned.table.tasks_job(planned.spec, CommitProgress(planned.table.root.url))
@@ -92,7 +95,7 @@ def carry_out(
             if opened.repeated is None:
                 _write(frame, job, options, expected)
                 # A frame that is planned late, by its tasks, counts as of its plan.
-                job.made_of(noted().beside(reads.log()).inputs)
+                job.made_of(all_read(reads) if inputs is None else inputs)
             else:
                 log_skipped(opened.repeated, planned.spec.once)
     except CommitConflictError as error:
@@ -106,6 +109,11 @@ def carry_out(
     assert done is not None
     log_commit(done)
     return done
+
+
+def all_read(reads: TableReads) -> Inputs:
+    """What this process and its application have read of tables."""
+    return noted().beside(reads.log()).inputs
 
 
 def _write(frame: DataFrame, job: WriteJob, options: WriterOptions, expected: int | None) -> None:

@@ -184,7 +184,7 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], 
         waiting = [commit]
         policies = Table.rewrite_policies
 
-        def lands(self: Table, *given: Any) -> dict[str, Any]:
+        def lands(self: Table, *given: Any) -> Any:
             while waiting:
                 waiting.pop()()
             return policies(self, *given)

@@ -15,7 +15,7 @@ from zero_rename.committer import (
     TableMismatchError,
 )
 from zero_rename.committer.format.row_changes import RowChanges
-from zero_rename.spark import merge
+from zero_rename.spark import load, merge, update
 
 pytestmark = pytest.mark.spark
 
@@ -88,6 +88,21 @@ def test_rows_are_updated_inserted_and_deleted_and_what_does_not_change_is_left(
     again = merge(source, url, on=["k"], delete_when="op = 'D'")
     assert again.rows == RowChanges(unchanged=5)
     assert again.committed is None
+
+
+def test_what_the_rows_come_of_is_told_and_the_table_s_own_state_is_no_input(spark, url):
+    put(f"{url}_0", (1, "a", "x"))
+    put(f"{url}_1", (1, "b", "x"))
+    put(url, (1, "a", "x"), inputs=[Table(f"{url}_0").snapshot()])
+    done = merge(load(spark, f"{url}_1"), url, on=["k"])
+    assert done.committed is not None
+    inputs = Table(url).inputs_of(done.committed.job)
+    assert {f"{url}_0", f"{url}_1"} <= {it.table for it in inputs.tables}
+    assert url not in {it.table for it in inputs.tables}
+    assert not inputs.partly
+    edited = update(url, set={"v": "'c'"}, where="k = 1", spark=spark)
+    assert edited.committed is not None
+    assert Table(url).inputs_of(edited.committed.job).tables == inputs.tables
 
 
 class TestKeys:

@@ -16,6 +16,7 @@ from zero_rename.committer import Content, FileOptions, InvalidInputError
 from zero_rename.committer.commit.changes import compose_decision
 from zero_rename.committer.format.records.decision import SettledDecision
 from zero_rename.committer.format.records.inputs import MOST_NAMED, Inputs, content_of
+from zero_rename.committer.format.row_changes import RowChanges
 from zero_rename.committer.scan import reads
 
 BY_ROWS = FileOptions(content=Content.ROWS)
@@ -190,6 +191,55 @@ class TestAsLongAsTheRows:
         undone = weekly.resolve("day=1", undo=added, apply=True)
         assert undone.job is not None
         assert told(weekly, undone.job) == {"daily": {"day=1": 1}}
+
+    @pytest.mark.parametrize("content", Content)
+    def test_a_merge_takes_over_and_adds_what_its_rows_come_of(
+        self, daily: Table, weekly: Table, content: Content
+    ) -> None:
+        first = daily.snapshot(["day=1"])
+        for day in (1, 2):
+            load(weekly, day, files=FileOptions(content=content), inputs=[first])
+        reads.forget_reads()
+        assert weekly.merge(daily.to_arrow(partitions=["day=2"]), on=["day"]).committed is None
+        rows = pa.table({"x": [7, 0], "day": [2, 2]})
+        done = weekly.merge(rows, on=["x"])
+        assert done.committed is not None
+        assert done.rows == RowChanges(inserted=1, unchanged=1)
+        # What it reads of its own table is what it is held against, and no input.
+        inputs = weekly.inputs_of(done.committed.job)
+        asked = [(it.table, [p.partition for p in it.partitions]) for it in inputs.tables]
+        assert asked == [(daily.root.url, ["day=1"]), (daily.root.url, ["day=2"])]
+        assert not inputs.partly
+        (by,) = {bool(file.content) for file in weekly.files("day=2")}
+        assert by is (content is Content.ROWS)
+
+    def test_a_merge_into_nothing_has_what_it_reads_alone(
+        self, daily: Table, weekly: Table
+    ) -> None:
+        rows = daily.to_arrow(partitions=["day=2"])
+        done = weekly.merge(rows, on=["day"], partition_by=["day"])
+        assert done.committed is not None
+        assert told(weekly, done.committed.job) == {"daily": {"day=2": 1}}
+        assert not weekly.inputs_of(done.committed.job).partly
+
+    def test_a_merge_of_rows_that_nobody_read_says_that_some_are_not_known(
+        self, daily: Table, weekly: Table
+    ) -> None:
+        load(weekly, 1, inputs=[daily.snapshot(["day=1"])])
+        reads.forget_reads()
+        done = weekly.merge(pa.table({"x": [7], "day": [1]}), on=["x"])
+        assert done.committed is not None
+        assert told(weekly, done.committed.job) == {"daily": {"day=1": 1}}
+        assert weekly.inputs_of(done.committed.job).partly
+
+    def test_a_deletion_takes_over_and_adds_nothing(self, daily: Table, weekly: Table) -> None:
+        for x in (1, 2):
+            load(weekly, 1, x=x, mode="append", inputs=[daily.snapshot(["day=1"])])
+        daily.snapshot(["day=2"])
+        done = weekly.delete(pc.field("x") == 1)
+        assert done.committed is not None
+        assert told(weekly, done.committed.job) == {"daily": {"day=1": 1}}
+        assert not weekly.inputs_of(done.committed.job).partly
 
 
 def test_many_partitions_are_a_digest(daily: Table, monkeypatch: pytest.MonkeyPatch) -> None:
