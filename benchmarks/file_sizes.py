@@ -140,8 +140,14 @@ class LocalStream:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self._path.open("wb")
 
+    def begin(self) -> None:
+        """The file is there."""
+
     def write(self, data: Any) -> int:
         return self._file.write(data)
+
+    def seal(self) -> None:
+        self._file.flush()
 
     def close(self) -> None:
         self._file.close()

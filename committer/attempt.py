@@ -40,6 +40,13 @@ class WholeOutputStream(DelayedOutputStream):
     one that completes it. ``upload`` then names no upload, and the object's ETag.
     """
 
+    def begin(self) -> None:
+        """Do nothing: most files are one request."""
+
+    def seal(self) -> None:
+        """Close: no part of most files is sent before."""
+        self.close()
+
     def _finish(self) -> None:
         if self._upload_id is None:
             body, self._buffer = self._buffer, bytearray()

@@ -15,6 +15,17 @@ SMALLEST_PART = 5 * MIB
 _ABORTS = Backoff(tries=5, first=0.4)
 
 
+#: What :meth:`DelayedOutputStream.has_capability` answers yes to. The last is Hadoop's name.
+CAPABILITIES = frozenset(
+    {
+        "zero_rename:durable-on-close",
+        "zero_rename:visible-on-commit",
+        "zero_rename:abortable",
+        "fs.capability.outputstream.abortable",
+    }
+)
+
+
 @dataclass(frozen=True)
 class PartLimits:
     """S3's limits on an upload's parts, and how parts grow to stay within them.
@@ -53,6 +64,19 @@ class UploadedParts:
     etags: tuple[str, ...]
     size: int
     checksum: str
+
+
+@dataclass(frozen=True)
+class AbortResult:
+    """What :meth:`DelayedOutputStream.abort` found (Hadoop's ``AbortableResult``).
+
+    :param already_closed: the stream was closed, failed or aborted before.
+    :param cleanup_error: why the upload may still be there, else ``None``. It stays invisible
+        all the same, and purge finds it.
+    """
+
+    already_closed: bool
+    cleanup_error: Exception | None = None
 
 
 class PartBody:

@@ -13,7 +13,6 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import Enum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -21,35 +20,20 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ..errors import InvalidInputError, StreamClosedError, StreamError, ZeroRenameError
 from .driver import Driver
 from .requests import CreateUpload, ObjectSettings, Refused, UploadPart
-from .upload_parts import MIB, PartLimits, UploadedParts, abort_upload, budget
+from .upload_parts import (
+    CAPABILITIES,
+    MIB,
+    AbortResult,
+    PartLimits,
+    UploadedParts,
+    abort_upload,
+    budget,
+)
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 _log = logging.getLogger(__name__)
-
-#: What :meth:`DelayedOutputStream.has_capability` answers yes to. The last is Hadoop's name.
-CAPABILITIES = frozenset(
-    {
-        "zero_rename:durable-on-close",
-        "zero_rename:visible-on-commit",
-        "zero_rename:abortable",
-        "fs.capability.outputstream.abortable",
-    }
-)
-
-
-@dataclass(frozen=True)
-class AbortResult:
-    """What :meth:`DelayedOutputStream.abort` found (Hadoop's ``AbortableResult``).
-
-    :param already_closed: the stream was closed, failed or aborted before.
-    :param cleanup_error: why the upload may still be there, else ``None``. It stays invisible
-        all the same, and purge finds it.
-    """
-
-    already_closed: bool
-    cleanup_error: Exception | None = None
 
 
 class _State(Enum):
@@ -71,9 +55,9 @@ class DelayedOutputStream:
     :param part_bytes: size of the first parts; later ones are larger, see :class:`PartLimits`.
     :raises InvalidInputError: a part size that S3 does not take.
 
-    Requests: none before the first part is full or the stream closed; then one that creates the
-    upload and one per part. Memory: one part per open stream and 128 MiB of parts under way per
-    process; ``write`` waits while that is used up.
+    Requests: none before :meth:`begin`, or before the first part is full or the stream closed; then
+    one that creates the upload and one per part. Memory: one part per open stream and 128 MiB of
+    parts under way per process; ``write`` waits while that is used up.
     """
 
     mode = "wb"
@@ -104,6 +88,8 @@ class DelayedOutputStream:
         self._size = 0
         self._upload_id: str | None = None
         self._etags: list[str] = []
+        self._creating: Future[Any] | None = None
+        self._sealed = False
         self._under_way: dict[int, Future[Any]] = {}
         self._unanswered = False
         #: Whether an object may be at the key by this stream.
@@ -168,6 +154,24 @@ class DelayedOutputStream:
                     self._collect(wait=False)
                     self._append(piece)
         return length
+
+    def begin(self) -> None:
+        """Let the upload be created while the bytes come that are sure to come."""
+        with self._lock:
+            if self._state is _State.OPEN and self._upload_id is None:
+                self._create()
+
+    def seal(self) -> None:
+        """Send what is left, and leave the answers to :meth:`close`, so that several streams are
+        closed in the time of one. Nothing can be written any more.
+
+        :raises StreamError: as ``write``.
+        """
+        with self._lock:
+            self._check_open()
+            with self._failing():
+                self._send_rest()
+            self._sealed = True
 
     def flush(self) -> None:
         """Do nothing, also on a closed stream: bytes are persisted by parts and by ``close``.
@@ -256,9 +260,10 @@ class DelayedOutputStream:
         )
 
     def _check_open(self) -> None:
-        if self._state is not _State.OPEN:
+        if self._sealed or self._state is not _State.OPEN:
+            state = "sealed" if self._state is _State.OPEN else self._state.value
             raise StreamClosedError(
-                f"{self.name} is {self._state.value}; nothing was written.", key=self.key
+                f"{self.name} is {state}; nothing was written.", key=self.key
             ) from self._error
 
     @property
@@ -266,10 +271,13 @@ class DelayedOutputStream:
         return len(self._etags)
 
     def _finish(self) -> None:
+        self._send_rest()
+        self._collect(wait=True)
+
+    def _send_rest(self) -> None:
         # An empty file is one empty part: an upload without parts cannot be completed.
         if self._buffer or not self._parts_sent:
-            self._send_part(last=True)
-        self._collect(wait=True)
+            self._send_part()
 
     def _append(self, piece: memoryview) -> None:
         if self._size + len(piece) > self._limits.whole:
@@ -281,7 +289,7 @@ class DelayedOutputStream:
         at = 0
         while at < len(piece):
             if len(self._buffer) == self._part_size():
-                self._send_part(last=False)
+                self._send_part()
             taken = piece[at : at + self._part_size() - len(self._buffer)]
             self._buffer += taken
             at += len(taken)
@@ -290,25 +298,25 @@ class DelayedOutputStream:
     def _part_size(self) -> int:
         return self._limits.bytes_of_part(self._parts_sent + 1, self._first)
 
-    def _send_part(self, *, last: bool) -> None:
+    def _create(self) -> Future[Any]:
+        """The request that creates the upload, under way or answered."""
+        if self._creating is None:
+            create = CreateUpload(self.key, self._settings)
+            self._creating = self._driver.submit(create, self._over)
+        return self._creating
+
+    def _send_part(self) -> None:
         number = self._parts_sent + 1
         if number > self._limits.most:
             raise StreamError(
                 f"The file needs more than the {self._limits.most} parts S3 takes.",
                 remedy="Raise part_bytes, or lower bytes_per_file or rows_per_file.",
             )
-        upload_id = self._upload_id
-        if upload_id is None:
-            created = self._driver.perform(CreateUpload(self.key, self._settings))
-            upload_id = self._upload_id = created.upload_id
+        if (upload_id := self._upload_id) is None:
+            upload_id = self._upload_id = self._create().result().upload_id
         body, self._buffer = self._buffer, bytearray()
         request = UploadPart(self.key, upload_id, number, memoryview(body))
         self._etags.append("")
-        if last and not self._under_way:
-            self._unanswered = True
-            self._take_answer(number, self._driver.perform(request))
-            self._unanswered = False
-            return
         size = len(body)
         budget.acquire(size)
         try:
@@ -325,17 +333,14 @@ class DelayedOutputStream:
             if wait or future.done():
                 try:
                     answer = future.result()
-                except Exception:
+                except BaseException:  # An interrupt leaves it under way.
                     self._unanswered = True
                     raise
                 finally:
                     self._under_way.pop(number, None)
-                self._take_answer(number, answer)
-
-    def _take_answer(self, number: int, answer: Any) -> None:
-        if isinstance(answer, Refused):
-            raise StreamError(f"The store refused part {number} ({answer.code}).")
-        self._etags[number - 1] = answer.etag
+                if isinstance(answer, Refused):
+                    raise StreamError(f"The store refused part {number} ({answer.code}).")
+                self._etags[number - 1] = answer.etag
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -367,6 +372,11 @@ class DelayedOutputStream:
     def _discard(self) -> Exception | None:
         """Abort the upload, if there is one. Returns why it may be left."""
         self._over.set()
+        creating, self._creating = self._creating, None
+        # What is not sent yet leaves nothing. Of one that failed there is no id to abort by.
+        if self._upload_id is None and creating is not None and not creating.cancel():
+            created = None if creating.exception() else creating.result()
+            self._upload_id = created.upload_id if created else None
         for future in self._under_way.values():
             future.cancel()
         for future in self._under_way.values():

@@ -13,10 +13,11 @@ from support.protocol import ROOT
 from support.virtual_time import CONNECTIONS, TickingDriver, TickingWorld
 from zero_rename.committer.attempt import attempt_writer
 from zero_rename.committer.commit.commit import commit_job
-from zero_rename.committer.format.job_spec import Mode
+from zero_rename.committer.format.job_spec import FileOptions, Mode
 from zero_rename.committer.store.requests import CompleteUpload, DeleteMany, Get, ListUploads
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.int32())])
+ID = pa.schema([SCHEMA.field("id")])
 #: Tasks that write at once.
 SLOTS = 4
 
@@ -37,16 +38,18 @@ def cost(
     days: int = 0,
     mode: Mode = Mode.APPEND,
     sole: bool = False,
+    rows: int = 1,
     **policy: object,
 ) -> Cost:
     """One job of ``tasks`` tasks, each with a file, or one in each of ``days`` partitions.
 
+    :param rows: of each task, where there are no partitions.
     :param sole: as a job has it whose rows its own process writes.
     """
     driver = world.driver
     driver.requests.clear()
     columns = ("day",) if days else ()
-    schema = SCHEMA if days else pa.schema([SCHEMA.field("id")])
+    schema = SCHEMA if days else ID
     began = driver.now
     opened = world.open(mode, schema=schema, partition_by=columns, **policy)
     # As save() has it where it sees its tasks end.
@@ -56,8 +59,8 @@ def cost(
     for task in range(tasks):
         worker = TickingDriver(world.store)
         writer = attempt_writer(worker, opened, task, 0)  # type: ignore[arg-type]
-        rows = {"id": range(max(1, days)), "day": range(max(1, days))}
-        writer.write(pa.table({name: list(rows[name]) for name in schema.names}, schema=schema))
+        numbers = list(range(days or rows))
+        writer.write(pa.table(dict.fromkeys(schema.names, numbers), schema=schema))
         results.append(writer.close())
         slots[slots.index(min(slots))] += worker.now
         driver.requests += worker.requests
@@ -127,6 +130,43 @@ def test_64_files() -> None:
 def test_1000_files() -> None:
     completes = -(-1000 // CONNECTIONS)
     assert cost(made(), 1000) == Cost(3012, 2, 2 * 1000 // SLOTS, completes + 5)
+
+
+class TestOneTask:
+    """The floor is two round trips, create and part: the part's answer is what a task reports."""
+
+    def test_files_in_many_partitions(self) -> None:
+        assert cost(made(31), 1, 31).tasks == 2
+
+    def test_files_one_after_the_other(self) -> None:
+        """Each begins with its first row, while the part of the one before is under way."""
+        world = made()
+        found = cost(world, 1, rows=16, files=FileOptions(rows_per_file=1))
+        assert (found.tasks, len(world.snapshot().files)) == (16 + 1, 1 + 16)
+
+    def test_the_upload_is_created_while_rows_come(self) -> None:
+        """Of a table without partitions: there, the first row tells the file's name."""
+        world = made()
+        opened = replace(world.open(schema=ID, partition_by=()), awaited=True)
+        worker = TickingDriver(world.store)
+        writer = attempt_writer(worker, opened, 0, 0)
+        writer.close()
+        assert worker.requests == [], "a task without rows leaves nothing, and asks nothing"
+        writer = attempt_writer(worker, opened, 1, 0)
+        for number in range(3):
+            writer.write(pa.table({"id": [number]}, schema=ID))
+            worker.now += 1
+        result = writer.close()
+        assert (worker.now, len(worker.requests), result.rows) == (3 + 1, 2, 3)
+
+    def test_one_that_ends_while_its_upload_is_created_leaves_none(self) -> None:
+        world = made()
+        opened = replace(world.open(schema=ID, partition_by=()), awaited=True)
+        writer = attempt_writer(TickingDriver(world.store), opened, 0, 0)
+        writer.write(pa.table({"id": [1]}, schema=ID))
+        assert len(world.store.upload_keys()) == 1
+        assert writer.abort() == ()
+        assert world.store.upload_keys() == []
 
 
 class TestByHeads:

@@ -38,6 +38,10 @@ class PendingStream(Protocol):
 
     def write(self, data: Any) -> int: ...
 
+    def begin(self) -> None: ...
+
+    def seal(self) -> None: ...
+
     def close(self) -> None: ...
 
     def abort(self) -> Any: ...
@@ -115,6 +119,7 @@ class FileWriter:
         self._content = content
         self._writer: pq.ParquetWriter | None = None
         self._footers: list[pq.FileMetaData] = []
+        self._summary = ""
 
     @property
     def size(self) -> int:
@@ -142,18 +147,24 @@ class FileWriter:
         if self._content is not None:
             self._content.add(rows)
 
-    def finish(self) -> PendingFile:
-        """Write the footer and wait until the store has all parts.
+    def seal(self) -> None:
+        """Write the footer, and send what is left without waiting for the store.
 
-        :raises StreamError: the upload failed; it is aborted by :meth:`abort`.
+        :raises StreamError: a part could not be uploaded.
         """
-        summary = ""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-            summary = summarise(self._footers.pop(), self._schema, self._sorted_by)
-        written = self.size
+            self._summary = summarise(self._footers.pop(), self._schema, self._sorted_by)
         self._sink.drop()
+        self._stream.seal()
+
+    def finish(self) -> PendingFile:
+        """Wait until the store has all parts of a sealed file.
+
+        :raises StreamError: the upload failed; it is aborted by :meth:`abort`.
+        """
+        written = self.size
         self._stream.close()
         upload = self._stream.upload
         if upload.size != written:
@@ -168,7 +179,7 @@ class FileWriter:
             size=upload.size,
             rows=self.rows,
             checksum=upload.checksum,
-            summary=summary,
+            summary=self._summary,
             content="" if self._content is None else self._content.digest,
         )
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from ..job_spec import FileOptions
-from ..records.pending_file import PendingFile
 from .file_writer import FileWriter
 
 #: A file ends once it has this share of ``bytes_per_file``: filling it up to the byte would take
@@ -40,12 +39,18 @@ class PartitionWriter:
         self._rows = 0
         self._ratio = 1.0
         self.buffered = 0
-        self.finished: list[PendingFile] = []
+        self._sealed: FileWriter | None = None
 
     @property
     def has_begun(self) -> bool:
         """Whether a file has been opened: else all of the partition's rows are ``waiting``."""
-        return self._file is not None or bool(self.finished)
+        return self._file is not None or self._sealed is not None
+
+    def open(self) -> FileWriter:
+        """The file that the next row group goes to; begun where there is none."""
+        if self._file is None:
+            self._file = self._open_file()
+        return self._file
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take rows; writes a row group, or ends a file, when a limit is reached."""
@@ -68,9 +73,8 @@ class PartitionWriter:
         """Write what waits as a row group, and end the file if it is full."""
         if not self._rows:
             return
-        if self._file is None:
-            self._file = self._open_file()
-        file, before = self._file, self._file.size
+        file = self.open()
+        before = file.size
         table = pa.Table.from_batches(self.waiting, self._schema)
         raw, self.waiting, self._rows, self.buffered = self.buffered, [], 0, 0
         file.write(table)
@@ -82,19 +86,21 @@ class PartitionWriter:
         ):
             self._end_file()
 
-    def close(self) -> list[PendingFile]:
-        """Write the rest.
-
-        :returns: the partition's files, all of them uploaded.
-        """
+    def close(self) -> None:
+        """Write the rest. The last file's answers are left to who finishes it."""
         self.flush()
         self._end_file()
-        return self.finished
+
+    def finish(self) -> None:
+        """Wait for the last file's answers, too."""
+        if self._sealed is not None:
+            self._sealed.finish()
 
     def _end_file(self) -> None:
         if self._file is not None:
-            self.finished.append(self._file.finish())
-            self._file = None
+            self._file.seal()
+            self.finish()  # Of the one before: what failed ends the task, and not after all files.
+            self._sealed, self._file = self._file, None
 
     def _room(self, per_row: float) -> int:
         """Rows of so many bytes that fit before something must be written; 0 or less: none."""

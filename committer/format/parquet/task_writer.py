@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from functools import partial
 from secrets import token_hex
 from typing import NoReturn
 
@@ -13,7 +14,7 @@ from ...errors import InvalidInputError, StreamClosedError
 from ...store.requests import ObjectSettings
 from ..file_checks import check_options
 from ..job_spec import Content, FileOptions
-from ..layout import JOB_METADATA, TableRoot
+from ..layout import JOB_METADATA, UNPARTITIONED, TableRoot
 from ..records.pending_file import PendingFile, TaskResult
 from ..schema.compatibility import cast, normalise
 from .file_writer import FileWriter, OpenStream
@@ -33,7 +34,7 @@ _STAGE_BYTES_UNPARTITIONED = 1 * _MIB
 #: An open partition that got no rows for so many splits makes room for another: data sorted by
 #: partition is then written without spilling.
 _IDLE_SPLITS = 4
-#: Files finished at once: finishing one waits for the store.
+#: Files closed at once: encoding them takes time, and parts may have to wait for others.
 _THREADS = 8
 
 
@@ -108,6 +109,7 @@ class TaskWriter:
             options.encryption_key,
         )
         self._splitter = Splitter(self._schema, partition_by)
+        self._partitioned = bool(partition_by)
         self._stage_bytes = _STAGE_BYTES if partition_by else _STAGE_BYTES_UNPARTITIONED
         self._staged: list[pa.RecordBatch] = []
         self._staged_bytes = 0
@@ -117,7 +119,6 @@ class TaskWriter:
         self._evicted: set[str] = set()
         self._numbers: dict[str, int] = {}
         self._files: list[FileWriter] = []
-        self._finished: list[PendingFile] = []
         self._spill = Spill(self._splitter.data_schema, spill_directory)
         self._state = "open"
         self._result: TaskResult | None = None
@@ -158,13 +159,14 @@ class TaskWriter:
         try:
             self._split()
             self._spill.seal()
-            self._finish_all()
+            self._close_all()
             self._spill.close()
-            if self._finished and self._at_end is not None:
+            finished = self._finished()
+            if finished and self._at_end is not None:
                 self._at_end()
         except BaseException as error:
             self._fail(error)
-        files = tuple(sorted(self._finished, key=lambda file: file.key))
+        files = tuple(sorted(finished, key=lambda file: file.key))
         self._result = TaskResult(self._job, self._task, self._attempt, files)
         self._state = "closed"
         return self._result
@@ -206,6 +208,11 @@ class TaskWriter:
     def _take(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
             return
+        if not self._partitioned and not self._open:
+            # There are rows for the one file: its upload is created while the others come.
+            writer = self._partition_writer(UNPARTITIONED, _BUFFER_BYTES)
+            writer.open()
+            self._open[UNPARTITIONED] = (writer, self._splits)
         self._staged.append(batch)
         self._staged_bytes += batch.nbytes + BATCH_OVERHEAD
         if self._staged_bytes >= self._stage_bytes:
@@ -263,7 +270,7 @@ class TaskWriter:
         del self._open[oldest]
         self._evicted.add(oldest)
         self._buffered -= writer.buffered
-        self._finished += writer.close()
+        writer.close()
         return True
 
     def _free_memory(self) -> None:
@@ -298,6 +305,7 @@ class TaskWriter:
         else:
             key = self._root.attempt_key(partition, self._own, self._job, number)
         stream = self._open_stream(key, self._settings)
+        stream.begin()
         options = self._options
         file = FileWriter(
             stream,
@@ -310,14 +318,17 @@ class TaskWriter:
         self._files.append(file)
         return file
 
-    def _finish_all(self) -> None:
-        """Finish open partitions and write spilled ones, several at once."""
+    def _close_all(self) -> None:
+        """Close open partitions and write spilled ones, several at once."""
         writers = [writer for writer, _ in self._open.values()]
-        work: list[Callable[[], list[PendingFile]]] = [writer.close for writer in writers]
-        work += [lambda p=partition: self._write_spilled(p) for partition in self._spill.partitions]
+        for writer in writers:
+            if writer.waiting:
+                writer.open()
+        work = [writer.close for writer in writers]
+        work += [partial(self._write_spilled, name) for name in self._spill.partitions]
         self._open = {}
         if len(work) == 1:
-            self._finished += work[0]()
+            work[0]()
             return
         with ThreadPoolExecutor(_THREADS) as pool:
             futures = [pool.submit(job) for job in work]
@@ -327,21 +338,35 @@ class TaskWriter:
                 for future in futures:
                     future.cancel()
         # Out of the pool: whatever had begun has ended, so that aborting sees every upload.
-        failures = [f.exception() for f in futures if not f.cancelled() and f.exception()]
-        if failures:
-            first, *others = failures
-            assert first is not None
-            for other in others:
-                first.add_note(f"Also, another file of this task failed: {other}")
-            raise first
-        for future in futures:
-            self._finished += future.result()
+        _raise_first([f.exception() for f in futures if not f.cancelled()])
 
-    def _write_spilled(self, partition: str) -> list[PendingFile]:
+    def _finished(self) -> list[PendingFile]:
+        """The attempt's files, once the store has all of each."""
+        found: list[PendingFile] = []
+        failures: list[BaseException | None] = []
+        for file in self._files:
+            try:
+                found.append(file.finish())
+            except Exception as error:
+                failures.append(error)
+        _raise_first(failures)
+        return found
+
+    def _write_spilled(self, partition: str) -> None:
         writer = self._partition_writer(partition, _BUFFER_BYTES // _THREADS)
         for rows in self._spill.read(partition):
             writer.add(rows)
-        return writer.close()
+        writer.close()
+        writer.finish()
+
+
+def _raise_first(failures: Iterable[BaseException | None]) -> None:
+    """Raise the first failure, if there is one, with the others as its notes."""
+    found = [failure for failure in failures if failure is not None]
+    for other in found[1:]:
+        found[0].add_note(f"Also, another file of this task failed: {other}")
+    if found:
+        raise found[0]
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -62,13 +62,16 @@ def small(driver: Any, key: str = KEY, part_bytes: int = 10, **options: Any) -> 
 
 @contextmanager
 def parts_held(
-    store: str, monkeypatch: pytest.MonkeyPatch
+    store: str, monkeypatch: pytest.MonkeyPatch, held: str = "partNumber"
 ) -> Iterator[tuple[threading.Semaphore, threading.Event]]:
-    """Every part waits before the store: a token for each that does, and what lets them go on."""
+    """Every part waits before the store: a token for each that does, and what lets them go on.
+
+    :param held: what the paths of the requests have that wait.
+    """
     waiting, release = threading.Semaphore(0), threading.Event()
 
     def hold_parts(got: Received, pass_on: Callable[[], Reply]) -> Reply:
-        if "partNumber" in got.path:
+        if held in got.path:
             waiting.release()
             release.wait(120)
         return pass_on()
@@ -189,7 +192,7 @@ class TestWrite:
         assert len(data) == 8 * 25 * 7
         assert all(len(set(piece)) == 1 for piece in pieces)
 
-    @pytest.mark.parametrize("end", ["close", "abort"])
+    @pytest.mark.parametrize("end", ["seal", "close", "abort"])
     def test_write_after_the_end_is_refused_with_the_path(
         self, memory: MemoryDriver, end: str
     ) -> None:
@@ -394,6 +397,29 @@ class TestClose:
             stream.close()
         assert driver.counts() == {"CreateUpload": 1}
 
+    def test_a_sealed_stream_is_closed_later(self, memory: MemoryDriver) -> None:
+        stream = small(memory)
+        stream.begin()
+        stream.begin()
+        stream.write(b"x" * 15)
+        stream.seal()
+        assert memory.counts() == {"CreateUpload": 1, "UploadPart": 2}
+        stream.close()
+        assert memory.counts() == {"CreateUpload": 1, "UploadPart": 2}
+        assert complete(memory, stream.upload) == b"x" * 15
+
+    @pytest.mark.parametrize("end", ["close", "abort"])
+    def test_a_begun_upload_whose_create_fails_leaves_nothing(self, end: str) -> None:
+        driver = MemoryDriver(fault=on(CreateUpload, StoreUnreachableError("no answer")))
+        stream = small(driver)
+        stream.begin()
+        stream.write(b"x")
+        if end == "close":
+            with pytest.raises(StreamError, match="no answer"):
+                stream.close()
+        assert stream.abort().cleanup_error is None
+        assert driver.counts() == {"CreateUpload": 1}
+
     def test_a_failed_part_surfaces_at_the_next_write(self) -> None:
         driver = MemoryDriver(fault=FailingParts())
         stream = small(driver)
@@ -590,6 +616,27 @@ class TestAbort:
             order = [name for name, _ in s3_bucket.counter.log()]
             last_part = max(n for n, name in enumerate(order) if name == "UploadPart")
             assert order.index("AbortMultipartUpload") > last_part
+
+    def test_abort_waits_for_an_upload_that_is_being_created(
+        self, s3_env: Any, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Nobody would know of it: its key alone does not name it."""
+        with parts_held(s3_env.endpoint, monkeypatch, "?uploads") as (waiting, release):
+            stream = small(connect(s3_bucket.name))
+            stream.begin()
+            stream.write(b"x")
+            assert waiting.acquire(timeout=120)
+            aborting = threading.Thread(target=stream.abort)
+            aborting.start()
+            aborting.join(0.05)
+            assert aborting.is_alive()
+            release.set()
+            aborting.join(120)
+        assert s3_bucket.counter.counts() == {
+            "CreateMultipartUpload": 1,
+            "AbortMultipartUpload": 1,
+        }
+        assert s3_bucket.uploads() == []
 
 
 class TestLimits:

@@ -457,7 +457,8 @@ def test_several_failures_are_told_together() -> None:
 def test_files_that_wait_for_their_turn_are_not_begun_after_a_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The rest of a large task would be uploaded only to be aborted."""
+    """The rest of a large task would be uploaded only to be aborted: one that does not fit into
+    memory, so that all partitions but one wait on the disk."""
     count = 20
     last_was_cancelled = threading.Event()
 
@@ -477,21 +478,37 @@ def test_files_that_wait_for_their_turn_are_not_begun_after_a_failure(
             return future
 
     def fail(sent: str, number: int) -> None:
-        if (sent, number) == ("UploadPart", 1):
-            raise BrokenError(sent)
         if (sent, number) == ("UploadPart", 2):
+            raise BrokenError(sent)
+        if (sent, number) == ("UploadPart", 3):
             last_was_cancelled.wait(60)
 
     monkeypatch.setattr(
         "zero_rename.committer.format.parquet.task_writer.ThreadPoolExecutor", OneByOne
     )
     store = MemoryStreams(fail=fail)
-    task = writer(store, numbers(1).schema, ("p",))
+    task = writer(store, numbers(1).schema, ("p",), FileOptions(max_open_partitions=1))
     task.write(numbers(100, count))
     with pytest.raises(StreamError):
         task.close()
     assert last_was_cancelled.is_set()
-    assert store.driver.counts()["UploadPart"] <= 2
+    assert store.driver.counts()["UploadPart"] <= 3
+    assert store.left == []
+
+
+def test_a_file_that_failed_ends_the_task_before_the_one_after_the_next() -> None:
+    """Files of one partition follow each other, and none waits for the answers to the last."""
+
+    def fail(sent: str, number: int) -> None:
+        if (sent, number) == ("UploadPart", 2):
+            raise BrokenError(sent)
+
+    store = MemoryStreams(fail)
+    task = writer(store, numbers(1).schema, (), FileOptions(rows_per_file=10))
+    task.write(numbers(10_000))
+    with pytest.raises(StreamError):
+        task.close()
+    assert store.driver.counts()["UploadPart"] < 10, "of 1,000 files"
     assert store.left == []
 
 
