@@ -295,5 +295,5 @@ def tell(
         if path not in changed:
             del told[EPOCH]
         context.add_asset_metadata(told, step.asset, key)
-    context.set_data_version(step.asset, data_version(committed))
+    context.set_data_version(step.asset, data_version(table, paths.values()))
     context.log.info(summary(commit_report(committed)))

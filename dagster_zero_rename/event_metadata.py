@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 
+from zero_rename.committer.commit.snapshot import Snapshot
 from zero_rename.committer.commit.state.job_state import Committed, PartitionCommit
 from zero_rename.committer.format.layout import UNPARTITIONED, TableRoot
+from zero_rename.committer.format.records.inputs import content_of, digest_of
+from zero_rename.committer.readable_table import ReadableTable
 
 JOB = "zero_rename/job"
 EPOCH = "zero_rename/epoch"
@@ -72,14 +75,21 @@ def partition_url(root: TableRoot, partition: str) -> str:
     return root.url if partition == UNPARTITIONED else f"{root.url}/{partition}"
 
 
-def data_version(committed: Committed) -> dg.DataVersion:
-    """What tells the rows of a run's partitions from those before: their epoch.
+def data_version(table: ReadableTable, paths: Collection[str] = ()) -> dg.DataVersion:
+    """What tells the rows of partitions from others, whichever job wrote them: of one its content,
+    of several a digest of theirs, since Dagster keeps one version for all partitions of a step.
 
-    Dagster keeps one version for all partitions of a step. Where their epochs differ, one of them
-    could be the version that another partition had before; then it is the job's id.
+    :param paths: the partitions; none: the whole table, as one.
     """
-    epochs = {partition.epoch for partition in committed.partitions}
-    return dg.DataVersion(str(epochs.pop()) if len(epochs) == 1 else committed.job)
+    if paths:
+        state = table.state(list(paths))
+        return dg.DataVersion(version_of(state) if len(paths) > 1 else content_of(state.files))
+    return dg.DataVersion(version_of(table.state()))
+
+
+def version_of(state: Snapshot) -> str:
+    """What tells all rows of a state from others."""
+    return digest_of((path, content_of(it)) for path, it in state.by_partition().items())
 
 
 def job_of(metadata: Mapping[str, Any]) -> str | None:

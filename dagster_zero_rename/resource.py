@@ -25,7 +25,6 @@ from zero_rename.s3a.hadoop.settings import check_committer
 
 from .asset_step import AssetStep, step_of
 from .asset_write import WritePolicy, write_asset
-from .event_metadata import data_version
 from .failures import final_failures
 from .registration import Registration
 from .rows import is_spark_frame
@@ -215,8 +214,9 @@ class ZeroRenameResource(dg.ConfigurableResource):
             if schema_mode is not None:
                 policy = replace(policy, schema_mode=choice(SCHEMA_MODE, SchemaMode, schema_mode))
             self._check_committer(data)
-            committed = write_asset(step, target, data, policy)
-        return dg.MaterializeResult(asset_key=step.asset, data_version=data_version(committed))
+            write_asset(step, target, data, policy)
+        version = step.step.get_data_version(step.asset)
+        return dg.MaterializeResult(asset_key=step.asset, data_version=version)
 
     def spark_load(
         self,

@@ -27,7 +27,6 @@ from zero_rename.orchestration.runs.outcomes import (
 )
 
 from ..asset_write import earlier_commit, tell
-from ..event_metadata import data_version
 from ..failures import final_failure
 from ..key_paths import Layout, PartitionExpr, key_paths
 
@@ -162,7 +161,7 @@ class SparkLoad:
                 metadata |= result.metadata or {}
         return dg.MaterializeResult(
             asset_key=self.step.asset,
-            data_version=data_version(committed),
+            data_version=self.step.step.get_data_version(self.step.asset),
             metadata={k: v for k, v in metadata.items() if not k.startswith(_OURS)},
             check_results=[r for r in reported if isinstance(r, dg.AssetCheckResult)],
         )

@@ -1,6 +1,6 @@
 """Sensor that tells Dagster of commits, whoever made them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -10,11 +10,12 @@ from zero_rename.committer.commit.state.job_state import Committed
 from zero_rename.committer.errors import TableNotFoundError
 from zero_rename.committer.format.layout import UNPARTITIONED, TableRoot
 from zero_rename.committer.format.records.head import HeadState
+from zero_rename.committer.format.records.inputs import content_of
 from zero_rename.committer.format.schema.hive_paths import parse_partition, unescape
 from zero_rename.committer.table import Table
 from zero_rename.orchestration.new_commits import ListingCursor
 
-from ..event_metadata import commit_metadata, partition_metadata, table_metadata
+from ..event_metadata import commit_metadata, partition_metadata, table_metadata, version_of
 from .asset_reference import RESOURCE, AssetLike, AssetReference
 from .heads import list_heads, read_heads
 
@@ -86,13 +87,14 @@ def _tick(
     }
     jobs = {job: table.result(str(job)) for _, job in new}
     common = table_metadata(table.root, table.schema) if new else {}
+    versions = _versions(table, {state.slot.name: key for (key, _), state in new.items()})
     return dg.SensorResult(
         asset_events=[
             dg.AssetMaterialization(
                 reference.key,
                 partition=key,
                 metadata={**common, **_metadata(table.root, state, key, jobs[job])},
-                tags={DATA_VERSION_TAG: _version(state, key)},
+                tags={DATA_VERSION_TAG: versions[state.slot.name]},
             )
             for (key, job), state in new.items()
         ],
@@ -131,8 +133,19 @@ def _is_whole(state: HeadState, key: str | None) -> bool:
     return key is not None or state.slot.name == UNPARTITIONED
 
 
-def _version(state: HeadState, key: str | None) -> str:
-    return str(state.head.epoch if _is_whole(state, key) else state.head.last_job)
+def _versions(table: Table, told: Mapping[str, str | None]) -> dict[str, str]:
+    """The data version of each event, by the partition that it tells: of an asset that does not
+    tell partitions apart, the whole table's.
+
+    :param told: keys by partition.
+    """
+    named = [name for name, key in told.items() if key is not None]
+    files = table.state(named).by_partition() if named else {}
+    found = {name: content_of(files.get(name, ())) for name in named}
+    if len(named) < len(told):
+        whole = version_of(table.state())
+        found |= {name: whole for name, key in told.items() if key is None}
+    return found
 
 
 def _metadata(

@@ -1,13 +1,12 @@
 """Table that others write, as an asset that Dagster observes."""
 
-import hashlib
 from typing import Any
 
 import dagster as dg
 
-from zero_rename.committer.commit.snapshot import Snapshot
-from zero_rename.committer.format.layout import UNPARTITIONED
+from zero_rename.committer.format.records.inputs import content_of
 
+from ..event_metadata import version_of
 from .asset_reference import RESOURCE, AssetReference
 
 
@@ -20,10 +19,10 @@ def observable_table(
     resource_key: str = RESOURCE,
     **given: Any,
 ) -> Any:
-    """An asset whose observation gives the version of a table's rows: of each partition its epoch,
-    so that what depends on one shows as stale when anybody has changed it.
+    """An asset whose observation gives the version of a table's rows: of each partition its
+    content, so that what depends on one shows as stale when anybody has changed its rows.
 
-    A table that another committer writes has no epochs: its versions tell its files.
+    Of a table that another committer writes, the names and sizes of its files tell it.
 
     :param name: the asset's key.
     :param table: its name, where it is not the asset's key.
@@ -47,26 +46,14 @@ def observable_table(
     )
     def observed(context) -> Any:
         target = reference.table(getattr(context.resources, resource_key))
-        snapshot = target.state()
-        versions = _versions(snapshot)
+        state = target.state()
         if partitions_def is None:
-            return dg.DataVersion(versions.get(UNPARTITIONED) or _digest(versions.items()))
+            return dg.DataVersion(version_of(state))
         keys = reference.keys(target, context.instance)
+        emptied = dict.fromkeys(state.epochs, ())
+        held = {**emptied, **state.by_partition()}
         return dg.DataVersionsByPartition(
-            {keys[path]: version for path, version in versions.items() if path in keys}
+            {keys[path]: content_of(files) for path, files in held.items() if path in keys}
         )
 
     return observed
-
-
-def _versions(snapshot: Snapshot) -> dict[str, str]:
-    """By partition: its epoch, or where it has none what tells its files."""
-    listed = {
-        path: _digest((file.key, file.size) for file in files)
-        for path, files in snapshot.by_partition().items()
-    }
-    return {**listed, **{path: str(epoch) for path, epoch in snapshot.epochs.items()}}
-
-
-def _digest(items: Any) -> str:
-    return hashlib.sha256(repr(sorted(items)).encode()).hexdigest()[:16]

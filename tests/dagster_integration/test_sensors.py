@@ -9,8 +9,10 @@ import pytest
 from dagster._core.definitions.observe import observe
 
 from dagster_zero_rename import ZeroRenameResource, heads_sensor, observable_table
+from dagster_zero_rename.event_metadata import version_of
 from dagster_zero_rename.watch.asset_reference import AssetReference
 from support.dagster_loads import DAYS, SCHEMA, Load, days, flights
+from zero_rename.committer.format.records.inputs import content_of
 from zero_rename.committer.store.requests import ListedObject
 from zero_rename.orchestration.new_commits import OVERLAP, ListingCursor
 
@@ -55,6 +57,15 @@ def ticks(zero: ZeroRenameResource, instance: dg.DagsterInstance) -> Ticks:
     return Ticks(heads_sensor(SPEC), zero, instance)
 
 
+def content(zero: ZeroRenameResource, day: int) -> str:
+    return content_of(zero.table("flights").files(f"day=2013-01-{day:02}"))
+
+
+def versions(zero: ZeroRenameResource, job: str, *wanted: int) -> dict[str, tuple[str, str]]:
+    """What is to be told of days of January: the job, and the content of what is there."""
+    return {f"2013-01-{day:02}": (job, content(zero, day)) for day in wanted}
+
+
 def told(found: Any) -> dict[str | None, tuple[str, str]]:
     """Job and data version of each event, by partition."""
     return {
@@ -69,11 +80,11 @@ def told(found: Any) -> dict[str | None, tuple[str, str]]:
 def test_commits_of_others_are_told_once(ticks: Ticks, zero: ZeroRenameResource) -> None:
     assert ticks().skip_message
     first = commit(zero, 1, 2)
-    assert told(ticks()) == {"2013-01-01": (first, "1"), "2013-01-02": (first, "1")}
+    assert told(ticks()) == versions(zero, first, 1, 2)
     assert ticks().skip_message
     second = commit(zero, 2, 3, mode="overwrite")
     found = ticks()
-    assert told(found) == {"2013-01-02": (second, "2"), "2013-01-03": (second, "1")}
+    assert told(found) == versions(zero, second, 2, 3)
     rows = {
         e.partition: e.metadata["dagster/partition_row_count"].value for e in found.asset_events
     }
@@ -87,14 +98,17 @@ def test_what_dagster_has_on_record_is_not_told_again(
     tags = days("2013-01-01", "2013-01-02")
     dg.materialize([flights], resources={"zero": zero}, instance=instance, tags=tags)
     job = commit(zero, 2)
-    assert told(ticks()) == {"2013-01-02": (job, "2")}
+    assert told(ticks()) == versions(zero, job, 2)
 
 
-def test_a_tick_lists_once(ticks: Ticks, zero: ZeroRenameResource, s3_bucket: Any) -> None:
+def test_a_tick_that_finds_nothing_lists_once(
+    ticks: Ticks, zero: ZeroRenameResource, s3_bucket: Any
+) -> None:
     commit(zero, *range(1, 6))
     s3_bucket.counter.reset()
     ticks()
-    assert s3_bucket.counter.counts()["ListObjects"] == 1
+    # The heads, and of the state whose contents are told heads and index.
+    assert s3_bucket.counter.counts()["ListObjects"] == 3
     s3_bucket.counter.reset()
     ticks()
     assert dict(s3_bucket.counter.counts()) == {"ListObjects": 1}
@@ -108,7 +122,7 @@ def test_a_large_backfill_is_told_in_several_ticks(
     found = [told(ticks()) for _ in range(3)]
     assert [len(events) for events in found] == [2, 2, 1]
     everything = {day: by for events in found for day, by in events.items()}
-    assert everything == {f"2013-01-0{day}": (job, "1") for day in range(1, 6)}
+    assert everything == versions(zero, job, *range(1, 6))
     assert ticks().skip_message
 
 
@@ -123,10 +137,11 @@ def test_an_asset_without_partitions_has_one_event_a_commit(
     zero: ZeroRenameResource, instance: dg.DagsterInstance
 ) -> None:
     ticks = Ticks(heads_sensor(dg.AssetSpec("flights")), zero, instance)
-    # Epochs 1 and 1, of different partitions: no version may come twice.
-    for days_loaded in ((1, 2), (3,)):
-        job = commit(zero, *days_loaded)
-        assert told(ticks()) == {None: (job, job)}
+    # The last load brings the same rows: a commit is told, and its version says that.
+    for days_loaded in ((1, 2), (3,), (3,)):
+        job = commit(zero, *days_loaded, mode="overwrite")
+        whole = version_of(zero.table("flights").snapshot())
+        assert told(ticks()) == {None: (job, whole)}
 
 
 def test_a_key_is_looked_up_once(
@@ -143,7 +158,7 @@ def test_a_key_is_looked_up_once(
     ticks = Ticks(heads_sensor(SPEC), zero, instance)
     for day in (1, 2):
         job = commit(zero, day)
-        assert told(ticks()) == {f"2013-01-0{day}": (job, "1")}
+        assert told(ticks()) == versions(zero, job, day)
     assert asked == [31, 0]
 
 
@@ -157,7 +172,7 @@ def test_keys_of_dynamic_partitions_are_added(
     )
     ticks = Ticks(heads_sensor(spec), zero, instance)
     job = commit(zero, 4)
-    assert told(ticks()) == {"2013-01-04": (job, "1")}
+    assert told(ticks()) == versions(zero, job, 4)
     assert instance.get_dynamic_partitions("flown") == ["2013-01-04"]
 
 
@@ -203,9 +218,15 @@ def test_versions_of_partitions_that_others_write(
 ) -> None:
     asset = observable_table("flights", partitions_def=DAYS, partition_expr="day")
     commit(zero, 1, 2)
-    assert observed(asset, zero, instance) == {"2013-01-01": "1", "2013-01-02": "1"}
+    first = {f"2013-01-0{day}": content(zero, day) for day in (1, 2)}
+    assert observed(asset, zero, instance) == first
+    commit(zero, 1, 2, mode="overwrite")
+    assert observed(asset, zero, instance) == first
     commit(zero, 2)
-    assert observed(asset, zero, instance) == {"2013-01-01": "1", "2013-01-02": "2"}
+    second = {**first, "2013-01-02": content(zero, 2)}
+    assert observed(asset, zero, instance) == second != first
+    zero.table("flights").delete([("number", "==", 1)])
+    assert observed(asset, zero, instance) == {**second, "2013-01-01": content_of(())}
 
 
 def test_the_version_of_a_whole_table_changes_with_any_partition(

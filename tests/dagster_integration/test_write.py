@@ -11,6 +11,7 @@ import pytest
 
 from dagster_zero_rename import ZeroRenameResource, zero_rename_asset
 from support.dagster_loads import DAYS, SCHEMA, Load, days, flights, rows
+from zero_rename.committer.format.records.inputs import content_of
 
 DAY = "2013-01-01"
 TWO = [{"day": dt.date(2013, 1, 1), "number": n} for n in (1, 2)]
@@ -70,14 +71,38 @@ def test_a_day_without_rows_is_emptied_and_its_neighbours_are_left(
     assert table.partitions() == ["day=2013-01-01", "day=2013-01-03"]
 
 
-def test_the_version_of_rows_is_their_epoch(load: Load, zero: ZeroRenameResource) -> None:
-    tag = "dagster/data_version"
-    load.numbers = {"2013-01-01": [1]}
-    assert [e.tags[tag] for e in materialise(flights, zero, partition_key=DAY)] == ["1"]
-    assert [e.tags[tag] for e in materialise(flights, zero, partition_key=DAY)] == ["2"]
-    # Epochs 3 and 1 by one run: neither may be what the other partition had before.
-    both = materialise(flights, zero, tags=days("2013-01-01", "2013-01-02"))
-    assert {e.tags[tag] for e in both} == {values(both[0])["zero_rename/job"]}
+def test_the_version_of_rows_is_their_content(load: Load, zero: ZeroRenameResource) -> None:
+    def version(**given: Any) -> str:
+        (told,) = {it.tags["dagster/data_version"] for it in materialise(flights, zero, **given)}
+        return told
+
+    two = {"tags": days("2013-01-01", "2013-01-02")}
+    load.numbers = {DAY: [1]}
+    first = version(partition_key=DAY)
+    # An identical load is no reason to run anything again.
+    assert version(partition_key=DAY) == first
+    assert first == content_of(zero.table("flights").files(f"day={DAY}"))
+    # One version for several partitions: it is of both.
+    both = version(**two)
+    assert version(**two) == both != first
+    load.numbers = {DAY: [2]}
+    second = version(partition_key=DAY)
+    emptied = version(partition_key="2013-01-02")
+    load.numbers = {DAY: [2], "2013-01-02": [1]}
+    assert len({first, second, emptied, both, version(**two)}) == 5
+    assert version(partition_key=DAY) == second
+
+
+def test_the_version_of_a_whole_table(zero: ZeroRenameResource) -> None:
+    rows = {"day": [1, 2], "number": [1, 2]}
+    loads = [rows, rows, {"day": [2, 1], "number": [1, 2]}]
+
+    @dg.asset(metadata={"partition_expr": "day"})
+    def flights(context: dg.AssetExecutionContext, zero: ZeroRenameResource):
+        return zero.write(context, pa.table(loads.pop(0)))
+
+    found = [materialise(flights, zero)[0].tags["dagster/data_version"] for _ in range(3)]
+    assert found[0] == found[1] != found[2]
 
 
 def test_frames_and_iterators_are_written(zero: ZeroRenameResource) -> None:
