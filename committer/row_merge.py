@@ -108,7 +108,7 @@ class MergeRows:
         _check_keys(merge, schema, url)
         named = [field for field in schema if field.name in brought.names]
         wanted = pa.schema(named, metadata=schema.metadata)
-        given = _last_of_each(merge, given, url)
+        given = _last_of_each(merge, _as_read_again(given, by), url)
         rows = _one_batch(given.select([f.name for f in wanted]), wanted)
         index = KeyIndex([rows.column(name) for name in merge.on], merge.null_safe)
         deletes = pa.repeat(pa.scalar(False), len(rows))
@@ -283,6 +283,16 @@ def _check_keys(merge: RowMerge, schema: pa.Schema, url: str) -> None:
                 table=url,
                 remedy="Merge by columns of whole numbers, texts, dates, times or decimals.",
             )
+
+
+def _as_read_again(given: pa.Table, by: Sequence[str]) -> pa.Table:
+    """With the partition columns' values as they are read again: an empty text is null."""
+    for name in by:
+        values = _array(given, name)
+        if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+            values = pc.if_else(pc.equal(values, ""), None, values)
+            given = given.set_column(given.column_names.index(name), name, values)
+    return given
 
 
 def _last_of_each(merge: RowMerge, given: pa.Table, url: str) -> pa.Table:

@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
+from support import row_model
 from support.memory_store import MemoryStore
 from support.protocol import memory_table
+from support.row_model import Delete, Load, Merge, Model, Step, sequences
 from zero_rename.committer import CommitConflictError, InvalidInputError, Table, TableMismatchError
 from zero_rename.committer.format.row_changes import RowChanges
 
@@ -267,86 +268,46 @@ class TestRuns:
         assert len(held(table)) == 2
 
 
-KEYS = st.integers(0, 5) | st.none()
-ROWS = st.tuples(KEYS, st.sampled_from(["a", None]), st.sampled_from([0.0, 1.0, NAN, None]))
-PLACED = st.tuples(ROWS, st.sampled_from(["x", "y", None])).map(lambda it: (*it[0], it[1]))
-STEPS = st.one_of(
-    st.tuples(st.just("append"), st.lists(PLACED, max_size=4)),
-    st.tuples(st.just("replace"), st.lists(PLACED, max_size=4)),
-    st.tuples(
-        st.just("merge"),
-        st.lists(PLACED, max_size=5, unique_by=lambda row: row[:2]),
-        st.booleans(),
-        st.booleans(),
-        st.sampled_from(["insert", "ignore"]),
-    ),
-    st.tuples(st.just("delete"), st.integers(0, 5), st.sampled_from(["k", "v"])),
-)
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.lists(STEPS, min_size=1, max_size=6))
-def test_any_sequence_leaves_what_a_dictionary_says(steps: list[tuple[Any, ...]]) -> None:
-    table, model = memory_table(MemoryStore()), list[Row]()
-    put(table, (0, "a", 0.0, "x"))
-    model.append((0, "a", 0.0, "x"))
+@settings(max_examples=200, deadline=None)
+@given(sequences(steps=6, rows=6))
+def test_any_sequence_leaves_what_a_dictionary_says(
+    sequence: tuple[Model, list[row_model.Row], list[Step]],
+) -> None:
+    model, first, steps = sequence
+    table = memory_table(MemoryStore())
+    model.load(table, first, replaces=False)
+    model = model.after(Load(first, replaces=False))
     for step in steps:
-        before = versions(table)
-        old, model = model, _after(model, *step)
-        _carry_out(table, *step)
-        assert held(table) == texts(*model)
-        if step[0] in ("merge", "delete"):
-            moved = {name for name, epoch in versions(table).items() if before.get(name) != epoch}
-            assert moved == _differing(old, model)
+        before, states = versions(table), model
+        try:
+            model = model.after(step)
+        except InvalidInputError:
+            with pytest.raises(InvalidInputError, match="several times"):
+                _carry_out(table, states, step)
+            assert versions(table) == before
+            continue
+        _carry_out(table, states, step)
+        assert row_model.held(table) == model.texts
+        if isinstance(step, Load):
+            continue
+        moved = {name for name, epoch in versions(table).items() if before.get(name) != epoch}
+        assert moved == states.changed(model)
 
 
-def _after(rows: list[Row], verb: str, *given: Any) -> list[Row]:
-    if verb == "append":
-        return [*rows, *given[0]]
-    if verb == "replace":
-        written = {row[3] for row in given[0]}
-        return [*(row for row in rows if row[3] not in written), *given[0]]
-    if verb == "delete":
-        value, at = given[0], "kjv".index(given[1])
-        return [row for row in rows if row[at] is None or row[at] != value]
-    source, null_safe, across, not_matched = given
-    touched = {row[3] for row in source}
-    news = {row[:2]: row for row in source if null_safe or None not in row[:2]}
-    found = set()
-    after = []
-    for row in rows:
-        new = news.get(row[:2]) if across or row[3] in touched else None
-        after.append(new or row)
-        found |= {row[:2]} if new else set()
-    if not_matched == "insert":
-        after += [row for row in source if row[:2] not in found]
-    return after
-
-
-def _carry_out(table: Table, verb: str, *given: Any) -> None:
-    if verb == "append":
-        put(table, *given[0])
-    elif verb == "replace":
-        put(table, *given[0], mode="overwrite")
-    elif verb == "delete":
-        table.delete(pc.field(given[1]) == given[0])
-    else:
-        rows, null_safe, across, not_matched = given
+def _carry_out(table: Table, model: Model, step: Step) -> None:
+    if isinstance(step, Load):
+        model.load(table, step.rows, step.replaces)
+    elif isinstance(step, Delete):
+        table.delete(pc.field(step.column) == step.value)
+    elif isinstance(step, Merge):
         table.merge(
-            arrow(*rows),
-            on=["k", "j"],
-            null_safe=null_safe,
-            across_partitions=across,
-            when_not_matched=not_matched,
+            model.source(step),
+            on=step.on,
+            when_matched=step.matched,
+            when_not_matched=step.not_matched,
+            delete_when=pc.field("op") == "D" if step.deletes else None,
+            latest_by="at" if step.latest else None,
+            null_safe=step.null_safe,
+            across_partitions=step.across,
+            schema_mode="keep" if step.columns is None else "merge",
         )
-
-
-def _differing(old: list[Row], new: list[Row]) -> set[str]:
-    """The partitions whose rows are others."""
-
-    def of(rows: list[Row]) -> dict[Any, list[str]]:
-        return {p: texts(*(row for row in rows if row[3] == p)) for p in ("x", "y", None)}
-
-    names = {"x": "p=x", "y": "p=y", None: "p=__HIVE_DEFAULT_PARTITION__"}
-    before, after = of(old), of(new)
-    return {names[p] for p in names if before[p] != after[p]}

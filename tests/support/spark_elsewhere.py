@@ -9,6 +9,10 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import _hypothesis_globals
+import hypothesis
+import sortedcontainers
+
 from support.moto_server import S3Server
 from support.spark import environment
 from support.waiting import STUCK
@@ -22,10 +26,13 @@ KEPT = (
     "test_a_large_partition_is_of_several_tasks",
     *("test_while_its_tasks_write", "test_while_its_files_become_visible"),
     *("test_the_state_is_the_one_that_was_there", "test_a_view_shows_the_state"),
+    "test_any_sequence_leaves_what_a_dictionary_says",
 )
 #: Tests of the Python data source, from 4.1.
 FORMAT = ("reading/test_load.py::test_an_empty_table",)
 SAVING = ("saving/test_save.py", "saving/test_distribution.py", "saving/test_killed_driver.py")
+#: Merges, updates and deletions.
+CHANGING = ("test_row_sequences.py",)
 #: Tests of ``load()`` that need no Python data source.
 LOADING = tuple(
     f"reading/test_load.py::test_{name}"
@@ -36,6 +43,8 @@ LOADING = tuple(
         "a_view_shows_the_state_of_its_making",
     )
 )
+#: What tests need beside pytest: the environments are of this Python, too.
+_BORROWED = (hypothesis, _hypothesis_globals, sortedcontainers)
 
 _TESTS = Path(__file__).resolve().parents[1]
 #: None is skipped.
@@ -67,6 +76,10 @@ def passed_elsewhere(
     """
     package = folder / "package"
     zipfile.ZipFile(wheel).extractall(package)
+    for module in _BORROWED:
+        path = Path(str(module.__file__))
+        path = path.parent if path.name == "__init__.py" else path
+        (package / path.name).symlink_to(path)
     ini = folder / "pytest.ini"
     ini.write_text(_INI)
     here = _TESTS / "spark"

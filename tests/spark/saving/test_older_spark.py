@@ -10,7 +10,7 @@ import pytest
 
 from support.moto_server import S3Server
 from support.older_python import older_python
-from support.spark_elsewhere import KEPT, LOADING, SAVING, passed_elsewhere
+from support.spark_elsewhere import CHANGING, KEPT, LOADING, SAVING, passed_elsewhere
 from tools.environments import OLDER_SPARK
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -27,5 +27,7 @@ def test_save(python: Path, s3_server: S3Server, wheel: Path, tmp_path: Path) ->
     """One session for all."""
     whole = bool(os.environ.get(WHOLE))
     chosen = () if whole else KEPT
-    passed = passed_elsewhere(python, wheel, s3_server, [*SAVING, *LOADING], chosen, tmp_path)
+    passed = passed_elsewhere(
+        python, wheel, s3_server, [*SAVING, *LOADING, *CHANGING], chosen, tmp_path
+    )
     assert passed >= (30 if whole else len(KEPT))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.moto_server import S3Server
-from support.spark_elsewhere import FORMAT, KEPT, LOADING, SAVING, passed_elsewhere
+from support.spark_elsewhere import CHANGING, FORMAT, KEPT, LOADING, SAVING, passed_elsewhere
 from tools.environments import SPARK_4_0, SPARK_4_1
 from tools.pinned_environment import PinnedEnvironment
 
@@ -47,7 +47,7 @@ def test_save(
     environment: PinnedEnvironment, way: str, s3_server: S3Server, wheel: Path, tmp_path: Path
 ) -> None:
     variables = {"SPARK_TESTS_REMOTE": "local[2,3]"} if way == "Connect" else {}
-    chosen, modules = KEPT if way == "classic" else _BY_CONNECT, [*SAVING, *LOADING]
+    chosen, modules = KEPT if way == "classic" else _BY_CONNECT, [*SAVING, *LOADING, *CHANGING]
     if way == "classic" and not environment.version.startswith("4.0."):
         chosen, modules = (*chosen, "test_an_empty_table"), [*modules, *FORMAT]
     passed = passed_elsewhere(
