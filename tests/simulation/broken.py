@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from simulation import scenarios
 from simulation.sim_store import etag_of
 
 from zero_rename.committer import (
@@ -12,6 +13,7 @@ from zero_rename.committer import (
     CommitStateUnknownError,
     JobFencedError,
     UnfinishedCommitError,
+    row_rewrite,
 )
 from zero_rename.committer.commit import (
     abort,
@@ -648,3 +650,25 @@ def leaves_a_list_with_the_files_of_a_replaced_run(head, files, below):
 
 
 _merged = partition_files._merged
+
+
+def takes_the_base_after_the_read(context, state, changes, files):
+    policies, inputs = yield from _rewrite_policies(context, state, changes, files)
+    later = yield from snapshot.take_snapshot(context, state.asked)
+    return {**policies, "base": later.base}, inputs
+
+
+_rewrite_policies = row_rewrite.rewrite_policies
+
+
+def joins_on_the_rows_of_an_earlier_attempt(context, partitions, row, earlier=None):
+    plan = yield from _plan_merge(context, partitions, row)
+    return plan if earlier is None else replace(plan, held=earlier.held)
+
+
+def judges_what_is_unchanged_once(context, partitions, row, earlier=None):
+    plan = yield from _plan_merge(context, partitions, row)
+    return plan if earlier is None else replace(plan, changed=earlier.changed)
+
+
+_plan_merge = scenarios.plan_merge

@@ -28,6 +28,8 @@ from simulation.scenarios import (
     in_turn,
     indexer,
     job_id,
+    merged_before,
+    merger,
     outlived,
     overwriter,
     purger,
@@ -473,7 +475,53 @@ REWRITTEN = {
         switches=1,
     ),
 }
+#: Merges of one key, which go by the state that they have read.
+MERGED = {
+    "two merges of one partition": Scenario(
+        lambda **bounds: explorer(merger("a", ONE), merger("b", ONE), **bounds),
+        (*BOTH, *ONE_OF_TWO),
+        switches=1,
+    ),
+    "two merges of one partition, a fault, a crash": Scenario(
+        lambda **bounds: explorer(
+            merger("a", ONE), merger("b", ONE), faults=1, crashes=1, **bounds
+        ),
+        ("a committed", "b committed"),
+        switches=1,
+    ),
+    "a merge beside an append and a compaction": Scenario(
+        lambda **bounds: explorer(
+            merger("a", ONE),
+            writer("b", APPEND, ONE, **UNMARKED),
+            compactor(ONE),
+            **CONFLICT,
+            **bounds,
+        ),
+        (
+            "a committed, b committed, compactor committed",
+            "a refused, b committed",
+            "a committed, compactor refused",
+        ),
+        switches=1,
+    ),
+    "by heads: two merges of one partition": Scenario(
+        lambda **bounds: explorer(merger("a", ONE), merger("b", ONE), **BY_HEADS, **bounds),
+        (*BOTH, *ONE_OF_TWO),
+        switches=1,
+    ),
+    "a merge that is made again beside a replace": Scenario(
+        lambda **bounds: merged_before(
+            "a",
+            merger("a", ONE, TWO, attempts=2),
+            writer("b", REPLACE, ONE, TWO, **UNMARKED),
+            **bounds,
+        ),
+        ("b committed",),
+        switches=1,
+    ),
+}
 BOUNDED = {
+    **MERGED,
     **HEADS_ALONE,
     **COLLECTED,
     **KEPT,

@@ -18,11 +18,15 @@ from zero_rename.committer.format.records.partition_decision import PartitionDec
 from zero_rename.committer.format.records.table_record import TableRecord
 
 
-def base_note(spec: JobSpec, etag: str | None, columns: Collection[str]) -> str:
+def base_note(
+    spec: JobSpec, etag: str | None, columns: Collection[str], held: Collection[str] = ()
+) -> str:
     """What a file of a simulation carries in the place of its checksum: what its job knew of the
-    partition when it opened, whether it overwrites the columns, and the file's."""
+    partition when it opened, whether it overwrites the columns, the rows that it has written again,
+    and the file's columns."""
     does = OVERWRITES if spec.schema_mode is SchemaMode.OVERWRITE else ""
-    return f"{spec.on_conflict}|{etag or ''}|{does}|{' '.join(columns)}"
+    rows = " ".join(sorted(held))
+    return f"{spec.on_conflict}|{etag or ''}|{does}|{rows}|{' '.join(columns)}"
 
 
 def check_new_decision(store: Store, job: str) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ from simulation.explore import Explorer
 from simulation.histories import base_note
 from simulation.invariants import ROOT
 from simulation.judge import PROMISED, run_to_end
+from simulation.merged import key_row, merged, merging, rows_of
 from simulation.program import Ids, Program
 from simulation.rewritten import rewriting
 from simulation.sim_store import EMPTY, Store, apply
@@ -29,6 +30,7 @@ from zero_rename.committer.commit.state.heads import list_heads_and_index
 from zero_rename.committer.commit.state.heartbeat import send_heartbeat
 from zero_rename.committer.commit.state.job_state import OpenedJob
 from zero_rename.committer.errors import (
+    CommitConflictError,
     InvalidInputError,
     JobFencedError,
     StoreUnreachableError,
@@ -40,6 +42,8 @@ from zero_rename.committer.errors import (
 from zero_rename.committer.format.job_spec import Coordination, Readers, SchemaMode
 from zero_rename.committer.format.records.pending_file import PendingFile, TaskResult
 from zero_rename.committer.format.records.table_record import TableRecord
+from zero_rename.committer.format.row_changes import RowChanges
+from zero_rename.committer.row_rewrite import check_rewritable, rewrite_policies
 from zero_rename.committer.store.requests import (
     AbortUpload,
     All,
@@ -109,11 +113,17 @@ def twice_reported(result: TaskResult) -> list[TaskResult]:
     return [result, replace(result, task=1)]
 
 
-def _write(opened: OpenedJob, partitions: Sequence[str], attempt: str = "0") -> Step[TaskResult]:
+def _write(
+    opened: OpenedJob,
+    partitions: Sequence[str],
+    attempt: str = "0",
+    held: Mapping[str, Collection[str]] | None = None,
+) -> Step[TaskResult]:
     files = []
     for number, partition in enumerate(partitions):
         base = opened.base.get(partition)
-        note = base_note(opened.spec, base, opened.schema.names)
+        rows = (held or {}).get(partition, ())
+        note = base_note(opened.spec, base, opened.schema.names, rows)
         settings = ObjectSettings({"zero-rename-job": opened.job})
         if opened.readers is Readers.HEADS:
             key = ROOT.attempt_key(partition, attempt, opened.job, number)
@@ -142,12 +152,13 @@ def _job(
     spec: JobSpec,
     partitions: Sequence[str],
     spoil: Spoil = _as_they_are,
+    held: Mapping[str, Collection[str]] | None = None,
 ) -> Step[Any]:
     opened = yield from open_job(context, spec)
     if opened.repeated is not None:
         return opened.repeated
     try:
-        result = yield from _write(opened, partitions)
+        result = yield from _write(opened, partitions, held=held)
     except StreamError as error:
         yield from abort_job(context, opened, [])
         raise TaskResultsError(error.message) from error
@@ -211,9 +222,66 @@ def compactor(partition: str, name: str = "compactor") -> Participant:
         owner = rewriting((file.key for file in plans[0].files), ())
         spec, _ = yield from compaction_spec(context, plans[0], owner)
         spec = replace(spec, success_markers=SuccessMarkers.NONE)
-        return (yield from _job(context, spec, [partition]))
+        held = {partition: rows_of(plans[0].files)}
+        return (yield from _job(context, spec, [partition], held=held))
 
     return Participant(Program(name, run), job=job_id(name))
+
+
+@dataclass(frozen=True)
+class MergePlan:
+    """What a merge has read, and what it finds to do.
+
+    :param held: the rows of each partition; ``changed``: the partitions that are to have others.
+    """
+
+    state: Snapshot
+    held: Mapping[str, frozenset[str]]
+    changed: tuple[str, ...]
+
+
+def plan_merge(
+    context: Context, partitions: Sequence[str], row: str, earlier: MergePlan | None = None
+) -> Step[MergePlan]:
+    """By the table's state now: nothing of an earlier attempt outlives it."""
+    yield from check_rewritable(context)
+    state = yield from take_snapshot(context, partitions)
+    found = state.by_partition()
+    held = {name: rows_of(found.get(name, ())) for name in partitions}
+    return MergePlan(state, held, tuple(name for name in partitions if row not in held[name]))
+
+
+def merger(name: str, *partitions: str, value: str = "", attempts: int = 1) -> Participant:
+    """A merge of a row with the same key into each partition, where it does not have that value.
+
+    :param attempts: how often it may be computed; if it may be again, nobody is told of its job.
+    """
+    step = partial(_merge, name, partitions, key_row(value or name), attempts)
+    return Participant(Program(name, step), job=job_id(name) if attempts == 1 else None)
+
+
+def _merge(name: str, partitions: Sequence[str], row: str, attempts: int, ids: Ids) -> Step[Any]:
+    plan = None
+    for number in range(attempts):
+        context = context_of(ids, name if attempts == 1 else f"{name}{number}")
+        plan = yield from plan_merge(context, partitions, row, plan)
+        if not plan.changed:
+            return None
+        changes = dict.fromkeys(plan.changed, RowChanges(updated=1))
+        spec = JobSpec(SCHEMA, partition_by=("day",), owner=merging(row, partitions))
+        policies, _ = yield from rewrite_policies(context, plan.state, changes, spec.files)
+        spec = replace(spec, success_markers=SuccessMarkers.NONE, **policies)
+        held = {partition: merged(plan.held[partition], row) for partition in plan.changed}
+        try:
+            return (yield from _job(context, spec, plan.changed, held=held))
+        except CommitConflictError:
+            if attempts == 1:
+                raise
+        except JobFencedError:
+            if attempts == 1:
+                raise
+            return None  # Its user is told, and no attempt is left.
+    return None
 
 
 def outlived(name: str, partition: str, *, commits: bool) -> Participant:
@@ -505,6 +573,18 @@ def explorer(
         ids.prefix = "indexed"
         start = run_to_end(start, _write_index(context_of(ids)), behaviour)
     return Explorer(participants, start, behaviour, context_of, **bounds)
+
+
+def merged_before(value: str, *participants: Participant, **bounds: Any) -> Explorer:
+    """On a table of which a merge has put a row into the first partition."""
+    behaviour = Behaviour()
+    ids = Ids()
+    ids.prefix = "merged"
+    start = table(behaviour, (Mode.APPEND, (ONE, TWO)))
+    merge = _merge("merged", (ONE,), key_row(value), 1, ids)
+    return Explorer(
+        participants, run_to_end(start, merge, behaviour), behaviour, context_of, **bounds
+    )
 
 
 def decided(

@@ -607,6 +607,21 @@ VARIANTS = [
         COMPLETENESS,
     ),
     _variant(
+        [(scenarios, "rewrite_policies", broken.takes_the_base_after_the_read)],
+        "a merge beside an append and a compaction",
+        CONCURRENT,
+    ),
+    _variant(
+        [(scenarios, "plan_merge", broken.joins_on_the_rows_of_an_earlier_attempt)],
+        "a merge that is made again beside a replace",
+        CONCURRENT,
+    ),
+    _variant(
+        [(scenarios, "plan_merge", broken.judges_what_is_unchanged_once)],
+        "a merge that is made again beside a replace",
+        CONCURRENT,
+    ),
+    _variant(
         [(scenarios, "compaction_spec", broken.compacts_whatever_is_there)],
         "a compaction beside an append",
         CONCURRENT,
