@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ..committer.errors import counted
-from ..lineage import JobRun, LineageGraph, LineageState, Plan, Step, look_up, plan
+from ..lineage import WRONG, JobRun, LineageGraph, LineageState, Plan, Step, look_up, plan
 from .output import AsJson, Exit, plain, print_rows, refusals, say
 
 app = typer.Typer(
@@ -26,8 +26,6 @@ Targets = Annotated[
     ),
 ]
 AsMermaid = Annotated[bool, typer.Option("--mermaid", help="Print a chart in Mermaid's words.")]
-#: Rows that are not what their inputs are.
-_WRONG = (LineageState.STALE, LineageState.BEHIND)
 
 
 @app.command()
@@ -48,7 +46,7 @@ def show(targets: Targets, mermaid: AsMermaid = False, as_json: AsJson = False) 
 def stale(targets: Targets, as_json: AsJson = False) -> None:
     """Name the partitions whose inputs have other rows by now, or that are made from such ones."""
     graph = _look(targets)
-    found = _print(graph, _WRONG, as_json)
+    found = _print(graph, WRONG, as_json)
     _say_rest(graph)
     if found:
         raise typer.Exit(Exit.LOOK)

@@ -1,10 +1,11 @@
 """Lineage of tables: what is stale, what is lost, and what is to be made again, in which order."""
 
-from .graph import LineageGraph, LineageState, PartitionLineage, look_up
+from .graph import WRONG, LineageGraph, LineageState, PartitionLineage, look_up
 from .nodes import JobNode, JobRun
 from .plan import Plan, Refusal, Step, plan
 
 __all__ = [
+    "WRONG",
     "JobNode",
     "JobRun",
     "LineageGraph",

@@ -33,6 +33,10 @@ class LineageState(StrEnum):
     FRESH = "fresh"
 
 
+#: Rows that are not what their inputs are.
+WRONG = (LineageState.STALE, LineageState.BEHIND)
+
+
 @dataclass(frozen=True)
 class PartitionLineage:
     """:param why: what its state is told by, a sentence each."""

@@ -46,6 +46,7 @@ def get_provider_info() -> dict[str, Any]:
             "operators.databricks",
             "operators.maintenance",
             "operators.s3a_maintenance",
+            "operators.recompute",
         ),
         "task-decorators": [
             {

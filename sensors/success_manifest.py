@@ -23,6 +23,7 @@ from ..orchestration.partitions_query import PartitionsQuery, TableQuery, spelle
 from ..orchestration.runs.partitions import (
     check_partition,
     check_partition_format,
+    epoch_said,
     moment,
     said_partitions,
     table_spelling,
@@ -35,6 +36,7 @@ from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.task_context import map_index_of, resolve_partitions, task_run
 from ..provider.triggers import SuccessManifestTrigger
 from ..s3a.hadoop.settings import NATIVE
+from .staleness import check_on_stale, refuse_stale
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -93,6 +95,9 @@ class SuccessManifestSensor(BaseSensorOperator):
         needs the right to write.
     :param on_foreign_marker: where nothing is committed and a ``_SUCCESS`` of another committer
         lies there, ``wait`` (and say so) or ``fail``; for one job.
+    :param on_stale: ``fail`` where the partitions are ready, and what one of them was computed
+        from, or what that was, has other rows by now. ``ignore`` does not ask. One of which it was
+        not told from what it was computed is not stale.
     :param deferrable: wait in the triggerer, without a worker slot.
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
@@ -137,6 +142,7 @@ class SuccessManifestSensor(BaseSensorOperator):
         check_files: bool = False,
         apply: bool = False,
         on_foreign_marker: str = "wait",
+        on_stale: str = "ignore",
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         zero_rename_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
@@ -161,6 +167,7 @@ class SuccessManifestSensor(BaseSensorOperator):
         self.check_files = check_files
         self.apply = apply
         self.on_foreign_marker = on_foreign_marker
+        self.on_stale = on_stale
         self.deferrable = deferrable
         self.zero_rename_conn_id = zero_rename_conn_id
         self._explained = ""
@@ -260,6 +267,8 @@ class SuccessManifestSensor(BaseSensorOperator):
         if result.explanation != self._explained:
             self._explained = result.explanation
             self.log.info("%s: %s", result.state.capitalize(), result.explanation)
+        if result.state == READY and result.report and self.on_stale == "fail":
+            refuse_stale(result.report, ZeroRenameHook(self.zero_rename_conn_id).get_conn())
         return PokeReturnValue(result.state == READY, result.report)
 
     def _check_arguments(self) -> None:
@@ -267,6 +276,7 @@ class SuccessManifestSensor(BaseSensorOperator):
 
         :raises InvalidInputError: an argument that cannot be right.
         """
+        check_on_stale(self.on_stale)
         if not self.table or is_known(self.table):
             check_table_name(self.table)
         once = self.once if self.upstream_task_id is None else self.upstream_task_id
@@ -314,7 +324,7 @@ class SuccessManifestSensor(BaseSensorOperator):
             )
         epoch = self.newer_than_epoch
         if epoch is not None:
-            epoch = _epoch(epoch) if known(epoch) else 0
+            epoch = epoch_said(epoch) if known(epoch) else 0
         asked = [name for name in _OF_PARTITIONS if getattr(self, name) not in (None, False)]
         counts = self.min_rows is not None or self.min_files is not None
         of_all: dict[str, Any] = {
@@ -383,16 +393,3 @@ def _check_named(name: str, value: str | None) -> None:
             f"{name}={value!r} names no task's run; nothing was waited for.",
             remedy="Where it is a template, see what that renders to.",
         )
-
-
-def _epoch(value: int | str) -> int:
-    try:
-        epoch = int(value)
-    except (TypeError, ValueError, OverflowError):
-        epoch = -1
-    if epoch < 0:
-        raise InvalidInputError(
-            f"newer_than_epoch={value!r} is not an epoch.",
-            remedy="Give a whole number of at least 0, such as an earlier report's epoch.",
-        )
-    return epoch

@@ -30,8 +30,8 @@ MAY_IMPORT = {
     "cli": {"committer", "s3a", "catalog", "lineage"},
     "orchestration": {"committer", "s3a", "spark"},
     "provider": {"orchestration", "committer", "s3a", "catalog"},
-    "operators": {"provider", "orchestration", "committer", "s3a"},
-    "sensors": {"provider", "orchestration", "committer", "s3a"},
+    "operators": {"provider", "orchestration", "committer", "s3a", "lineage"},
+    "sensors": {"provider", "orchestration", "committer", "s3a", "lineage"},
     "example_dags": {"operators", "sensors", "provider", "committer", "spark"},
     DAGSTER: {"orchestration", "committer", "s3a", "spark", "catalog"},
 }

@@ -19,6 +19,7 @@ OURS = (
     "zero_rename.operators.spark_function",
     "zero_rename.operators.maintenance",
     "zero_rename.operators.s3a_maintenance",
+    "zero_rename.operators.recompute",
     "zero_rename.sensors.success_manifest",
     "zero_rename.provider.plugin",
     "zero_rename.provider.links",

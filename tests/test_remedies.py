@@ -43,6 +43,7 @@ from zero_rename.orchestration.runs.task_run import ON_REPEAT
 from zero_rename.provider import get_provider_info
 from zero_rename.provider.connection import ConnectionSettings
 from zero_rename.s3a.hadoop.settings import CONFLICT_MODE_OF, Committer, S3ASettings
+from zero_rename.sensors.staleness import ON_STALE
 from zero_rename.spark import delete, load, merge, save, stream, update
 from zero_rename.spark.option_table import camel
 from zero_rename.spark.options import ReaderOptions, WriterOptions
@@ -237,6 +238,7 @@ def choices() -> dict[str, set[str]]:
         "conflict_mode": set(CONFLICT_MODE_OF),
         "on_repeat": set(ON_REPEAT),
         "on_foreign_marker": set(ON_FOREIGN_MARKER),
+        "on_stale": set(ON_STALE),
         "deploy_mode": {"client", "cluster"},
     }
 

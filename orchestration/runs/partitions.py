@@ -234,6 +234,23 @@ def said_partitions(
     return partitions_between(first, last, partition_format, timezone)
 
 
+def epoch_said(value: int | str) -> int:
+    """An epoch that an argument says.
+
+    :raises InvalidInputError: it says none.
+    """
+    try:
+        epoch = int(value)
+    except (TypeError, ValueError, OverflowError):
+        epoch = -1
+    if epoch < 0:
+        raise InvalidInputError(
+            f"newer_than_epoch={value!r} is not an epoch.",
+            remedy="Give a whole number of at least 0, such as an earlier report's epoch.",
+        )
+    return epoch
+
+
 def moment(name: str, given: str | float | datetime, zone: tzinfo = UTC) -> datetime:
     """A time that an argument says: ISO 8601, seconds since the epoch, or a datetime, in UTC.
 

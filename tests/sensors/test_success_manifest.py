@@ -68,6 +68,25 @@ class TestHere:
         with pytest.raises(AirflowSensorTimeout):
             run(sensor(tables, once="some/other/run", partition="day=1"))
 
+    @pytest.mark.parametrize("of", [{"job": "{{ params.job }}"}, {"partitions": ["day=1"]}])
+    def test_a_stale_one(self, tables: Tables, of: dict[str, Any]) -> None:
+        tables.load(1, 2, inputs=())
+        days = tables.table().snapshot(["day=2"])
+        week = tables.load(1, 2, name="weekly", inputs=[days])
+        tables.load(3, name="weekly", inputs=())
+        given = {"table": tables.url("weekly"), "on_stale": "fail", **of}
+        report = run(sensor(tables, **given), params={"job": week.job})
+        assert report["partitions"][0]["partition"] == "day=1"
+        tables.load(2, rows=5, mode="overwrite", inputs=())
+        with pytest.raises(AirflowFailException, match=r"day=1 \(stale\): .*flights/day=2"):
+            run(sensor(tables, **given), params={"job": week.job})
+        assert run(sensor(tables, **given | {"on_stale": "ignore"}), params={"job": week.job})
+
+    def test_an_emptied_one_is_not_stale(self, tables: Tables) -> None:
+        tables.load(1)
+        tables.table().delete([("day", "==", 1)])
+        assert run(sensor(tables, partitions=["day=1"], on_stale="fail"))["rows"] == 0
+
     def test_in_vain(self, tables: Tables) -> None:
         job = tables.load(1).job
         with pytest.raises(AirflowFailException, match="min_rows"):
@@ -95,6 +114,7 @@ class TestHere:
             ({"once": "k", "partition": "2013-02-01"}, "is not a partition path"),
             ({"once": "k", "min_rows": -1}, "is no number of rows"),
             ({"once": "k", "on_foreign_marker": "skip"}, "on_foreign_marker='skip'"),
+            ({"once": "k", "on_stale": "skip"}, "on_stale='skip'"),
             ({"once": "k", "min_files": -1}, "is no number of files"),
             ({"partitions": []}, "waits for no partition"),
             ({"partitions": ["day=1", "2"]}, "is not a partition path"),
