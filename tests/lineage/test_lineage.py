@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from zero_rename import Table
 from zero_rename.cli import app
 from zero_rename.committer import Content, FileOptions, InvalidInputError, Owner, TableNotFoundError
+from zero_rename.committer.scan.reads import forget_reads
 from zero_rename.lineage import LineageState as State
 from zero_rename.lineage import Plan, look_up, plan
 
@@ -302,6 +303,21 @@ class TestPlan:
         ((step,),) = lake.plan(lake.weekly.root.url).layers
         assert (step.job, step.run.owner.dag_id) == (job, "flights")
         assert step.run.seconds is not None
+
+    def test_what_a_merge_changed_is_stale_as_its_rows_were_and_not_run_again(
+        self, lake: Lake
+    ) -> None:
+        forget_reads()
+        done = lake.weekly.merge(pa.table({"x": [5], "week": [0]}), on=["x"])
+        assert done.committed is not None
+        assert lake.states(lake.weekly) == {"week=0": State.UNKNOWN, "week=1": State.FRESH}
+        lake.load(1, x=9)
+        assert lake.states(lake.weekly) == {"week=0": State.STALE, "week=1": State.FRESH}
+        found = lake.plan(lake.weekly.root.url)
+        assert not found.layers
+        (refused,) = found.refused
+        assert refused.job == done.committed.job
+        assert "written again as one" in refused.why
 
     def test_requests(self, lake: Lake) -> None:
         """A table's snapshot, and a request for each job that wrote what is looked at."""
